@@ -1,0 +1,160 @@
+"""Every error Edgewright raises.
+
+::
+
+    EdgewrightError
+    ├── FileAccessError        the file cannot be opened or written
+    ├── FormatError            the file's bytes break the format (names field and offset)
+    │   └── VersionError       a valid file of a release this one does not read
+    ├── LimitError             the file or call asks for more than the limits allow
+    ├── MissingError           the file needs something this installation lacks
+    │   ├── MissingOperatorError
+    │   ├── MissingDelegateError
+    │   └── MissingDataError   external weights (.ptd) not given, or not the right ones
+    ├── UsageError             a call, option or name that does not exist
+    ├── InputError             inputs that do not fit the method's signature
+    ├── ExecutionError         an instruction failed while the method ran
+    └── MismatchError          outputs differ from the expected ones
+
+An error reads ``stage: subject: rule; got value`` and, on a second line, what to do next.
+``exit_code`` is what the command line returns for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+_NOTHING: Any = object()
+
+
+class EdgewrightError(Exception):
+    """Base of all errors; ``except EdgewrightError`` catches everything that is ours.
+
+    >>> print(EdgewrightError("conv2d 'stem'", "stride must be 1..3", value=4, remedy="Use stride 2."))
+    edgewright: conv2d 'stem': stride must be 1..3; got 4
+      Use stride 2.
+    """
+
+    stage: ClassVar[str] = "edgewright"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, subject: str, rule: str, *, value: object = _NOTHING, remedy: str = "") -> None:
+        super().__init__(subject, rule)
+        self.subject = subject
+        self.rule = rule
+        self.value = None if value is _NOTHING else value
+        self.remedy = remedy
+        self._has_value = value is not _NOTHING
+
+    def __str__(self) -> str:
+        got = f"; got {_short(self.value)}" if self._has_value else ""
+        remedy = f"\n  {self.remedy}" if self.remedy else ""
+        return f"{self.stage}: {self.subject}: {self.rule}{got}{remedy}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.__dict__.copy()))
+
+
+def _rebuild(cls: type[EdgewrightError], state: dict[str, Any]) -> EdgewrightError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, state["subject"], state["rule"])
+    error.__dict__.update(state)
+    return error
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+class FileAccessError(EdgewrightError):
+    stage = "file"
+    exit_code = 3
+
+
+class FormatError(EdgewrightError):
+    """The bytes of a file break its format.
+
+    ``where`` is the path of the field (``execution_plan[0].values[3].sizes``) and ``offset`` the byte
+    at which the field, or the table that holds it, starts. Both are filled in on the way out of the reader.
+    """
+
+    stage = "format"
+    exit_code = 4
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        value: object = _NOTHING,
+        remedy: str = "",
+        where: str = "",
+        offset: int | None = None,
+        file: str = "",
+    ) -> None:
+        super().__init__("", rule, value=value, remedy=remedy)
+        self.where = where
+        self.offset = offset
+        self.file = file
+
+    def inside(self, outer: str) -> FormatError:
+        """Prefix the field path with the name of what holds it."""
+        joint = "" if not self.where or self.where.startswith("[") else "."
+        self.where = f"{outer}{joint}{self.where}"
+        return self
+
+    def __str__(self) -> str:
+        at = "" if self.offset is None else f" at byte {self.offset:#x}"
+        parts = [p for p in (self.file, f"{self.where}{at}".strip()) if p]
+        self.subject = ": ".join(parts) or "file"
+        return super().__str__()
+
+
+class VersionError(FormatError):
+    stage = "version"
+
+
+class LimitError(EdgewrightError):
+    stage = "limit"
+    exit_code = 5
+
+
+class MissingError(EdgewrightError):
+    stage = "load"
+    exit_code = 6
+
+
+class MissingOperatorError(MissingError):
+    """``operators`` holds every name that has no kernel here."""
+
+    operators: tuple[str, ...] = ()
+
+
+class MissingDelegateError(MissingError):
+    """``backends`` holds every delegate id that is not registered here."""
+
+    backends: tuple[str, ...] = ()
+
+
+class MissingDataError(MissingError):
+    pass
+
+
+class UsageError(EdgewrightError):
+    stage = "usage"
+    exit_code = 2
+
+
+class InputError(EdgewrightError):
+    stage = "input"
+    exit_code = 7
+
+
+class ExecutionError(EdgewrightError):
+    stage = "execute"
+    exit_code = 8
+
+
+class MismatchError(EdgewrightError):
+    stage = "verify"
+    exit_code = 9

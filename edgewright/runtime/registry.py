@@ -1,0 +1,78 @@
+"""The kernel registry: one row per operator, and the one adapter that calls them all.
+
+A kernel is a plain function of numpy arrays and Python values: the operator's inputs in order, without its
+``out`` arguments. It returns the result (or a tuple of them), and the adapter stores that in the planned
+output, in the output's type, shape and dim order. ``shape`` computes the result's shape from the same
+arguments and is asked first, so that nothing larger than the planned memory is ever computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from edgewright.errors import UsageError
+from edgewright.runtime.operators import OPERATORS, Signature, parse_signature
+from edgewright.runtime.tensor import TensorSlot
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One row: the operator's key and signature (None: taken from the call), its meaning, its result's shape."""
+
+    key: str
+    signature: Signature | None
+    fn: Function
+    shape: Function | None
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorSlot]) -> Any:
+        """Run on ``inputs`` and leave the results in ``outputs``; an operator without outputs returns its result."""
+        if self.shape is not None:
+            shapes = self.shape(*inputs)
+            for slot, shape in zip(outputs, shapes if isinstance(shapes, list) else [shapes], strict=True):
+                slot.resize(tuple(map(int, shape)))
+        result = self.fn(*inputs)
+        if not outputs:
+            return result
+        results = result if isinstance(result, tuple | list) else (result,)
+        for slot, value in zip(outputs, results, strict=True):
+            slot.store(value)
+        return None
+
+
+KERNELS: dict[str, Kernel] = {}
+
+
+def row(key: str, fn: Function, shape: Function | None) -> None:
+    """Add a kernel for an operator of the stock list. ``shape`` is None only where the data decides."""
+    KERNELS[key] = Kernel(key, OPERATORS[key], fn, shape)
+
+
+def kernel(key: str, shape: Function | None) -> Callable[[F], F]:
+    """``row`` as a decorator, for a kernel that is written where it is registered."""
+
+    def register(fn: F) -> F:
+        row(key, fn, shape)
+        return fn
+
+    return register
+
+
+def register_kernel(operator: str, fn: Function, *, shape: Function | None = None) -> None:
+    """Add a kernel of your own, or replace one.
+
+    ``operator`` is a name (``"my::op.out"``) or a full signature (``"my::op.out(x: Tensor, out: Tensor!)"``).
+    With a name alone the arguments are passed as the file has them. ``fn`` takes the inputs as numpy arrays and
+    Python values and returns the result.
+
+    >>> register_kernel("doc::twice.out", lambda x: 2 * x)
+    """
+    signature = parse_signature(operator) if "(" in operator else OPERATORS.get(operator)
+    key = signature.key if signature else operator
+    if "::" not in key:
+        raise UsageError("register_kernel", "an operator is named 'namespace::op.overload'", value=operator)
+    KERNELS[key] = Kernel(key, signature, fn, shape)

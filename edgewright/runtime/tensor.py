@@ -1,0 +1,100 @@
+"""A tensor of a loaded method: a view of memory that the file's plan, and nobody else, laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import ExecutionError
+from edgewright.ir.dtypes import DType, to_numpy
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+def strides_of(shape: Sequence[int], dim_order: Sequence[int], itemsize: int) -> Shape:
+    """Byte strides of a dense tensor whose dimensions lie in memory in ``dim_order``, outermost first.
+
+    >>> strides_of((1, 3, 2, 2), (0, 2, 3, 1), 4)
+    (48, 4, 24, 12)
+    """
+    strides = [0] * len(shape)
+    step = itemsize
+    for dim in reversed(dim_order):
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(strides)
+
+
+class TensorSlot:
+    """One tensor value: element type, dim order, the largest shape it may take, and the memory behind it.
+
+    ``array`` is the current view. ``memory`` is None for tensors whose memory the caller brings (unplanned
+    inputs) or an instruction does (``et_view``, unplanned outputs).
+    """
+
+    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "memory", "scalar_type")
+
+    def __init__(
+        self,
+        scalar_type: int,
+        bound: Shape,
+        dim_order: tuple[int, ...],
+        *,
+        dynamic: bool = False,
+        memory: Array | None = None,
+    ) -> None:
+        self.scalar_type = scalar_type
+        self.dtype: DType = to_numpy(scalar_type)
+        self.bound = bound
+        self.dim_order = dim_order
+        self.dynamic = dynamic
+        self.memory = memory
+        self.capacity = 1
+        for size in bound:
+            self.capacity *= size
+        self.array: Array | None = None if memory is None else self._view(memory, bound)
+
+    @property
+    def shape(self) -> Shape:
+        return self.bound if self.array is None else self.array.shape
+
+    def _view(self, memory: Array, shape: Shape) -> Array:
+        strides = strides_of(shape, self.dim_order, self.dtype.itemsize)
+        return np.ndarray(shape, self.dtype, memory.data if memory.size else b"", 0, strides)
+
+    def check_shape(self, shape: Shape) -> None:
+        """Raise unless this tensor may take ``shape``."""
+        if shape == self.bound:
+            return
+        if not self.dynamic:
+            raise ExecutionError("tensor", f"shape is fixed at {list(self.bound)}", value=list(shape))
+        if len(shape) != len(self.bound):
+            raise ExecutionError("tensor", f"rank is fixed at {len(self.bound)}", value=list(shape))
+        count = 1
+        for size in shape:
+            count *= size
+        if count > self.capacity:
+            rule = f"planned memory holds {self.capacity} elements (at most {list(self.bound)})"
+            raise ExecutionError("tensor", rule, value=list(shape))
+
+    def resize(self, shape: Shape) -> None:
+        """Take ``shape``, which must fit in the planned memory; the contents are then undefined."""
+        if self.array is not None and self.array.shape == shape:
+            return
+        self.check_shape(shape)
+        if self.memory is None:
+            strides = strides_of(shape, self.dim_order, self.dtype.itemsize)
+            count = int(np.prod(shape, dtype=object)) if shape else 1
+            self.array = np.ndarray(shape, self.dtype, np.zeros(count, self.dtype).data if count else b"", 0, strides)
+        else:
+            self.array = self._view(self.memory, shape)
+
+    def store(self, value: Any) -> None:
+        """Copy a result in, resizing to its shape and casting to this tensor's type."""
+        value = np.asarray(value)
+        self.resize(value.shape)
+        assert self.array is not None
+        np.copyto(self.array, value, casting="unsafe")

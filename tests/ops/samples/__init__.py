@@ -1,0 +1,1 @@
+"""Operator samples, one module per kernel family; each has a list ``SAMPLES``."""
