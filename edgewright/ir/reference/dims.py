@@ -1,0 +1,110 @@
+"""Dimensions and shapes: wrapping, checking and clamping, for every operator the same way.
+
+All of it is arithmetic on Python integers, so that numbers from a file can neither overflow nor cost memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+def normal_dim(dim: int, rank: int) -> int:
+    """``dim`` counted from the front; a 0-d tensor counts as having one dimension.
+
+    >>> normal_dim(-1, 4)
+    3
+    """
+    bound = max(rank, 1)
+    if not -bound <= dim < bound:
+        raise IndexError(f"dim must be in [{-bound}, {bound - 1}], got {dim}")
+    return dim % bound
+
+
+def normal_dims(dims: Sequence[int] | None, rank: int, *, empty_is_all: bool = True) -> Shape:
+    """Distinct dims in rising order. None, and [] unless told otherwise, mean all of them.
+
+    >>> normal_dims([-1, 0], 3), normal_dims(None, 2)
+    ((0, 2), (0, 1))
+    """
+    if dims is None or (empty_is_all and not dims):
+        return tuple(range(rank))
+    wrapped = sorted(normal_dim(dim, rank) for dim in dims)
+    if len(set(wrapped)) != len(wrapped):
+        raise ValueError(f"each dim may appear once, got {list(dims)}")
+    return tuple(wrapped) if rank else ()
+
+
+def reduced_shape(shape: Shape, dims: Sequence[int], keepdim: bool) -> Shape:
+    """``shape`` after reducing the (normal) ``dims``.
+
+    >>> reduced_shape((2, 3, 4), (1,), True)
+    (2, 1, 4)
+    """
+    if keepdim:
+        return tuple(1 if i in dims else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in dims)
+
+
+def with_size(shape: Shape, dim: int, size: int) -> Shape:
+    """``shape`` with another size at the (normal) ``dim``; a 0-d shape stays 0-d.
+
+    >>> with_size((2, 3), 1, 5)
+    (2, 5)
+    """
+    return (*shape[:dim], size, *shape[dim + 1 :]) if shape else shape
+
+
+def slice_bounds(start: int | None, end: int | None, size: int) -> tuple[int, int]:
+    """A slice's first and one-past-last position: negative ones wrap, then both are clamped to the tensor.
+
+    >>> slice_bounds(-2, 2**63 - 1, 5), slice_bounds(4, 1, 5)
+    ((3, 5), (4, 4))
+    """
+    first, last = (0 if start is None else start), (size if end is None else end)
+    first = min(max(first + size if first < 0 else first, 0), size)
+    last = min(max(last + size if last < 0 else last, first), size)
+    return first, last
+
+
+def slice_length(start: int | None, end: int | None, step: int, size: int) -> int:
+    """How many positions a slice picks.
+
+    >>> slice_length(0, 10, 3, 5)
+    2
+    """
+    if step < 1:
+        raise ValueError(f"step must be positive, got {step}")
+    first, last = slice_bounds(start, end, size)
+    return -(-(last - first) // step)
+
+
+def normal_index(index: int, size: int) -> int:
+    """A position counted from the front.
+
+    >>> normal_index(-1, 3)
+    2
+    """
+    if not -size <= index < size:
+        raise IndexError(f"index must be in [{-size}, {size - 1}], got {index}")
+    return index % size
+
+
+def numel(shape: Sequence[int]) -> int:
+    """The number of elements, exactly.
+
+    >>> numel((2**40, 2**40)) == 2**80
+    True
+    """
+    return math.prod(shape)
+
+
+def at_dim(dim: int, key: Any) -> tuple[Any, ...]:
+    """The index that applies ``key`` to one (normal) dimension and keeps those before and after it whole."""
+    return (*(slice(None),) * dim, key)
