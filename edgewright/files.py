@@ -1,0 +1,67 @@
+"""Files in and out: mapped for reading, renamed into place when written."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Union
+
+from edgewright.errors import FileAccessError, UsageError
+
+Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, mmap.mmap]
+
+
+def open_source(source: Source, what: str) -> tuple[memoryview, str]:
+    """A read-only view of ``source`` and the name errors call it by. A path is mapped, never read whole."""
+    if isinstance(source, bytes | bytearray | memoryview | mmap.mmap):
+        return memoryview(source).cast("B").toreadonly(), what
+    if not isinstance(source, str | os.PathLike):
+        raise UsageError(what, "must be a path, bytes, a memoryview or an mmap", value=type(source).__name__)
+    path = os.fspath(source)
+    try:
+        with open(path, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FileAccessError(path, "must be a regular file")
+            if not os.fstat(file.fileno()).st_size:
+                return memoryview(b""), path  # an empty file cannot be mapped
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), path
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FileAccessError(path, f"cannot be opened: {reason}", remedy="Check the path and its permissions.") from error
+
+
+def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
+    """Write ``chunks`` to a temporary file beside ``path``, then rename it into place; the bytes written.
+
+    The old file stays whole until the new one is complete, and when anything fails.
+    """
+    target = Path(path)
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        with os.fdopen(handle, "wb") as file:
+            total = sum(file.write(chunk) for chunk in chunks)
+        os.chmod(temporary, _mode(target))
+        os.replace(temporary, target)
+        return total
+    except OSError as error:
+        raise FileAccessError(str(target), f"cannot be written: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            if temporary:
+                os.unlink(temporary)
+
+
+def _mode(target: Path) -> int:
+    """The permissions of the file being replaced, or those a new file would get."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

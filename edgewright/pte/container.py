@@ -1,0 +1,108 @@
+"""What ``.pte`` and ``.ptd`` share: a flatbuffer with a header put in at byte 8, and data segments behind it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgewright.errors import FormatError
+from edgewright.pte import numbers
+from edgewright.pte.flat import Buffer
+
+SEGMENT_ALIGNMENT = 128
+_HEAD = 8  # root offset and identifier
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a file's parts are, in bytes from its start. ``data_size`` is None in files that do not say it."""
+
+    flatbuffer_size: int
+    segment_base: int
+    data_size: int | None
+
+
+@dataclass(frozen=True)
+class Container:
+    """One format's header: its magic, its length, and how the numbers in it are packed and read."""
+
+    identifier: bytes
+    magic: bytes
+    length: int  # as written
+    padded: int  # bytes inserted: a multiple of every alignment inside the flatbuffer
+
+    def find(self, view: memoryview) -> bool:
+        return bytes(view[_HEAD : _HEAD + 4]) == self.magic
+
+    def check_identifier(self, view: memoryview, what: str) -> None:
+        found = bytes(view[4:8])
+        if len(view) < 8 or found != self.identifier:
+            rule = f"a {what} file has the identifier {self.identifier.decode()!r} at byte 4"
+            raise FormatError(rule, value=found, offset=4, remedy=_looks_like(view))
+
+    def insert(self, flatbuffer: bytes, header: bytes) -> bytes:
+        """The flatbuffer with ``header`` (magic, length and numbers) put in at byte 8."""
+        root = struct.unpack_from("<I", flatbuffer)[0] + self.padded
+        return b"".join(
+            (struct.pack("<I", root), flatbuffer[4:_HEAD], header.ljust(self.padded, b"\0"), flatbuffer[_HEAD:])
+        )
+
+
+def check_layout(layout: Layout, file_size: int) -> int:
+    """Check a header's numbers against the file; the byte after the last segment."""
+    numbers.inside(0, layout.flatbuffer_size, file_size, "the program")
+    if not layout.segment_base:
+        if layout.data_size:
+            raise FormatError("segment data needs a segment base offset", value=layout.data_size, where="header")
+        return 0
+    if layout.segment_base < layout.flatbuffer_size:
+        raise FormatError("segments must come after the program", value=layout.segment_base, where="header")
+    if layout.data_size is None:
+        numbers.inside(layout.segment_base, 0, file_size, "the file's segment area")
+        return file_size
+    numbers.inside(layout.segment_base, layout.data_size, file_size, "the file's segment area")
+    return layout.segment_base + layout.data_size
+
+
+def attach_segments(segments: Sequence[Any], view: memoryview, base: int, end: int) -> None:
+    """Give each DataSegment a view of its bytes, which must lie in the segment area ``base..end``."""
+    for index, segment in enumerate(segments):
+        try:
+            numbers.inside(segment.offset, segment.size, end - base, "a segment")
+        except FormatError as error:
+            raise error.inside(f"segments[{index}]") from None
+        start = base + segment.offset
+        segment.data = view[start : start + segment.size]
+
+
+def segment_chunks(segments: Sequence[Any], padding: int) -> Iterator[Buffer]:
+    """The bytes after the flatbuffer: padding to the base, then the segments at their offsets."""
+    yield b"\0" * padding
+    at = 0
+    for segment in sorted((s for s in segments if s.size), key=lambda s: s.offset):
+        if segment.offset < at:
+            raise FormatError("segments must not overlap", value=segment.offset)
+        yield b"\0" * (segment.offset - at)
+        yield segment.data
+        at = segment.offset + segment.size
+
+
+_MAGIC = {
+    b"ET12": "This is an ExecuTorch program (.pte).",
+    b"FT01": "This is a data file (.ptd): pass it as data=.",
+    b"BP08": "This is a bundled program (.bpte): use `edgewright verify`.",
+    b"TFL3": "This is a TensorFlow Lite model; export the PyTorch model instead.",
+    b"TOSA": "This is a TOSA graph.",
+}
+
+
+def _looks_like(view: memoryview) -> str:
+    if bytes(view[4:8]) in _MAGIC:
+        return _MAGIC[bytes(view[4:8])]
+    if bytes(view[8:12]) == b"ED00":
+        return "This is a profile (ETDump, .etdp)."
+    if bytes(view[:4]) == b"PK\x03\x04":
+        return "This is a zip archive (a .pt, .pth or .pt2 checkpoint?): export and compile it first."
+    return "Give a file written by Edgewright or ExecuTorch."

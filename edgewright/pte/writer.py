@@ -1,0 +1,53 @@
+"""``write_program``: a Program to the bytes of a ``.pte`` that stock runtimes load."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import overload
+
+from edgewright.errors import FormatError, UsageError
+from edgewright.files import write_file
+from edgewright.pte import numbers
+from edgewright.pte.container import SEGMENT_ALIGNMENT, segment_chunks
+from edgewright.pte.flat import Buffer, FlatWriter
+from edgewright.pte.reader import PTE
+from edgewright.pte.schema import Program
+from edgewright.pte.verify import verify_program
+
+
+@overload
+def write_program(program: Program, path: None = None, *, segment_alignment: int = ...) -> bytes: ...
+@overload
+def write_program(program: Program, path: str | os.PathLike[str], *, segment_alignment: int = ...) -> int: ...
+def write_program(
+    program: Program, path: str | os.PathLike[str] | None = None, *, segment_alignment: int = SEGMENT_ALIGNMENT
+) -> bytes | int:
+    """The bytes of ``program``; with ``path``, written there whole or not at all, and their number.
+
+    Segments keep their offsets. A program that would not load is refused here, not on the device.
+    """
+    if segment_alignment < 16 or segment_alignment & (segment_alignment - 1):
+        raise UsageError("segment_alignment", "must be a power of two, 16 or more", value=segment_alignment)
+    chunks = _chunks(program, segment_alignment)
+    return b"".join(chunks) if path is None else write_file(path, chunks)
+
+
+def _chunks(program: Program, alignment: int) -> Iterator[Buffer]:
+    segments = program.segments or []
+    for index, segment in enumerate(segments):
+        if segment.size != len(segment.data):
+            rule = f"must hold the {segment.size} bytes its table says"
+            raise FormatError(rule, value=len(segment.data), where=f"segments[{index}]")
+    verify_program(program)
+    flatbuffer = FlatWriter().finish(program, PTE.identifier)
+    if not segments:
+        yield flatbuffer
+        return
+    size = len(flatbuffer) + PTE.padded
+    base = numbers.align(size, alignment)
+    data = max(numbers.add(s.offset, s.size) for s in segments)
+    header = struct.pack("<4sIQQQ", PTE.magic, PTE.length, size, base, data)
+    yield PTE.insert(flatbuffer, header)
+    yield from segment_chunks(segments, base - size)
