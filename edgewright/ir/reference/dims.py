@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+Array = np.ndarray[Shape, np.dtype[Any]]
 
 
 def normal_dim(dim: int, rank: int) -> int:
@@ -25,6 +25,17 @@ def normal_dim(dim: int, rank: int) -> int:
     if not -bound <= dim < bound:
         raise IndexError(f"dim must be in [{-bound}, {bound - 1}], got {dim}")
     return dim % bound
+
+
+def existing_dim(dim: int, rank: int) -> int:
+    """As ``normal_dim``, for operators that a 0-d tensor has no dimension for.
+
+    >>> existing_dim(-2, 3)
+    1
+    """
+    if not rank:
+        raise IndexError("a 0-d tensor has no dimension to choose")
+    return normal_dim(dim, rank)
 
 
 def normal_dims(dims: Sequence[int] | None, rank: int, *, empty_is_all: bool = True) -> Shape:
@@ -108,3 +119,12 @@ def numel(shape: Sequence[int]) -> int:
 def at_dim(dim: int, key: Any) -> tuple[Any, ...]:
     """The index that applies ``key`` to one (normal) dimension and keeps those before and after it whole."""
     return (*(slice(None),) * dim, key)
+
+
+def pick(array: Array, dim: int, key: Any) -> Array:
+    """What ``key`` (a position or a slice) picks along one (normal) dimension.
+
+    >>> pick(np.arange(6).reshape(2, 3), 1, 2)
+    array([2, 5])
+    """
+    return np.asarray(array[at_dim(dim, key)])
