@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ class TensorSlot:
 
     def _view(self, memory: Array, shape: Shape) -> Array:
         strides = strides_of(shape, self.dim_order, self.dtype.itemsize)
-        return np.ndarray(shape, self.dtype, memory.data if memory.size else b"", 0, strides)
+        return np.ndarray(shape, self.dtype, memory.data if memory.size else bytearray(), 0, strides)
 
     def check_shape(self, shape: Shape) -> None:
         """Raise unless this tensor may take ``shape``."""
@@ -86,9 +87,7 @@ class TensorSlot:
             return
         self.check_shape(shape)
         if self.memory is None:
-            strides = strides_of(shape, self.dim_order, self.dtype.itemsize)
-            count = int(np.prod(shape, dtype=object)) if shape else 1
-            self.array = np.ndarray(shape, self.dtype, np.zeros(count, self.dtype).data if count else b"", 0, strides)
+            self.array = self._view(np.zeros(math.prod(shape) * self.dtype.itemsize, np.uint8), shape)
         else:
             self.array = self._view(self.memory, shape)
 
