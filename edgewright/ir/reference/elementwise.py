@@ -1,4 +1,4 @@
-"""Element by element: arithmetic, comparison, logic, activations."""
+"""Element by element: how operands meet (promotion, broadcasting), and arithmetic on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.dtypes import compute_type, promote, promote_scalar
+from edgewright.ir.dtypes import DType, compute_type, is_complex, is_floating, is_integral, promote, promote_scalar
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -17,17 +17,167 @@ def broadcast_shape(*args: Any) -> Shape:
     return np.broadcast_shapes(*(a.shape for a in args if isinstance(a, np.ndarray)))
 
 
-def common(*args: Any) -> list[Any]:
-    """All arguments in the type that torch would compute them in: arrays promoted, numbers by kind only."""
-    arrays = [a.dtype for a in args if isinstance(a, np.ndarray)]
-    dtype = promote(*arrays)
+def _kind(dtype: DType) -> int:
+    return 3 if is_complex(dtype) else 2 if is_floating(dtype) else 1 if dtype.kind != "b" else 0
+
+
+def result_type(*args: Any) -> DType:
+    """torch's result type of arrays and numbers: a 0-d array widens the others only by being of a higher kind.
+
+    >>> result_type(np.ones(2, np.float16), np.array(1.0), 3)
+    dtype('float16')
+    """
+    arrays = [a for a in args if isinstance(a, np.ndarray)]
+    wide = [a.dtype for a in arrays if a.ndim]
+    flat = [a.dtype for a in arrays if not a.ndim]
+    dtype = promote(*(wide or flat))
+    if wide and flat:
+        other = promote(*flat)
+        dtype = promote(dtype, other) if _kind(other) > _kind(dtype) else dtype
     for number in args:
         if not isinstance(number, np.ndarray):
             dtype = promote_scalar(dtype, number)
-    dtype = compute_type(dtype)
-    return [a.astype(dtype, copy=False) if isinstance(a, np.ndarray) else dtype.type(a) for a in args]
+    return dtype
+
+
+def cast(value: Any, dtype: DType) -> Any:
+    """An array or a number in ``dtype``; integers wrap."""
+    if isinstance(value, np.ndarray):
+        return value.astype(dtype, copy=False)
+    return np.asarray(value).astype(dtype)[()]
+
+
+def common(*args: Any, rounded: bool = False) -> list[Any]:
+    """All arguments in the type that torch would compute them in: arrays promoted, numbers by kind only.
+
+    16-bit floats are computed in float32; ``rounded`` puts numbers into 16 bits before that, for operators whose
+    result is not continuous in them.
+    """
+    dtype = result_type(*args)
+    if rounded:
+        args = tuple(cast(a, dtype) for a in args)
+    return [cast(a, compute_type(dtype)) for a in args]
+
+
+def floating(self: Any) -> Any:
+    """An operand of a function of real (or complex) numbers: integers become float32."""
+    return cast(self, np.dtype(np.float32) if is_integral(self.dtype) else compute_type(self.dtype))
+
+
+def _scaled(self: Any, alpha: Any) -> Any:
+    if alpha == 1:
+        return self
+    if is_integral(self.dtype) and isinstance(alpha, float):
+        raise ValueError(f"alpha must be an integer for integer tensors, got {alpha}")
+    return self * cast(alpha, self.dtype)
 
 
 def add(self: Array, other: Any, alpha: Any = 1) -> Array:
-    a, b, scale = common(self, other, alpha)
-    return np.asarray(a + b if alpha == 1 else a + scale * b)
+    a, b = common(self, other)
+    return np.asarray(a + _scaled(b, alpha))
+
+
+def sub(self: Array, other: Any, alpha: Any = 1) -> Array:
+    a, b = common(self, other)
+    return np.asarray(a - _scaled(b, alpha))
+
+
+def rsub(self: Array, other: Any, alpha: Any = 1) -> Array:
+    a, b = common(self, other)
+    return np.asarray(b - _scaled(a, alpha))
+
+
+def mul(self: Array, other: Any) -> Array:
+    a, b = common(self, other)
+    return np.asarray(a * b)
+
+
+def _check_divisor(self: Any, other: Any) -> None:
+    if self.size and is_integral(other.dtype) and not np.all(other):
+        raise ZeroDivisionError("integer division by zero")
+
+
+def div(self: Array, other: Any, rounding_mode: str | None = None) -> Array:
+    """The quotient: a float (None), or rounded down (``floor``) or towards zero (``trunc``) in its own type."""
+    a, b = common(self, other)
+    if rounding_mode is None:
+        return np.asarray(floating(a) / floating(b))
+    if rounding_mode not in ("floor", "trunc"):
+        raise ValueError(f"rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
+    _check_divisor(self, b)
+    if rounding_mode == "floor":
+        return np.asarray(np.floor_divide(a, b))
+    if is_integral(a.dtype):
+        return np.asarray(np.floor_divide(a - np.fmod(a, b), b))
+    return np.asarray(np.trunc(a / b))
+
+
+def floor_divide(self: Array, other: Any) -> Array:
+    return div(self, other, "floor")
+
+
+def fmod(self: Array, other: Any) -> Array:
+    """The remainder that has the sign of ``self``."""
+    a, b = common(self, other, rounded=True)
+    _check_divisor(self, b)
+    return np.asarray(np.fmod(a, b))
+
+
+def remainder(self: Array, other: Any) -> Array:
+    """The remainder that has the sign of ``other``."""
+    a, b = common(self, other, rounded=True)
+    _check_divisor(self, b)
+    if is_integral(a.dtype):
+        return np.asarray(np.remainder(a, b))
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+def _integer_pow(base: Any, exponent: Any) -> Array:
+    """Wraps around; to a negative power only 1 and -1 leave anything but 0."""
+    power = np.power(base, np.maximum(exponent, 0))
+    if not np.any(exponent < 0):
+        return np.asarray(power)
+    unit = np.where(base == 1, 1, np.where(base == -1, 1 - 2 * (exponent & 1), 0))
+    return np.where(exponent < 0, unit, power)
+
+
+def pow(self: Any, exponent: Any) -> Array:
+    base, power = common(self, exponent)
+    if not is_integral(base.dtype):
+        return np.asarray(np.power(base, power))
+    if not isinstance(exponent, np.ndarray) and not 0 <= exponent == int(power):
+        raise ValueError(f"an integer tensor takes exponents from 0 to its type's largest, got {exponent}")
+    return _integer_pow(base, power)
+
+
+def maximum(self: Array, other: Any) -> Array:
+    a, b = common(self, other)
+    return np.asarray(np.maximum(a, b))
+
+
+def minimum(self: Array, other: Any) -> Array:
+    a, b = common(self, other)
+    return np.asarray(np.minimum(a, b))
+
+
+def clamp_shape(self: Array, min: Any = None, max: Any = None) -> Shape:
+    if min is None and max is None:
+        raise ValueError("clamp needs min or max")
+    return broadcast_shape(self, min, max)
+
+
+def clamp(self: Array, min: Any = None, max: Any = None) -> Array:
+    """``self`` no lower than ``min``, then no higher than ``max``; NaN anywhere gives NaN."""
+    values = iter(common(*(v for v in (self, min, max) if v is not None)))
+    result = next(values)
+    if min is not None:
+        result = np.maximum(result, next(values))
+    if max is not None:
+        result = np.minimum(result, next(values))
+    return np.asarray(result)
+
+
+def atan2(self: Array, other: Array) -> Array:
+    a, b = common(self, other)
+    return np.asarray(np.arctan2(floating(a), floating(b)))

@@ -1,0 +1,78 @@
+"""Tensors from nothing but numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.reference.elementwise import Array, Shape
+
+
+def size_shape(size: Sequence[int], *_: Any) -> Shape:
+    """The shape of every creation operator that is told its size."""
+    if any(n < 0 for n in size):
+        raise ValueError(f"sizes must not be negative, got {list(size)}")
+    return tuple(size)
+
+
+def full(size: Sequence[int], fill_value: Any) -> Array:
+    """One number everywhere, as a view: the caller's type and memory are all it costs."""
+    return np.broadcast_to(np.asarray(fill_value), size_shape(size))
+
+
+def zeros(size: Sequence[int], *_: Any) -> Array:
+    return full(size, 0)
+
+
+def ones(size: Sequence[int], *_: Any) -> Array:
+    return full(size, 1)
+
+
+def fill_shape(self: Array, value: Any, *_: Any) -> Shape:
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise ValueError(f"the value must be a number or a 0-d tensor, got shape {list(value.shape)}")
+    return tuple(self.shape)
+
+
+def fill(self: Array, value: Any, *_: Any) -> Array:
+    """``value`` in the shape of ``self``."""
+    return full(fill_shape(self, value), value)
+
+
+def scalar_tensor_shape(s: Any) -> Shape:
+    return ()
+
+
+def scalar_tensor(s: Any) -> Array:
+    return np.asarray(s)
+
+
+def arange_shape(start: Any, end: Any, step: Any = 1) -> Shape:
+    if not all(map(math.isfinite, (start, end, step))):
+        raise ValueError(f"arange takes finite numbers, got {start}, {end}, {step}")
+    if step == 0 or (end - start) * (1 if step > 0 else -1) < 0:
+        raise ValueError(f"step must lead from start to end, got {start}, {end}, {step}")
+    if all(isinstance(v, int) for v in (start, end, step)):
+        return (-((start - end) // step),)
+    return (math.ceil((end - start) / step),)
+
+
+def arange(start: Any, end: Any, step: Any = 1) -> Array:
+    """start, start + step, ... before end: int64 from integers (exact), float64 otherwise."""
+    (count,) = arange_shape(start, end, step)
+    integers = all(isinstance(v, int) for v in (start, end, step))
+    index = np.arange(count, dtype=np.int64 if integers else np.float64)
+    return index * index.dtype.type(step) + index.dtype.type(start)
+
+
+def rand(size: Sequence[int], generator: np.random.Generator | None = None) -> Array:
+    """Uniform in [0, 1), multiples of 2**-24."""
+    return (generator or np.random.default_rng()).random(size_shape(size), np.float32)
+
+
+def randn(size: Sequence[int], generator: np.random.Generator | None = None) -> Array:
+    """Normal, of mean 0 and deviation 1."""
+    return (generator or np.random.default_rng()).standard_normal(size_shape(size), np.float32)
