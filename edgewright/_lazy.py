@@ -11,11 +11,11 @@ from typing import Any
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for a package whose ``names`` map to the modules that define them."""
 
-    def __getattr__(name: str) -> Any:
+    def get(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(names[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return __getattr__, lambda: sorted({*names, *vars(sys.modules[package])})
+    return get, lambda: sorted({*names, *vars(sys.modules[package])})

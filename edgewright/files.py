@@ -32,7 +32,9 @@ def open_source(source: Source, what: str) -> tuple[memoryview, str]:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), path
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise FileAccessError(path, f"cannot be opened: {reason}", remedy="Check the path and its permissions.") from error
+        raise FileAccessError(
+            path, f"cannot be opened: {reason}", remedy="Check the path and its permissions."
+        ) from error
 
 
 def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -140,7 +140,7 @@ def compute_type(dtype: DType) -> DType:
     return dtype
 
 
-@lru_cache(maxsize=None)
+@cache
 def _promote_pair(a: DType, b: DType) -> DType:
     if a == b:
         return a

@@ -109,11 +109,12 @@ def slot(
     index: int, type: Any, *, default: Any = None, required: bool = False, lo: float | None = None,
     hi: float | None = None,
 ) -> Any:  # fmt: skip
-    """Describe a field. ``lo`` and ``hi`` bound a scalar, or each element of a vector of scalars."""
-    if isinstance(type, Scalar) and default is None:
-        default = False if type is BOOL else 0
+    """Describe a field: a default (what an absent field means) or ``required``.
+
+    ``lo`` and ``hi`` bound a scalar, or each element of a vector of scalars.
+    """
     spec = Slot("", index, type, default, required, lo, hi)
-    if required and not isinstance(type, Scalar):
+    if required:
         return dataclasses.field(metadata={"slot": spec})
     return dataclasses.field(default=default, metadata={"slot": spec})
 

@@ -11,8 +11,22 @@ from edgewright.ir.dtypes import ScalarType
 from edgewright.pte import numbers
 from edgewright.pte.container import SEGMENT_ALIGNMENT, Layout
 from edgewright.pte.flat import (
-    BOOL, F64, I8, I32, I64, STRING, U8, U32, U64, Boxed, Buffer, Bytes, Vector, slot, table,
-)  # fmt: skip
+    BOOL,
+    F64,
+    I8,
+    I32,
+    I64,
+    STRING,
+    U8,
+    U32,
+    U64,
+    Boxed,
+    Buffer,
+    Bytes,
+    Vector,
+    slot,
+    table,
+)
 
 MAX_RANK = 16
 
@@ -40,9 +54,9 @@ class TensorDataLocation(enum.IntEnum):
 
 @table
 class AllocationDetails:
-    memory_id: int = slot(0, U32)
-    memory_offset_low: int = slot(1, U32)
-    memory_offset_high: int = slot(2, U32)
+    memory_id: int = slot(0, U32, default=0)
+    memory_offset_low: int = slot(1, U32, default=0)
+    memory_offset_high: int = slot(2, U32, default=0)
 
     @property
     def offset(self) -> int:
@@ -51,25 +65,25 @@ class AllocationDetails:
 
 @table
 class ExtraTensorInfo:
-    mutable_data_segments_idx: int = slot(0, U64)
-    fully_qualified_name: str | None = slot(1, STRING)
-    location: int = slot(2, I8, lo=0, hi=1)
-    device_type: int = slot(3, I8, lo=0, hi=1)
-    device_index: int = slot(4, I8)
+    mutable_data_segments_idx: int = slot(0, U64, default=0)
+    fully_qualified_name: str | None = slot(1, STRING, default=None)
+    location: int = slot(2, I8, default=0, lo=0, hi=1)
+    device_type: int = slot(3, I8, default=0, lo=0, hi=1)
+    device_index: int = slot(4, I8, default=0)
 
 
 @table
 class Tensor:
-    scalar_type: int = slot(0, I8, lo=0, hi=max(ScalarType))
-    storage_offset: int = slot(1, I32, lo=0, hi=0)
+    scalar_type: int = slot(0, I8, default=0, lo=0, hi=max(ScalarType))
+    storage_offset: int = slot(1, I32, default=0, lo=0, hi=0)
     sizes: Sequence[int] = slot(2, Vector(I32, MAX_RANK), required=True, lo=0)
     dim_order: Sequence[int] = slot(3, Vector(U8, MAX_RANK), required=True, hi=MAX_RANK - 1)
-    requires_grad: bool = slot(4, BOOL)
-    data_buffer_idx: int = slot(5, U32)
-    allocation_info: AllocationDetails | None = slot(6, AllocationDetails)
-    layout: int = slot(7, I8)
-    shape_dynamism: int = slot(8, I8, lo=0, hi=max(Dynamism))
-    extra_tensor_info: ExtraTensorInfo | None = slot(9, ExtraTensorInfo)
+    requires_grad: bool = slot(4, BOOL, default=False)
+    data_buffer_idx: int = slot(5, U32, default=0)
+    allocation_info: AllocationDetails | None = slot(6, AllocationDetails, default=None)
+    layout: int = slot(7, I8, default=0)
+    shape_dynamism: int = slot(8, I8, default=0, lo=0, hi=max(Dynamism))
+    extra_tensor_info: ExtraTensorInfo | None = slot(9, ExtraTensorInfo, default=None)
 
     @property
     def external(self) -> bool:
@@ -85,17 +99,17 @@ class Null:
 
 @table
 class Int:
-    int_val: int = slot(0, I64)
+    int_val: int = slot(0, I64, default=0)
 
 
 @table
 class Bool:
-    bool_val: bool = slot(0, BOOL)
+    bool_val: bool = slot(0, BOOL, default=False)
 
 
 @table
 class Double:
-    double_val: float = slot(0, F64)
+    double_val: float = slot(0, F64, default=0.0)
 
 
 @table
@@ -149,31 +163,31 @@ EVALUE = Boxed(
 
 @table
 class KernelCall:
-    op_index: int = slot(0, I32, lo=0)
+    op_index: int = slot(0, I32, default=0, lo=0)
     args: Sequence[int] = slot(1, Vector(I32), required=True, lo=0)
 
 
 @table
 class DelegateCall:
-    delegate_index: int = slot(0, I32, lo=0)
+    delegate_index: int = slot(0, I32, default=0, lo=0)
     args: Sequence[int] = slot(1, Vector(I32), required=True, lo=0)
 
 
 @table
 class MoveCall:
-    move_from: int = slot(0, I32, lo=0)
-    move_to: int = slot(1, I32, lo=0)
+    move_from: int = slot(0, I32, default=0, lo=0)
+    move_to: int = slot(1, I32, default=0, lo=0)
 
 
 @table
 class JumpFalseCall:
-    cond_value_index: int = slot(0, I32, lo=0)
-    destination_instruction: int = slot(1, I32, lo=0)
+    cond_value_index: int = slot(0, I32, default=0, lo=0)
+    destination_instruction: int = slot(1, I32, default=0, lo=0)
 
 
 @table
 class FreeCall:
-    value_index: int = slot(0, I32, lo=0)
+    value_index: int = slot(0, I32, default=0, lo=0)
 
 
 InstructionType = Union[KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall]
@@ -182,29 +196,29 @@ INSTRUCTION = Boxed("Instruction", (KernelCall, DelegateCall, MoveCall, JumpFals
 
 @table
 class Frame:
-    filename: str | None = slot(0, STRING)
-    lineno: int = slot(1, I32)
-    name: str | None = slot(2, STRING)
-    context: str | None = slot(3, STRING)
+    filename: str | None = slot(0, STRING, default=None)
+    lineno: int = slot(1, I32, default=0)
+    name: str | None = slot(2, STRING, default=None)
+    context: str | None = slot(3, STRING, default=None)
 
 
 @table
 class FrameList:
-    items: list[Frame] | None = slot(0, Vector(Frame))
+    items: list[Frame] | None = slot(0, Vector(Frame), default=None)
 
 
 @table
 class Chain:
-    inputs: Sequence[int] | None = slot(0, Vector(I32))
-    outputs: Sequence[int] | None = slot(1, Vector(I32))
+    inputs: Sequence[int] | None = slot(0, Vector(I32), default=None)
+    outputs: Sequence[int] | None = slot(1, Vector(I32), default=None)
     instructions: list[InstructionType] = slot(2, Vector(INSTRUCTION), required=True)
-    stacktrace: list[FrameList] | None = slot(3, Vector(FrameList))
+    stacktrace: list[FrameList] | None = slot(3, Vector(FrameList), default=None)
 
 
 @table
 class Operator:
     name: str = slot(0, STRING, required=True)
-    overload: str | None = slot(1, STRING)
+    overload: str | None = slot(1, STRING, default=None)
 
     @property
     def key(self) -> str:
@@ -223,15 +237,15 @@ class CompileSpec:
 
 @table
 class BackendDelegateDataReference:
-    location: int = slot(0, I8, lo=0, hi=1)
-    index: int = slot(1, U32)
+    location: int = slot(0, I8, default=0, lo=0, hi=1)
+    index: int = slot(1, U32, default=0)
 
 
 @table
 class BackendDelegate:
     id: str = slot(0, STRING, required=True)
     processed: BackendDelegateDataReference = slot(1, BackendDelegateDataReference, required=True)
-    compile_specs: list[CompileSpec] | None = slot(2, Vector(CompileSpec))
+    compile_specs: list[CompileSpec] | None = slot(2, Vector(CompileSpec), default=None)
 
 
 @table
@@ -244,29 +258,29 @@ class BackendDelegateInlineData:
 
 @table
 class ContainerMetadata:
-    encoded_inp_str: str | None = slot(0, STRING)
-    encoded_out_str: str | None = slot(1, STRING)
+    encoded_inp_str: str | None = slot(0, STRING, default=None)
+    encoded_out_str: str | None = slot(1, STRING, default=None)
 
 
 @table
 class NonConstBufferDevice:
-    buffer_idx: int = slot(0, I32, lo=0)
-    device_type: int = slot(1, I8, lo=0, hi=1)
-    device_index: int = slot(2, I8)
+    buffer_idx: int = slot(0, I32, default=0, lo=0)
+    device_type: int = slot(1, I8, default=0, lo=0, hi=1)
+    device_index: int = slot(2, I8, default=0)
 
 
 @table
 class ExecutionPlan:
     name: str = slot(0, STRING, required=True)
-    container_meta_type: ContainerMetadata | None = slot(1, ContainerMetadata)
+    container_meta_type: ContainerMetadata | None = slot(1, ContainerMetadata, default=None)
     values: list[Value] = slot(2, Vector(EVALUE), required=True)
     inputs: Sequence[int] = slot(3, Vector(I32), required=True, lo=0)
     outputs: Sequence[int] = slot(4, Vector(I32), required=True, lo=0)
     chains: list[Chain] = slot(5, Vector(Chain), required=True)
-    operators: list[Operator] | None = slot(6, Vector(Operator))
+    operators: list[Operator] | None = slot(6, Vector(Operator), default=None)
     delegates: list[BackendDelegate] = slot(7, Vector(BackendDelegate), required=True)
     non_const_buffer_sizes: Sequence[int] = slot(8, Vector(I64), required=True, lo=0)
-    non_const_buffer_device: list[NonConstBufferDevice] | None = slot(9, Vector(NonConstBufferDevice))
+    non_const_buffer_device: list[NonConstBufferDevice] | None = slot(9, Vector(NonConstBufferDevice), default=None)
 
 
 # ------------------------------------------------------------------------------------------------------ program
@@ -276,42 +290,44 @@ class ExecutionPlan:
 class ConstantBuffer:
     """Constants inside the flatbuffer: written by releases before 0.3 only."""
 
-    storage: Buffer | None = slot(0, Bytes(align=16))
+    storage: Buffer | None = slot(0, Bytes(align=16), default=None)
 
 
 @table
 class DataSegment:
     """A stretch of the file after the flatbuffer. ``data`` is a view of its bytes, not part of the table."""
 
-    offset: int = slot(0, U64)
-    size: int = slot(1, U64)
+    offset: int = slot(0, U64, default=0)
+    size: int = slot(1, U64, default=0)
     data: Buffer = field(default=b"", repr=False)
 
 
 @table
 class SubsegmentOffsets:
-    segment_index: int = slot(0, U32)
-    offsets: Sequence[int] | None = slot(1, Vector(U64))
+    segment_index: int = slot(0, U32, default=0)
+    offsets: Sequence[int] | None = slot(1, Vector(U64), default=None)
 
 
 @table
 class NamedData:
     key: str = slot(0, STRING, required=True)
-    segment_index: int = slot(1, U32)
+    segment_index: int = slot(1, U32, default=0)
 
 
 @table
 class Program:
     """A whole ``.pte``: methods, constants, delegates. ``segments`` carry their bytes."""
 
-    version: int = slot(0, U32)
+    version: int = slot(0, U32, default=0)
     execution_plan: list[ExecutionPlan] = slot(1, Vector(ExecutionPlan), required=True)
-    constant_buffer: list[ConstantBuffer] | None = slot(2, Vector(ConstantBuffer))
-    backend_delegate_data: list[BackendDelegateInlineData] | None = slot(3, Vector(BackendDelegateInlineData))
-    segments: list[DataSegment] | None = slot(4, Vector(DataSegment))
-    constant_segment: SubsegmentOffsets | None = slot(5, SubsegmentOffsets)
-    mutable_data_segments: list[SubsegmentOffsets] | None = slot(6, Vector(SubsegmentOffsets))
-    named_data: list[NamedData] | None = slot(7, Vector(NamedData))
+    constant_buffer: list[ConstantBuffer] | None = slot(2, Vector(ConstantBuffer), default=None)
+    backend_delegate_data: list[BackendDelegateInlineData] | None = slot(
+        3, Vector(BackendDelegateInlineData), default=None
+    )
+    segments: list[DataSegment] | None = slot(4, Vector(DataSegment), default=None)
+    constant_segment: SubsegmentOffsets | None = slot(5, SubsegmentOffsets, default=None)
+    mutable_data_segments: list[SubsegmentOffsets] | None = slot(6, Vector(SubsegmentOffsets), default=None)
+    named_data: list[NamedData] | None = slot(7, Vector(NamedData), default=None)
     layout: Layout | None = field(default=None, compare=False, repr=False)  # of the file it was read from
 
     def add_segment(self, data: Buffer, alignment: int = SEGMENT_ALIGNMENT) -> int:

@@ -11,9 +11,24 @@ from typing import Any
 from edgewright.errors import FormatError, VersionError
 from edgewright.pte import numbers
 from edgewright.pte.schema import (
-    BackendDelegate, Chain, DataLocation, DelegateCall, Dynamism, ExecutionPlan, FreeCall, IntList, JumpFalseCall,
-    KernelCall, MoveCall, Null, OptionalTensorList, Program, SubsegmentOffsets, Tensor, TensorList,
-)  # fmt: skip
+    BackendDelegate,
+    Chain,
+    DataLocation,
+    DelegateCall,
+    Dynamism,
+    ExecutionPlan,
+    FreeCall,
+    IntList,
+    JumpFalseCall,
+    KernelCall,
+    MoveCall,
+    Null,
+    OptionalTensorList,
+    Program,
+    SubsegmentOffsets,
+    Tensor,
+    TensorList,
+)
 
 SCHEMA_VERSION = 0
 _RANK = [tuple(range(rank)) for rank in range(17)]
@@ -51,7 +66,9 @@ def _segments(program: Program) -> None:
     if program.constant_segment is None or not program.constant_segment.offsets:
         old = any(b.storage for b in program.constant_buffer or ())
         remedy = "The file keeps constants the way releases before 0.3 did: export it again." if old else ""
-        raise FormatError("must hold at least the placeholder offset 0", where="constant_segment.offsets", remedy=remedy)
+        raise FormatError(
+            "must hold at least the placeholder offset 0", where="constant_segment.offsets", remedy=remedy
+        )
     segments = program.segments or []
     if len(program.constant_segment.offsets) > 1:
         if program.constant_buffer:
@@ -72,7 +89,9 @@ def _subsegments(subsegments: SubsegmentOffsets, segments: Sequence[Any], where:
     size = segments[subsegments.segment_index].size
     for index, offset in enumerate(subsegments.offsets or ()):
         if offset > size:
-            raise FormatError(f"must lie within the segment's {size} bytes", where=f"{where}.offsets[{index}]", value=offset)
+            raise FormatError(
+                f"must lie within the segment's {size} bytes", where=f"{where}.offsets[{index}]", value=offset
+            )
 
 
 # ------------------------------------------------------------------------------------------------------ methods
@@ -136,7 +155,7 @@ def _tensor(program: Program, plan: ExecutionPlan, tensor: Tensor, index: int) -
 
 def _stored(program: Program, index: int, size: int, *, mutable: bool) -> None:
     """Check that ``size`` bytes of data number ``index`` are in the file."""
-    source = (program.mutable_data_segments or [None])[0] if mutable else program.constant_segment
+    source = next(iter(program.mutable_data_segments or ()), None) if mutable else program.constant_segment
     offsets = (source.offsets if source else None) or ()
     if source is None or index >= len(offsets):
         what = "initial values" if mutable else "constants"
@@ -194,7 +213,9 @@ def _chain(plan: ExecutionPlan, chain: Chain, where: str) -> None:
         elif isinstance(instruction, FreeCall):
             _arguments((instruction.value_index,), values, at)
     if chain.stacktrace and len(chain.stacktrace) != length:
-        raise FormatError(f"must match the {length} instructions", where=f"{where}.stacktrace", value=len(chain.stacktrace))
+        raise FormatError(
+            f"must match the {length} instructions", where=f"{where}.stacktrace", value=len(chain.stacktrace)
+        )
 
 
 def _arguments(indices: Sequence[int], count: int, where: str) -> None:

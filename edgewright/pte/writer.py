@@ -42,7 +42,7 @@ def _chunks(program: Program, alignment: int) -> Iterator[Buffer]:
             raise FormatError(rule, value=len(segment.data), where=f"segments[{index}]")
     verify_program(program)
     flatbuffer = FlatWriter().finish(program, PTE.identifier)
-    if not segments:
+    if not any(s.size for s in segments):
         yield flatbuffer
         return
     size = len(flatbuffer) + PTE.padded

@@ -28,28 +28,33 @@ class Kernel:
     signature: Signature | None
     fn: Function
     shape: Function | None
+    raw: bool = False  # fn works on the tensors of the plan themselves, not on arrays
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorSlot]) -> Any:
         """Run on ``inputs`` and leave the results in ``outputs``; an operator without outputs returns its result."""
+        if self.raw:
+            return self.fn(*inputs, *outputs)
         if self.shape is not None:
             shapes = self.shape(*inputs)
             for slot, shape in zip(outputs, shapes if isinstance(shapes, list) else [shapes], strict=True):
-                slot.resize(tuple(map(int, shape)))
+                if shape is not None:  # None: an output the call did not ask for
+                    slot.resize(tuple(map(int, shape)))
         result = self.fn(*inputs)
         if not outputs:
             return result
         results = result if isinstance(result, tuple | list) else (result,)
         for slot, value in zip(outputs, results, strict=True):
-            slot.store(value)
+            if value is not None:
+                slot.store(value)
         return None
 
 
 KERNELS: dict[str, Kernel] = {}
 
 
-def row(key: str, fn: Function, shape: Function | None) -> None:
+def row(key: str, fn: Function, shape: Function | None, *, raw: bool = False) -> None:
     """Add a kernel for an operator of the stock list. ``shape`` is None only where the data decides."""
-    KERNELS[key] = Kernel(key, OPERATORS[key], fn, shape)
+    KERNELS[key] = Kernel(key, OPERATORS[key], fn, shape, raw)
 
 
 def kernel(key: str, shape: Function | None) -> Callable[[F], F]:

@@ -36,7 +36,7 @@ class TensorSlot:
     inputs) or an instruction does (``et_view``, unplanned outputs).
     """
 
-    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "memory", "scalar_type")
+    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "memory", "mutated", "scalar_type")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class TensorSlot:
         self.dim_order = dim_order
         self.dynamic = dynamic
         self.memory = memory
+        self.mutated = False  # some instruction writes it
         self.capacity = 1
         for size in bound:
             self.capacity *= size
@@ -90,6 +91,11 @@ class TensorSlot:
             self.array = self._view(np.zeros(math.prod(shape) * self.dtype.itemsize, np.uint8), shape)
         else:
             self.array = self._view(self.memory, shape)
+
+    def alias(self, array: Array) -> None:
+        """Become another name for ``array``, whose shape must be one this tensor may take."""
+        self.check_shape(array.shape)
+        self.array = array
 
     def store(self, value: Any) -> None:
         """Copy a result in, resizing to its shape and casting to this tensor's type."""

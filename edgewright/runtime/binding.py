@@ -1,0 +1,151 @@
+"""From instructions to steps: arguments are resolved and checked once, at load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import ExecutionError, FormatError
+from edgewright.runtime.operators import Argument, Kind
+from edgewright.runtime.registry import Kernel
+from edgewright.runtime.tensor import TensorSlot
+from edgewright.runtime.values import IntItems, TensorItems
+
+Values = list[Any]
+Getter = Callable[[Values], Any]
+
+_ACCEPTS: dict[Kind, tuple[type, ...]] = {
+    Kind.INT: (int,), Kind.FLOAT: (float, int), Kind.BOOL: (bool,), Kind.NUMBER: (int, float, bool), Kind.STR: (str,),
+    Kind.INTS: (IntItems,), Kind.FLOATS: (list,), Kind.BOOLS: (list,), Kind.TENSOR: (TensorSlot,),
+    Kind.TENSORS: (TensorItems,), Kind.OPTIONAL_TENSORS: (TensorItems,),
+}  # fmt: skip
+
+
+def check_kind(value: Any, argument: Argument) -> None:
+    """Raise unless ``value`` is of the argument's kind."""
+    if argument.kind is Kind.ANY or (value is None and argument.optional):
+        return
+    accepted = _ACCEPTS[argument.kind]
+    if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
+        wanted = f"{argument.kind.value} or null" if argument.optional else argument.kind.value
+        raise FormatError(f"argument {argument.name!r} must be {wanted}", value=type(value).__name__)
+
+
+def load(value: Any, values: Values) -> Any:
+    """What a kernel is given for a value: arrays for tensors, Python values for the rest."""
+    if isinstance(value, TensorSlot):
+        if value.array is None:
+            raise ExecutionError("tensor", "has no data yet: no input or instruction has filled it")
+        return value.array
+    if isinstance(value, IntItems):
+        items = [values[i] for i in value.indices]
+        if not all(type(i) is int for i in items):
+            raise ExecutionError("list of integers", "must hold integers", value=items)
+        return items
+    if isinstance(value, TensorItems):
+        return [None if i is None else load(values[i], values) for i in value.indices]
+    return value
+
+
+def getter(index: int, argument: Argument, values: Values, written: set[int], *, raw: bool = False) -> Getter:
+    """How to fetch argument ``index`` at run time; constant ones are checked and fetched now."""
+    value = values[index]
+    if raw and isinstance(value, TensorSlot):
+        return lambda table: table[index]
+    if index in written:
+
+        def fetch(table: Values) -> Any:
+            check_kind(table[index], argument)
+            return load(table[index], table)
+
+        return fetch
+    check_kind(value, argument)
+    if isinstance(value, TensorSlot | TensorItems):
+        return lambda table: load(value, table)
+    if isinstance(value, IntItems) and not written.isdisjoint(value.indices):
+        return lambda table: load(value, table)
+    constant = load(value, values)
+    return lambda table: constant
+
+
+def slots(index: int, values: Values) -> list[TensorSlot]:
+    """The tensors written through value ``index`` (a tensor, or a list of them)."""
+    value = values[index]
+    found = [values[i] for i in value.indices if i is not None] if isinstance(value, TensorItems) else [value]
+    for slot in found:
+        if not isinstance(slot, TensorSlot):
+            raise FormatError("a result must be a tensor", value=type(slot).__name__)
+        if slot.memory is not None and slot.memory.size and not slot.memory.flags.writeable:
+            raise FormatError("a result must not be a constant of the file")
+        slot.mutated = True
+    return found
+
+
+class KernelStep:
+    """A kernel call with its arguments bound."""
+
+    def __init__(self, kernel: Kernel, args: Sequence[int], values: Values, written: set[int]) -> None:
+        self.kernel = kernel
+        self.name = kernel.key
+        inputs, outputs, self.result = _split(kernel, args, values)
+        self.getters = [getter(i, argument, values, written, raw=kernel.raw) for i, argument in inputs]
+        self.outputs = outputs
+        changed = [i for i, argument in inputs if argument.written]
+        for index in (*self.outputs, *changed):
+            if index not in written:
+                slots(index, values)
+
+    def __call__(self, values: Values) -> None:
+        outputs = [slot for index in self.outputs for slot in slots(index, values)]
+        result = self.kernel([get(values) for get in self.getters], outputs)
+        if self.result is not None:
+            values[self.result] = _scalar_result(result)
+
+
+def _scalar_result(result: Any) -> Any:
+    if isinstance(result, np.generic):
+        result = result.item()
+    if type(result) is int and not -(1 << 63) <= result < 1 << 63:
+        raise ExecutionError("integer", "must fit 64 bits", value=result)
+    return result
+
+
+def _split(
+    kernel: Kernel, args: Sequence[int], values: Values
+) -> tuple[list[tuple[int, Argument]], list[int], int | None]:
+    """A call's inputs, the values its results go to, and the value a scalar result replaces."""
+    signature = kernel.signature
+    if signature is None:
+        count = _unsigned_outputs(args, values)
+        inputs = args[: len(args) - 1 - count]
+        anything = Argument("?", Kind.ANY)
+        return [(i, anything) for i in inputs], list(args[len(inputs) : -1]), None
+    if len(args) != signature.boxed:
+        raise FormatError(f"{kernel.key} takes {signature.boxed} values", value=len(args))
+    inputs = args[: len(signature.inputs)]
+    scalar = not signature.outputs and not any(a.written for a in signature.args)
+    outputs = list(args[len(inputs) : len(signature.args)])
+    return list(zip(inputs, signature.inputs, strict=True)), outputs, args[-1] if scalar else None
+
+
+def _unsigned_outputs(args: Sequence[int], values: Values) -> int:
+    """How many results a call of an operator without signature has: its last value names them."""
+    if len(args) < 2:
+        raise FormatError("an operator call lists its result twice", value=list(args))
+    last = values[args[-1]]
+    if isinstance(last, TensorItems) and args[-1] != args[-2]:
+        return len(last.indices) if list(args[-1 - len(last.indices) : -1]) == list(last.indices) else 1
+    return 1
+
+
+def written_values(calls: Iterable[tuple[Kernel | None, Sequence[int]]]) -> set[int]:
+    """Values that instructions replace (not tensors' contents): scalar results and targets of moves."""
+    found: set[int] = set()
+    for kernel, args in calls:
+        if kernel is None:
+            found.update(args)
+        elif kernel.signature is not None and not any(a.written for a in kernel.signature.args) and args:
+            found.add(args[-1])
+    return found

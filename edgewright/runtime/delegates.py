@@ -1,0 +1,89 @@
+"""Delegates: what runs the parts of a program that a backend took.
+
+A delegate is found by the backend id in the file, among those registered here and those that installed
+packages offer under the entry point group ``edgewright.delegates``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+import numpy as np
+
+from edgewright.pte.flat import Buffer
+
+Array = np.ndarray[Any, Any]
+
+
+class Delegate(Protocol):
+    """A blob made ready to run."""
+
+    @property
+    def input_count(self) -> int:
+        """How many arguments of a call are inputs; the rest are outputs."""
+        ...
+
+    def execute(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """The outputs for ``inputs``."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the delegate holds."""
+        ...
+
+
+@dataclass(frozen=True)
+class DelegateBlob:
+    """What the file says about one delegate: its bytes, compile specs, and the data it may look up by name."""
+
+    backend: str
+    blob: Buffer
+    compile_specs: Mapping[str, bytes]
+    named_data: Mapping[str, Buffer]
+
+
+Factory = Callable[[DelegateBlob], Delegate]
+
+_REGISTERED: dict[str, Factory] = {}
+
+# What a file needs, in words, when its delegate is not here.
+_BACKENDS = {
+    "XnnpackBackend": "XNNPACK (any Arm or x86 CPU)",
+    "QnnBackend": "Qualcomm AI Engine Direct",
+    "EthosUBackend": "Arm Ethos-U",
+    "ArmBackend": "Arm Ethos-U",
+    "EnnBackend": "Samsung Exynos",
+    "NeutronBackend": "NXP eIQ Neutron",
+    "CoreMLBackend": "Apple Core ML",
+    "MPSBackend": "Apple Metal",
+    "VulkanBackend": "Vulkan",
+    "OpenvinoBackend": "Intel OpenVINO",
+    "MediaTekBackend": "MediaTek NeuroPilot",
+    "CudaBackend": "NVIDIA CUDA",
+}
+
+
+def register_delegate(backend: str, factory: Factory) -> None:
+    """Use ``factory`` for blobs whose backend id is ``backend``."""
+    _REGISTERED[backend] = factory
+
+
+def find_delegate(backend: str) -> Factory | None:
+    """The factory for a backend id, or None."""
+    if backend not in _REGISTERED:
+        for entry in entry_points(group="edgewright.delegates", name=backend):
+            _REGISTERED[backend] = entry.load()
+    return _REGISTERED.get(backend)
+
+
+def available_delegates() -> list[str]:
+    """The ids of all delegates that can be used here."""
+    return sorted({*_REGISTERED, *(e.name for e in entry_points(group="edgewright.delegates"))})
+
+
+def describe_backend(backend: str) -> str:
+    """A backend id with the name people know it by."""
+    return f"{backend} ({_BACKENDS[backend]})" if backend in _BACKENDS else backend

@@ -1,0 +1,109 @@
+"""What a method takes, gives and needs, as its file says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edgewright.ir.dtypes import to_numpy
+from edgewright.pte import schema
+from edgewright.pte.numbers import tensor_bytes
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor at a method's edge. ``shape`` is the upper bound where ``dynamic``."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    dynamic: bool
+    planned: bool
+
+    @property
+    def nbytes(self) -> int:
+        return to_numpy_size(self.dtype, self.shape)
+
+    def __str__(self) -> str:
+        dims = ", ".join(f"<={n}" if self.dynamic else str(n) for n in self.shape)
+        return f"{self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True)
+class ScalarInfo:
+    """A number, text or null at a method's edge."""
+
+    name: str
+    kind: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value!r}"
+
+
+@dataclass(frozen=True)
+class MethodMetadata:
+    """A method's signature, its memory, and what it needs to run."""
+
+    name: str
+    inputs: tuple[TensorInfo | ScalarInfo, ...]
+    outputs: tuple[TensorInfo | ScalarInfo, ...]
+    arenas: tuple[int, ...]
+    constant_bytes: int
+    operators: tuple[str, ...]
+    delegates: tuple[str, ...]
+    instructions: int
+
+    @property
+    def planned_bytes(self) -> int:
+        return sum(self.arenas)
+
+
+def to_numpy_size(dtype: str, shape: tuple[int, ...]) -> int:
+    import numpy as np
+
+    size = np.dtype(dtype).itemsize
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def describe(plan: schema.ExecutionPlan) -> MethodMetadata:
+    """The metadata of a verified plan."""
+    constants = {}
+    for value in plan.values:
+        if (
+            isinstance(value, schema.Tensor)
+            and value.allocation_info is None
+            and (value.data_buffer_idx or value.external)
+        ):
+            name = value.extra_tensor_info.fully_qualified_name if value.extra_tensor_info else None
+            key = name if value.external else value.data_buffer_idx
+            constants[key] = tensor_bytes(value.scalar_type, value.sizes)
+    return MethodMetadata(
+        name=plan.name,
+        inputs=tuple(_edge(f"in{i}", plan.values[v]) for i, v in enumerate(plan.inputs)),
+        outputs=tuple(_edge(f"out{i}", plan.values[v]) for i, v in enumerate(plan.outputs)),
+        arenas=tuple(plan.non_const_buffer_sizes[1:]),
+        constant_bytes=sum(constants.values()),
+        operators=tuple(operator.key for operator in plan.operators or ()),
+        delegates=tuple(delegate.id for delegate in plan.delegates),
+        instructions=sum(len(chain.instructions) for chain in plan.chains),
+    )
+
+
+def _edge(name: str, value: schema.Value) -> TensorInfo | ScalarInfo:
+    if isinstance(value, schema.Tensor):
+        return TensorInfo(
+            name,
+            str(to_numpy(value.scalar_type)),
+            tuple(value.sizes),
+            tuple(value.dim_order),
+            value.shape_dynamism != schema.Dynamism.STATIC,
+            value.allocation_info is not None or value.data_buffer_idx != 0,
+        )
+    content = next(
+        (getattr(value, f) for f in ("int_val", "bool_val", "double_val", "string_val") if hasattr(value, f)), None
+    )
+    return ScalarInfo(name, type(value).__name__.lower(), content)

@@ -1,0 +1,252 @@
+"""A method ready to run: steps over a value table in planned memory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+from edgewright.errors import EdgewrightError, ExecutionError, FormatError, MissingDelegateError, MissingOperatorError
+from edgewright.pte import schema
+from edgewright.pte.ptd import Entry
+from edgewright.runtime.binding import KernelStep, Values, load, slots, written_values
+from edgewright.runtime.boundary import give, take
+from edgewright.runtime.delegates import Delegate, DelegateBlob, available_delegates, describe_backend, find_delegate
+from edgewright.runtime.metadata import MethodMetadata, describe
+from edgewright.runtime.profile import Profile
+from edgewright.runtime.registry import KERNELS, Kernel
+from edgewright.runtime.tensor import TensorSlot
+from edgewright.runtime.values import Limits, ValueTable
+
+log = logging.getLogger("edgewright.runtime")
+
+Step = Callable[[Values], Any]
+
+
+class Method:
+    """One method of a program. Calls are serialised; use one Method per thread to run in parallel.
+
+    Memory is planned once and reused; outputs are copies and safe to keep. State (mutable buffers) lives as long
+    as the Method does; ``reset`` puts it back.
+    """
+
+    def __init__(
+        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits
+    ) -> None:
+        self._program = program
+        self._plan = plan
+        self._limits = limits
+        self._lock = threading.Lock()
+        self.metadata: MethodMetadata = describe(plan)
+        kernels = _find_kernels(plan)
+        _require_delegates(plan)
+        self._table = ValueTable(program, plan, data, limits)
+        self._delegates = _load_delegates(program, plan, data)
+        self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
+        log.debug("loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
+                  self.metadata.planned_bytes)  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        return self._plan.name
+
+    def execute(self, inputs: Sequence[Any] = (), *, profile: Profile | None = None) -> list[Any]:
+        """Run once. Inputs are numpy arrays, torch tensors or numbers; outputs come as the inputs did."""
+        with self._lock, np.errstate(all="ignore"):
+            values = list(self._table.values)
+            as_torch = take(self.metadata, [values[i] for i in self._plan.inputs], inputs)
+            if profile is not None:
+                profile.begin(self.name)
+            budget = self._limits.instructions
+            for index, steps in enumerate(self._chains):
+                budget = self._run(index, steps, values, budget, profile)
+            if profile is not None:
+                profile.end()
+            return [give(f"output {n} of {self.name!r}", values[i], as_torch) for n, i in enumerate(self._plan.outputs)]
+
+    def reset(self) -> None:
+        """Put mutable state back to what the file holds."""
+        with self._lock:
+            self._table.reset()
+
+    def close(self) -> None:
+        """Close the delegates; the method cannot run afterwards."""
+        for delegate in self._delegates:
+            delegate.close()
+        self._delegates = []
+
+    def _run(self, chain: int, steps: list[Step], values: Values, budget: int, profile: Profile | None) -> int:
+        at = 0
+        while at < len(steps):
+            budget -= 1
+            if budget < 0:
+                rule = f"may execute at most {self._limits.instructions} instructions"
+                raise ExecutionError(f"method {self.name!r}", rule, remedy="Does a loop in it ever end?")
+            try:
+                if profile is None:
+                    jump = steps[at](values)
+                else:
+                    with profile.step(chain, at, self._label(chain, at)):
+                        jump = steps[at](values)
+            except Exception as error:
+                self._fail(chain, at, error)
+            at = at + 1 if jump is None else jump
+        return budget
+
+    def _label(self, chain: int, at: int) -> str:
+        instruction = self._plan.chains[chain].instructions[at]
+        if isinstance(instruction, schema.KernelCall):
+            return (self._plan.operators or [])[instruction.op_index].key
+        if isinstance(instruction, schema.DelegateCall):
+            return self._plan.delegates[instruction.delegate_index].id
+        return _LABELS[type(instruction)]
+
+    def _fail(self, chain: int, at: int, error: Exception) -> NoReturn:
+        """Raise a typed error that says which instruction failed, on what, and where it came from."""
+        subject = f"method {self.name!r}, instruction {at} ({self._label(chain, at)})"
+        rule = f"{error.subject}: {error.rule}" if isinstance(error, EdgewrightError) else str(error) or repr(error)
+        if isinstance(error, MemoryError):
+            rule = "does not fit in memory"
+        shown = {"value": error.value} if isinstance(error, EdgewrightError) and error.value is not None else {}
+        raise ExecutionError(subject, rule, remedy=self._source_line(chain, at), **shown) from error
+
+    def _source_line(self, chain: int, at: int) -> str:
+        trace = self._plan.chains[chain].stacktrace
+        frames = (trace[at].items if trace else None) or []
+        return f"From {frames[-1].filename}:{frames[-1].lineno}: {frames[-1].context}" if frames else ""
+
+    # ------------------------------------------------------------------------------------------------- binding
+
+    def _bind(self, index: int, chain: schema.Chain, kernels: list[Kernel]) -> list[Step]:
+        self._written = _written(self._plan, kernels)
+        steps = []
+        for position, instruction in enumerate(chain.instructions):
+            try:
+                steps.append(self._step(instruction, kernels))
+            except EdgewrightError as error:
+                where = f"chains[{index}].instructions[{position}]"
+                if isinstance(error, FormatError):
+                    error.inside(where)
+                    raise
+                raise FormatError(error.rule, value=error.value, where=where) from error
+        return steps
+
+    def _step(self, instruction: schema.InstructionType, kernels: list[Kernel]) -> Step:
+        values = self._table.values
+        if isinstance(instruction, schema.KernelCall):
+            return KernelStep(kernels[instruction.op_index], instruction.args, values, self._written)
+        if isinstance(instruction, schema.DelegateCall):
+            return _delegate_step(self._delegates[instruction.delegate_index], instruction.args, values, self._written)
+        if isinstance(instruction, schema.MoveCall):
+            return _move_step(instruction.move_from, instruction.move_to)
+        if isinstance(instruction, schema.JumpFalseCall):
+            return _jump_step(instruction.cond_value_index, instruction.destination_instruction)
+        return _free_step(instruction.value_index)
+
+
+_LABELS: dict[type, str] = {schema.MoveCall: "move", schema.JumpFalseCall: "jump_false", schema.FreeCall: "free"}
+
+
+def _written(plan: schema.ExecutionPlan, kernels: list[Kernel]) -> set[int]:
+    calls: list[tuple[Kernel | None, Sequence[int]]] = []
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            if isinstance(instruction, schema.KernelCall):
+                calls.append((kernels[instruction.op_index], instruction.args))
+            elif isinstance(instruction, schema.MoveCall):
+                calls.append((None, [instruction.move_to]))
+    return written_values(calls)
+
+
+def _move_step(source: int, target: int) -> Step:
+    def move(values: Values) -> None:
+        values[target] = values[source]
+
+    return move
+
+
+def _jump_step(condition: int, destination: int) -> Step:
+    def jump(values: Values) -> int | None:
+        value = values[condition]
+        if isinstance(value, TensorSlot):
+            if value.dtype != np.bool_ or value.array is None:
+                raise ExecutionError("condition", "must be a bool tensor with data", value=str(value.dtype))
+            return None if value.array.all() else destination
+        if not isinstance(value, bool):
+            raise ExecutionError("condition", "must be a bool", value=value)
+        return None if value else destination
+
+    return jump
+
+
+def _free_step(index: int) -> Step:
+    def free(values: Values) -> None:
+        if isinstance(values[index], TensorSlot) and values[index].memory is None:
+            values[index].array = None
+
+    return free
+
+
+def _delegate_step(delegate: Delegate, args: Sequence[int], values: Values, written: set[int]) -> Step:
+    count = delegate.input_count
+    if not 0 <= count <= len(args):
+        raise FormatError(f"the delegate takes {count} inputs", value=f"{len(args)} arguments")
+    for index in args[count:]:
+        if index not in written:
+            slots(index, values)
+
+    def call(table: Values) -> None:
+        inputs = [load(table[i], table) for i in args[:count]]
+        outputs = [slot for i in args[count:] for slot in slots(i, table)]
+        for slot, array in zip(outputs, delegate.execute(inputs), strict=True):
+            slot.store(array)
+
+    for index in args[:count]:
+        if not isinstance(values[index], TensorSlot):
+            raise FormatError("a delegate's inputs are tensors", value=type(values[index]).__name__)
+    return call
+
+
+# -------------------------------------------------------------------------------------------- what a plan needs
+
+
+def _find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
+    operators = [operator.key for operator in plan.operators or ()]
+    missing = sorted({key for key in operators if key not in KERNELS})
+    if missing:
+        remedy = "Add kernels with edgewright.runtime.register_kernel, or lower these operators away."
+        error = MissingOperatorError(f"method {plan.name!r}", "needs operators that have no kernel here",
+                                     value=", ".join(missing), remedy=remedy)  # fmt: skip
+        error.operators = tuple(missing)
+        raise error
+    return [KERNELS[key] for key in operators]
+
+
+def _require_delegates(plan: schema.ExecutionPlan) -> None:
+    missing = sorted({d.id for d in plan.delegates if find_delegate(d.id) is None})
+    if missing:
+        here = ", ".join(available_delegates()) or "none"
+        remedy = (
+            f"Installed here: {here}. Install a package that provides the delegate (entry point group"
+            " 'edgewright.delegates') or register one with edgewright.runtime.register_delegate."
+        )
+        error = MissingDelegateError(f"method {plan.name!r}", "needs delegates that are not installed",
+                                     value=", ".join(map(describe_backend, missing)), remedy=remedy)  # fmt: skip
+        error.backends = tuple(missing)
+        raise error
+
+
+def _load_delegates(program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry]) -> list[Delegate]:
+    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    named.update({key: entry.data for key, entry in data.items()})
+    loaded = []
+    for delegate in plan.delegates:
+        factory = find_delegate(delegate.id)
+        assert factory is not None
+        specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
+        loaded.append(factory(DelegateBlob(delegate.id, program.blob(delegate), specs, named)))
+    return loaded

@@ -1,0 +1,134 @@
+"""Where time goes: one entry per instruction, shown as a table, an ETDump or a Chrome trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgewright.files import write_file
+from edgewright.pte import etdump
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One executed instruction, in nanoseconds of a monotonic clock."""
+
+    chain: int
+    instruction: int
+    name: str
+    start: int
+    end: int
+
+
+@dataclass
+class RunTime:
+    """One execution of a method."""
+
+    method: str
+    start: int
+    end: int = 0
+    steps: list[StepTime] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One instruction over all runs, in milliseconds."""
+
+    chain: int
+    instruction: int
+    name: str
+    calls: int
+    total_ms: float
+    mean_ms: float
+    share: float
+
+
+class Profile:
+    """Collects times of ``method.execute(inputs, profile=profile)``; may be passed to several calls."""
+
+    def __init__(self) -> None:
+        self.runs: list[RunTime] = []
+
+    def begin(self, method: str) -> None:
+        self.runs.append(RunTime(method, time.perf_counter_ns()))
+
+    def end(self) -> None:
+        self.runs[-1].end = time.perf_counter_ns()
+
+    @contextmanager
+    def step(self, chain: int, instruction: int, name: str) -> Iterator[None]:
+        start = time.perf_counter_ns()
+        yield
+        self.runs[-1].steps.append(StepTime(chain, instruction, name, start, time.perf_counter_ns()))
+
+    def rows(self) -> list[Row]:
+        """Time per instruction over all finished runs, in program order."""
+        totals: dict[tuple[str, int, int, str], list[int]] = {}
+        for run in self.runs:
+            for step in run.steps:
+                times = totals.setdefault((run.method, step.chain, step.instruction, step.name), [])
+                times.append(step.end - step.start)
+        whole = sum(sum(times) for times in totals.values()) or 1
+        return [
+            Row(chain, at, name, len(t), sum(t) / 1e6, sum(t) / len(t) / 1e6, sum(t) / whole)
+            for (_, chain, at, name), t in sorted(totals.items())
+        ]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max((len(r.name) for r in rows), default=4)
+        lines = [f"{'#':>5}  {'instruction':<{width}}  {'calls':>6}  {'mean ms':>9}  {'share':>6}"]
+        lines += [
+            f"{r.instruction:>5}  {r.name:<{width}}  {r.calls:>6}  {r.mean_ms:>9.3f}  {r.share:>6.1%}" for r in rows
+        ]
+        spent = [(run.end - run.start) / 1e6 for run in self.runs if run.end]
+        mean = sum(spent) / len(spent) if spent else 0.0
+        return "\n".join([*lines, f"{len(spent)} runs, {mean:.3f} ms each"])
+
+    def etdump(self) -> etdump.ETDump:
+        """The profile as stock tools read it."""
+        return etdump.ETDump(run_data=[_run_data(run) for run in self.runs])
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The profile for ``chrome://tracing`` or Perfetto."""
+        events = []
+        for run in self.runs:
+            events.append(_slice(run.method, run.start, run.end, {}))
+            events += [_slice(s.name, s.start, s.end, {"instruction": s.instruction}) for s in run.steps]
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+    def save_etdump(self, path: str | os.PathLike[str]) -> int:
+        return etdump.write_etdump(self.etdump(), path)
+
+    def save_chrome_trace(self, path: str | os.PathLike[str]) -> int:
+        return write_file(path, [json.dumps(self.chrome_trace()).encode()])
+
+
+def _slice(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "ts": start / 1e3, "dur": (end - start) / 1e3, "pid": 1, "tid": 1, "args": args}
+
+
+_CALLS = {"move": "MOVE_CALL", "jump_false": "JF_CALL", "free": "FREE_CALL"}
+
+
+def _run_data(run: RunTime) -> etdump.RunData:
+    events = []
+    for step in run.steps:
+        outer = _CALLS.get(step.name, "OPERATOR_CALL" if "::" in step.name else "DELEGATE_CALL")
+        names = [f"native_call_{step.name.partition('::')[2]}", outer] if "::" in step.name else [outer]
+        events += [_event(name, step.chain, step.instruction, step.start, step.end) for name in names]
+    events.append(_event("Method::execute", -1, 0, run.start, run.end))
+    return etdump.RunData(name="Execute", events=events)
+
+
+def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etdump.Event:
+    return etdump.Event(
+        profile_event=etdump.ProfileEvent(
+            name=name, chain_index=chain, instruction_id=instruction, start_time=start, end_time=end
+        )
+    )

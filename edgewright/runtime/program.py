@@ -1,0 +1,89 @@
+"""``Runtime.get().load_program("m.pte").load_method("forward").execute([x])``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from edgewright.errors import FormatError, MissingDataError, UsageError
+from edgewright.files import Source
+from edgewright.pte.ptd import Entry, read_data
+from edgewright.pte.reader import read_program
+from edgewright.pte.schema import Program
+from edgewright.runtime.delegates import available_delegates
+from edgewright.runtime.metadata import MethodMetadata, describe
+from edgewright.runtime.method import Method
+from edgewright.runtime.registry import KERNELS
+from edgewright.runtime.values import Limits
+
+
+class Runtime:
+    """Loads programs. There is one, and it holds no state of theirs."""
+
+    _instance: ClassVar[Runtime | None] = None
+
+    @classmethod
+    def get(cls) -> Runtime:
+        cls._instance = cls._instance or cls()
+        return cls._instance
+
+    def load_program(
+        self, source: Source, data: Source | Sequence[Source] | None = None, *, limits: Limits | None = None
+    ) -> LoadedProgram:
+        """Read and verify a ``.pte`` (path, bytes, mmap), with its ``.ptd`` files if it has any."""
+        return LoadedProgram(read_program(source), _merge(data), limits or Limits())
+
+    @property
+    def operators(self) -> list[str]:
+        """Every operator that has a kernel here."""
+        return sorted(KERNELS)
+
+    @property
+    def delegates(self) -> list[str]:
+        """Every backend whose blobs run here."""
+        return available_delegates()
+
+
+class LoadedProgram:
+    """A verified program and its external data."""
+
+    def __init__(self, program: Program, data: Mapping[str, Entry], limits: Limits) -> None:
+        self.program = program
+        self._data = data
+        self._limits = limits
+        clash = sorted({item.key for item in program.named_data or ()} & set(data))
+        if clash:
+            raise MissingDataError("data", "must not repeat names of the program's own data", value=", ".join(clash))
+
+    @property
+    def method_names(self) -> list[str]:
+        return [plan.name for plan in self.program.execution_plan]
+
+    def metadata(self, name: str = "forward") -> MethodMetadata:
+        """A method's signature and needs, without loading it."""
+        return describe(self.program.execution_plan[self._index(name)])
+
+    def load_method(self, name: str = "forward") -> Method:
+        """A method with memory of its own, ready to run. Load it again for another thread or a fresh state."""
+        index = self._index(name)
+        try:
+            return Method(self.program, self.program.execution_plan[index], self._data, self._limits)
+        except FormatError as error:
+            raise error.inside(f"execution_plan[{index}]") from None
+
+    def _index(self, name: str) -> int:
+        if name not in self.method_names:
+            raise UsageError(f"method {name!r}", f"must be one of {', '.join(self.method_names)}")
+        return self.method_names.index(name)
+
+
+def _merge(data: Source | Sequence[Source] | None) -> dict[str, Entry]:
+    sources = [] if data is None else list(data) if isinstance(data, list | tuple) else [data]
+    merged: dict[str, Entry] = {}
+    for source in sources:
+        entries = read_data(source)  # type: ignore[arg-type]
+        clash = sorted(set(merged) & set(entries))
+        if clash:
+            raise MissingDataError("data", "files must not repeat names", value=", ".join(clash))
+        merged.update(entries)
+    return merged

@@ -1,0 +1,173 @@
+"""The value table of a loaded method: from file tables to tensors over planned memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import FormatError, LimitError, MissingDataError
+from edgewright.pte import numbers, schema
+from edgewright.pte.ptd import Entry
+from edgewright.runtime.tensor import Array, TensorSlot
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a file may ask for. ``memory``: bytes of all arenas of a method. ``instructions``: per execution."""
+
+    memory: int = 4 << 30
+    instructions: int = 10_000_000
+
+
+@dataclass(frozen=True)
+class IntItems:
+    """A list of integers, each a value of its own."""
+
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorItems:
+    """A list of tensors by value index; None for an absent one."""
+
+    indices: tuple[int | None, ...]
+
+
+class Memory:
+    """The arenas of one method. Only what tensors span is allocated, whatever the file claims."""
+
+    def __init__(self, plan: schema.ExecutionPlan, limits: Limits) -> None:
+        spans = [0] * len(plan.non_const_buffer_sizes)
+        for value in plan.values:
+            if isinstance(value, schema.Tensor) and value.allocation_info is not None:
+                info = value.allocation_info
+                end = numbers.add(info.offset, numbers.tensor_bytes(value.scalar_type, value.sizes))
+                spans[info.memory_id] = max(spans[info.memory_id], end)
+        self.sizes = spans
+        if sum(spans) > limits.memory:
+            remedy = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
+            raise LimitError(
+                f"method {plan.name!r}", f"may plan {limits.memory} bytes", value=sum(spans), remedy=remedy
+            )
+        try:
+            self.arenas = [np.zeros(size, np.uint8) for size in spans]
+        except MemoryError as error:
+            raise LimitError(f"method {plan.name!r}", "does not fit in memory", value=f"{sum(spans)} bytes") from error
+
+    def view(self, info: schema.AllocationDetails, size: int) -> Array:
+        return self.arenas[info.memory_id][info.offset : info.offset + size]
+
+
+class ValueTable:
+    """Builds the runtime value of every EValue of a plan."""
+
+    def __init__(
+        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits
+    ) -> None:
+        self.program = program
+        self.plan = plan
+        self.data = data
+        self._require_external()
+        self.memory = Memory(plan, limits)
+        self.initial: list[tuple[Array, Any]] = []  # planned memory and the bytes it starts with
+        self.values = [self._value(v) for v in plan.values]
+        self.reset()
+
+    def reset(self) -> None:
+        """Put mutable state back to what the file holds; state without initial values becomes zero."""
+        for arena in self.memory.arenas:
+            arena[:] = 0
+        for memory, data in self.initial:
+            memory[:] = np.frombuffer(data, np.uint8, memory.size)
+
+    def _value(self, value: schema.Value) -> Any:
+        if isinstance(value, schema.Tensor):
+            return self._tensor(value)
+        if isinstance(value, schema.IntList):
+            return IntItems(tuple(value.items))
+        if isinstance(value, schema.TensorList):
+            return TensorItems(tuple(value.items))
+        if isinstance(value, schema.OptionalTensorList):
+            return TensorItems(tuple(None if i < 0 else i for i in value.items))
+        if isinstance(value, schema.DoubleList | schema.BoolList):
+            return list(value.items)
+        if isinstance(value, schema.Null):
+            return None
+        return _scalar(value)
+
+    def _tensor(self, tensor: schema.Tensor) -> TensorSlot:
+        data, memory = self._stored(tensor), None
+        if tensor.allocation_info is not None:
+            size = numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
+            memory = self.memory.view(tensor.allocation_info, size)
+            if data is not None:
+                self.initial.append((memory, data))
+        elif data is not None:
+            memory = np.frombuffer(data, np.uint8)
+        elif not all(tensor.sizes):
+            memory = np.zeros(0, np.uint8)
+        return TensorSlot(
+            tensor.scalar_type,
+            tuple(tensor.sizes),
+            tuple(tensor.dim_order),
+            dynamic=tensor.shape_dynamism != schema.Dynamism.STATIC,
+            memory=memory,
+        )
+
+    def _stored(self, tensor: schema.Tensor) -> Any:
+        """The bytes a tensor holds at load, or None: a view of the file, never a copy."""
+        if tensor.external:
+            assert tensor.extra_tensor_info is not None
+            return self.data[tensor.extra_tensor_info.fully_qualified_name or ""].data
+        if not tensor.data_buffer_idx:
+            return None
+        mutable = tensor.allocation_info is not None
+        source = (self.program.mutable_data_segments or [])[0] if mutable else self.program.constant_segment
+        assert source is not None
+        assert source.offsets is not None
+        start = source.offsets[tensor.data_buffer_idx]
+        size = numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
+        return memoryview(self.program.segment(source.segment_index))[start : start + size]
+
+    def _require_external(self) -> None:
+        """Raise, naming every one of them, if external tensors are missing or of another layout."""
+        missing = []
+        for tensor in self.plan.values:
+            if not isinstance(tensor, schema.Tensor) or not tensor.external or tensor.extra_tensor_info is None:
+                continue
+            key = tensor.extra_tensor_info.fully_qualified_name or ""
+            entry = self.data.get(key)
+            if entry is None:
+                missing.append(key)
+            else:
+                _check_layout(key, tensor, entry)
+        if missing:
+            subject = f"method {self.plan.name!r}"
+            remedy = "Give the .ptd written with this program: load_program(path, data='weights.ptd')."
+            raise MissingDataError(subject, "needs external tensors", value=", ".join(missing), remedy=remedy)
+
+
+def _scalar(value: schema.Value) -> int | bool | float | str:
+    if isinstance(value, schema.Int):
+        return value.int_val
+    if isinstance(value, schema.Bool):
+        return value.bool_val
+    if isinstance(value, schema.Double):
+        return value.double_val
+    if isinstance(value, schema.String):
+        return value.string_val
+    raise FormatError("unknown kind of value", value=type(value).__name__)
+
+
+def _check_layout(key: str, tensor: schema.Tensor, entry: Entry) -> None:
+    layout = entry.layout
+    if layout is None:
+        raise MissingDataError(f"external tensor {key!r}", "must be stored with its layout; the .ptd has bare bytes")
+    wanted = (tensor.scalar_type, tuple(tensor.sizes), tuple(tensor.dim_order))
+    found = (layout.scalar_type, tuple(layout.sizes), tuple(layout.dim_order))
+    if wanted != found:
+        rule = f"must have scalar type, sizes and dim order {wanted}, as the program says"
+        raise MissingDataError(f"external tensor {key!r}", rule, value=found, remedy="Use the .ptd of this program.")
