@@ -1,0 +1,34 @@
+"""Rows of reading and writing at places that other tensors name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewright.ir.reference import indexing as ref
+from edgewright.ir.reference.dims import Array
+from edgewright.runtime.registry import kernel, row
+
+row("aten::gather.out", ref.gather, ref.gather_shape)
+row("aten::scatter.src_out", ref.scatter, ref.scatter_shape)
+row("aten::scatter.value_out", ref.scatter, ref.scatter_shape)
+row("aten::scatter_add.out", ref.scatter_add, ref.scatter_shape)
+row("aten::index_select.out", ref.index_select, ref.index_select_shape)
+# padding_idx, scale_grad_by_freq and sparse only matter to the gradient.
+row(
+    "aten::embedding.out",
+    lambda weight, indices, *_: ref.embedding(weight, indices),
+    lambda weight, indices, *_: ref.embedding_shape(weight, indices),
+)
+row("aten::index.Tensor_out", ref.index, ref.index_shape)
+row("aten::index_put.out", ref.index_put, ref.index_put_shape)
+row("aten::select_scatter.out", ref.select_scatter, ref.select_scatter_shape)
+row("aten::slice_scatter.out", ref.slice_scatter, ref.slice_scatter_shape)
+row("aten::masked_select.out", ref.masked_select, ref.masked_select_shape)
+row("aten::masked_scatter.out", ref.masked_scatter, ref.masked_scatter_shape)
+row("aten::nonzero.out", ref.nonzero, ref.nonzero_shape)
+row("aten::repeat_interleave.Tensor_out", ref.repeat_interleave, ref.repeat_interleave_shape)
+
+
+@kernel("aten::index_put_", None)
+def index_put_(self: Array, indices: Any, values: Array, accumulate: bool) -> None:
+    self[...] = ref.index_put(self, indices, values, accumulate).astype(self.dtype)
