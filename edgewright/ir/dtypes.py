@@ -125,7 +125,7 @@ def is_floating(dtype: DType) -> bool:
 
 
 def is_complex(dtype: DType) -> bool:
-    return dtype.kind == "c" or dtype is _COMPLEX32
+    return dtype.kind == "c" or dtype == _COMPLEX32
 
 
 def is_integral(dtype: DType) -> bool:
@@ -140,24 +140,28 @@ def compute_type(dtype: DType) -> DType:
     return dtype
 
 
+def complex_of(dtype: DType) -> DType:
+    """The complex type whose parts are as wide as ``dtype``; that of integers and bfloat16 is complex64."""
+    if dtype == np.dtype(np.float16):
+        return _COMPLEX32
+    return np.dtype(np.complex128 if dtype == np.dtype(np.float64) else np.complex64)
+
+
 @cache
 def _promote_pair(a: DType, b: DType) -> DType:
     if a == b:
         return a
-    if is_floating(a) or is_floating(b):
-        if is_complex(a) or is_complex(b):
-            other = b if is_complex(a) else a
-            wide = other == np.dtype(np.float64) or np.dtype(np.complex128) in (a, b)
-            return np.dtype(np.complex128 if wide else np.complex64)
-        if not is_floating(a):
-            return b
-        if not is_floating(b):
-            return a
+    if is_complex(a) or is_complex(b):
+        a, b = (complex_of(t) if is_floating(t) else t for t in (a, b))
+        if not (is_complex(a) and is_complex(b)):
+            return a if is_complex(a) else b
+        return a if a.itemsize > b.itemsize else b
+    if is_floating(a) and is_floating(b):
         if a.itemsize == b.itemsize:  # float16 with bfloat16, or two kinds of float8
             return np.dtype(np.float32)
         return a if a.itemsize > b.itemsize else b
-    if is_complex(a) or is_complex(b):
-        return a if not is_complex(b) or a == np.dtype(np.complex128) else b
+    if is_floating(a) or is_floating(b):
+        return a if is_floating(a) else b
     return np.promote_types(a, b)
 
 
@@ -185,4 +189,4 @@ def promote_scalar(dtype: DType, number: bool | int | float | complex) -> DType:
         return np.dtype(np.int64) if dtype.kind == "b" else dtype
     if isinstance(number, float):
         return np.dtype(np.float32) if is_integral(dtype) else dtype
-    return np.dtype(np.complex128 if dtype == np.dtype(np.float64) else np.complex64)
+    return complex_of(dtype)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.dtypes import compute_type
+from edgewright.ir.dtypes import compute_type, is_integral
 from edgewright.ir.reference.dims import at_dim, normal_dim, with_size
-from edgewright.ir.reference.elementwise import Array, Shape, cast, floating
+from edgewright.ir.reference.elementwise import Array, Shape, cast, fitting, floating
 from edgewright.ir.reference.special import erf
 
 
@@ -23,7 +23,7 @@ def hardtanh(self: Array, min_val: Any = -1, max_val: Any = 1) -> Array:
     if self.dtype.kind in "ub" and (min_val < 0 or max_val < 0):
         raise ValueError(f"bounds of an unsigned tensor must not be negative, got {min_val} and {max_val}")
     x = cast(self, compute_type(self.dtype))
-    return np.asarray(np.minimum(np.maximum(x, cast(min_val, x.dtype)), cast(max_val, x.dtype)))
+    return np.asarray(np.minimum(np.maximum(x, fitting(min_val, x.dtype)), fitting(max_val, x.dtype)))
 
 
 def leaky_relu(self: Array, negative_slope: Any = 0.01) -> Array:
@@ -56,7 +56,8 @@ def logit(self: Array, eps: float | None = None) -> Array:
     """log(x / (1 - x)), with x first brought into [eps, 1 - eps] unless eps is None or negative."""
     x = floating(self)
     if eps is not None and eps >= 0:
-        low, high = cast(eps, x.dtype), x.dtype.type(1) - cast(eps, x.dtype)
+        kept = x.dtype if is_integral(self.dtype) else self.dtype  # 16-bit floats have 16-bit bounds
+        low, high = (cast(cast(bound, kept), x.dtype) for bound in (eps, 1 - eps))
         x = np.where(x < low, low, np.where(x > high, high, x))
     return np.asarray(np.log(x / (1 - x)))
 

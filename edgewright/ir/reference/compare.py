@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.dtypes import is_complex
-from edgewright.ir.reference.elementwise import Array, cast, common, floating, result_type
+from edgewright.ir.reference.elementwise import Array, cast, common, fitting, floating, result_type
 
 Binary = Callable[[Any, Any], Array]
 
@@ -113,4 +113,4 @@ def where(condition: Array, self: Array, other: Array) -> Array:
 def masked_fill(self: Array, mask: Array, value: Any) -> Array:
     if mask.dtype != np.dtype(np.bool_):
         raise ValueError(f"the mask must be bool, got {mask.dtype}")
-    return np.where(mask, cast(value, self.dtype), self)
+    return np.where(mask, fitting(value, self.dtype), self)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.reference.elementwise import Array, Shape
+from edgewright.ir.reference.elementwise import Array, Shape, cast, fitting
 
 
 def size_shape(size: Sequence[int], *_: Any) -> Shape:
@@ -38,8 +38,9 @@ def fill_shape(self: Array, value: Any, *_: Any) -> Shape:
 
 
 def fill(self: Array, value: Any, *_: Any) -> Array:
-    """``value`` in the shape of ``self``."""
-    return full(fill_shape(self, value), value)
+    """``value`` in the shape and type of ``self``; a number must fit in it, a 0-d tensor wraps."""
+    put = cast if isinstance(value, np.ndarray) else fitting
+    return full(fill_shape(self, value), put(value, self.dtype))
 
 
 def scalar_tensor_shape(s: Any) -> Shape:
@@ -57,7 +58,10 @@ def arange_shape(start: Any, end: Any, step: Any = 1) -> Shape:
         raise ValueError(f"step must lead from start to end, got {start}, {end}, {step}")
     if all(isinstance(v, int) for v in (start, end, step)):
         return (-((start - end) // step),)
-    return (math.ceil((end - start) / step),)
+    count = (end - start) / step
+    if not math.isfinite(count):
+        raise ValueError(f"arange has too many steps from {start} to {end} by {step}")
+    return (math.ceil(count),)
 
 
 def arange(start: Any, end: Any, step: Any = 1) -> Array:

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.dtypes import DType, compute_type, is_complex, is_floating, is_integral, promote, promote_scalar
+from edgewright.ir.dtypes import (
+    DType,
+    complex_of,
+    compute_type,
+    is_complex,
+    is_floating,
+    is_integral,
+    promote,
+    promote_scalar,
+)
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -33,7 +42,10 @@ def result_type(*args: Any) -> DType:
     dtype = promote(*(wide or flat))
     if wide and flat:
         other = promote(*flat)
-        dtype = promote(dtype, other) if _kind(other) > _kind(dtype) else dtype
+        if is_complex(other) and is_floating(dtype):
+            dtype = complex_of(dtype)
+        elif _kind(other) > _kind(dtype):
+            dtype = promote(dtype, other)
     for number in args:
         if not isinstance(number, np.ndarray):
             dtype = promote_scalar(dtype, number)
@@ -45,6 +57,15 @@ def cast(value: Any, dtype: DType) -> Any:
     if isinstance(value, np.ndarray):
         return value.astype(dtype, copy=False)
     return np.asarray(value).astype(dtype)[()]
+
+
+def fitting(value: Any, dtype: DType) -> Any:
+    """A number in ``dtype``, which must have it; an unsigned type also takes the negatives of its values, wrapped."""
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not (info.min or -info.max) <= value <= info.max:
+            raise OverflowError(f"{value} does not fit in {dtype}")
+    return cast(value, dtype)
 
 
 def common(*args: Any, rounded: bool = False) -> list[Any]:

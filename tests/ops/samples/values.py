@@ -31,7 +31,7 @@ def normal(name: str, *shape: int, seed: int = 0, scale: float = 2.0) -> np.ndar
         return rng.integers(0 if name == "uint8" else -9, 10, shape).astype(name)
     values = rng.standard_normal(shape) * scale
     if name in COMPLEX:
-        return (values + 1j * rng.standard_normal(shape)).astype(name)
+        return array(values + 1j * rng.standard_normal(shape), name)
     return array(values, name)
 
 
