@@ -35,7 +35,7 @@ def _check_p(p: float) -> None:
 def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None) -> Array:
     """From every row of ``x1`` to every row of ``x2``. ``compute_mode`` only says how others may compute it."""
     shape = cdist_shape(x1, x2, p)
-    a, b = common(x1, x2)
+    a, b = common(x1, x2, 0.0)[:2]
     result = np.zeros(shape, a.dtype)
     if not result.size or not a.shape[-1]:
         return result
@@ -58,7 +58,7 @@ def cdist_shape(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None =
 
 def pdist(self: Array, p: float = 2.0) -> Array:
     """From every row to every later one."""
-    x = common(self)[0]
+    x = common(self, 0.0)[0]
     result = np.zeros(pdist_shape(self, p), x.dtype)
     if not result.size or not x.shape[1]:
         return result

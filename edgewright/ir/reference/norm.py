@@ -12,12 +12,16 @@ from edgewright.ir.reference.elementwise import common
 
 def softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
     """Along ``dim``. ``half_to_float`` only says which type the result has."""
+    if not self.size:  # sums along an empty dim could be larger than everything planned
+        return self
     x, axis = _shifted(self, dim)
     power = np.exp(x)
     return np.divide(power, np.sum(power, axis=axis, keepdims=True)).reshape(self.shape)
 
 
 def log_softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
+    if not self.size:
+        return self
     x, axis = _shifted(self, dim)
     return np.subtract(x, np.log(np.sum(np.exp(x), axis=axis, keepdims=True))).reshape(self.shape)
 
@@ -31,7 +35,7 @@ def _shifted(self: Array, dim: int) -> tuple[Array, int]:
     """The input less its largest element, so that no power overflows; and the axis."""
     x = np.atleast_1d(common(self, 0.0)[0])
     axis = normal_dim(dim, x.ndim)
-    return (x - np.max(x, axis=axis, keepdims=True) if x.size else x), axis
+    return x - np.max(x, axis=axis, keepdims=True), axis
 
 
 def _moments(x: Array, axes: Shape) -> tuple[Array, Array]:

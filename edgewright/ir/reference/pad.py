@@ -85,4 +85,5 @@ def _gathered(self: Array, padding: Sequence[int], shape: Shape, source: Any) ->
         before = padding[2 * (-dim - 1)]
         at = source(np.arange(-before, shape[dim] - before), self.shape[dim] - 1)
         positions.append(at.reshape(-1, *(1,) * (-dim - 1)))
-    return np.asarray(self[(..., *positions)])
+    where = (..., *positions)
+    return np.asarray(self[where])

@@ -161,9 +161,17 @@ def min_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]
 
 
 def _picked(self: Array, index: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    values = np.take_along_axis(self, index, normal_dim(dim, self.ndim)) if self.ndim else self
     shape = arg_shape(self, dim, keepdim)
-    return values.reshape(shape), index.reshape(shape)
+    return _along(self, index, dim).reshape(shape), index.reshape(shape)
+
+
+def _along(self: Array, index: Array, dim: int) -> Array:
+    """The elements at ``index`` along ``dim``."""
+    if not self.ndim:
+        return self
+    if not index.size:  # numpy would list the positions of dims that nothing is taken from
+        return np.empty(index.shape, self.dtype)
+    return np.take_along_axis(self, index, normal_dim(dim, self.ndim))
 
 
 def cumsum(self: Array, dim: int, dtype: int | None = None) -> Array:
@@ -193,7 +201,7 @@ def topk(self: Array, k: int, dim: int = -1, largest: bool = True, in_order: boo
     else:
         order = np.argsort(x, axis=-1, kind="stable")
     index = np.moveaxis(order[..., :k], -1, axis)
-    return np.take_along_axis(self, index, axis), index
+    return _along(self, index, axis), index
 
 
 def topk_shape(self: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> list[Shape]:
