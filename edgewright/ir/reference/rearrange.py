@@ -103,7 +103,13 @@ def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], offset: 
         return np.empty(shape, self.dtype)
     memory = self.ravel(order="K")[offset or 0 :]
     steps = tuple(s * self.itemsize if n > 1 else 0 for s, n in zip(stride, size, strict=True))
-    return np.lib.stride_tricks.as_strided(memory, shape, steps, writeable=False)
+    return _strided(memory, shape, steps)
+
+
+def _strided(array: Array, shape: Shape, strides: Shape) -> Array:
+    """A read-only view with these byte strides, which must stay inside ``array``."""
+    raw = array.view(f"V{array.itemsize}")  # numpy cannot name every small float to itself
+    return np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False).view(array.dtype)
 
 
 def as_strided_shape(self: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Shape:
@@ -122,11 +128,11 @@ def unfold(self: Array, dim: int, size: int, step: int) -> Array:
     """Windows of ``size`` along ``dim``, ``step`` apart; positions within a window become the last dim."""
     if not self.ndim:
         return self.reshape(1)[:size]
-    axis = normal_dim(dim, self.ndim)
-    if not numel(unfold_shape(self, dim, size, step)):
-        return np.empty(unfold_shape(self, dim, size, step), self.dtype)
-    windows = np.lib.stride_tricks.sliding_window_view(self, size, axis)
-    return pick(windows, axis, slice(None, None, step))
+    axis, shape = normal_dim(dim, self.ndim), unfold_shape(self, dim, size, step)
+    if not numel(shape):
+        return np.empty(shape, self.dtype)
+    apart = step * self.strides[axis] if shape[axis] > 1 else 0
+    return _strided(self, shape, (*with_size(self.strides, axis, apart), self.strides[axis]))
 
 
 def unfold_shape(self: Array, dim: int, size: int, step: int) -> Shape:
