@@ -87,7 +87,7 @@ def layer_norms() -> list[Sample]:
         Sample(key, [IMAGE, [2], None, None, 1e-5]),
         Sample(key, [IMAGE, [4, 2], normal("float32", 4, 2), None, 1e-5]),
         Sample(key, [IMAGE, [4, 2], None, normal("float32", 4, 2), 1e-5]),
-        Sample(key, [normal("float32", 2, 30) + np.float32(100), [30], None, None, 1e-5], rtol=1e-4, atol=1e-4),
+        Sample(key, [normal("float32", 2, 30) + np.float32(100), [30], None, None, 1e-5]),
         Sample(
             key, [normal("bfloat16", 3, 4), [4], *parameters("float32", 4), 1e-5], out=["bfloat16"] + ["float32"] * 2
         ),

@@ -84,7 +84,7 @@ def variances() -> list[Sample]:
             Sample(key, [normal("float32", 0, 3), [0], 1, False], note="of nothing"),
             Sample(key, [normal("float32", 0, 3), [1], 1, False]),
             Sample(key, [NANS[[0, 2]], [1], 1, False]),
-            Sample(key, [normal("float32", 40) + np.float32(1000), None, 1, False], rtol=1e-4, note="far from zero"),
+            Sample(key, [normal("float32", 40) + np.float32(1000), None, 1, False], note="far from zero"),
         ]
     key = "aten::var.out"
     found += [Sample(key, [IMAGE, dim, unbiased, keep]) for dim, keep in DIMS for unbiased in (True, False)]
