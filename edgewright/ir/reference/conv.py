@@ -213,7 +213,7 @@ def _accumulate_block(result: Array, source: Array, matrices: Array, taps: list[
     batch, groups, channels = source.shape[:3]
     columns = np.zeros((batch, groups, len(taps), channels, *result.shape[3:]), source.dtype)
     for i, (_, positions, elements) in enumerate(taps):
-        columns[(slice(None), slice(None), i, slice(None), *positions)] = source[_last(elements)]
+        columns[:, :, i][_last(positions)] = source[_last(elements)]
     block = matrices[[number for number, _, _ in taps]].transpose(1, 2, 0, 3)
     matrix = np.ascontiguousarray(block).reshape(groups, block.shape[1], -1)
     result += _mix(matrix, columns.reshape(batch, groups, len(taps) * channels, *result.shape[3:]))

@@ -48,8 +48,8 @@ def irfft_shape(self: Array, dim: Sequence[int], normalization: int, last_dim_si
     if self.dtype.kind != "c":
         raise ValueError(f"input must be complex, got {self.dtype}")
     last = _dims(self, dim, normalization)[-1]
-    if last_dim_size < 1 or self.shape[last] < last_dim_size // 2 + 1:
-        raise ValueError(f"last_dim_size must be in [1, {2 * self.shape[last] - 1}], got {last_dim_size}")
+    if last_dim_size < 1 or self.shape[last] != last_dim_size // 2 + 1:
+        raise ValueError(f"a signal of {last_dim_size} has another spectrum than one of {self.shape[last]}")
     return with_size(self.shape, last, last_dim_size)
 
 

@@ -64,8 +64,8 @@ def _groups(weight_width: int, rows: int, scales: Array, zero_points: Array | No
 
 def _spread_groups(parameters: Array, width: int) -> Array:
     """One column per weight column from one per group; the last group may be short."""
-    columns = parameters.reshape(parameters.shape[0], -1)
-    return columns[:, np.arange(width) // -(-width // columns.shape[1])]
+    columns = parameters if parameters.ndim == 2 else parameters[:, None]
+    return columns[:, np.arange(width) // max(-(-width // columns.shape[1]), 1)]
 
 
 def quantized_embedding_shape(
