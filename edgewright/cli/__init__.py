@@ -1,0 +1,131 @@
+"""The command line: ``edgewright run | inspect | verify | demo``.
+
+A command is a module of its name here, with ``add_arguments(parser)`` and ``run(args) -> int``. It is imported
+only when it is the one asked for, so that ``--version`` and ``--help`` answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from edgewright._version import VERSION
+from edgewright.cli import codes
+from edgewright.errors import EdgewrightError, UsageError
+
+COMMANDS = {
+    "run": "run a method of a .pte on inputs from files",
+    "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
+    "verify": "check a file, and a .bpte against its own test cases",
+    "demo": "classify 200 images with a small model that comes with Edgewright",
+}
+_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return guard(lambda: _dispatch(arguments))
+
+
+def _dispatch(arguments: list[str]) -> int:
+    parser = build_parser(next((a for a in arguments if a in COMMANDS), None))
+    args = parser.parse_args(arguments)
+    configure_logging("info" if args.verbose else "warning")
+    if args.command is None:
+        parser.print_help()
+        return codes.OK
+    code: int = import_module(f"edgewright.cli.{args.command}").run(args)
+    return code
+
+
+def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
+    """The parser, with the arguments of the ``chosen`` command only: the other commands stay unloaded."""
+    parser = argparse.ArgumentParser(
+        prog="edgewright",
+        description="Runs, inspects and verifies ExecuTorch files on this machine, without torch.",
+        epilog=codes.epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"edgewright {VERSION}")
+    _add_common(parser, default=False)
+    commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        _add_common(command, default=argparse.SUPPRESS)
+        if name == chosen:
+            import_module(f"edgewright.cli.{name}").add_arguments(command)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", default=default, help="no summaries, no progress bars")
+    parser.add_argument("-v", "--verbose", action="store_true", default=default, help="say what is being done")
+
+
+def configure_logging(default: str) -> None:
+    """Send ``edgewright.*`` logs to stderr, at the level of ``EDGEWRIGHT_LOG`` or else ``default``."""
+    level = os.environ.get("EDGEWRIGHT_LOG", "").lower() or default
+    if level not in _LEVELS:
+        raise UsageError("EDGEWRIGHT_LOG", f"must be one of {', '.join(_LEVELS)}", value=level)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname).1s %(name)s: %(message)s"))
+    logger = logging.getLogger("edgewright")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())
+
+
+def guard(action: Callable[[], int]) -> int:
+    """Run ``action`` and turn whatever it raises into a message on stderr and an exit code."""
+    try:
+        code = action()
+        sys.stdout.flush()
+        return code
+    except SystemExit as stop:  # argparse: 0 after --help and --version, 2 after a wrong option
+        return stop.code if isinstance(stop.code, int) else codes.OK
+    except EdgewrightError as error:
+        _say(error, traceback=os.environ.get("EDGEWRIGHT_LOG", "").lower() == "debug")
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return codes.INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return codes.BROKEN_PIPE
+    except Exception as error:
+        _say_bug(error)
+        return codes.BUG
+
+
+def _say(error: EdgewrightError, traceback: bool) -> None:
+    from edgewright.cli.console import print_error
+
+    if traceback:
+        logging.getLogger("edgewright.cli").debug("raised here:", exc_info=error)
+    print_error(str(error))
+
+
+def _say_bug(error: Exception) -> None:
+    import traceback
+
+    from edgewright.cli.console import print_error
+
+    traceback.print_exception(error)
+    print_error(
+        f"bug: {type(error).__name__}: {error}\n"
+        "  This is a bug in Edgewright, not in your file. Please report it with the traceback above and, if you can,"
+        " the file."
+    )

@@ -1,0 +1,114 @@
+"""How the command line looks: tables, sizes, progress, and text from files made safe to show."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+_PIPE_WIDTH = 200  # nobody sees the edge of a pipe: let tables be as wide as they are
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """A console on ``stream`` (stdout), as wide as the terminal; wide enough for anything if it is none."""
+    target = stream or sys.stdout
+    fixed = None if target.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    return Console(file=target, width=fixed, highlight=False, markup=False, emoji=False)
+
+
+def clean(text: object) -> str:
+    """Text from a file with control and other invisible characters spelled out: a name must not steer a terminal.
+
+    >>> clean("conv\\x1b[2J")
+    'conv\\\\x1b[2J'
+    """
+    raw = str(text)
+    if raw.isprintable():
+        return raw
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in raw)
+
+
+def print_error(message: str) -> None:
+    """One red paragraph on stderr: what is wrong, then, indented, what to do."""
+    target = console(sys.stderr)
+    text = Text("\n".join(clean(line) for line in message.split("\n")), style="red")
+    target.print(text, soft_wrap=not sys.stderr.isatty())
+
+
+def note(message: str) -> None:
+    """A remark on stderr, apart from the result."""
+    print(clean(message), file=sys.stderr)
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, flexible: str = "") -> Table:
+    """A table. A column whose name starts with ``>`` is aligned right; the ``flexible`` one gives way to the others."""
+    result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        name = column.lstrip(">")
+        give_way = name == flexible
+        result.add_column(
+            name,
+            justify="right" if column.startswith(">") else "left",
+            overflow="ellipsis" if not give_way else "fold",
+            no_wrap=not give_way,
+        )
+    for row in rows:
+        result.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
+    return result
+
+
+def size(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> size(512), size(14_000_000)
+    ('512 B', '13.4 MiB')
+    """
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        value /= 1024
+        if value < 1024:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def dims(shape: Iterable[int], dynamic: bool = False) -> str:
+    """A shape: ``[1, 3, 32, 32]``; with upper bounds, ``[<=16, <=32]``."""
+    return "[" + ", ".join(f"<={n}" if dynamic else str(n) for n in shape) + "]"
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:.1f}/s", style="cyan")
+
+
+@contextmanager
+def progress(label: str, total: int, *, quiet: bool) -> Iterator[ProgressStep]:
+    """A bar with a rate on stderr while work is done; nothing when stderr is no terminal or ``quiet``."""
+    if quiet or not sys.stderr.isatty():
+        yield ProgressStep(None, 0)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        yield ProgressStep(bar, int(bar.add_task(label, total=total)))
+
+
+class ProgressStep:
+    """Call it once for every piece of work done."""
+
+    def __init__(self, bar: Progress | None, task: int) -> None:
+        self._bar = bar
+        self._task = task
+
+    def __call__(self) -> None:
+        if self._bar is not None:
+            self._bar.advance(self._task)  # type: ignore[arg-type]

@@ -1,0 +1,155 @@
+"""Running a method for the command line: what ``edgewright run`` and the device runners' names share."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgewright.cli.console import note, progress
+from edgewright.cli.inputs import Inputs, from_list, load_inputs, ones, read_list
+from edgewright.cli.outputs import make_folder, save_raw
+from edgewright.errors import UsageError
+from edgewright.runtime.metadata import MethodMetadata, ScalarInfo
+from edgewright.runtime.method import Method
+from edgewright.runtime.profile import Profile
+from edgewright.runtime.program import LoadedProgram, Runtime
+from edgewright.runtime.values import Limits
+
+log = logging.getLogger("edgewright.cli")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run, on what, how often."""
+
+    model: str
+    data: Sequence[str] = ()
+    method: str | int = "forward"
+    inputs: str | None = None
+    input_list: str | None = None
+    output_folder: str | None = None
+    repeat: int = 1
+    memory: int | None = None
+    profile: bool = False
+    keep: bool = True  # outputs of every inference, for the caller; else of the last one only
+    quiet: bool = False
+
+
+@dataclass
+class Result:
+    """What came of it. ``outputs`` holds the kept inferences; ``times`` are seconds of every run."""
+
+    metadata: MethodMetadata
+    profile: Profile | None
+    outputs: list[list[Any]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    inferences: int = 0
+
+    @property
+    def median_ms(self) -> float:
+        return statistics.median(self.times) * 1e3
+
+
+def execute(job: Job, say: Say = lambda _: None) -> Result:
+    """Load, run and collect. ``say`` is told of each stage as it ends."""
+    if job.inputs and job.input_list:
+        raise UsageError("--inputs", "cannot be used together with --input_list_path")
+    if job.repeat < 1:
+        raise UsageError("--repeat", "must be 1 or more", value=job.repeat)
+    method = load(job)
+    say("Method loaded.")
+    result = Result(method.metadata, Profile() if job.profile else None)
+    try:
+        _rounds(job, method, result, say)
+    finally:
+        method.close()
+    say("Model executed successfully.")
+    return result
+
+
+def load(job: Job) -> Method:
+    """The job's method; logs how long reading and verifying took."""
+    start = time.perf_counter()
+    limits = Limits() if job.memory is None else Limits(memory=job.memory)
+    program = Runtime.get().load_program(job.model, list(job.data), limits=limits)
+    log.info("read and verified %s in %.1f ms", job.model, (time.perf_counter() - start) * 1e3)
+    return program.load_method(_method_name(program, job.method))
+
+
+def _method_name(program: LoadedProgram, method: str | int) -> str:
+    names = program.method_names
+    if isinstance(method, str):
+        return method
+    if not 0 <= method < len(names):
+        raise UsageError("--method_index", f"must be 0..{len(names) - 1} ({', '.join(names)})", value=method)
+    return names[method]
+
+
+def _rounds(job: Job, method: Method, result: Result, say: Say) -> None:
+    """The inputs once for their outputs, then again, from the same state, for the times of the other rounds."""
+    folder = make_folder(job.output_folder) if job.output_folder else None
+    total = len(read_list(job.input_list)) if job.input_list else 1
+    with progress(f"running {method.name}", total * job.repeat, quiet=job.quiet or total * job.repeat < 2) as step:
+        for round_ in range(job.repeat):
+            if round_:
+                method.reset()
+            for number, inputs in enumerate(_inputs(job, method.metadata, say if not round_ else None)):
+                outputs = _time(method, inputs, result)
+                if not round_:
+                    _collect(job, result, outputs)
+                    if folder is not None:
+                        save_raw(folder, number, outputs)
+                step()
+
+
+def _inputs(job: Job, metadata: MethodMetadata, say: Say | None) -> Iterable[Inputs]:
+    if job.input_list:
+        ready: Iterable[Inputs] = from_list(job.input_list, metadata)
+    elif job.inputs:
+        ready = [load_inputs(job.inputs, metadata)]
+    else:
+        ready = [ones(metadata)]
+        if say is not None and not job.quiet and not all(isinstance(i, ScalarInfo) for i in metadata.inputs):
+            note(f"No inputs given: every input of {metadata.name!r} is filled with ones.")
+    if say is not None:
+        say("Inputs prepared.")
+    return ready
+
+
+def _time(method: Method, inputs: Inputs, result: Result) -> list[Any]:
+    start = time.perf_counter()
+    outputs = method.execute(inputs, profile=result.profile)
+    result.times.append(time.perf_counter() - start)
+    return outputs
+
+
+def _collect(job: Job, result: Result, outputs: list[Any]) -> None:
+    result.inferences += 1
+    if not job.keep:
+        result.outputs.clear()
+    result.outputs.append(outputs)
+
+
+def output_rows(outputs: Sequence[Any]) -> list[tuple[str, str, str, str, str]]:
+    """Name, type, shape, smallest and largest element of each output."""
+    return [(f"out{index}", *_describe(value)) for index, value in enumerate(outputs)]
+
+
+def _describe(value: Any) -> tuple[str, str, str, str]:
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__, "", repr(value), repr(value)
+    shape = str(list(value.shape))
+    if not value.size or value.dtype.kind == "c" or value.dtype.names:
+        return str(value.dtype), shape, "", ""
+    wide = value if value.dtype.kind in "biu" else value.astype(np.float64)
+    return str(value.dtype), shape, f"{wide.min():.6g}" if wide.dtype.kind == "f" else str(wide.min()), (
+        f"{wide.max():.6g}" if wide.dtype.kind == "f" else str(wide.max())
+    )

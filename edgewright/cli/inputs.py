@@ -1,0 +1,167 @@
+"""Inputs from files: ``.npz`` and ``.npy`` arrays, lists of raw binaries, or ones when nothing is given.
+
+Nothing larger than what the method takes is ever read: a file's claims are checked against the signature first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from edgewright.errors import FileAccessError, InputError
+from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
+from edgewright.runtime.tensor import Array
+
+Inputs = list[Any]
+_LIST_LIMIT = 64 << 20  # bytes of a list of files
+
+
+def ones(metadata: MethodMetadata) -> Inputs:
+    """Every tensor filled with ones at its largest shape, as stock runners do."""
+    return [i.value if isinstance(i, ScalarInfo) else np.ones(i.shape, i.dtype) for i in metadata.inputs]
+
+
+def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
+    """The inputs of one call from an ``.npz`` or ``.npy``."""
+    try:
+        with open(path, "rb") as file:
+            if file.read(4) == b"PK\x03\x04":
+                return _from_archive(path, file, metadata)
+            file.seek(0)
+            (info,) = _assign(path, ["in0"], metadata)
+            return _with_numbers(metadata, {info.name: _read_array(path, file, info)})
+    except OSError as error:
+        remedy = "Check the path and its permissions."
+        raise FileAccessError(path, f"cannot be opened: {error.strerror or error}", remedy=remedy) from error
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        remedy = "Write it with numpy.savez or numpy.save."
+        raise InputError(path, f"must be a whole .npz or .npy file: {error}", remedy=remedy) from error
+
+
+def _from_archive(path: str, file: IO[bytes], metadata: MethodMetadata) -> Inputs:
+    with zipfile.ZipFile(file) as archive:
+        members = [m for m in archive.namelist() if m.endswith(".npy")]
+        numbers = {i.name for i in metadata.inputs if isinstance(i, ScalarInfo)}
+        members = [m for m in members if m.removesuffix(".npy") not in numbers]  # the program knows them already
+        infos = _assign(path, [m.removesuffix(".npy") for m in members], metadata)
+        arrays = {}
+        for member, info in zip(members, infos, strict=True):
+            with archive.open(member) as stream:
+                arrays[info.name] = _read_array(f"{path}: {member.removesuffix('.npy')}", stream, info)
+    return _with_numbers(metadata, arrays)
+
+
+def _tensors(metadata: MethodMetadata) -> list[TensorInfo]:
+    return [i for i in metadata.inputs if isinstance(i, TensorInfo)]
+
+
+def _with_numbers(metadata: MethodMetadata, arrays: dict[str, Array]) -> Inputs:
+    """The inputs in order. Numbers were fixed when the program was exported and need not be given."""
+    return [i.value if isinstance(i, ScalarInfo) else arrays[i.name] for i in metadata.inputs]
+
+
+def _assign(source: str, names: Sequence[str], metadata: MethodMetadata) -> list[TensorInfo]:
+    """Which input each name is: by ``in0, in1, ...`` if they are so named, else by their order."""
+    tensors = _tensors(metadata)
+    known = {info.name: info for info in tensors}
+    if len(names) != len(tensors):
+        wanted = ", ".join(f"{info.name}: {info}" for info in tensors) or "none"
+        given = f"{len(names)} ({', '.join(names[:8])}{', ...' if len(names) > 8 else ''})" if names else "none"
+        rule = f"method {metadata.name!r} takes {len(tensors)} tensors ({wanted})"
+        raise InputError(source, rule, value=given)
+    if set(names) == set(known):
+        return [known[name] for name in names]
+    return tensors
+
+
+def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
+    """One array, read only if it is no larger than the input it is for."""
+    version = np.lib.format.read_magic(stream)
+    header: Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, column_major, dtype = header(stream)
+    wanted = np.dtype(info.dtype)
+    if dtype.hasobject:
+        raise InputError(source, "must hold numbers, not Python objects")
+    count = 1
+    for extent in shape:
+        count *= extent
+    if count * dtype.itemsize > info.nbytes:
+        remedy = f"Convert it: x.astype('{info.dtype}')." if dtype != wanted else ""
+        raise InputError(f"{source} as {info.name}", f"must be {info}", value=f"{dtype}{list(shape)}", remedy=remedy)
+    data = stream.read(count * dtype.itemsize)
+    if len(data) != count * dtype.itemsize:
+        raise InputError(source, f"must hold {count * dtype.itemsize} bytes of data", value=len(data))
+    array: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if column_major else "C")
+    same_bits = dtype.kind == "V" and dtype.names is None and dtype.itemsize == wanted.itemsize
+    return array.view(wanted) if same_bits else array  # numpy cannot name bfloat16 and reads it as raw bytes
+
+
+# ------------------------------------------------------------------------------------------------ lists of files
+
+
+def read_list(path: str) -> list[list[tuple[str, str]]]:
+    """The (name, file) pairs of every line of a list; ``name:=`` is optional, ``#`` and ``%`` start remarks."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_LIST_LIMIT)
+    except OSError as error:
+        remedy = "Check the path and its permissions."
+        raise FileAccessError(path, f"cannot be opened: {error.strerror}", remedy=remedy) from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, "must be text: one line of file names per inference") from error
+    lines = [line.split() for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#%"]
+    if not lines:
+        raise InputError(path, "must name input files: one line per inference")
+    return [[_entry(path, word) for word in line] for line in lines]
+
+
+def _entry(path: str, word: str) -> tuple[str, str]:
+    name, found, file = word.rpartition(":=")
+    beside = os.path.join(os.path.dirname(path), file)
+    # Device runners take names from the working folder; a list moved with its files should work too.
+    return (name if found else ""), (file if os.path.exists(file) or not os.path.exists(beside) else beside)
+
+
+def from_list(path: str, metadata: MethodMetadata) -> Iterator[Inputs]:
+    """The inputs of every line of a list, one line at a time."""
+    for number, line in enumerate(read_list(path)):
+        infos = _assign(f"{path}, inference {number}", [name or file for name, file in line], metadata)
+        arrays = {info.name: _read_raw(file, info) for info, (_, file) in zip(infos, line, strict=True)}
+        yield _with_numbers(metadata, arrays)
+
+
+def _read_raw(path: str, info: TensorInfo) -> Array:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(info.nbytes + 1)
+            actual = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise FileAccessError(path, f"cannot be opened: {error.strerror}", remedy="Is the list right?") from error
+    if len(data) == info.nbytes:
+        return np.frombuffer(data, info.dtype).reshape(info.shape)
+    row = info.nbytes // info.shape[0] if info.shape and info.shape[0] else 0
+    if info.dynamic and row and 0 < len(data) < info.nbytes and not len(data) % row:
+        return np.frombuffer(data, info.dtype).reshape(-1, *info.shape[1:])
+    rule = f"must hold {info} ({info.nbytes} bytes{' or whole rows of it' if info.dynamic else ''})"
+    raise InputError(f"{path} as {info.name}", rule, value=f"{actual} bytes")
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """A size such as ``512M`` in bytes; K, M, G and T are powers of 1024.
+
+    >>> parse_size("512M")
+    536870912
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a size: {text!r}; write 512M, 2G or a number of bytes")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))

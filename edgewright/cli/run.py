@@ -1,0 +1,110 @@
+"""``edgewright run``: a method on inputs from files, outputs to files, times to the terminal."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgewright.cli.console import console, size, table
+from edgewright.cli.execution import Job, Result, execute, output_rows
+from edgewright.cli.inputs import parse_size
+from edgewright.cli.outputs import save_arrays
+from edgewright.runtime.profile import Profile
+
+_SLOWEST = 15
+
+
+def both(name: str) -> tuple[str, str]:
+    """An option as device runners spell it, and with dashes."""
+    return f"--{name}", f"--{name.replace('_', '-')}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", metavar="m.pte", help="the program")
+    add("--inputs", metavar="x.npz", help="arrays in0, in1, ... (or any names, in order); an .npy for a single input")
+    add("--output", metavar="y.npz", help="where to write out0, out1, ...")
+    add("--method", default="forward", help="the method to run (default: forward)")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--repeat", type=int, default=1, metavar="N", help="run N times and show the median")
+    add("--max-memory", type=_size, metavar="512M", help="refuse to plan more memory than this")
+    add("--profile", action="store_true", help="show the time of each instruction")
+    add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
+    add(*both("etdump_path"), metavar="p.etdp", help="write the profile as ETDump")
+    add(*both("input_list_path"), metavar="list.txt", help="raw input files, one line of them per inference")
+    add(*both("output_folder_path"), metavar="out/", help="write output_<inference>_<index>.raw here")
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    profiled = bool(args.profile or args.etdump_path or args.chrome_trace)
+    result = execute(
+        Job(
+            model=args.model,
+            data=args.data,
+            method=args.method,
+            inputs=args.inputs,
+            input_list=args.input_list_path,
+            output_folder=args.output_folder_path,
+            repeat=args.repeat,
+            memory=args.max_memory,
+            profile=profiled,
+            keep=bool(args.output),
+            quiet=args.quiet,
+        )
+    )
+    written = _write(args, result)
+    if not args.quiet:
+        _show(result, written, args)
+    return 0
+
+
+def _write(args: argparse.Namespace, result: Result) -> list[str]:
+    """Write the files that were asked for; what to say of each."""
+    written = []
+    if args.output:
+        written.append(f"{args.output} ({size(save_arrays(args.output, result.outputs))})")
+    if args.output_folder_path:
+        count = result.inferences * len(result.metadata.outputs)
+        written.append(f"{count} files in {args.output_folder_path}")
+    if result.profile is not None:
+        if args.etdump_path:
+            written.append(f"{args.etdump_path} ({size(result.profile.save_etdump(args.etdump_path))})")
+        if args.chrome_trace:
+            written.append(f"{args.chrome_trace} ({size(result.profile.save_chrome_trace(args.chrome_trace))})")
+    return written
+
+
+def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
+    out = console()
+    runs = len(result.times)
+    timing = f"{result.median_ms:.3f} ms per run" + (f" (median of {runs})" if runs > 1 else "")
+    if result.inferences > 1:
+        timing += f", {result.inferences} inferences"
+    out.print(f"{result.metadata.name}: {timing}", style="bold")
+    last = "" if result.inferences < 2 else "of the last inference"
+    columns = ("output", "type", "shape", ">min", ">max")
+    out.print(table(last, columns, output_rows(result.outputs[-1]), flexible="shape"))
+    if args.profile and result.profile is not None:
+        show_profile(result.profile, everything=args.verbose)
+    for line in written:
+        out.print(f"wrote {line}", soft_wrap=True)
+
+
+def show_profile(profile: Profile, *, everything: bool) -> None:
+    """The instructions that take the most time, or all of them in their order."""
+    rows = profile.rows()
+    shown = rows if everything else sorted(rows, key=lambda row: -row.share)[:_SLOWEST]
+    cells = [(r.instruction, r.name, r.calls, f"{r.mean_ms:.3f}", f"{r.share:.1%}") for r in shown]
+    rest = len(rows) - len(shown)
+    if rest:
+        share = sum(r.share for r in rows) - sum(r.share for r in shown)
+        cells.append(("", f"{rest} more (--verbose shows them)", "", "", f"{share:.1%}"))  # type: ignore[arg-type]
+    title = "instructions" if everything else "slowest instructions"
+    columns = (">#", "instruction", ">calls", ">mean ms", ">share")
+    console().print(table(title, columns, cells, flexible="instruction"))
