@@ -49,7 +49,7 @@ class EdgewrightError(Exception):
     def __str__(self) -> str:
         got = f"; got {_short(self.value)}" if self._has_value else ""
         remedy = f"\n  {self.remedy}" if self.remedy else ""
-        return f"{self.stage}: {self.subject}: {self.rule}{got}{remedy}"
+        return _printable(f"{self.stage}: {self.subject}: {self.rule}{got}{remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.__dict__.copy()))
@@ -60,6 +60,11 @@ def _rebuild(cls: type[EdgewrightError], state: dict[str, Any]) -> EdgewrightErr
     Exception.__init__(error, state["subject"], state["rule"])
     error.__dict__.update(state)
     return error
+
+
+def _printable(text: str) -> str:
+    """Text without control characters: names come from files, and must not steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _short(value: object) -> str:

@@ -19,12 +19,12 @@ Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, mmap.mmap]
 def open_source(source: Source, what: str) -> tuple[memoryview, str]:
     """A read-only view of ``source`` and the name errors call it by. A path is mapped, never read whole."""
     if isinstance(source, bytes | bytearray | memoryview | mmap.mmap):
-        return memoryview(source).cast("B").toreadonly(), what
+        return _view(source, what), what
     if not isinstance(source, str | os.PathLike):
         raise UsageError(what, "must be a path, bytes, a memoryview or an mmap", value=type(source).__name__)
     path = os.fspath(source)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_now) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileAccessError(path, "must be a regular file")
             if not os.fstat(file.fileno()).st_size:
@@ -35,6 +35,19 @@ def open_source(source: Source, what: str) -> tuple[memoryview, str]:
         raise FileAccessError(
             path, f"cannot be opened: {reason}", remedy="Check the path and its permissions."
         ) from error
+
+
+def _view(source: bytes | bytearray | memoryview | mmap.mmap, what: str) -> memoryview:
+    try:
+        view = memoryview(source)
+        return view.cast("B").toreadonly() if view.nbytes else memoryview(b"")
+    except (TypeError, ValueError) as error:  # strided, or closed
+        raise UsageError(what, f"must be an open, contiguous buffer: {error}") from error
+
+
+def _open_now(path: str, flags: int) -> int:
+    """Open without waiting: a pipe without a writer must be refused, not waited for."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:

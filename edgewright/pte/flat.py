@@ -152,9 +152,11 @@ _ELEMENTS = {
     for count in range(17)
 }
 
-# Real files have no overlapping tables (only vtables are shared), so they are read once; a little sharing is fine.
-_BUDGET_FACTOR = 16
+# Real files have no overlapping tables (only vtables and text are shared), so they are read once; a little sharing
+# is fine. What a table becomes in memory is some ten times its size, so this bounds that too.
+_BUDGET_FACTOR = 4
 _BUDGET_FLOOR = 1 << 16
+_PLAN_COST = 64  # bytes of the budget that a vtable takes, because a plan is larger and slower to make
 
 Decoder = Callable[["FlatReader", int], Any]
 
@@ -203,6 +205,7 @@ class FlatReader:
         self.size = len(view)
         self.budget = _BUDGET_FACTOR * self.size + _BUDGET_FLOOR
         self._plans: dict[tuple[Any, int], _Plan] = {}
+        self._strings: dict[int, str] = {}
 
     def u32(self, at: int) -> int:
         if not 0 <= at <= self.size - 4:
@@ -249,7 +252,7 @@ class FlatReader:
             raise FormatError("a vtable's length must be even, 4 or more, inside the file", value=length, offset=vtable)
         if size < 4:
             raise FormatError("a table has at least 4 bytes", value=size, offset=vtable)
-        self.spend(length, vtable)
+        self.spend(length + _PLAN_COST, vtable)
         entries = struct.unpack_from(f"<{(length - 4) // 2}H", self.view, vtable + 4)
         wanted = max((s.index for s in slots), default=-1) + 1
         return _Plan(cls, slots, [*entries[:wanted], *([0] * (wanted - len(entries)))], size)
@@ -293,6 +296,12 @@ class FlatReader:
         raise FormatError(f"{box.name} of type {cls.__name__} must have a value", offset=at)
 
     def string(self, at: int) -> str:
+        text = self._strings.get(at)
+        if text is None:
+            text = self._strings[at] = self._string(at)
+        return text
+
+    def _string(self, at: int) -> str:
         count, first = self.span(at, 1)
         end = first + count
         if end >= self.size or self.view[end]:

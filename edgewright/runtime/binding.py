@@ -45,8 +45,15 @@ def load(value: Any, values: Values) -> Any:
             raise ExecutionError("list of integers", "must hold integers", value=items)
         return items
     if isinstance(value, TensorItems):
-        return [None if i is None else load(values[i], values) for i in value.indices]
+        return [None if i is None else _member(values[i], values) for i in value.indices]
     return value
+
+
+def _member(value: Any, values: Values) -> Any:
+    """A tensor of a list. A move may have put a list in its place: lists of lists could grow without end."""
+    if value is not None and not isinstance(value, TensorSlot):
+        raise ExecutionError("list of tensors", "must hold tensors", value=type(value).__name__)
+    return load(value, values)
 
 
 def getter(index: int, argument: Argument, values: Values, written: set[int], *, raw: bool = False) -> Getter:

@@ -10,7 +10,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
-from edgewright.errors import EdgewrightError, ExecutionError, FormatError, MissingDelegateError, MissingOperatorError
+from edgewright.errors import (
+    EdgewrightError,
+    ExecutionError,
+    FormatError,
+    LimitError,
+    MissingDelegateError,
+    MissingOperatorError,
+)
 from edgewright.pte import schema
 from edgewright.pte.ptd import Entry
 from edgewright.runtime.binding import KernelStep, Values, load, slots, written_values
@@ -19,7 +26,7 @@ from edgewright.runtime.delegates import Delegate, DelegateBlob, available_deleg
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.registry import KERNELS, Kernel
-from edgewright.runtime.tensor import TensorSlot
+from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
 from edgewright.runtime.values import Limits, ValueTable
 
 log = logging.getLogger("edgewright.runtime")
@@ -46,6 +53,7 @@ class Method:
         _require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits)
         self._delegates = _load_delegates(program, plan, data)
+        self._written = _written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         log.debug("loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
@@ -66,7 +74,16 @@ class Method:
                 budget = self._run(index, steps, values, budget, profile)
             if profile is not None:
                 profile.end()
+            self._check_outputs(values)
             return [give(f"output {n} of {self.name!r}", values[i], as_torch) for n, i in enumerate(self._plan.outputs)]
+
+    def _check_outputs(self, values: Values) -> None:
+        """Outputs are copies: a file that names one large tensor many times must not have them all made."""
+        found = [values[i] for i in self._plan.outputs]
+        total = sum(v.array.nbytes for v in found if isinstance(v, TensorSlot) and v.array is not None)
+        if total > self._limits.memory:
+            rule = f"may return {self._limits.memory} bytes"
+            raise LimitError(f"method {self.name!r}", rule, value=total, remedy=RAISE_MEMORY)
 
     def reset(self) -> None:
         """Put mutable state back to what the file holds."""
@@ -112,7 +129,9 @@ class Method:
         if isinstance(error, MemoryError):
             rule = "does not fit in memory"
         shown = {"value": error.value} if isinstance(error, EdgewrightError) and error.value is not None else {}
-        raise ExecutionError(subject, rule, remedy=self._source_line(chain, at), **shown) from error
+        remedy = self._source_line(chain, at) or getattr(error, "remedy", "")
+        kind = LimitError if isinstance(error, LimitError) else ExecutionError
+        raise kind(subject, rule, remedy=remedy, **shown) from error
 
     def _source_line(self, chain: int, at: int) -> str:
         trace = self._plan.chains[chain].stacktrace
@@ -122,7 +141,6 @@ class Method:
     # ------------------------------------------------------------------------------------------------- binding
 
     def _bind(self, index: int, chain: schema.Chain, kernels: list[Kernel]) -> list[Step]:
-        self._written = _written(self._plan, kernels)
         steps = []
         for position, instruction in enumerate(chain.instructions):
             try:

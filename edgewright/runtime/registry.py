@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from edgewright.errors import UsageError
@@ -30,15 +31,24 @@ class Kernel:
     shape: Function | None
     raw: bool = False  # fn works on the tensors of the plan themselves, not on arrays
 
+    @cached_property
+    def pure(self) -> bool:
+        """True if a call changes nothing but its outputs."""
+        signature = self.signature
+        return signature is not None and bool(signature.outputs) and not any(a.written for a in signature.inputs)
+
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorSlot]) -> Any:
         """Run on ``inputs`` and leave the results in ``outputs``; an operator without outputs returns its result."""
         if self.raw:
             return self.fn(*inputs, *outputs)
         if self.shape is not None:
             shapes = self.shape(*inputs)
-            for slot, shape in zip(outputs, shapes if isinstance(shapes, list) else [shapes], strict=True):
+            shapes = shapes if isinstance(shapes, list) else [shapes]
+            for slot, shape in zip(outputs, shapes, strict=True):
                 if shape is not None:  # None: an output the call did not ask for
                     slot.resize(tuple(map(int, shape)))
+            if self.pure and all(shape is None or 0 in shape for shape in shapes):
+                return None  # nothing to compute, and no memory that would bound what the other sizes cost
         result = self.fn(*inputs)
         if not outputs:
             return result

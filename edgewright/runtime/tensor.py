@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import ExecutionError
+from edgewright.errors import ExecutionError, LimitError
 from edgewright.ir.dtypes import DType, to_numpy
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +29,24 @@ def strides_of(shape: Sequence[int], dim_order: Sequence[int], itemsize: int) ->
     return tuple(strides)
 
 
+RAISE_MEMORY = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
+
+
+class Pool:
+    """What may be allocated while a method runs, for tensors the file did not plan memory for."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def resize(self, old: int, new: int) -> None:
+        """Give back ``old`` bytes and take ``new``."""
+        if self.used - old + new > self.limit:
+            rule = f"all tensors without planned memory may take {self.limit} bytes"
+            raise LimitError("tensor", rule, value=self.used - old + new, remedy=RAISE_MEMORY)
+        self.used += new - old
+
+
 class TensorSlot:
     """One tensor value: element type, dim order, the largest shape it may take, and the memory behind it.
 
@@ -36,7 +54,8 @@ class TensorSlot:
     inputs) or an instruction does (``et_view``, unplanned outputs).
     """
 
-    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "memory", "mutated", "scalar_type")
+    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "memory", "mutated", "pool",
+                 "scalar_type", "taken")  # fmt: skip
 
     def __init__(
         self,
@@ -46,6 +65,7 @@ class TensorSlot:
         *,
         dynamic: bool = False,
         memory: Array | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.scalar_type = scalar_type
         self.dtype: DType = to_numpy(scalar_type)
@@ -53,6 +73,8 @@ class TensorSlot:
         self.dim_order = dim_order
         self.dynamic = dynamic
         self.memory = memory
+        self.pool = pool
+        self.taken = 0  # bytes of the pool
         self.mutated = False  # some instruction writes it
         self.capacity = 1
         for size in bound:
@@ -88,7 +110,11 @@ class TensorSlot:
             return
         self.check_shape(shape)
         if self.memory is None:
-            self.array = self._view(np.zeros(math.prod(shape) * self.dtype.itemsize, np.uint8), shape)
+            size = math.prod(shape) * self.dtype.itemsize
+            if self.pool is not None:
+                self.pool.resize(self.taken, size)
+                self.taken = size
+            self.array = self._view(np.zeros(size, np.uint8), shape)
         else:
             self.array = self._view(self.memory, shape)
 

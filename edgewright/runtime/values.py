@@ -11,12 +11,16 @@ import numpy as np
 from edgewright.errors import FormatError, LimitError, MissingDataError
 from edgewright.pte import numbers, schema
 from edgewright.pte.ptd import Entry
-from edgewright.runtime.tensor import Array, TensorSlot
+from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a file may ask for. ``memory``: bytes of all arenas of a method. ``instructions``: per execution."""
+    """What a file may ask for.
+
+    ``memory``: bytes of all arenas of a method; as much again for tensors without planned memory, and for outputs.
+    ``instructions``: per execution.
+    """
 
     memory: int = 4 << 30
     instructions: int = 10_000_000
@@ -48,10 +52,8 @@ class Memory:
                 spans[info.memory_id] = max(spans[info.memory_id], end)
         self.sizes = spans
         if sum(spans) > limits.memory:
-            remedy = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
-            raise LimitError(
-                f"method {plan.name!r}", f"may plan {limits.memory} bytes", value=sum(spans), remedy=remedy
-            )
+            rule = f"may plan {limits.memory} bytes"
+            raise LimitError(f"method {plan.name!r}", rule, value=sum(spans), remedy=RAISE_MEMORY)
         try:
             self.arenas = [np.zeros(size, np.uint8) for size in spans]
         except MemoryError as error:
@@ -72,6 +74,7 @@ class ValueTable:
         self.data = data
         self._require_external()
         self.memory = Memory(plan, limits)
+        self.pool = Pool(limits.memory)
         self.initial: list[tuple[Array, Any]] = []  # planned memory and the bytes it starts with
         self.values = [self._value(v) for v in plan.values]
         self.reset()
@@ -107,7 +110,7 @@ class ValueTable:
                 self.initial.append((memory, data))
         elif data is not None:
             memory = np.frombuffer(data, np.uint8)
-        elif not all(tensor.sizes):
+        elif not tensor.shape_dynamism and not all(tensor.sizes):
             memory = np.zeros(0, np.uint8)
         return TensorSlot(
             tensor.scalar_type,
@@ -115,6 +118,7 @@ class ValueTable:
             tuple(tensor.dim_order),
             dynamic=tensor.shape_dynamism != schema.Dynamism.STATIC,
             memory=memory,
+            pool=self.pool,
         )
 
     def _stored(self, tensor: schema.Tensor) -> Any:

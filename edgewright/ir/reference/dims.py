@@ -14,6 +14,8 @@ import numpy as np
 Shape = tuple[int, ...]
 Array = np.ndarray[Shape, np.dtype[Any]]
 
+MAX_RANK = 64  # of numpy
+
 
 def normal_dim(dim: int, rank: int) -> int:
     """``dim`` counted from the front; a 0-d tensor counts as having one dimension.
@@ -113,6 +115,8 @@ def numel(shape: Sequence[int]) -> int:
     >>> numel((2**40, 2**40)) == 2**80
     True
     """
+    if len(shape) > MAX_RANK:  # the product of a list as long as a file would take hours
+        raise ValueError(f"a tensor has at most {MAX_RANK} dims, got {len(shape)}")
     return math.prod(shape)
 
 
