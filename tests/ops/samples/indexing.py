@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.ops.harness import Sample, channels_last
-from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, normal
+from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, has_complex, normal, unlike_stock
 
 ALL = (*FLOATS, *INTS, "bool", *COMPLEX)
 X = normal("float32", 3, 4, 2)
@@ -220,4 +220,20 @@ def counts() -> list[Sample]:
     return found
 
 
-SAMPLES = [*gathers(), *scatters(), *selections(), *indexes(), *slices(), *masks(), *counts()]
+NO_COMPLEX = ("gather", "scatter", "index_put", "masked", "nonzero")
+
+
+def reason(sample: Sample) -> str:
+    if has_complex(sample) and any(name in sample.key for name in NO_COMPLEX):
+        return "no complex numbers"
+    if sample.dim_order:
+        return "contiguous only"
+    if sample.key == "aten::index_put_":
+        given = [i for i in sample.args[1] if i is not None]
+        if sample.args[3] or len(given) > 1 or given[0].dtype == bool:
+            return "one list of places, written and not added"
+        return "contiguous only" if not sample.args[0].flags.c_contiguous else ""
+    return ""
+
+
+SAMPLES = unlike_stock([*gathers(), *scatters(), *selections(), *indexes(), *slices(), *masks(), *counts()], reason)

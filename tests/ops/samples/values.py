@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
 import numpy as np
 
 from edgewright.ir.dtypes import bfloat16
@@ -12,6 +15,15 @@ SAMPLES: list[Sample] = []
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTS = ("int8", "int16", "int32", "int64", "uint8")
 COMPLEX = ("complex64", "complex128")
+
+
+def unlike_stock(samples: Iterable[Sample], reason: Callable[[Sample], str]) -> list[Sample]:
+    """The samples, those for which there is a ``reason`` marked as different in stock."""
+    return [replace(s, stock=False, why=why) if (why := reason(s)) else s for s in samples]
+
+
+def has_complex(sample: Sample) -> bool:
+    return any(isinstance(a, np.ndarray) and a.dtype.kind == "c" for a in sample.args)
 
 
 def dtype_of(name: str) -> np.dtype:
