@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _PIPE_WIDTH = 200  # nobody sees the edge of a pipe: let tables be as wide as they are
 
 
@@ -48,9 +49,12 @@ def note(message: str) -> None:
     print(clean(message), file=sys.stderr)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, flexible: str = "") -> Table:
-    """A table. A column whose name starts with ``>`` is aligned right; the ``flexible`` one gives way to the others."""
-    result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, flexible: str = "") -> Group:
+    """A table under its title.
+
+    A column whose name starts with ``>`` is aligned right; the ``flexible`` one gives way to the others.
+    """
+    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
         name = column.lstrip(">")
         give_way = name == flexible
@@ -62,7 +66,7 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
         )
     for row in rows:
         result.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
-    return result
+    return Group("", *([Text(clean(title), style="bold")] if title else []), result)
 
 
 def size(count: int) -> str:
@@ -73,12 +77,16 @@ def size(count: int) -> str:
     """
     if count < 1024:
         return f"{count} B"
-    value = float(count)
-    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
-        value /= 1024
-        if value < 1024:
-            break
-    return f"{value:.1f} {unit}"
+    power = min((count.bit_length() - 1) // 10, len(_UNITS))
+    return f"{count / 1024**power:.1f} {_UNITS[power - 1]}"
+
+
+def plural(count: int, noun: str) -> str:
+    """
+    >>> plural(1, "value"), plural(2, "value")
+    ('1 value', '2 values')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def dims(shape: Iterable[int], dynamic: bool = False) -> str:

@@ -150,6 +150,9 @@ def _describe(value: Any) -> tuple[str, str, str, str]:
     if not value.size or value.dtype.kind == "c" or value.dtype.names:
         return str(value.dtype), shape, "", ""
     wide = value if value.dtype.kind in "biu" else value.astype(np.float64)
-    return str(value.dtype), shape, f"{wide.min():.6g}" if wide.dtype.kind == "f" else str(wide.min()), (
-        f"{wide.max():.6g}" if wide.dtype.kind == "f" else str(wide.max())
+    return (
+        str(value.dtype),
+        shape,
+        f"{wide.min():.6g}" if wide.dtype.kind == "f" else str(wide.min()),
+        (f"{wide.max():.6g}" if wide.dtype.kind == "f" else str(wide.max())),
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
 from edgewright.runtime.tensor import Array
 
 Inputs = list[Any]
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LIST_LIMIT = 64 << 20  # bytes of a list of files
 
 
@@ -38,7 +40,7 @@ def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
     except OSError as error:
         remedy = "Check the path and its permissions."
         raise FileAccessError(path, f"cannot be opened: {error.strerror or error}", remedy=remedy) from error
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
         remedy = "Write it with numpy.savez or numpy.save."
         raise InputError(path, f"must be a whole .npz or .npy file: {error}", remedy=remedy) from error
 
@@ -49,6 +51,8 @@ def _from_archive(path: str, file: IO[bytes], metadata: MethodMetadata) -> Input
         numbers = {i.name for i in metadata.inputs if isinstance(i, ScalarInfo)}
         members = [m for m in members if m.removesuffix(".npy") not in numbers]  # the program knows them already
         infos = _assign(path, [m.removesuffix(".npy") for m in members], metadata)
+        if any(archive.getinfo(m).compress_type not in _METHODS for m in members):
+            raise InputError(path, "must be compressed as numpy.savez_compressed does, or not at all")
         arrays = {}
         for member, info in zip(members, infos, strict=True):
             with archive.open(member) as stream:
@@ -81,13 +85,8 @@ def _assign(source: str, names: Sequence[str], metadata: MethodMetadata) -> list
 
 def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     """One array, read only if it is no larger than the input it is for."""
-    version = np.lib.format.read_magic(stream)
-    header: Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]
-    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, column_major, dtype = header(stream)
+    shape, column_major, dtype = _read_header(source, stream)
     wanted = np.dtype(info.dtype)
-    if dtype.hasobject:
-        raise InputError(source, "must hold numbers, not Python objects")
     count = 1
     for extent in shape:
         count *= extent
@@ -100,6 +99,20 @@ def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     array: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if column_major else "C")
     same_bits = dtype.kind == "V" and dtype.names is None and dtype.itemsize == wanted.itemsize
     return array.view(wanted) if same_bits else array  # numpy cannot name bfloat16 and reads it as raw bytes
+
+
+def _read_header(source: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type, as an ``.npy`` claims them."""
+    form: Any = np.lib.format
+    try:
+        read = form.read_array_header_1_0 if form.read_magic(stream) == (1, 0) else form.read_array_header_2_0
+        shape, column_major, dtype = read(stream)
+    except Exception as error:  # numpy evaluates the header as Python text, which can fail in any way
+        remedy = "Write it with numpy.savez or numpy.save."
+        raise InputError(source, f"must be a whole .npz or .npy file: {error}", remedy=remedy) from error
+    if dtype.hasobject or any(extent < 0 for extent in shape):
+        raise InputError(source, "must hold numbers, not Python objects", value=f"{dtype}{list(shape)}")
+    return shape, column_major, dtype
 
 
 # ------------------------------------------------------------------------------------------------ lists of files

@@ -33,9 +33,12 @@ def npy_bytes(value: Any) -> bytes:
     """One array as ``.npy``. A null output is an empty array."""
     buffer = io.BytesIO()
     array = np.asarray([] if value is None else value)
-    if array.dtype.kind == "V" and array.dtype.names is None:  # bfloat16 and the like: only numpy's own types have names
+    if (
+        array.dtype.kind == "V" and array.dtype.names is None
+    ):  # bfloat16 and the like: only numpy's own types have names
         array = array.view(f"V{array.dtype.itemsize}")
-    np.lib.format.write_array(buffer, array, allow_pickle=False)
+    form: Any = np.lib.format
+    form.write_array(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 

@@ -92,6 +92,8 @@ def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
     out.print(table(last, columns, output_rows(result.outputs[-1]), flexible="shape"))
     if args.profile and result.profile is not None:
         show_profile(result.profile, everything=args.verbose)
+    if written:
+        out.print()
     for line in written:
         out.print(f"wrote {line}", soft_wrap=True)
 

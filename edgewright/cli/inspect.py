@@ -1,0 +1,71 @@
+"""``edgewright inspect``: what is in a file, as tables for people or JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from edgewright.cli import render
+from edgewright.cli.facts import Facts, program_facts
+from edgewright.cli.other_facts import bundle_facts, data_facts, profile_facts
+from edgewright.errors import MissingDataError
+from edgewright.files import open_source
+from edgewright.pte.bundled import read_bundled
+from edgewright.pte.etdump import read_etdump
+from edgewright.pte.ptd import Entry, read_data
+from edgewright.pte.reader import read_program
+
+_IDENTIFIERS = {b"FT01": "ptd", b"BP08": "bpte"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", metavar="m.pte", help="a .pte, .ptd, .bpte or .etdp; told apart by content, not by name")
+    add("--json", action="store_true", help="everything, as JSON; the keys are in docs/cli.md")
+    add("--data", action="append", default=[], metavar="w.ptd", help="say which external tensors these files hold")
+    add("--values", action="store_true", help="list every value of every method")
+    add("--instructions", action="store_true", help="list every instruction of every method")
+
+
+def kind_of(path: str) -> str:
+    """The format of a file by its first bytes; what is none of ours is called ``pte``, whose reader says why not."""
+    view, _ = open_source(path, "file")
+    if bytes(view[8:12]) == b"ED00":
+        return "etdp"
+    return _IDENTIFIERS.get(bytes(view[4:8]), "pte")
+
+
+def run(args: argparse.Namespace) -> int:
+    facts = gather(args.file, args.data, values=args.values, instructions=args.instructions)
+    if args.json:
+        print(json.dumps(facts, indent=2, allow_nan=False))
+    else:
+        render.show(facts, everything=args.verbose)
+    return 0
+
+
+def gather(path: str, data: list[str], **options: bool) -> Facts:
+    """Everything ``--json`` prints."""
+    kind = kind_of(path)
+    facts: Facts = {"format": kind, "file": os.path.basename(path)}
+    if kind == "ptd":
+        found = data_facts(read_data(path))
+    elif kind == "bpte":
+        found = bundle_facts(read_bundled(path), **options)
+    elif kind == "etdp":
+        found = profile_facts(read_etdump(path))
+    else:
+        found = program_facts(read_program(path), _merge(data) if data else None, **options)
+    return {**facts, "bytes": os.path.getsize(path), **found}
+
+
+def _merge(paths: list[str]) -> dict[str, Entry]:
+    merged: dict[str, Entry] = {}
+    for path in paths:
+        entries = read_data(path)
+        clash = sorted(set(merged) & set(entries))
+        if clash:
+            raise MissingDataError(path, "must not repeat names of other data files", value=", ".join(clash))
+        merged.update(entries)
+    return merged

@@ -1,0 +1,220 @@
+"""The facts of a file as tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from edgewright.cli.console import clean, console, dims, plural, size, table
+from edgewright.cli.facts import Facts
+
+_TOP = 20  # rows of a long table that are shown unless everything is asked for
+_HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_NAMES = {"pte": "program", "ptd": "data", "bpte": "bundled program", "etdp": "profile"}
+
+
+def show(facts: Facts, *, everything: bool) -> None:
+    """Print ``facts`` (what ``inspect.gather`` returns)."""
+    out = console()
+    title = f"{clean(facts['file'])}: {_NAMES[facts['format']]}, {size(facts['bytes'])}"
+    out.print(title, style="bold", soft_wrap=True)
+    _SHOW[facts["format"]](out, facts, None if everything else _TOP)
+
+
+def _cut(rows: list[Any], top: int | None) -> tuple[list[Any], int]:
+    return (rows, 0) if top is None or len(rows) <= top else (rows[:top], len(rows) - top)
+
+
+def _more(out: Console, count: int) -> None:
+    if count:
+        out.print(f"{count} more: --verbose shows all of them", style="dim")
+
+
+def _yes(value: bool, no: str) -> Text:
+    return Text("yes", style="green") if value else Text(no, style="red")
+
+
+# ------------------------------------------------------------------------------------------------------ programs
+
+
+def _program(out: Console, facts: Facts, top: int | None) -> None:
+    layout = facts["layout"]
+    behind = f"{size(layout['segment_bytes'])} of segments from byte {layout['segment_base']}"
+    flatbuffer = f"{size(layout['flatbuffer_bytes'])} of tables, {layout['header_bytes']} B of it header"
+    out.print(f"{flatbuffer}; {behind if layout['segment_base'] else 'no segments'}")
+    constant = [m for m in facts["methods"] if not m["inputs"] and not m["instruction_count"]]
+    for method in facts["methods"]:
+        if method not in constant:
+            _method(out, method)
+    _constant_methods(out, constant)
+    _tensors(out, facts["tensors"], top)
+    _segments(out, facts["segments"], top)
+
+
+def _method(out: Console, method: Facts) -> None:
+    out.print()
+    out.rule(Text(f"method {clean(method['name'])}"), align="left", style="dim")
+    numbers = f"{plural(method['instruction_count'], 'instruction')}, {plural(method['value_count'], 'value')}"
+    arenas = " + ".join(size(m["bytes"]) + _device(m) for m in method["memory"]) or "none"
+    out.print(f"{numbers}; planned memory {arenas}; constants {size(method['constant_bytes'])}")
+    edges = [_edge(e) for e in (*method["inputs"], *method["outputs"])]
+    if edges:
+        columns = ("", "type", "shape", ">size", "memory")
+        out.print(table("inputs and outputs", columns, edges, flexible="shape"))
+    if method["operators"]:
+        rows = [(o["name"], o["calls"], _yes(o["kernel"], "missing")) for o in method["operators"]]
+        out.print(table("operators", ("operator", ">calls", "kernel here"), rows, flexible="operator"))
+    if method["delegates"]:
+        delegates = [_delegate(d) for d in method["delegates"]]
+        width = 6 if any(row[-1] for row in delegates) else 5
+        headings = (">#", "delegate", ">blob", ">calls", "here", "compile specs")[:width]
+        out.print(table("delegates", headings, [d[:width] for d in delegates], flexible="compile specs"))
+    _listing(out, method)
+
+
+def _device(memory: Facts) -> str:
+    return "" if memory["device"] == "cpu" else f" on {memory['device']}"
+
+
+def _edge(edge: Facts) -> tuple[str, ...]:
+    if edge["kind"] != "tensor":
+        return edge["name"], edge["kind"], repr(edge["value"]), "", "fixed at export"
+    shape = dims(edge["shape"], edge["dynamic"])
+    if edge["dim_order"] != sorted(edge["dim_order"]):
+        shape += f" order {edge['dim_order']}"
+    memory = "planned" if edge["planned"] else "the caller's"
+    return edge["name"], edge["type"], shape, "" if edge["bytes"] is None else size(edge["bytes"]), memory
+
+
+def _delegate(delegate: Facts) -> tuple[object, ...]:
+    specs = ", ".join(
+        f"{s['key']}={s['text']}" if s["text"] is not None else f"{s['key']} ({s['bytes']} B)"
+        for s in delegate["compile_specs"]
+    )
+    here = _yes(delegate["available"], "no")
+    return delegate["index"], delegate["id"], size(delegate["bytes"]), delegate["calls"], here, specs
+
+
+def _listing(out: Console, method: Facts) -> None:
+    if "values" in method:
+        out.print()
+        out.print("values", style="bold")
+        for line in method["values"]:
+            out.print(f"  {clean(line)}", soft_wrap=True)
+    if "instructions" in method:
+        out.print()
+        out.print("instructions", style="bold")
+        for row in method["instructions"]:
+            source = f"   # {row['source']}" if row["source"] else ""
+            out.print(f"  {row['index']:>4}  {clean(row['text'] + source)}", soft_wrap=True)
+
+
+def _constant_methods(out: Console, methods: list[Facts]) -> None:
+    if not methods:
+        return
+    rows = []
+    for method in methods:
+        outputs = [dims(e["shape"]) if e["kind"] == "tensor" else repr(e["value"]) for e in method["outputs"]]
+        kinds = dict.fromkeys(e["type"] if e["kind"] == "tensor" else e["kind"] for e in method["outputs"])
+        rows.append((method["name"], ", ".join(kinds), ", ".join(outputs)))
+    out.print(table("constant methods", ("method", "type", "value"), rows, flexible="value"))
+
+
+def _tensors(out: Console, tensors: list[Facts], top: int | None) -> None:
+    if not tensors:
+        return
+    total = sum(t["bytes"] for t in tensors)
+    shown, rest = _cut(tensors, top)
+    rows = [
+        (_tensor_name(t), t["type"], dims(t["shape"]), size(t["bytes"]), f"{t['bytes'] / max(total, 1):.1%}", _use(t))
+        for t in shown
+    ]
+    title = f"{plural(len(tensors), 'stored tensor')}, {size(total)}"
+    columns = ("tensor", "type", "shape", ">size", ">share", "used as")
+    out.print(table(title, columns, rows, flexible="used as"))
+    _more(out, rest)
+
+
+def _tensor_name(tensor: Facts) -> str:
+    name = tensor["name"] or f"#{tensor['index']}"
+    return name if tensor["kind"] == "constant" else f"{name} ({tensor['kind'].removesuffix(' constant')})"
+
+
+def _use(tensor: Facts) -> str | Text:
+    if tensor["found"] is False:
+        return Text("not in --data", style="red")
+    use = tensor["used_by"]
+    return f"{use['argument']} of {use['operator'].removeprefix('aten::').removesuffix('.out')}" if use else ""
+
+
+def _segments(out: Console, segments: list[Facts], top: int | None) -> None:
+    if not segments:
+        return
+    shown, rest = _cut(segments, top)
+    rows = [(s["index"], s["offset"], size(s["bytes"]), _holds(s["holds"])) for s in shown]
+    out.print(table("segments", (">#", ">at byte", ">size", "holds"), rows, flexible="holds"))
+    _more(out, rest)
+
+
+def _holds(contents: list[str]) -> str:
+    """What a segment holds; keys that are hashes are cut short, since nobody reads them."""
+    return _HASH.sub(r"\1...", ", ".join(contents)) or "nothing known"
+
+
+# --------------------------------------------------------------------------------------------------- other files
+
+
+def _data(out: Console, facts: Facts, top: int | None) -> None:
+    shown, rest = _cut(facts["entries"], top)
+    rows = [
+        (e["name"], e["type"] or "blob", "" if e["shape"] is None else dims(e["shape"]), size(e["bytes"]))
+        for e in shown
+    ]
+    title = plural(len(facts["entries"]), "named item")
+    out.print(table(title, ("name", "type", "shape", ">size"), rows, flexible="name"))
+    _more(out, rest)
+
+
+def _bundle(out: Console, facts: Facts, top: int | None) -> None:
+    rows = [
+        (suite["method"], number, _join(case["inputs"]), _join(case["expected"]) or "anything")
+        for suite in facts["suites"]
+        for number, case in enumerate(suite["cases"])
+    ]
+    shown, rest = _cut(rows, top)
+    columns = ("method", ">case", "inputs", "expected")
+    out.print(table(plural(len(rows), "test case"), columns, shown, flexible="inputs"))
+    _more(out, rest)
+    out.print(f"\nthe program in it, {size(facts['program_bytes'])}", style="bold")
+    _program(out, facts["program"], top)
+
+
+def _join(items: Iterable[str]) -> str:
+    return ", ".join(items)
+
+
+def _profile(out: Console, facts: Facts, top: int | None) -> None:
+    for number, run in enumerate(facts["runs"]):
+        title = f"run {number} {run['name']!r}: {plural(len(run['events']), 'event')}"
+        for what in ("allocations", "debug_events"):
+            title += f", {run[what]} {what.replace('_', ' ')}" if run[what] else ""
+        shown, rest = _cut(run["events"], top)
+        rows = [
+            (e["name"], "" if e["instruction"] < 0 else e["instruction"], f"{e['start_ms']:.3f}", f"{e['ms']:.3f}")
+            for e in shown
+        ]
+        columns = ("event", ">instruction", ">start ms", ">ms")
+        out.print(table(clean(title), columns, rows, flexible="event"))
+        _more(out, rest)
+
+
+_SHOW: dict[str, Callable[[Console, Facts, int | None], None]] = {
+    "pte": _program,
+    "ptd": _data,
+    "bpte": _bundle,
+    "etdp": _profile,
+}

@@ -1,0 +1,93 @@
+"""``edgewright verify``: is the file sound, can it run here, and does a bundle give what it promises?"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+
+import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+from edgewright.cli.console import console, plural, table
+from edgewright.cli.inspect import kind_of
+from edgewright.errors import MismatchError, MissingError
+from edgewright.pte.etdump import read_etdump
+from edgewright.pte.ptd import read_data
+from edgewright.pte.schema import ExecutionPlan
+from edgewright.runtime.check import CaseResult, verify_bundle
+from edgewright.runtime.delegates import available_delegates, describe_backend
+from edgewright.runtime.program import Runtime
+from edgewright.runtime.registry import KERNELS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", metavar="m.bpte", help="a .bpte to run on its own test cases; a .pte, .ptd or .etdp to check")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--rtol", type=float, default=1e-5, help="allowed relative difference (default: 1e-5)")
+    add("--atol", type=float, default=1e-8, help="allowed absolute difference (default: 1e-8)")
+
+
+def run(args: argparse.Namespace) -> int:
+    kind = kind_of(args.file)
+    if kind == "bpte":
+        return _bundle(args)
+    if kind == "pte":
+        return _program(args)
+    (read_data if kind == "ptd" else read_etdump)(args.file)
+    _say(args, f"{os.path.basename(args.file)}: the file is sound")
+    return 0
+
+
+def _say(args: argparse.Namespace, message: str) -> None:
+    if not args.quiet:
+        console().print(message, style="green", soft_wrap=True)
+
+
+def _bundle(args: argparse.Namespace) -> int:
+    results = verify_bundle(args.file, args.data, rtol=args.rtol, atol=args.atol)
+    name, failed = os.path.basename(args.file), [r for r in results if not r.passed]
+    if not args.quiet:
+        columns = ("method", ">case", ">outputs compared", ">largest difference", "verdict")
+        console().print(table(f"{name}, rtol {args.rtol:g}, atol {args.atol:g}", columns, map(_row, results)))
+    if failed:
+        worst = max(failed, key=lambda r: r.max_error)
+        rule = (
+            f"{len(failed)} of {plural(len(results), 'test case')} must match (rtol {args.rtol:g}, atol {args.atol:g})"
+        )
+        found = f"a difference of {worst.max_error:.3g} in case {worst.case} of {worst.method!r}"
+        remedy = "If the bundle was made on other hardware, a larger --rtol and --atol may be right."
+        raise MismatchError(name, rule, value=found, remedy=remedy)
+    _say(args, f"\n{plural(len(results), 'test case')} passed")
+    return 0
+
+
+def _row(result: CaseResult) -> tuple[object, ...]:
+    difference = "other shape or type" if math.isinf(result.max_error) else f"{result.max_error:.3g}"
+    verdict = ("passed" if result.compared else "ran") if result.passed else "FAILED"
+    return result.method, result.case, result.compared, difference, verdict
+
+
+def _program(args: argparse.Namespace) -> int:
+    """Every check there is: the bytes, then kernels and delegates, then the arguments of every instruction."""
+    program = Runtime.get().load_program(args.file, args.data)
+    name = os.path.basename(args.file)
+    missing = {plan.name: _missing(plan) for plan in program.program.execution_plan}
+    _say(args, f"{name}: the file is sound")
+    if any(missing.values()):
+        lines = [f"{method}: {what}" for method, what in missing.items() if what]
+        remedy = "Install what provides them, or add your own with register_kernel and register_delegate."
+        raise MissingError(name, "needs what is not installed here", value="; ".join(lines),
+                           remedy=remedy)  # fmt: skip
+    for method in program.method_names:
+        program.load_method(method).close()
+    _say(args, f"{name}: {plural(len(missing), 'method')} can run here ({', '.join(missing)})")
+    return 0
+
+
+def _missing(plan: ExecutionPlan) -> str:
+    """The operators and delegates of a method that are not here, in words."""
+    operators = sorted({o.key for o in plan.operators or ()} - set(KERNELS))
+    delegates = sorted({d.id for d in plan.delegates} - set(available_delegates()))
+    parts = [f"operators {', '.join(operators)}"] if operators else []
+    parts += [f"delegates {', '.join(map(describe_backend, delegates))}"] if delegates else []
+    return " and ".join(parts)
