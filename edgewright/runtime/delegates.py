@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,17 +72,22 @@ def register_delegate(backend: str, factory: Factory) -> None:
     _REGISTERED[backend] = factory
 
 
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    """What installed packages offer; asked once, because a file may name any number of delegates."""
+    return {entry.name: entry for entry in entry_points(group="edgewright.delegates")}
+
+
 def find_delegate(backend: str) -> Factory | None:
     """The factory for a backend id, or None."""
-    if backend not in _REGISTERED:
-        for entry in entry_points(group="edgewright.delegates", name=backend):
-            _REGISTERED[backend] = entry.load()
+    if backend not in _REGISTERED and backend in _offered():
+        _REGISTERED[backend] = _offered()[backend].load()
     return _REGISTERED.get(backend)
 
 
 def available_delegates() -> list[str]:
     """The ids of all delegates that can be used here."""
-    return sorted({*_REGISTERED, *(e.name for e in entry_points(group="edgewright.delegates"))})
+    return sorted({*_REGISTERED, *_offered()})
 
 
 def describe_backend(backend: str) -> str:
