@@ -15,6 +15,7 @@ from edgewright.cli.console import note, progress
 from edgewright.cli.inputs import Inputs, from_list, load_inputs, ones, read_list
 from edgewright.cli.outputs import make_folder, save_raw
 from edgewright.errors import UsageError
+from edgewright.ir.dtypes import dtype_name
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo
 from edgewright.runtime.method import Method
 from edgewright.runtime.profile import Profile
@@ -148,7 +149,7 @@ def _describe(value: Any) -> tuple[str, str, str, str]:
         return type(value).__name__, "", repr(value), repr(value)
     shape = str(list(value.shape))
     if not value.size or value.dtype.kind == "c" or value.dtype.names:
-        return str(value.dtype), shape, "", ""
+        return dtype_name(value.dtype), shape, "", ""
     wide = value if value.dtype.kind in "biu" else value.astype(np.float64)
     return (
         str(value.dtype),

@@ -14,18 +14,29 @@ from typing import IO, Any
 
 import numpy as np
 
-from edgewright.errors import FileAccessError, InputError
+from edgewright.errors import FileAccessError, InputError, LimitError
+from edgewright.ir.dtypes import dtype_named
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
 from edgewright.runtime.tensor import Array
 
 Inputs = list[Any]
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ONES_LIMIT = 4 << 30
 _LIST_LIMIT = 64 << 20  # bytes of a list of files
 
 
 def ones(metadata: MethodMetadata) -> Inputs:
     """Every tensor filled with ones at its largest shape, as stock runners do."""
-    return [i.value if isinstance(i, ScalarInfo) else np.ones(i.shape, i.dtype) for i in metadata.inputs]
+    return [i.value if isinstance(i, ScalarInfo) else _ones(i) for i in metadata.inputs]
+
+
+def _ones(info: TensorInfo) -> Array:
+    if info.nbytes > _ONES_LIMIT:  # inputs the caller brings may have any bound
+        remedy = "Give an input of the size you need with --inputs."
+        raise LimitError(f"input {info.name}", f"is made for you up to {_ONES_LIMIT} bytes", value=str(info),
+                         remedy=remedy)  # fmt: skip
+    dtype = dtype_named(info.dtype)
+    return np.ones(info.shape, dtype) if dtype.names is None else np.full(info.shape, (1, 0), dtype)
 
 
 def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
@@ -86,7 +97,7 @@ def _assign(source: str, names: Sequence[str], metadata: MethodMetadata) -> list
 def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     """One array, read only if it is no larger than the input it is for."""
     shape, column_major, dtype = _read_header(source, stream)
-    wanted = np.dtype(info.dtype)
+    wanted = dtype_named(info.dtype)
     count = 1
     for extent in shape:
         count *= extent
@@ -157,10 +168,10 @@ def _read_raw(path: str, info: TensorInfo) -> Array:
     except OSError as error:
         raise FileAccessError(path, f"cannot be opened: {error.strerror}", remedy="Is the list right?") from error
     if len(data) == info.nbytes:
-        return np.frombuffer(data, info.dtype).reshape(info.shape)
+        return np.frombuffer(data, dtype_named(info.dtype)).reshape(info.shape)
     row = info.nbytes // info.shape[0] if info.shape and info.shape[0] else 0
     if info.dynamic and row and 0 < len(data) < info.nbytes and not len(data) % row:
-        return np.frombuffer(data, info.dtype).reshape(-1, *info.shape[1:])
+        return np.frombuffer(data, dtype_named(info.dtype)).reshape(-1, *info.shape[1:])
     rule = f"must hold {info} ({info.nbytes} bytes{' or whole rows of it' if info.dynamic else ''})"
     raise InputError(f"{path} as {info.name}", rule, value=f"{actual} bytes")
 

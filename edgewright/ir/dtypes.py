@@ -119,6 +119,20 @@ def to_scalar_type(dtype: Any) -> ScalarType:
         raise UsageError("dtype", f"must be one of {known}", value=str(key)) from None
 
 
+def dtype_name(dtype: DType) -> str:
+    """The name people know a dtype by; numpy has none for a pair of halves."""
+    return "complex32" if dtype == _COMPLEX32 else str(dtype)
+
+
+def dtype_named(name: str) -> DType:
+    """The inverse of ``dtype_name``.
+
+    >>> dtype_named("complex32").itemsize
+    4
+    """
+    return _COMPLEX32 if name == "complex32" else np.dtype(name)
+
+
 def is_floating(dtype: DType) -> bool:
     """True for every real floating type, the 8- and 16-bit ones of ml_dtypes included."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.names is None)

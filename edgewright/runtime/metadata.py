@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from edgewright.ir.dtypes import to_numpy
+from edgewright.ir.dtypes import dtype_name, dtype_named, to_numpy
 from edgewright.pte import schema
 from edgewright.pte.numbers import tensor_bytes
 
@@ -23,7 +23,10 @@ class TensorInfo:
 
     @property
     def nbytes(self) -> int:
-        return to_numpy_size(self.dtype, self.shape)
+        size = dtype_named(self.dtype).itemsize
+        for extent in self.shape:
+            size *= extent
+        return size
 
     def __str__(self) -> str:
         dims = ", ".join(f"<={n}" if self.dynamic else str(n) for n in self.shape)
@@ -60,15 +63,6 @@ class MethodMetadata:
         return sum(self.arenas)
 
 
-def to_numpy_size(dtype: str, shape: tuple[int, ...]) -> int:
-    import numpy as np
-
-    size = np.dtype(dtype).itemsize
-    for extent in shape:
-        size *= extent
-    return size
-
-
 def describe(plan: schema.ExecutionPlan) -> MethodMetadata:
     """The metadata of a verified plan."""
     constants = {}
@@ -97,7 +91,7 @@ def _edge(name: str, value: schema.Value) -> TensorInfo | ScalarInfo:
     if isinstance(value, schema.Tensor):
         return TensorInfo(
             name,
-            str(to_numpy(value.scalar_type)),
+            dtype_name(to_numpy(value.scalar_type)),
             tuple(value.sizes),
             tuple(value.dim_order),
             value.shape_dynamism != schema.Dynamism.STATIC,
