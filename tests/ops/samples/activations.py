@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tests.ops.harness import Sample, channels_last
+from tests.ops.quirks import reason
 from tests.ops.samples.elementwise import CL
-from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, normal
+from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, normal, unlike_stock
 
 INF, NAN = float("inf"), float("nan")
 ARGS = {
@@ -37,7 +38,7 @@ def integers() -> list[Sample]:
     found += [Sample("aten::hardtanh.out", [edges("uint8"), 1, 5])]
     found += [Sample("aten::sigmoid.out", [edges(d)], out=["float32"]) for d in (*INTS, "bool")]
     found += [Sample("aten::logit.out", [array([0, 1, 2], d), None], out=["float32"]) for d in (*INTS, "bool")]
-    found += [Sample("aten::sigmoid.out", [normal(d, 3)], stock=False, why="stock takes real numbers") for d in COMPLEX]
+    found += [Sample("aten::sigmoid.out", [normal(d, 3)]) for d in COMPLEX]
     return found
 
 
@@ -75,4 +76,6 @@ def dropouts() -> list[Sample]:
     return [*found, Sample(key, [empty, 0.5, True], expect=[empty, empty.astype(bool)])]
 
 
-SAMPLES = [*(s for name in ARGS for s in activation(name)), *integers(), *more(), *gates(), *dropouts()]
+SAMPLES = unlike_stock(
+    [*(s for name in ARGS for s in activation(name)), *integers(), *more(), *gates(), *dropouts()], reason
+)

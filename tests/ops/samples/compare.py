@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tests.ops.harness import Sample, channels_last
+from tests.ops.quirks import reason
 from tests.ops.samples.elementwise import BIG, CL, pairs
-from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, normal
+from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, normal, unlike_stock
 
 BOOL = ["bool"]
-WRAPS = {"stock": False, "why": "stock compares with the number as it is, not rounded to the tensor's type"}
 
 
 def comparisons(name: str) -> list[Sample]:
@@ -21,7 +21,7 @@ def comparisons(name: str) -> list[Sample]:
         Sample(key, [normal("int32", 2, 3), normal("float32", 3)], out=BOOL),
         Sample(key, [normal("int8", 3), normal("uint8", 3)], out=BOOL),
         Sample(key, [BIG, BIG + np.array([0, 1, -1, 0])], out=BOOL),
-        Sample(key, [array([0.1]), array(0.1, "float64")], out=BOOL, note="0-d", **WRAPS),
+        Sample(key, [array([0.1]), array(0.1, "float64")], out=BOOL, note="0-d"),
         Sample(key, [normal("float32"), normal("float32")], out=BOOL),
         Sample(key, [normal("float32", 0, 2), normal("float32", 2)], out=BOOL),
         Sample(key, [channels_last(image), image], out=BOOL, dim_order=CL),
@@ -31,15 +31,14 @@ def comparisons(name: str) -> list[Sample]:
     found += [Sample(number, [edges(d), v], out=BOOL) for d in FLOATS for v in (0.5, -0.0, float("inf"), float("nan"))]
     found += [
         Sample(number, [BIG, 2**53 + 1], out=BOOL),
-        Sample(number, [array([0.1, 0.2], "bfloat16"), 0.1], out=BOOL, **WRAPS),
-        Sample(number, [array([0.1, 0.2], "float32"), 0.1], out=BOOL, **WRAPS),
-        Sample(number, [array([44, 3], "int8"), 300], out=BOOL, **WRAPS),
+        Sample(number, [array([0.1, 0.2], "bfloat16"), 0.1], out=BOOL),
+        Sample(number, [array([0.1, 0.2], "float32"), 0.1], out=BOOL),
+        Sample(number, [array([44, 3], "int8"), 300], out=BOOL),
         Sample(number, [normal("int32", 4), 1.5], out=BOOL),
         Sample(number, [normal("bool", 4), True], out=BOOL),
     ]
     if name in ("eq", "ne"):
-        why = {"stock": False, "why": "stock takes real numbers"}
-        found += [Sample(key, [normal(d, 2, 3), normal(d, 3)], out=BOOL, **why) for d in COMPLEX]
+        found += [Sample(key, [normal(d, 2, 3), normal(d, 3)], out=BOOL) for d in COMPLEX]
     return found
 
 
@@ -58,10 +57,7 @@ def logic() -> list[Sample]:
         found += [Sample(key, [edges(d)], out=BOOL) for d in (*FLOATS, *INTS, "bool")]
         found += [Sample(key, [normal("float32", *shape)], out=BOOL) for shape in ((), (0, 2))]
     odd = array([complex(np.nan, 1), complex(1, np.inf), 1j, 0], "complex64")
-    found += [
-        Sample(f"aten::{n}.out", [odd], out=BOOL, stock=False, why="stock takes real numbers")
-        for n in ("isnan", "isinf")
-    ]
+    found += [Sample(f"aten::{n}.out", [odd], out=BOOL) for n in ("isnan", "isinf")]
     return found
 
 
@@ -83,14 +79,13 @@ def bits() -> list[Sample]:
     found += [Sample("aten::bitwise_not.out", [normal("int32", *shape)]) for shape in ((), (0, 2))]
     for name in ("bitwise_left_shift", "bitwise_right_shift"):
         key, number = f"aten::{name}.Tensor_out", f"aten::{name}.Tensor_Scalar_out"
-        outside = {"stock": False, "why": "a count the type does not have is undefined in stock"}
         for d in INTS:
             width = 8 * np.dtype(d).itemsize
             found += [Sample(key, [edges(d).reshape(-1, 1), array([0, 1, 3, width - 1], d)])]
-            found += [Sample(key, [edges(d).reshape(-1, 1), array([width, width + 5, -1], d)], **outside)]
-            found += [Sample(number, [edges(d), 3]), Sample(number, [edges(d), width], **outside)]
+            found += [Sample(key, [edges(d).reshape(-1, 1), array([width, width + 5, -1], d)])]
+            found += [Sample(number, [edges(d), 3]), Sample(number, [edges(d), width])]
         found += [Sample(key, [normal("int8", 3), array([1, 9, 12], "int32")], out=["int32"])]
-        found += [Sample(number, [normal("int64", 3), -1], **outside), Sample(number, [normal("int32", 0), 2])]
+        found += [Sample(number, [normal("int64", 3), -1]), Sample(number, [normal("int32", 0), 2])]
     return found
 
 
@@ -100,8 +95,7 @@ def choice() -> list[Sample]:
              for v, w in [(normal(d, 2, 3), normal(d, 3, seed=5))]]  # fmt: skip
     found += [
         Sample(key, [mask, normal("float32", 1), normal("int64", 2, 1)], out=["float32"]),
-        Sample(key, [mask, normal("float16", 2, 3), array(2.5, "float64")], out=["float16"], note="0-d",
-               stock=False, why="stock lets a 0-d tensor widen the result"),
+        Sample(key, [mask, normal("float16", 2, 3), array(2.5, "float64")], out=["float16"], note="0-d"),
         Sample(key, [mask.astype(np.uint8), normal("float32", 3), normal("float32", 3)], out=["float32"]),
         Sample(key, [array(True, "bool"), normal("float32", 3), array(np.nan)], out=["float32"]),
         Sample(key, [array([True, False, True, False], "bool"), BIG, -BIG], out=["int64"]),
@@ -119,7 +113,7 @@ def choice() -> list[Sample]:
     return found
 
 
-SAMPLES = [
+SAMPLES = unlike_stock([
     *(s for name in ("eq", "ne", "lt", "le", "gt", "ge") for s in comparisons(name)),
     *logic(), *bits(), *choice(),
-]  # fmt: skip
+], reason)  # fmt: skip

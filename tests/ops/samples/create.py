@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tests.ops.harness import Sample, channels_last
+from tests.ops.quirks import reason
 from tests.ops.samples.elementwise import BIG, CL
-from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, dtype_of, edges, normal
+from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, dtype_of, edges, normal, unlike_stock
 
 ALL = (*FLOATS, *INTS, "bool")
-UNDEFINED = {"stock": False, "why": "what an empty tensor holds is undefined"}
 
 
 def constants() -> list[Sample]:
@@ -21,17 +21,14 @@ def constants() -> list[Sample]:
         found += [
             Sample("aten::full.out", [size, v], out=[d]) for d in FLOATS for v in (0.1, float("-inf"), float("nan"))
         ]
-        found += [
-            Sample("aten::empty.out", [size, None], expect=[np.zeros(size, d)], **UNDEFINED)
-            for d in ("float32", "int8")
-        ]
+        found += [Sample("aten::empty.out", [size, None], expect=[np.zeros(size, d)]) for d in ("float32", "int8")]
     found += [
         Sample("aten::full.out", [[3], v], out=[d]) for d, v in (("int32", 2.7), ("int64", 2**53 + 1), ("bool", 0.5))
     ]
     order = ([2, 3, 4, 2], [0, 2, 3, 1])
     key = "dim_order_ops::_empty_dim_order.out"
-    found += [Sample(key, list(order), expect=[np.zeros(order[0], "float32")], dim_order=CL, **UNDEFINED)]
-    found += [Sample(key, [[2, 3], None], expect=[np.zeros((2, 3), "int64")], **UNDEFINED)]
+    found += [Sample(key, list(order), expect=[np.zeros(order[0], "float32")], dim_order=CL)]
+    found += [Sample(key, [[2, 3], None], expect=[np.zeros((2, 3), "int64")])]
     for key, rest in (("aten::full_like.out", [None]), ("aten::fill.Scalar_out", [])):
         found += [Sample(key, [normal(d, 2, 3), v, *rest]) for d in ALL for v in (1, 1.5, True)]
         found += [Sample(key, [normal("float32", *shape), 1e-3, *rest]) for shape in ((), (0, 2))]
@@ -95,7 +92,7 @@ def copies() -> list[Sample]:
         found += [Sample(key, [channels_last(image), *rest]), Sample(key, [image, *rest], dim_order=CL)]
     for key in ("et_copy::_d2h_copy.out", "et_copy::_h2d_copy.out"):
         values = (normal("float32", 2, 3), normal("int64"), normal("bfloat16", 0, 2), normal("bool", 3))
-        found += [Sample(key, [v], expect=[v], stock=False, why="stock copies between devices only") for v in values]
+        found += [Sample(key, [v], expect=[v]) for v in values]
     for key in ("aten::copy.out", "aten::copy_"):
         found += [Sample(key, [normal(d, 2, 3), normal(d, 2, 3, seed=5), False]) for d in ALL]
         found += [
@@ -115,4 +112,4 @@ def copies() -> list[Sample]:
     return found
 
 
-SAMPLES = [*constants(), *ranges(), *casts(), *copies()]
+SAMPLES = unlike_stock([*constants(), *ranges(), *casts(), *copies()], reason)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.ops.harness import Sample, channels_last
-from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, nonzero, normal
+from tests.ops.quirks import reason
+from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, nonzero, normal, unlike_stock
 
 BIG = np.array([2**53 + 1, -(2**62) - 1, 2**63 - 1, 5])
 CL = (0, 2, 3, 1)
@@ -29,7 +30,6 @@ def sums(op: str, fill: list) -> list[Sample]:
         Sample(key, [normal("int8", 4), normal("uint8", 4), *fill], out=["int16"]),
         Sample(key, [normal("bfloat16", 4), normal("float16", 4), *fill], out=["float32"]),
         Sample(key, [normal("int8", 4), array(300, "int64"), *fill], note="0-d does not widen"),
-        Sample(key, [normal("bool", 4), normal("int64", 4), *fill], out=["int64"]),
         Sample(key, [normal("float32"), normal("float32", seed=3), *fill]),
         Sample(key, [normal("float32", 0, 3), normal("float32", 1), *fill]),
         Sample(key, [normal("float32", 4, 3).T, normal("float32", 3, 4), *fill]),
@@ -41,12 +41,14 @@ def sums(op: str, fill: list) -> list[Sample]:
     found += [Sample(number, [normal(d, 2, 3), 3, *fill]) for d in (*FLOATS, *INTS)]
     found += [
         Sample(number, [normal("int32", 3), 1.5, *fill], out=["float32"]),
-        Sample(number, [normal("bool", 4), 3, *fill], out=["int64"]),
-        Sample(number, [edges("int8"), 300, *fill], stock=False, why="stock refuses a number its type does not hold"),
+        Sample(number, [edges("int8"), 300, *fill]),
         Sample(number, [BIG, 7, *fill]),
         Sample(number, [edges("float32"), -0.5, *fill]),
         Sample(number, [normal("float64"), 2, *fill]),
     ]
+    if op != "sub":  # which refuses bool
+        found += [Sample(key, [normal("bool", 4), normal("int64", 4), *fill], out=["int64"])]
+        found += [Sample(number, [normal("bool", 4), 3, *fill], out=["int64"])]
     return found
 
 
@@ -128,10 +130,8 @@ def powers() -> list[Sample]:
     found += [Sample(key, [normal(d, 2, 3), np.abs(normal(d, 3, seed=4))]) for d in INTS]
     found += [
         Sample(key, list(pairs("float32"))),
-        Sample(key, [array([2, 1, -1, -1, 0, -3], "int64"), array([-1, -3, -3, -2, -1, 3], "int64")],
-               stock=False, why="stock computes integer powers in double"),
-        Sample(key, [array([3, -3], "int64"), array([39, 31], "int64")],
-               stock=False, why="stock computes integer powers in double"),
+        Sample(key, [array([2, 1, -1, -1, 0, -3], "int64"), array([-1, -3, -3, -2, -1, 3], "int64")]),
+        Sample(key, [array([3, -3], "int64"), array([39, 31], "int64")]),
         Sample(key, [normal("int32", 2, 3), array([0.5, 2, -1])], out=["float32"]),
         Sample(key, [normal("float32"), normal("float32", 0)]),
     ]  # fmt: skip
@@ -179,8 +179,10 @@ def bounds() -> list[Sample]:
     return found
 
 
-SAMPLES = [
-    *sums("add", [1]), *sums("sub", [1]), *sums("mul", []),
-    *alphas(), *divisions(), *remainders(), *powers(), *bounds(),
-]  # fmt: skip
-SAMPLES = [s for s in SAMPLES if not (s.key.startswith("aten::sub") and str(getattr(s.args[0], "dtype", "")) == "bool")]
+SAMPLES = unlike_stock(
+    [
+        *sums("add", [1]), *sums("sub", [1]), *sums("mul", []),
+        *alphas(), *divisions(), *remainders(), *powers(), *bounds(),
+    ],
+    reason,
+)  # fmt: skip

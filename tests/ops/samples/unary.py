@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.ops.harness import Sample, channels_last
-from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, normal
+from tests.ops.quirks import reason
+from tests.ops.samples.values import COMPLEX, FLOATS, INTS, array, edges, normal, unlike_stock
 
 REAL = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log10", "log1p",
         "log2", "reciprocal", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh")  # fmt: skip
@@ -31,7 +32,7 @@ def real(name: str) -> list[Sample]:
     found += [Sample(key, [edges(d)]) for d in FLOATS]
     found += [Sample(key, [array([[0, 1, 2], [3, 1, 0]], d)], out=["float32"]) for d in (*INTS, "bool")]
     if name != "erf":
-        found += [Sample(key, [normal(d, 2, 3)], stock=False, why="stock takes real numbers") for d in COMPLEX]
+        found += [Sample(key, [normal(d, 2, 3)]) for d in COMPLEX]
     return found + layouts(key)
 
 
@@ -61,4 +62,4 @@ def erf() -> list[Sample]:
     return [*real("erf"), *wide, Sample("aten::erf.out", [normal("float32", 3, 20000)])]
 
 
-SAMPLES = [*(s for name in REAL for s in real(name)), *exact(), *erf()]
+SAMPLES = unlike_stock([*(s for name in REAL for s in real(name)), *exact(), *erf()], reason)
