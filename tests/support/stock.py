@@ -1,0 +1,213 @@
+"""The stock ExecuTorch runtime in a process of its own: it may crash, and its outcome is data to us."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from edgewright.ir.dtypes import bfloat16
+from tests.support.build import dim_order_of
+
+
+class StockError(Exception):
+    """Stock refused (or crashed on) what it was given."""
+
+
+class StockRuntime:
+    """Runs programs in stock; started once per test process and again after a crash."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, program: bytes, method: str, inputs: Sequence[Any], data: Path | None = None) -> list[Any]:
+        """Load and execute; numpy arrays and numbers in and out."""
+        return self._ask(("run", program, data and str(data), method, [_pack(i) for i in inputs]))
+
+    def verify_bundle(self, bundle: bytes, method: str, case: int) -> list[Any]:
+        """Run one test case of a bundled program and compare; raises StockError on a mismatch."""
+        return self._ask(("bundle", bundle, None, method, [case]))
+
+    def profile_events(self, dump: bytes) -> list[Any]:
+        """The events stock's own tools read from an ETDump: (run, event name, instruction)."""
+        return self._ask(("etdump", dump, None, "", []))
+
+    def methods(self, program: bytes) -> list[str]:
+        """The method names of a program that stock verifies and accepts."""
+        return self._ask(("methods", program, None, "", []))
+
+    def _ask(self, request: Any) -> list[Any]:
+        if self._process is None or self._process.poll() is not None:
+            command = [sys.executable, "-m", "tests.support.stock"]
+            root = Path(__file__).parent.parent.parent
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=subprocess.DEVNULL, cwd=root)  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            _send(self._process.stdin, request)
+            ok, answer = _receive(self._process.stdout)
+        except (BrokenPipeError, EOFError):
+            code = self._process.wait()
+            self._process = None
+            raise StockError(f"stock crashed (exit code {code})") from None
+        if not ok:
+            raise StockError(answer)
+        return [_unpack(item) for item in answer]
+
+
+@cache
+def stock() -> StockRuntime:
+    return StockRuntime()
+
+
+def _pack(value: Any) -> Any:
+    """Arrays as bytes in dim order: pickling would lose the strides that tell stock their layout."""
+    if not isinstance(value, np.ndarray):
+        return value
+    order = dim_order_of(value)
+    return ("array", str(value.dtype), value.shape, order, np.ascontiguousarray(value.transpose(order)).tobytes())
+
+
+def _unpack(value: Any) -> Any:
+    if not (isinstance(value, tuple) and len(value) == 5 and value[0] == "array"):
+        return value
+    _, dtype, shape, order, data = value
+    stored = np.frombuffer(data, bfloat16 if dtype == "bfloat16" else dtype).reshape([shape[d] for d in order])
+    return stored.transpose(np.argsort(order)) if order else stored
+
+
+def _send(pipe: Any, item: Any) -> None:
+    data = pickle.dumps(item)
+    pipe.write(struct.pack("<Q", len(data)) + data)
+    pipe.flush()
+
+
+def _receive(pipe: Any) -> Any:
+    head = pipe.read(8)
+    if len(head) < 8:
+        raise EOFError
+    return pickle.loads(pipe.read(struct.unpack("<Q", head)[0]))
+
+
+# ------------------------------------------------------------------------------------------------ the other side
+
+
+def _to_torch(value: Any) -> Any:
+    import torch
+
+    array = _unpack(value)
+    if not isinstance(array, np.ndarray):
+        return value
+    array = array.copy(order="K")
+    if array.dtype == bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _from_torch(value: Any) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.contiguous()
+    if value.dtype == torch.bfloat16:
+        return _pack(value.view(torch.int16).numpy().view(bfloat16))
+    return _pack(value.resolve_conj().numpy())
+
+
+def _answer(request: Any) -> list[Any]:
+    from executorch.runtime import Runtime
+
+    action, program, data, method, inputs = request
+    if action == "bundle":
+        return _verify_bundle(program, method, inputs[0])
+    if action == "etdump":
+        return _profile_events(program)
+    loaded = Runtime.get().load_program(program, data_path=data)
+    if action == "methods":
+        return sorted(loaded.method_names)
+    executable = loaded.load_method(method)
+    return [_from_torch(o) for o in executable.execute([_to_torch(i) for i in inputs])]
+
+
+def _verify_bundle(bundle: bytes, method: str, case: int) -> list[Any]:
+    from executorch.extension.pybindings import portable_lib
+
+    module = portable_lib._load_bundled_program_from_buffer(bundle)
+    return [str(module.verify_result_with_bundled_expected_output(method, case))]
+
+
+def _profile_events(dump: bytes) -> list[Any]:
+    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
+
+    found = []
+    for run in deserialize_from_etdump_flatcc(dump).run_data:
+        for event in run.events:
+            if event.profile_event is not None:
+                found.append((run.name, event.profile_event.name, event.profile_event.instruction_id))
+    return found
+
+
+def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests in a forked child; a crash costs a fork, not another start of torch."""
+    import torch
+    from executorch.runtime import Runtime
+
+    import executorch.kernels.quantized  # noqa: F401  (registers its operators)
+
+    torch.set_num_threads(1)
+    Runtime.get()
+    child: tuple[int, BinaryIO, BinaryIO] | None = None
+    while True:
+        try:
+            request = _receive(requests)
+        except EOFError:
+            return
+        child = child or _fork()
+        pid, to_child, from_child = child
+        try:
+            _send(to_child, request)
+            answer = _receive(from_child)
+        except (EOFError, BrokenPipeError):
+            _, status = os.waitpid(pid, 0)
+            answer, child = (False, f"crashed (signal {os.WTERMSIG(status)})"), None
+        _send(answers, answer)
+
+
+def _fork() -> tuple[int, BinaryIO, BinaryIO]:
+    request_read, request_write = os.pipe()
+    answer_read, answer_write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(request_read)
+        os.close(answer_write)
+        return pid, os.fdopen(request_write, "wb"), os.fdopen(answer_read, "rb")
+    os.close(request_write)
+    os.close(answer_read)
+    requests, answers = os.fdopen(request_read, "rb"), os.fdopen(answer_write, "wb")
+    while True:
+        try:
+            request = _receive(requests)
+        except EOFError:
+            os._exit(0)
+        try:
+            answer: tuple[bool, Any] = (True, _answer(request))
+        except Exception as error:
+            answer = (False, f"{type(error).__name__}: {error}")
+        _send(answers, answer)
+
+
+if __name__ == "__main__":
+    # Stock writes to standard output: keep the pipe to ourselves.
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _serve(sys.stdin.buffer, channel)
