@@ -6,6 +6,7 @@ but a result or an EdgewrightError is a finding. Flags are libFuzzer's, such as 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import struct
@@ -32,10 +33,8 @@ _MAX_CELLS = 4096  # a mutated file can claim any number
 def known_cells(data: bytes) -> list[Cell]:
     """As many cells as can still be found in a file that may already be broken."""
     found: list[Cell] = []
-    try:
-        found.extend(cell for cell in itertools.islice(cells(data), _MAX_CELLS))
-    except (struct.error, IndexError, ValueError, RecursionError):
-        pass
+    with contextlib.suppress(struct.error, IndexError, ValueError, RecursionError):
+        found.extend(itertools.islice(cells(data), _MAX_CELLS))
     return [cell for cell in found if cell.at >= 0 and cell.at + struct.calcsize("<" + cell.code) <= len(data)]
 
 
