@@ -14,7 +14,7 @@ import numpy as np
 from edgewright.cli.console import note, progress
 from edgewright.cli.inputs import Inputs, from_list, load_inputs, ones, read_list
 from edgewright.cli.outputs import make_folder, save_raw
-from edgewright.errors import UsageError
+from edgewright.errors import LimitError, MissingDataError, UsageError
 from edgewright.ir.dtypes import dtype_name
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo
 from edgewright.runtime.method import Method
@@ -82,7 +82,14 @@ def load(job: Job) -> Method:
     limits = Limits() if job.memory is None else Limits(memory=job.memory)
     program = Runtime.get().load_program(job.model, list(job.data), limits=limits)
     log.info("read and verified %s in %.1f ms", job.model, (time.perf_counter() - start) * 1e3)
-    return program.load_method(_method_name(program, job.method))
+    try:
+        return program.load_method(_method_name(program, job.method))
+    except LimitError as error:  # the remedies of the library are calls; here they are options
+        error.remedy = "Raise it with --max-memory if you trust the file."
+        raise
+    except MissingDataError as error:
+        error.remedy = "Give the .ptd written with this program: --data weights.ptd."
+        raise
 
 
 def _method_name(program: LoadedProgram, method: str | int) -> str:
