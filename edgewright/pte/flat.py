@@ -404,7 +404,7 @@ class FlatWriter:
             try:
                 if isinstance(spec.type, Scalar):
                     _check_scalar(spec, value)
-                    if value != spec.default:
+                    if value != spec.default or str(value) == "-0.0":
                         cells.append((spec, value))
                 elif value is not None:
                     cells.append((spec, self._linked(spec.type, value)))

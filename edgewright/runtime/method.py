@@ -237,8 +237,8 @@ def _find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
     missing = sorted({key for key in operators if key not in KERNELS})
     if missing:
         remedy = "Add kernels with edgewright.runtime.register_kernel, or lower these operators away."
-        error = MissingOperatorError(f"method {plan.name!r}", "needs operators that have no kernel here",
-                                     value=", ".join(missing), remedy=remedy)  # fmt: skip
+        rule = f"needs operators that have no kernel here: {', '.join(missing)}"
+        error = MissingOperatorError(f"method {plan.name!r}", rule, remedy=remedy)
         error.operators = tuple(missing)
         raise error
     return [KERNELS[key] for key in operators]
@@ -252,8 +252,8 @@ def _require_delegates(plan: schema.ExecutionPlan) -> None:
             f"Installed here: {here}. Install a package that provides the delegate (entry point group"
             " 'edgewright.delegates') or register one with edgewright.runtime.register_delegate."
         )
-        error = MissingDelegateError(f"method {plan.name!r}", "needs delegates that are not installed",
-                                     value=", ".join(map(describe_backend, missing)), remedy=remedy)  # fmt: skip
+        rule = f"needs delegates that are not installed: {', '.join(map(describe_backend, missing))}"
+        error = MissingDelegateError(f"method {plan.name!r}", rule, remedy=remedy)
         error.backends = tuple(missing)
         raise error
 

@@ -151,7 +151,7 @@ class ValueTable:
         if missing:
             subject = f"method {self.plan.name!r}"
             remedy = "Give the .ptd written with this program: load_program(path, data='weights.ptd')."
-            raise MissingDataError(subject, "needs external tensors", value=", ".join(missing), remedy=remedy)
+            raise MissingDataError(subject, f"needs external tensors: {', '.join(missing)}", remedy=remedy)
 
 
 def _scalar(value: schema.Value) -> int | bool | float | str:

@@ -10,15 +10,32 @@ import pytest
 from edgewright.pte import write_program
 from edgewright.runtime import Runtime
 from tests.ops.harness import Sample, all_samples, assert_close, eager
-from tests.support.build import arrays_of, one_call
+from tests.ops.quirks import reason
+from tests.support.build import arrays_of, dim_order_of, one_call
 from tests.support.stock import StockError, stock
 
 BY_OPERATOR: dict[str, list[Sample]] = defaultdict(list)
 for _sample in all_samples():
     BY_OPERATOR[_sample.key].append(_sample)
 
-# Stock has a kernel but refuses every call this wheel can be given.
-REFUSED: dict[str, str] = {}
+# Operators whose samples stock cannot be compared on, and why.
+INCOMPARABLE = {
+    "aten::empty.out": "the contents are undefined",
+    "dim_order_ops::_empty_dim_order.out": "the contents are undefined",
+    "et_copy::_d2h_copy.out": "stock refuses it without a device",
+    "et_copy::_h2d_copy.out": "stock refuses it without a device",
+}
+
+# Stock computes doubles in single precision in many kernels, and rounds halves more than once.
+LOOSER = {"float64": (1e-5, 1e-5), "float16": (4e-3, 2e-3), "complex128": (1e-5, 1e-5)}
+
+
+def one_layout(sample: Sample) -> bool:
+    """Stock's kernels do not check that tensors share a layout, and mix up elements when they do not."""
+    orders = {dim_order_of(a) for a in arrays_of(sample.args) if a.ndim > 2}
+    wanted = {tuple(sample.dim_order)} if sample.dim_order else {(0, *range(1, n)) for n in (3, 4, 5)}
+    plain = all(a.transpose(dim_order_of(a)).flags.c_contiguous for a in arrays_of(sample.args))
+    return plain and len(orders) <= 1 and orders <= wanted
 
 
 @pytest.mark.parametrize("key", sorted(BY_OPERATOR))
@@ -35,14 +52,16 @@ def test_stock_and_ours_agree(key: str) -> None:
         if not sample.stock:
             assert sample.why, f"{sample}: say what stock does instead"
             continue
+        if reason(sample) or not one_layout(sample):
+            continue
         try:
             theirs = stock().run(program, "forward", inputs)
             for actual, wanted in zip(ours, theirs, strict=True):
-                assert_close(actual, np.asarray(wanted), sample)
+                assert_close(actual, np.asarray(wanted), sample, LOOSER)
             agreed += 1
         except StockError as error:
             refused.append(f"{sample}: {error}")
         except AssertionError as error:
             differing.append(str(error))
     assert not differing, "\n".join(differing)
-    assert agreed or key in REFUSED, "\n".join(refused[:3])
+    assert agreed or key in INCOMPARABLE, "\n".join(refused[:3])

@@ -138,10 +138,12 @@ def ours(sample: Sample, like: Sequence[np.ndarray]) -> list[np.ndarray]:
 TOLERANCE = {"float16": (2e-3, 1e-3), "bfloat16": (1.6e-2, 1e-2), "float32": (1e-5, 1e-5), "complex64": (1e-5, 1e-5)}
 
 
-def assert_close(actual: np.ndarray, expected: np.ndarray, sample: Sample) -> None:
+def assert_close(
+    actual: np.ndarray, expected: np.ndarray, sample: Sample, tolerance: dict[str, tuple[float, float]] | None = None
+) -> None:
     assert actual.shape == expected.shape, f"{sample}: shape {actual.shape}, expected {expected.shape}"
     assert actual.dtype == expected.dtype, f"{sample}: dtype {actual.dtype}, expected {expected.dtype}"
-    rtol, atol = TOLERANCE.get(str(expected.dtype), (1e-9, 1e-12))
+    rtol, atol = {**TOLERANCE, **(tolerance or {})}.get(str(expected.dtype), (1e-9, 1e-12))
     rtol = rtol if sample.rtol is None else sample.rtol
     atol = atol if sample.atol is None else sample.atol
     if expected.dtype.kind in "iub" and sample.atol is None:

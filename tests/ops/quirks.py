@@ -1,4 +1,4 @@
-"""Where the stock runtime's elementwise, creation and copy kernels do not give what eager torch gives.
+"""Where the stock runtime's kernels do not give what eager torch gives.
 
 Each line was seen in ExecuTorch 1.5.1 (x86-64 wheel), with the samples as programs of one operator.
 """
@@ -53,6 +53,16 @@ def outside(s: Sample) -> bool:
     return width >= 32 and any(not 0 <= int(v) < width for v in np.asarray(s.args[1]).flat)
 
 
+def unlike(s: Sample) -> bool:
+    return not all(a.flags.c_contiguous for a in arrays(s))
+
+
+def observations(s: Sample) -> int:
+    """How many elements a reduction over ``args[1]`` puts into one result."""
+    shape, dims = arrays(s)[0].shape, s.args[1]
+    return math.prod(shape) if not dims or not shape else math.prod(shape[d] for d in dims)
+
+
 QUIRKS: list[tuple[str, Callable[[Sample], bool], str]] = [
     (r"aten::.*", mixed_layouts, "wants one dim order in all tensors"),
     (r"aten::(glu|full_like)\.", lambda s: s.dim_order is not None, "wants the default dim order"),
@@ -63,7 +73,6 @@ QUIRKS: list[tuple[str, Callable[[Sample], bool], str]] = [
     (r"aten::add\.Scalar_out", lambda s: s.out != (), "does not promote the tensor to the number's kind"),
     (r"aten::(floor_divide|div\.\w*mode\w*)", lambda s: floors(s) and has_nan(s),
      "makes infinity of NaN divided by zero and rounded down"),
-    (r"aten::div\.Scalar_out", lambda s: s.args[1] == 0 and math.copysign(1, s.args[1]) < 0, "divides by -0.0 as by 0"),
     (r"aten::(fmod\.Tensor_out|arange\.start_out)", lambda s: largest(s) >= 2**53, "computes in double"),
     (r"aten::div\.out_mode", lambda s: s.args[2] == "trunc" and largest(s) >= 2**53, "computes in double"),
     (r"aten::pow\.Tensor_Tensor_out", lambda s: dtypes(s) == {"int64"} and arrays(s)[1].ndim == 1
@@ -78,6 +87,17 @@ QUIRKS: list[tuple[str, Callable[[Sample], bool], str]] = [
      "does not round the number to 16 bits"),
     (r"aten::where\.", lambda s: s.note == "0-d", "lets a 0-d tensor widen the result"),
     (r"(aten::empty|dim_order_ops::_empty)", lambda s: True, "leaves an empty tensor undefined"),
+    (r"aten::(_log_softmax|_softmax|cat|constant_pad_nd|cumsum|replication_pad2d|slice_copy)\.",
+     lambda s: s.dim_order is not None, "reads any layout as contiguous"),
+    (r"aten::max_pool2d_with_indices\.", lambda s: s.dim_order is not None or unlike(s),
+     "counts indices in another layout"),
+    (r"aten::cumsum\.", lambda s: s.note == "float32 inside", "rounds each partial sum to 16 bits"),
+    (r"aten::sum\.", lambda s: s.note == "wraps", "sums integers in double"),
+    (r"aten::tril\.", lambda s: largest(s) >= 2**62, "lets the diagonal overflow"),
+    (r"aten::var(_mean)?\.", lambda s: not isinstance(s.args[2], bool | None) and s.args[2] >= observations(s),
+     "gives NaN, not infinity, when the correction leaves no degree of freedom"),
+    (r"aten::native_layer_norm\.", lambda s: abs(float(arrays(s)[0].astype(float).sum())) > 50 * arrays(s)[0].size > 0,
+     "loses digits far from zero"),
     (r"et_copy::", lambda s: True, "refuses it between tensors of the CPU"),
 ]  # fmt: skip
 
