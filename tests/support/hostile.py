@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from edgewright.errors import EdgewrightError
+from edgewright.errors import EdgewrightError, FormatError
 from edgewright.files import Source
 from edgewright.pte.bundled import read_bundled
 from edgewright.pte.etdump import read_etdump
@@ -71,16 +70,14 @@ def read(kind: str, source: Source) -> str:
         return _describe(error)
 
 
-def verdict(kind: str, source: Source, names: Sequence[str] = ()) -> tuple[str, str]:
+def verdict(kind: str, source: Source) -> tuple[str, str]:
     """The error's type and text without the file's name, or ``("ok", "")``."""
     try:
         READERS[kind](source)
         return "ok", ""
-    except EdgewrightError as error:
-        text = str(error)
-        for name in names:
-            text = text.replace(name, "<file>")
-        return type(error).__name__, text
+    except FormatError as error:
+        error.file = ""
+        return type(error).__name__, str(error)
 
 
 def _describe(error: EdgewrightError) -> str:
