@@ -198,18 +198,42 @@ def _join(items: Iterable[str]) -> str:
 
 
 def _profile(out: Console, facts: Facts, top: int | None) -> None:
-    for number, run in enumerate(facts["runs"]):
-        title = f"run {number} {run['name']!r}: {plural(len(run['events']), 'event')}"
+    groups, hidden = _cut(_alike(facts["runs"]), top)
+    for first, runs in groups:
+        last = first + len(runs) - 1
+        title = f"run {first}" if len(runs) == 1 else f"runs {first} to {last}"
+        title += f" {runs[0]['name']!r}: {plural(len(runs[0]['events']), 'event')}"
         for what in ("allocations", "debug_events"):
-            title += f", {run[what]} {what.replace('_', ' ')}" if run[what] else ""
-        shown, rest = _cut(run["events"], top)
-        rows = [
-            (e["name"], "" if e["instruction"] < 0 else e["instruction"], f"{e['start_ms']:.3f}", f"{e['ms']:.3f}")
-            for e in shown
-        ]
-        columns = ("event", ">instruction", ">start ms", ">ms")
-        out.print(table(clean(title), columns, rows, flexible="event"))
+            title += f", {runs[0][what]} {what.replace('_', ' ')}" if runs[0][what] else ""
+        shown, rest = _cut(_events(runs), top)
+        unit = "ms" if len(runs) == 1 else "mean ms"
+        columns = ("event", ">instruction", ">starts at ms", f">{unit}")
+        out.print(table(title, columns, shown, flexible="event"))
         _more(out, rest)
+    _more(out, hidden)
+
+
+def _alike(runs: list[Facts]) -> list[tuple[int, list[Facts]]]:
+    """Neighbouring runs of the same events, with the number of the first: a hundred runs make one table."""
+    groups: list[tuple[int, list[Facts]]] = []
+    previous = None
+    for number, run in enumerate(runs):
+        signature = (run["name"], [(e["name"], e["chain"], e["instruction"]) for e in run["events"]])
+        if signature == previous:
+            groups[-1][1].append(run)
+        else:
+            groups.append((number, [run]))
+        previous = signature
+    return groups
+
+
+def _events(runs: list[Facts]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for events in zip(*(run["events"] for run in runs), strict=True):
+        start, spent = (sum(e[key] for e in events) / len(events) for key in ("start_ms", "ms"))
+        at = "" if events[0]["instruction"] < 0 else events[0]["instruction"]
+        rows.append((events[0]["name"], at, f"{start:.3f}", f"{spent:.3f}"))
+    return rows
 
 
 _SHOW: dict[str, Callable[[Console, Facts, int | None], None]] = {

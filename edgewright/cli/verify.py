@@ -51,10 +51,9 @@ def _bundle(args: argparse.Namespace) -> int:
         console().print(table(f"{name}, rtol {args.rtol:g}, atol {args.atol:g}", columns, map(_row, results)))
     if failed:
         worst = max(failed, key=lambda r: r.max_error)
-        rule = (
-            f"{len(failed)} of {plural(len(results), 'test case')} must match (rtol {args.rtol:g}, atol {args.atol:g})"
-        )
-        found = f"a difference of {worst.max_error:.3g} in case {worst.case} of {worst.method!r}"
+        rule = f"every test case must match within rtol {args.rtol:g} and atol {args.atol:g}"
+        off = f"by {worst.max_error:.3g}" if math.isfinite(worst.max_error) else "in shape, type or finiteness"
+        found = f"{len(failed)} of {len(results)} that differ, most in case {worst.case} of {worst.method!r} ({off})"
         remedy = "If the bundle was made on other hardware, a larger --rtol and --atol may be right."
         raise MismatchError(name, rule, value=found, remedy=remedy)
     _say(args, f"\n{plural(len(results), 'test case')} passed")
@@ -62,7 +61,7 @@ def _bundle(args: argparse.Namespace) -> int:
 
 
 def _row(result: CaseResult) -> tuple[object, ...]:
-    difference = "other shape or type" if math.isinf(result.max_error) else f"{result.max_error:.3g}"
+    difference = "not comparable" if math.isinf(result.max_error) else f"{result.max_error:.3g}"
     verdict = ("passed" if result.compared else "ran") if result.passed else "FAILED"
     return result.method, result.case, result.compared, difference, verdict
 
@@ -76,8 +75,7 @@ def _program(args: argparse.Namespace) -> int:
     if any(missing.values()):
         lines = [f"{method}: {what}" for method, what in missing.items() if what]
         remedy = "Install what provides them, or add your own with register_kernel and register_delegate."
-        raise MissingError(name, "needs what is not installed here", value="; ".join(lines),
-                           remedy=remedy)  # fmt: skip
+        raise MissingError(name, f"needs what is not installed here: {'; '.join(lines)}", remedy=remedy)
     for method in program.method_names:
         program.load_method(method).close()
     _say(args, f"{name}: {plural(len(missing), 'method')} can run here ({', '.join(missing)})")

@@ -12,6 +12,7 @@ from edgewright.pte import read_program, write_program
 from edgewright.pte.schema import CompileSpec
 from edgewright.runtime import delegates
 from tests.e2e.cli import GOLDEN, Cli
+from tests.support.mutate import mutations
 
 FILES = sorted(p.name for p in GOLDEN.iterdir() if p.suffix in (".pte", ".ptd", ".bpte", ".etdp"))
 
@@ -168,6 +169,17 @@ def test_other_files(cli: Cli) -> None:
     runs = facts(cli, "portable.etdp")["runs"]
     assert [r["name"] for r in runs] == ["Default", "Execute", "Execute"]
     assert "native_call_addmm.out" in [e["name"] for e in runs[1]["events"]]
+
+
+@pytest.mark.parametrize("name", ["handmade_add.pte", "xnnpack.etdp"])
+def test_hostile_files_get_our_errors(cli: Cli, tmp_path: Path, name: str) -> None:
+    """What the reader lets through must not break the listing, the sums or the tables either."""
+    path = tmp_path / name
+    for number, (label, data) in enumerate(mutations((GOLDEN / name).read_bytes())):
+        if number % 3 == 0:
+            path.write_bytes(data)
+            options = ("--json", "--values") if number % 2 else ("--instructions",)
+            assert cli("inspect", path, *options).code in (0, 4), label
 
 
 @pytest.mark.parametrize(

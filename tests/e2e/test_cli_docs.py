@@ -1,0 +1,102 @@
+"""``docs/cli.md``: every example in it runs, and shows what the command prints."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewright import cli as cli_package
+from edgewright.cli import build_parser, codes, main, runner
+from tests.e2e.cli import GOLDEN, recorded
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+FILES = {
+    "linear.pte": "linear_fp32_portable.pte",
+    "delegated.pte": "linear_fp32_xnnpack.pte",
+    "mlp.pte": "mlp_ptd_portable.pte",
+    "weights.ptd": "mlp_portable_weights.ptd",
+    "linear.bpte": "linear_relu.bpte",
+}
+
+
+def session(block: str) -> list[tuple[str, list[str]]]:
+    """The commands of a block, each with the lines shown below it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+def call(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    words = shlex.split(command)
+    while "=" in words[0]:
+        monkeypatch.setenv(*words.pop(0).split("=", 1))
+    monkeypatch.setattr(sys, "argv", words)
+    return (main if words[0] == "edgewright" else runner.main)(words[1:])
+
+
+def plain(line: str) -> str:
+    """A line without what differs from machine to machine: numbers and the spaces around them."""
+    line = re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "0", line)
+    return re.sub(r"\s+", " ", re.sub("─+", "─", line)).strip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, golden in FILES.items():
+        shutil.copy(GOLDEN / golden, tmp_path / name)
+    x = recorded("linear_fp32_portable")[0][0]
+    np.savez(tmp_path / "x.npz", in0=x)
+    x.tofile(tmp_path / "x.raw")
+    (tmp_path / "list.txt").write_text("x.raw\nx.raw\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("EDGEWRIGHT_LOG", raising=False)
+    main(["run", "linear.pte", "--quiet", "--repeat", "20", "--etdump_path", "profile.etdp"])
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[b.splitlines()[0][2:] for b in BLOCKS])
+def test_example(block: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    code, asked = 0, False
+    for command, shown in session(block):
+        if command == "echo $?":
+            assert shown == [str(code)]
+            asked = True
+            continue
+        capfd.readouterr()
+        code = call(command, monkeypatch)
+        captured = capfd.readouterr()
+        printed = [plain(line) for line in (captured.err + captured.out).splitlines()]
+        for line in shown:
+            assert line == "..." or plain(line) in printed
+    assert code == 0 or asked
+
+
+def test_every_command_has_an_example() -> None:
+    commands = [command.split() for block in BLOCKS for command, _ in session(block)]
+    assert {words[1] for words in commands if words[0] == "edgewright"} == set(cli_package.COMMANDS)
+
+
+@pytest.mark.parametrize("command", cli_package.COMMANDS)
+def test_every_option_is_documented(command: str) -> None:
+    options = re.findall(r"--[a-z][a-z_-]+", build_parser(command).format_help())
+    subparser = next(a for a in build_parser(command)._actions if a.dest == "command").choices
+    assert subparser is not None
+    options += re.findall(r"--[a-z][a-z_-]+", subparser[command].format_help())  # type: ignore[call-overload]
+    spelled = {option.replace("-", "_") for option in options} - {"__help", "__version"}
+    assert {o for o in spelled if o not in TEXT.replace("-", "_")} == set()
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    assert codes.markdown() in TEXT

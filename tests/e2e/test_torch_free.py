@@ -1,0 +1,49 @@
+"""Installed in an environment without torch, the runtime runs programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support import golden
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scripts folder of a fresh environment with nothing but Edgewright's base install."""
+    home = tmp_path_factory.mktemp("bare")
+    venv.create(home, with_pip=True)
+    scripts = home / ("Scripts" if sys.platform == "win32" else "bin")
+    subprocess.run([scripts / "python", "-m", "pip", "install", "--quiet", str(ROOT)], check=True, cwd=home)
+    return scripts
+
+
+def test_torch_is_not_there(bare: Path) -> None:
+    listed = subprocess.run([bare / "python", "-m", "pip", "list"], capture_output=True, text=True, check=True).stdout
+    assert "edgewright" in listed
+    assert "torch" not in listed
+
+
+@pytest.mark.parametrize("name", ["linear_fp32_portable", "mix_portable", "conv_relu_int8_portable", "mlp_ptd_portable"])
+def test_programs_run(bare: Path, name: str, tmp_path: Path) -> None:
+    case = next(golden.cases(name))
+    np.savez(tmp_path / "x.npz", **{f"in{i}": x for i, x in enumerate(case.inputs)})
+    command = [bare / "edgewright", "run", golden.path(name), "--inputs", "x.npz", "--output", "y.npz"]
+    if golden.data(name):
+        command += ["--data", golden.data(name)]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    with np.load(tmp_path / "y.npz") as outputs:
+        for array, stock in zip(outputs.values(), case.outputs, strict=True):
+            np.testing.assert_allclose(array, stock, rtol=1e-5, atol=1e-6)
+
+
+def test_the_demo_runs(bare: Path, tmp_path: Path) -> None:
+    shown = subprocess.run([bare / "edgewright", "demo"], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "accuracy" in shown.stdout.lower()
