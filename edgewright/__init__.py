@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from edgewright._lazy import lazy_names
-from edgewright._version import VERSION as __version__
+from edgewright._version import VERSION
 
 __all__ = ["EdgewrightError", "Runtime", "__version__", "read_program", "write_program"]
+
+__version__ = VERSION
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ def test_demo(cli: Cli) -> None:
     assert len(re.findall(r"^ +\d  ", result.out, re.MULTILINE)) == 8
     command = re.search(r"edgewright (inspect .*)", result.out)
     assert command is not None
-    assert cli(*command[1].split()).code == 0
+    assert cli(*shlex.split(command[1])).code == 0
 
 
 def test_quiet_demo_is_one_line(cli: Cli) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -123,6 +126,19 @@ def test_text_from_files_cannot_steer_the_terminal(cli: Cli) -> None:
     result = cli("inspect", "no\x1b[2Jsuch.pte")
     assert "\x1b" not in result.err
     assert "no\\x1b[2Jsuch.pte" in result.err
+
+
+def test_names_the_terminal_cannot_show(tmp_path: Path) -> None:
+    shutil.copy(LINEAR, tmp_path / "modèle.pte")
+    for name, code in (("modèle.pte", 0), ("modèlx.pte", 3)):
+        process = subprocess.run(
+            [sys.executable, "-m", "edgewright", "inspect", str(tmp_path / name)],
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            capture_output=True,
+            check=False,
+        )
+        assert process.returncode == code
+        assert rb"mod\xe8l" in process.stdout + process.stderr
 
 
 def test_sizes() -> None:

@@ -45,6 +45,12 @@ def test_npz_names_may_come_in_any_order(cli: Cli, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load(tmp_path / "y.npz")["out0"], recorded("cond")[1][0])
 
 
+def test_npz_may_hold_more_than_the_inputs(cli: Cli, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", label=np.arange(1000), in0=linear_input(), out0=np.zeros(3))
+    assert cli("run", LINEAR, "--inputs", tmp_path / "x.npz", "--output", tmp_path / "y.npz").code == 0
+    check_linear(tmp_path / "y.npz")
+
+
 def test_npz_other_names_in_file_order(cli: Cli, tmp_path: Path) -> None:
     flag, x = recorded("cond")[0]
     np.savez_compressed(tmp_path / "x.npz", zebra=flag, apple=x)

@@ -31,7 +31,10 @@ def test_torch_is_not_there(bare: Path) -> None:
     assert "torch" not in listed
 
 
-@pytest.mark.parametrize("name", ["linear_fp32_portable", "mix_portable", "conv_relu_int8_portable", "mlp_ptd_portable"])
+NAMES = ["linear_fp32_portable", "mix_portable", "conv_relu_int8_portable", "mlp_ptd_portable"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_programs_run(bare: Path, name: str, tmp_path: Path) -> None:
     case = next(golden.cases(name))
     np.savez(tmp_path / "x.npz", **{f"in{i}": x for i, x in enumerate(case.inputs)})

@@ -1,7 +1,8 @@
 """Coverage-guided fuzzing of everything that reads a file: ``python tests/fuzz/fuzz_program.py MODE [flags]``.
 
-MODE is pte, ptd, bpte, etdp (read only) or run (read, load every method, execute under small limits). Anything
-but a result or an EdgewrightError is a finding. Flags are libFuzzer's, such as ``-runs=100000``.
+MODE is pte, ptd, etdp (read only), bpte (read, and run the test cases) or run (read a .pte, load every method,
+execute it), all under small limits. Anything but a result or an EdgewrightError is a finding. Flags are
+libFuzzer's, such as ``-runs=100000``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import itertools
 import random
 import struct
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import atheris
@@ -62,14 +65,9 @@ def _value(cell: Cell, data: bytes, found: list[Cell], chance: random.Random) ->
     return min(max(near, low), high)
 
 
-def target(mode: str) -> object:
-    def read(data: bytes) -> None:
-        hostile.read(mode, data)
-
-    def execute(data: bytes) -> None:
-        hostile.run(data)
-
-    return execute if mode == "run" else read
+def target(mode: str) -> Callable[[bytes], object]:
+    actions = {"run": hostile.run, "bpte": hostile.verify}
+    return actions.get(mode) or partial(hostile.read, mode)
 
 
 def folders(mode: str) -> list[str]:

@@ -95,7 +95,9 @@ def dim_order_of(array: np.ndarray) -> tuple[int, ...]:
     return order if array.transpose(order).flags.c_contiguous else contiguous
 
 
-def one_call(key: str, args: Sequence[Any], outputs: Sequence[np.ndarray], order: Sequence[int] | None = None) -> schema.Program:
+def one_call(
+    key: str, args: Sequence[Any], outputs: Sequence[np.ndarray], order: Sequence[int] | None = None
+) -> schema.Program:
     """A program that calls one operator: array arguments are its inputs, the rest is baked in."""
     builder, signature = PlanBuilder(), OPERATORS[key]
     indices = [_argument(builder, a.kind, value) for a, value in zip(signature.inputs, args, strict=True)]
@@ -106,7 +108,11 @@ def one_call(key: str, args: Sequence[Any], outputs: Sequence[np.ndarray], order
 
 
 def _results(
-    builder: PlanBuilder, signature: Signature, indices: list[int], like: Sequence[np.ndarray], order: Sequence[int] | None
+    builder: PlanBuilder,
+    signature: Signature,
+    indices: list[int],
+    like: Sequence[np.ndarray],
+    order: Sequence[int] | None,
 ) -> list[int]:
     """Append the result arguments of a call to ``indices``; the values they are."""
     made = [builder.tensor(a.dtype, a.shape, order if i == 0 else None) for i, a in enumerate(like)]

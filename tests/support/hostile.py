@@ -13,6 +13,7 @@ from edgewright.pte.etdump import read_etdump
 from edgewright.pte.ptd import read_data
 from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
+from edgewright.runtime.check import verify_bundle
 from edgewright.runtime.metadata import TensorInfo
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import LoadedProgram
@@ -65,6 +66,15 @@ def read(kind: str, source: Source) -> str:
     """Read only; ``ok`` or the name of our error."""
     try:
         READERS[kind](source)
+        return "ok"
+    except EdgewrightError as error:
+        return _describe(error)
+
+
+def verify(source: Source) -> str:
+    """Read a bundle and run its test cases; ``ok`` or the name of our error."""
+    try:
+        verify_bundle(source, limits=LIMITS)
         return "ok"
     except EdgewrightError as error:
         return _describe(error)

@@ -159,10 +159,9 @@ def _profile_events(dump: bytes) -> list[Any]:
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests in a forked child; a crash costs a fork, not another start of torch."""
+    import executorch.kernels.quantized  # noqa: F401  (registers its operators)
     import torch
     from executorch.runtime import Runtime
-
-    import executorch.kernels.quantized  # noqa: F401  (registers its operators)
 
     torch.set_num_threads(1)
     Runtime.get()

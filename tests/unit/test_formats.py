@@ -77,7 +77,7 @@ def test_what_does_not_fit_a_field_is_named() -> None:
         write_program(builder.program())
     builder = PlanBuilder()
     builder.value(schema.String(string_val=3))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="String.string_val"):
+    with pytest.raises(UsageError, match=r"String\.string_val"):
         write_program(builder.program())
 
 

@@ -179,7 +179,7 @@ def test_baked_in_numbers_must_be_the_same() -> None:
     assert method.execute([3, 0.5]) == [3, 0.5]
     with pytest.raises(InputError, match="int 3"):
         method.execute([4, 0.5])
-    with pytest.raises(InputError, match="double 0.5"):
+    with pytest.raises(InputError, match=r"double 0\.5"):
         method.execute([3, 0.6])
 
 
@@ -375,7 +375,12 @@ def test_a_failing_instruction_is_named_with_its_source_line() -> None:
 
 @pytest.mark.parametrize(
     ("args", "message"),
-    [([0, 1, 2, 2], "takes 5 values"), ([0, 1, 1, 2, 2], "alpha"), ([0, 3, 3, 2, 2], "other"), ([0, 1, 3, 3, 3], "result")],
+    [
+        ([0, 1, 2, 2], "takes 5 values"),
+        ([0, 1, 1, 2, 2], "alpha"),
+        ([0, 3, 3, 2, 2], "other"),
+        ([0, 1, 3, 3, 3], "result"),
+    ],
 )
 def test_calls_that_do_not_fit_the_operator_are_refused_at_load(args: list[int], message: str) -> None:
     builder = PlanBuilder()
