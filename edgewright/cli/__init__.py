@@ -7,6 +7,7 @@ only when it is the one asked for, so that ``--version`` and ``--help`` answer a
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -33,7 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    parser = build_parser(next((a for a in arguments if a in COMMANDS), None))
+    chosen = next((a for a in arguments if a in COMMANDS), None)
+    if chosen == "demo" and "numpy" not in sys.modules:
+        # numpy reads this when it is loaded. Products as small as the demo's lose more to waking threads than they
+        # gain, and on a busy machine they lose a hundredfold.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    parser = build_parser(chosen)
     args = parser.parse_args(arguments)
     configure_logging("info" if args.verbose else "warning")
     if args.command is None:
@@ -89,6 +95,9 @@ def configure_logging(default: str) -> None:
 
 def guard(action: Callable[[], int]) -> int:
     """Run ``action`` and turn whatever it raises into a message on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name the terminal cannot show must not end the command
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = action()
         sys.stdout.flush()

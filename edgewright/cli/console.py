@@ -10,6 +10,7 @@ from typing import TextIO
 
 from rich import box
 from rich.console import Console, Group
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -40,8 +41,12 @@ def clean(text: object) -> str:
 def print_error(message: str) -> None:
     """One red paragraph on stderr: what is wrong, then, indented, what to do."""
     target = console(sys.stderr)
-    text = Text("\n".join(clean(line) for line in message.split("\n")), style="red")
-    target.print(text, soft_wrap=not sys.stderr.isatty())
+    for line in message.split("\n"):
+        text = Text(clean(line.lstrip(" ")), style="red")
+        if sys.stderr.isatty():
+            target.print(Padding(text, (0, 0, 0, len(line) - len(line.lstrip(" ")))))  # wrapped lines stay indented
+        else:
+            target.print(Text(" " * (len(line) - len(line.lstrip(" ")))) + text, soft_wrap=True)
 
 
 def note(message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import statistics
 import time
 from pathlib import Path
@@ -71,5 +72,6 @@ def _show(probabilities: Array, labels: Array, times: list[float], planned: int,
     ]
     out.print(table(f"the first {_EXAMPLES} images", (">image", "label", "prediction", ">probability", ""), rows))
     out.print("\nwhere to go next", style="bold")
-    for command in (f"edgewright inspect {MODEL}", f"edgewright run {MODEL} --profile", "edgewright run --help"):
+    model = shlex.quote(str(MODEL))
+    for command in (f"edgewright inspect {model}", f"edgewright run {model} --profile", "edgewright run --help"):
         out.print(f"  {command}", soft_wrap=True)

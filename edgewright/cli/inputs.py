@@ -58,9 +58,7 @@ def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
 
 def _from_archive(path: str, file: IO[bytes], metadata: MethodMetadata) -> Inputs:
     with zipfile.ZipFile(file) as archive:
-        members = [m for m in archive.namelist() if m.endswith(".npy")]
-        numbers = {i.name for i in metadata.inputs if isinstance(i, ScalarInfo)}
-        members = [m for m in members if m.removesuffix(".npy") not in numbers]  # the program knows them already
+        members = _wanted([m for m in archive.namelist() if m.endswith(".npy")], metadata)
         infos = _assign(path, [m.removesuffix(".npy") for m in members], metadata)
         if any(archive.getinfo(m).compress_type not in _METHODS for m in members):
             raise InputError(path, "must be compressed as numpy.savez_compressed does, or not at all")
@@ -69,6 +67,15 @@ def _from_archive(path: str, file: IO[bytes], metadata: MethodMetadata) -> Input
             with archive.open(member) as stream:
                 arrays[info.name] = _read_array(f"{path}: {member.removesuffix('.npy')}", stream, info)
     return _with_numbers(metadata, arrays)
+
+
+def _wanted(members: list[str], metadata: MethodMetadata) -> list[str]:
+    """The members that are inputs: those named ``in0, in1, ...`` if all of them are there, else every one."""
+    named = [f"{info.name}.npy" for info in _tensors(metadata)]
+    if named and set(named) <= set(members):
+        return named  # the file may hold labels or expected outputs as well
+    numbers = {f"{i.name}.npy" for i in metadata.inputs if isinstance(i, ScalarInfo)}
+    return [m for m in members if m not in numbers]  # the program knows its numbers already
 
 
 def _tensors(metadata: MethodMetadata) -> list[TensorInfo]:
