@@ -13,6 +13,7 @@ from edgewright.files import Source
 from edgewright.ir.dtypes import is_complex
 from edgewright.pte.bundled import Data, read_bundled
 from edgewright.runtime.program import LoadedProgram, Runtime
+from edgewright.runtime.values import Limits
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,12 @@ class CaseResult:
     compared: int
 
 
-def verify_bundle(source: Source, data: Any = None, *, rtol: float = 1e-5, atol: float = 1e-8) -> list[CaseResult]:
+def verify_bundle(
+    source: Source, data: Any = None, *, rtol: float = 1e-5, atol: float = 1e-8, limits: Limits | None = None
+) -> list[CaseResult]:
     """Run every test case of a ``.bpte``; ``|a - b| <= atol + rtol * |b|``, NaN equals NaN."""
     bundle = read_bundled(source)
-    program = Runtime.get().load_program(memoryview(bundle.program), data)
+    program = Runtime.get().load_program(memoryview(bundle.program), data, limits=limits)
     results = []
     for name, cases in bundle.suites.items():
         for index, case in enumerate(cases):
