@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """Coverage-guided fuzzing of everything that reads a file: ``python tests/fuzz/fuzz_program.py MODE [flags]``.
 
 MODE is pte, ptd, etdp (read only), bpte (read, and run the test cases) or run (read a .pte, load every method,
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
 import struct
 import sys
@@ -30,6 +32,7 @@ CORPUS = Path(__file__).parent / "corpus"
 GOLDEN = ROOT / "tests" / "golden"
 WORK = ROOT / "build" / "fuzz"  # new inputs and findings
 MAX_SIZE = 8192
+_CHILD = "EDGEWRIGHT_FUZZ_MODE"
 _MAX_CELLS = 4096  # a mutated file can claim any number
 
 
@@ -72,7 +75,7 @@ def target(mode: str) -> Callable[[bytes], object]:
 
 def folders(mode: str) -> list[str]:
     """A working folder that starts with the small golden files, and the kept corpus."""
-    work, kept = WORK / mode, CORPUS / mode
+    work, kept = WORK / mode, CORPUS / ("run" if mode == "pte" else mode)
     work.mkdir(parents=True, exist_ok=True)
     kept.mkdir(parents=True, exist_ok=True)
     for seed in GOLDEN.glob(f"*.{'pte' if mode == 'run' else mode}"):
@@ -82,12 +85,15 @@ def folders(mode: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
+    if os.environ.get(_CHILD):  # libFuzzer merges in processes of its own, which it starts without our argument
+        arguments = [os.environ[_CHILD], *arguments]
     if not arguments or arguments[0] not in MODES:
         sys.exit(f"usage: fuzz_program.py {'|'.join(MODES)} [libFuzzer flags]")
     mode, flags = arguments[0], arguments[1:]
+    os.environ[_CHILD] = mode
     places = [] if any(not flag.startswith("-") for flag in flags) else folders(mode)
     defaults = [f"-max_len={MAX_SIZE}", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={WORK}/{mode}-"]
-    atheris.Setup([sys.argv[0], *defaults, *flags, *places], target(mode), custom_mutator=mutate)
+    atheris.Setup([str(Path(__file__).resolve()), *defaults, *flags, *places], target(mode), custom_mutator=mutate)
     atheris.Fuzz()
 
 

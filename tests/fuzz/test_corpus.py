@@ -9,11 +9,12 @@ import pytest
 
 from tests.support import hostile
 
+pytestmark = pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+
 CORPUS = Path(__file__).parent / "corpus"
 ACTIONS: dict[str, Callable[[bytes], object]] = {
     "run": hostile.run,
     "bpte": hostile.verify,
-    "pte": lambda data: hostile.read("pte", data),
     "ptd": lambda data: hostile.read("ptd", data),
     "etdp": lambda data: hostile.read("etdp", data),
 }
