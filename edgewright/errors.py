@@ -11,6 +11,8 @@
     │   ├── MissingOperatorError
     │   ├── MissingDelegateError
     │   └── MissingDataError   external weights (.ptd) not given, or not the right ones
+    ├── ExportError            torch.export cannot capture the model (names the user's line)
+    ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
     ├── UsageError             a call, option or name that does not exist
     ├── InputError             inputs that do not fit the method's signature
     ├── ExecutionError         an instruction failed while the method ran
@@ -143,6 +145,16 @@ class MissingDelegateError(MissingError):
 
 class MissingDataError(MissingError):
     pass
+
+
+class ExportError(EdgewrightError):
+    stage = "export"
+    exit_code = 10
+
+
+class UnsupportedOperatorError(EdgewrightError):
+    stage = "compile"
+    exit_code = 11
 
 
 class UsageError(EdgewrightError):

@@ -13,6 +13,9 @@ from edgewright.errors import ExecutionError, InputError
 from edgewright.ir.dtypes import bfloat16
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
 from edgewright.runtime.tensor import Array, TensorSlot
+from edgewright.runtime.values import IntItems, TensorItems
+
+Values = list[Any]
 
 
 def take(metadata: MethodMetadata, slots: Sequence[Any], inputs: Sequence[Any]) -> bool:
@@ -80,8 +83,10 @@ def _check_scalar(subject: str, info: ScalarInfo, value: Any) -> None:
         raise InputError(subject, f"must be the {info} the program was exported with", value=value)
 
 
-def give(subject: str, value: Any, as_torch: bool) -> Any:
-    """An output the caller may keep: a copy of a tensor, or the number or text itself."""
+def give(subject: str, value: Any, values: Values, as_torch: bool) -> Any:
+    """An output the caller may keep: a copy of a tensor, the number or text itself, or a list of them."""
+    if isinstance(value, IntItems | TensorItems):
+        return [None if i is None else give(subject, values[i], values, as_torch) for i in value.indices]
     if not isinstance(value, TensorSlot):
         return value
     if value.array is None:

@@ -27,7 +27,7 @@ from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.registry import KERNELS, Kernel
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
-from edgewright.runtime.values import Limits, ValueTable
+from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
 log = logging.getLogger("edgewright.runtime")
 
@@ -75,11 +75,15 @@ class Method:
             if profile is not None:
                 profile.end()
             self._check_outputs(values)
-            return [give(f"output {n} of {self.name!r}", values[i], as_torch) for n, i in enumerate(self._plan.outputs)]
+            return [
+                give(f"output {n} of {self.name!r}", values[i], values, as_torch)
+                for n, i in enumerate(self._plan.outputs)
+            ]
 
     def _check_outputs(self, values: Values) -> None:
         """Outputs are copies: a file that names one large tensor many times must not have them all made."""
         found = [values[i] for i in self._plan.outputs]
+        found += [values[i] for v in found if isinstance(v, TensorItems) for i in v.indices if i is not None]
         total = sum(v.array.nbytes for v in found if isinstance(v, TensorSlot) and v.array is not None)
         if total > self._limits.memory:
             rule = f"may return {self._limits.memory} bytes"

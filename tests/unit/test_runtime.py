@@ -330,6 +330,17 @@ def test_loops_and_growing_tensors() -> None:
         np.testing.assert_array_equal(method.execute([value])[0], value * 2)
 
 
+def test_lists_come_out_as_lists() -> None:
+    builder = PlanBuilder()
+    x = builder.input("float32", (2,))
+    builder.outputs = [builder.ints([3, 4]), builder.value(schema.OptionalTensorList(items=[x, -1]))]
+    method = RUNTIME.load_program(write_program(builder.program())).load_method()
+    numbers, tensors = method.execute([np.ones(2, np.float32)])
+    assert numbers == [3, 4]
+    assert tensors[0].tolist() == [1, 1]
+    assert tensors[1] is None
+
+
 def test_a_view_shares_memory_with_its_base() -> None:
     builder = PlanBuilder()
     x = builder.input("float32", (2, 3))
