@@ -16,7 +16,9 @@ from edgewright.files import Source, open_source, write_file
 from edgewright.ir.dtypes import ScalarType, to_scalar_type
 from edgewright.pte import numbers
 from edgewright.pte.container import SEGMENT_ALIGNMENT, Container, Layout, attach_segments, check_layout, segment_chunks
-from edgewright.pte.flat import I8, I32, STRING, U8, U32, Buffer, FlatWriter, Vector, read_root, slot, table
+from edgewright.pte.flat import I8, I32, STRING, U8, U32, Buffer, Vector, slot, table
+from edgewright.pte.flat_reader import read_root
+from edgewright.pte.flat_writer import FlatWriter
 from edgewright.pte.schema import MAX_RANK, DataSegment
 
 PTD = Container(identifier=b"FT01", magic=b"FH01", length=40, padded=48)

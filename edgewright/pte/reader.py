@@ -7,7 +7,7 @@ import struct
 from edgewright.errors import FormatError
 from edgewright.files import Source, open_source
 from edgewright.pte.container import Container, Layout, attach_segments, check_layout
-from edgewright.pte.flat import read_root
+from edgewright.pte.flat_reader import read_root
 from edgewright.pte.schema import Program
 from edgewright.pte.verify import verify_program
 

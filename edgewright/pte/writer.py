@@ -11,7 +11,8 @@ from edgewright.errors import FormatError, UsageError
 from edgewright.files import write_file
 from edgewright.pte import numbers
 from edgewright.pte.container import SEGMENT_ALIGNMENT, segment_chunks
-from edgewright.pte.flat import Buffer, FlatWriter
+from edgewright.pte.flat import Buffer
+from edgewright.pte.flat_writer import FlatWriter
 from edgewright.pte.reader import PTE
 from edgewright.pte.schema import Program
 from edgewright.pte.verify import verify_program

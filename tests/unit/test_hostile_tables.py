@@ -9,7 +9,7 @@ import pytest
 
 from edgewright.errors import FormatError
 from edgewright.pte.etdump import ETDump, read_etdump
-from edgewright.pte.flat import FlatReader, read_root
+from edgewright.pte.flat_reader import FlatReader, read_root
 from edgewright.pte.reader import read_program
 from edgewright.pte.schema import Frame, FrameList, Int, Operator, Program
 from tests.support import golden
