@@ -8,7 +8,7 @@ from typing import Any
 import flatbuffers
 
 from edgewright.errors import UsageError
-from edgewright.pte.flat import Boxed, Buffer, Bytes, Scalar, Slot, String, Vector, slots_of
+from edgewright.pte.flat import BOX_SLOTS, Boxed, Buffer, Bytes, Scalar, Slot, String, Vector, slots_of
 
 
 class FlatWriter:
