@@ -15,6 +15,27 @@ SEGMENT_ALIGNMENT = 128
 _HEAD = 8  # root offset and identifier
 
 
+class Chunks:
+    """The bytes of many arrays, laid out with gaps, without copying them."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.size = 0
+
+    def add(self, data: Any, alignment: int) -> int:
+        """Append ``data`` at the next aligned offset, which is returned."""
+        start = numbers.align(self.size, alignment)
+        self.parts += [bytes(start - self.size), data] if start > self.size else [data]
+        self.size = start + len(data)
+        return start
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts)
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where a file's parts are, in bytes from its start. ``data_size`` is None in files that do not say it."""
@@ -85,7 +106,7 @@ def segment_chunks(segments: Sequence[Any], padding: int) -> Iterator[Buffer]:
         if segment.offset < at:
             raise FormatError("segments must not overlap", value=segment.offset)
         yield b"\0" * (segment.offset - at)
-        yield segment.data
+        yield from segment.data if isinstance(segment.data, Chunks) else (segment.data,)
         at = segment.offset + segment.size
 
 

@@ -31,11 +31,12 @@ def write_program(
     """
     if segment_alignment < 16 or segment_alignment & (segment_alignment - 1):
         raise UsageError("segment_alignment", "must be a power of two, 16 or more", value=segment_alignment)
-    chunks = _chunks(program, segment_alignment)
+    chunks = program_chunks(program, segment_alignment)
     return b"".join(chunks) if path is None else write_file(path, chunks)
 
 
-def _chunks(program: Program, alignment: int) -> Iterator[Buffer]:
+def program_chunks(program: Program, alignment: int = SEGMENT_ALIGNMENT) -> Iterator[Buffer]:
+    """The bytes of a program piece by piece: segments are not copied."""
     segments = program.segments or []
     for index, segment in enumerate(segments):
         if segment.size != len(segment.data):

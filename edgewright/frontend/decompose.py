@@ -1,0 +1,114 @@
+"""One operator, traced alone into smaller ones, and remembered by its signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from edgewright.frontend.rewriter import fake_mode, is_dynamic
+
+if TYPE_CHECKING:
+    from edgewright.frontend.rewriter import Rewriter
+
+_TRACES: dict[Any, fx.Graph] = {}
+_MAX_TRACES = 4096
+
+
+def decompose(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result of ``op`` made of operators that are taken; raises if it cannot be."""
+    if not isinstance(op, torch._ops.OpOverload):
+        raise rewriter.unsupported(op, "has no lowering")
+    nodes = [leaf for leaf in pytree.tree_leaves((tuple(args), kwargs)) if isinstance(leaf, fx.Node)]
+    key = _signature(rewriter, op, args, kwargs)
+    graph = _TRACES.get(key) if key else None
+    if graph is None:
+        graph = _trace(rewriter, op, args, kwargs, nodes)
+        if key:
+            if len(_TRACES) >= _MAX_TRACES:
+                _TRACES.clear()
+            _TRACES[key] = graph
+    return _splice(rewriter, graph, nodes, op)
+
+
+def _signature(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a trace depends on, or None if shapes are symbolic."""
+    parts: list[Any] = [op, rewriter.takes]
+    for leaf in pytree.tree_leaves((tuple(args), tuple(kwargs.items()))):
+        value = leaf.meta["val"] if isinstance(leaf, fx.Node) else leaf
+        if is_dynamic(value):
+            return None
+        if isinstance(value, torch.Tensor):
+            parts.append((tuple(value.shape), value.stride(), value.dtype))
+        else:
+            parts.append((type(value), str(value)))
+    parts.append(str(pytree.tree_structure((tuple(args), kwargs))))
+    return tuple(parts)
+
+
+def _trace(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any], nodes: list[fx.Node]) -> fx.Graph:
+    leaves, structure = pytree.tree_flatten((tuple(args), kwargs))
+    positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, fx.Node)]
+    values = _distinct([node.meta["val"] for node in nodes])
+
+    def run(*traced: Any) -> Any:
+        filled = list(leaves)
+        for position, value in zip(positions, traced, strict=True):
+            filled[position] = value
+        called_args, called_kwargs = pytree.tree_unflatten(filled, structure)
+        return op(*called_args, **called_kwargs)
+
+    try:
+        made = make_fx(run, decomposition_table(rewriter.takes), tracing_mode="symbolic", _allow_non_fake_inputs=True)
+        mode = fake_mode(values)
+        if mode is None:
+            return made(*values).graph
+        with mode:
+            return made(*values).graph
+    except Exception as error:
+        raise rewriter.unsupported(op, f"cannot be decomposed: {error}") from error
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """The same tensor given twice as two tensors: a trace would take one for the other."""
+    seen: set[int] = set()
+    result = []
+    for value in values:
+        if isinstance(value, torch.Tensor) and id(value) in seen:
+            with value.fake_mode:
+                value = value.detach()
+        seen.add(id(value))
+        result.append(value)
+    return result
+
+
+def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any) -> Any:
+    """Append a trace to the graph being built; its result."""
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    env: dict[fx.Node, Any] = dict(zip(placeholders, inputs, strict=True))
+    calls = [n for n in graph.nodes if n.op == "call_function"]
+    if any(n.target is op for n in calls):
+        raise rewriter.unsupported(op, "has no kernel in the target runtime and no decomposition into ones that do")
+    for node in graph.nodes:
+        if node.op == "output":
+            return pytree.tree_map_only(fx.Node, env.__getitem__, node.args[0])
+        if node.op == "call_function":
+            args, kwargs = pytree.tree_map_only(fx.Node, env.__getitem__, (node.args, node.kwargs))
+            if node.target.__name__ == "getitem" and isinstance(args[0], list | tuple):
+                env[node] = args[0][args[1]]
+                continue
+            env[node] = rewriter.call(node.target, *args, val=node.meta.get("val"), **kwargs)
+        elif node.op == "get_attr":
+            raise rewriter.unsupported(op, "decomposes into constants of its own")
+    raise AssertionError("a trace has an output")
+
+
+@lru_cache(maxsize=8)
+def decomposition_table(takes: Any) -> dict[Any, Any]:
+    """torch's core decompositions, but for operators that are taken as they are."""
+    return {op: f for op, f in torch._decomp.core_aten_decompositions().items() if not takes(op)}

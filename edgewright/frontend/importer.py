@@ -1,0 +1,219 @@
+"""``import_graph``: a prepared ExportedProgram as an ``ir.Graph``. The only code that reads what FX nodes mean."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.value_ranges import bound_sympy
+
+from edgewright.errors import ExportError
+from edgewright.frontend.origin import frames, module_path
+from edgewright.ir.dtypes import ScalarType, bfloat16, to_numpy
+from edgewright.ir.graph import Array, Dim, Graph, Op, Origin, Size, Value, verify
+
+DTYPES: dict[torch.dtype, Any] = {
+    torch.uint8: np.uint8, torch.int8: np.int8, torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64,
+    torch.float16: np.float16, torch.bfloat16: bfloat16, torch.float32: np.float32, torch.float64: np.float64,
+    torch.bool: np.bool_, torch.complex64: np.complex64, torch.complex128: np.complex128,
+    torch.uint16: np.uint16, torch.uint32: np.uint32, torch.uint64: np.uint64,
+}  # fmt: skip
+for _name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"):
+    DTYPES[getattr(torch, _name)] = to_numpy(ScalarType[_name.upper()])
+
+_KINDS = {torch.SymInt: "int", int: "int", torch.SymBool: "bool", bool: "bool", torch.SymFloat: "float", float: "float"}
+_UNBOUNDED = (1 << 31) - 1
+
+
+def import_graph(exported: ExportedProgram, name: str = "forward") -> Graph:
+    """The graph of a program's method, with constants as views of the program's own weights."""
+    graph = _Importer(exported, name).run()
+    verify(graph)
+    return graph
+
+
+class _Importer:
+    def __init__(self, exported: ExportedProgram, name: str) -> None:
+        self.exported = exported
+        self.graph = Graph(name)
+        self.env: dict[fx.Node, Any] = {}
+        self.origins: dict[int, Origin] = {}
+
+    def run(self) -> Graph:
+        specs = {spec.arg.name: spec for spec in self.exported.graph_signature.input_specs}
+        for node in self.exported.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, specs[node.name])
+            elif node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                self._outputs(node)
+        return self.graph
+
+    # ------------------------------------------------------------------------------------------------- values
+
+    def _placeholder(self, node: fx.Node, spec: InputSpec) -> None:
+        if spec.kind == InputKind.USER_INPUT:
+            literal = isinstance(spec.arg, ConstantArgument)
+            value = spec.arg.value if literal else self._value(node)
+            self.env[node] = value
+            self.graph.inputs.append(value)
+            return
+        if not node.users and not self._mutated(spec):
+            return
+        tensor = self._stored(spec)
+        value = self._value(node)
+        value.data = to_array(tensor)
+        value.dim_order = dim_order_of(tensor)
+        value.qualified_name = str(spec.target)
+        value.state = self._mutated(spec)
+        self.env[node] = value
+
+    def _mutated(self, spec: InputSpec) -> bool:
+        outputs = self.exported.graph_signature.output_specs
+        return any(o.kind == OutputKind.BUFFER_MUTATION and o.target == spec.target for o in outputs)
+
+    def _stored(self, spec: InputSpec) -> torch.Tensor:
+        target = str(spec.target)
+        if spec.kind == InputKind.PARAMETER or (spec.kind == InputKind.BUFFER and spec.persistent):
+            return self.exported.state_dict[target]
+        if target in self.exported.constants:
+            return self.exported.constants[target]
+        raise ExportError(f"input {spec.arg.name!r}", f"is a {spec.kind.name.lower()}, which no runtime takes")
+
+    def _value(self, node: fx.Node, val: Any = None, suffix: str = "") -> Value:
+        val = node.meta.get("val") if val is None else val
+        name = node.name + suffix
+        if isinstance(val, torch.Tensor):
+            shape = tuple(self._size(s) for s in val.shape)
+            order = dim_order_of(val) if node.op == "placeholder" else tuple(range(val.dim()))
+            return Value(name, np.dtype(DTYPES[val.dtype]), shape, order)
+        kind = next((k for cls, k in _KINDS.items() if isinstance(val, cls)), None)
+        if kind is None:
+            raise ExportError(f"node {name!r}", "has a value no runtime takes", value=type(val).__name__)
+        return Value(name, kind=kind)
+
+    def _size(self, size: Any) -> Size:
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression.is_number:
+            return int(expression)
+        bounds = bound_sympy(expression, _ranges(self.exported.range_constraints))
+        lower = int(bounds.lower) if bounds.lower.is_finite else 0
+        upper = int(bounds.upper) if bounds.upper.is_finite else _UNBOUNDED
+        return Dim(str(expression), max(lower, 0), min(upper, _UNBOUNDED))
+
+    # -------------------------------------------------------------------------------------------------- calls
+
+    def _call(self, node: fx.Node) -> None:
+        target: Any = node.target
+        if target is operator.getitem and isinstance(node.args[0], fx.Node):
+            source = self.env[node.args[0]]
+            if isinstance(source, list):
+                self.env[node] = source[node.args[1]]  # type: ignore[index,call-overload]
+                return
+        args, kwargs = self._read((node.args, node.kwargs))
+        val = node.meta.get("val")
+        outputs: list[Value | None]
+        if isinstance(val, tuple | list):
+            outputs = [None if v is None else self._value(node, v, f"_{i}") for i, v in enumerate(val)]
+            self.env[node] = outputs
+        else:
+            outputs = [] if val is None else [self._value(node)]
+            self.env[node] = outputs[0] if outputs else None
+        op = Op(kind_of(target), named_arguments(target, args, kwargs), outputs, self._origin(node))
+        self._control(op, node)
+        self.graph.ops.append(op)
+
+    def _control(self, op: Op, node: fx.Node) -> None:
+        """Branches and loop bodies, imported as graphs of their own."""
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            from edgewright.frontend.control import import_branches
+
+            import_branches(self, op, node)
+
+    def _read(self, tree: Any) -> Any:
+        return pytree.tree_map_only(fx.Node, self.env.__getitem__, tree)
+
+    def _origin(self, node: fx.Node) -> Origin:
+        return Origin(str(node.meta.get("origin", node.name)), module_path(node), tuple(frames(node)))
+
+    def _outputs(self, node: fx.Node) -> None:
+        signature = self.exported.graph_signature
+        by_target = {str(s.target): s.arg.name for s in signature.input_specs if s.kind != InputKind.USER_INPUT}
+        by_name = {n.name: v for n, v in self.env.items() if n.op == "placeholder"}
+        for spec, result in zip(signature.output_specs, node.args[0], strict=True):  # type: ignore[arg-type]
+            value = self._read(result)
+            if spec.kind == OutputKind.USER_OUTPUT:
+                self.graph.outputs.append(value)
+            elif spec.kind == OutputKind.BUFFER_MUTATION:
+                self.graph.updates.append((by_name[by_target[str(spec.target)]], value))
+            elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+                self.graph.updates.append((by_name[str(spec.target)], value))
+            elif spec.kind != OutputKind.TOKEN:
+                raise ExportError(f"output {result}", f"is a {spec.kind.name.lower()}, which no runtime takes")
+
+
+def _ranges(constraints: Mapping[Any, Any]) -> dict[Any, Any]:
+    return dict(constraints)
+
+
+def kind_of(target: Any) -> str:
+    """An operator's name: ``aten.add.Tensor``, ``operator.mul``."""
+    if isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
+        return str(target)
+    module = getattr(target, "__module__", "") or ""
+    return f"{module.lstrip('_')}.{target.__name__}"
+
+
+def named_arguments(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments by name, in schema order, defaults filled in."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return {**{f"arg{i}": a for i, a in enumerate(args)}, **kwargs}
+    named = {}
+    for position, argument in enumerate(target._schema.arguments):
+        if position < len(args) and not argument.kwarg_only:
+            value = args[position]
+        else:
+            value = kwargs.get(argument.name, argument.default_value if argument.has_default_value() else None)
+        named[argument.name] = _expanded(value, argument)
+    return named
+
+
+def _expanded(value: Any, argument: Any) -> Any:
+    """``stride=2`` where the schema says ``int[2]`` means ``[2, 2]``."""
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and argument.N
+        and "int[" in str(argument.real_type).lower()
+    ):
+        return [value] * argument.N
+    return list(value) if isinstance(value, tuple) else value
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """A tensor's contents as numpy sees them: the same memory, with its strides."""
+    tensor = tensor.detach()
+    if tensor.dtype in (torch.bfloat16,) or (tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point):
+        carrier = torch.int16 if tensor.dtype == torch.bfloat16 else torch.uint8
+        array: Array = tensor.view(carrier).numpy().view(DTYPES[tensor.dtype])
+        return array
+    return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
+
+
+def dim_order_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Channels-last tensors keep their order; anything else is stored contiguously."""
+    contiguous = tuple(range(tensor.dim()))
+    if tensor.dim() not in (4, 5) or tensor.is_contiguous():
+        return contiguous
+    last = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+    return (0, *range(2, tensor.dim()), 1) if tensor.is_contiguous(memory_format=last) else contiguous

@@ -1,0 +1,197 @@
+"""Rules for the layers of neural networks: convolution, normalisation, activation, attention, pooling, sorting."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import fx
+
+from edgewright.frontend.rewriter import Rewriter
+from edgewright.frontend.rules import RULES, Rule, dtype_of, rank_of, rule, to_dtype
+
+aten = torch.ops.aten
+
+# --------------------------------------------------------------------------------------------- convolutions
+
+
+def _pair(value: Any, rank: int) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * rank if len(values) == 1 else values
+
+
+def _same_padding(rw: Rewriter, x: fx.Node, weight: fx.Node, dilation: list[int]) -> tuple[fx.Node, list[int]]:
+    """Padding 'same': what is odd goes to the end, through a padding of its own."""
+    kernel = weight.meta["val"].shape[2:]
+    total = [d * (int(k) - 1) for d, k in zip(dilation, kernel, strict=True)]
+    if any(t % 2 for t in total):
+        pads = [p for t in reversed(total) for p in (0, t % 2)]
+        x = rw.call(aten.constant_pad_nd.default, x, pads, 0.0)
+    return x, [t // 2 for t in total]
+
+
+def _convolution(rank: int, transposed: bool) -> Rule:
+    def lower(
+        rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any = None, stride: Any = 1, padding: Any = 0, *rest: Any
+    ) -> Any:
+        if transposed:
+            output_padding, groups, dilation = (*rest, *(0, 1, 1)[len(rest) :])
+        else:
+            dilation, groups = (*rest, *(1, 1)[len(rest) :])
+            output_padding = 0
+        unbatched = rank_of(x) == rank + 1
+        if unbatched:
+            x = rw.call(aten.unsqueeze.default, x, 0)
+        dilations = _pair(dilation, rank)
+        if isinstance(padding, str):
+            x, padding = (x, [0]) if padding == "valid" else _same_padding(rw, x, weight, dilations)
+        out = rw.call(
+            aten.convolution.default, x, weight, bias, _pair(stride, rank), _pair(padding, rank), dilations,
+            transposed, _pair(output_padding, rank), groups,
+        )  # fmt: skip
+        return rw.call(aten.squeeze.dim, out, 0) if unbatched else out
+
+    return lower
+
+
+for _rank in (1, 2, 3):
+    for _overload in ("default", "padding"):
+        RULES[getattr(getattr(aten, f"conv{_rank}d"), _overload)] = _convolution(_rank, False)
+RULES[aten.conv_transpose1d.default] = _convolution(1, True)
+RULES[aten.conv_transpose2d.input] = _convolution(2, True)
+RULES[aten.conv_transpose3d.input] = _convolution(3, True)
+
+
+# ---------------------------------------------------------------------------------- normalisation and activation
+
+
+@rule(aten.batch_norm.default)
+def batch_norm(
+    rw: Rewriter, x: fx.Node, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float,
+    cudnn: bool = False,
+) -> Any:  # fmt: skip
+    if training or mean is None or var is None:
+        return NotImplemented
+    op = aten._native_batch_norm_legit_no_training.default
+    return rw.call(op, x, weight, bias, mean, var, momentum, eps)[0]
+
+
+@rule(aten.layer_norm.default)
+def layer_norm(
+    rw: Rewriter, x: fx.Node, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
+) -> Any:
+    return rw.call(aten.native_layer_norm.default, x, shape, weight, bias, eps)[0]
+
+
+@rule(aten.softmax.int)
+def softmax(rw: Rewriter, x: fx.Node, dim: int, dtype: torch.dtype | None = None) -> Any:
+    return rw.call(aten._softmax.default, to_dtype(rw, x, dtype), dim, False)
+
+
+@rule(aten.log_softmax.int)
+def log_softmax(rw: Rewriter, x: fx.Node, dim: int, dtype: torch.dtype | None = None) -> Any:
+    return rw.call(aten._log_softmax.default, to_dtype(rw, x, dtype), dim, False)
+
+
+@rule(aten.relu6.default)
+def relu6(rw: Rewriter, x: fx.Node) -> Any:
+    return rw.call(aten.hardtanh.default, x, 0.0, 6.0, val=x.meta["val"])
+
+
+@rule(aten.silu.default)
+def silu(rw: Rewriter, x: fx.Node) -> Any:
+    gate = rw.call(aten.sigmoid.default, x, val=x.meta["val"])
+    return rw.call(aten.mul.Tensor, x, gate, val=x.meta["val"])
+
+
+@rule(aten.hardsigmoid.default)
+def hardsigmoid(rw: Rewriter, x: fx.Node) -> Any:
+    val = x.meta["val"]
+    moved = rw.call(aten.add.Scalar, x, 3.0, val=val)
+    clamped = rw.call(aten.hardtanh.default, moved, 0.0, 6.0, val=val)
+    return rw.call(aten.mul.Scalar, clamped, 1 / 6, val=val)
+
+
+@rule(aten.hardswish.default)
+def hardswish(rw: Rewriter, x: fx.Node) -> Any:
+    return rw.call(aten.mul.Tensor, x, hardsigmoid(rw, x), val=x.meta["val"])
+
+
+@rule(aten.scaled_dot_product_attention.default)
+def attention(
+    rw: Rewriter, query: fx.Node, key: fx.Node, value: fx.Node, mask: Any = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """softmax(q k' * scale + mask) v. A row that is masked out everywhere gives NaN, as a plain softmax does."""
+    if dropout_p or is_causal or enable_gqa or rank_of(query) < 3:
+        return NotImplemented
+    features = query.meta["val"].shape[-1]
+    if not isinstance(features, int):
+        return NotImplemented
+    scaled = rw.call(aten.mul.Scalar, query, 1 / math.sqrt(features) if scale is None else scale)
+    turned = rw.call(aten.transpose.int, key, -2, -1)
+    scores = rw.call(aten.matmul.default, scaled, turned)
+    if mask is not None:
+        if dtype_of(mask) == torch.bool:
+            return NotImplemented
+        scores = rw.call(aten.add.Tensor, scores, mask)
+    return rw.call(aten.matmul.default, rw.call(aten._softmax.default, scores, -1, False), value)
+
+
+# ------------------------------------------------------------------------------------------------ sorting, pooling
+
+
+@rule(aten.sort.default, aten.sort.stable)
+def sort(rw: Rewriter, x: fx.Node, *args: Any, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
+    """No runtime has a sort kernel: all n largest (or smallest) in order are the same."""
+    rest = [a for a in args if a is not None]
+    dim, descending = (*rest, *(dim, descending)[len(rest) :]) if not isinstance(stable, bool) else (dim, descending)
+    count = rw.size(x, dim) if rank_of(x) else 1
+    return rw.call(aten.topk.default, x, count, dim, descending, True)
+
+
+@rule(aten.argsort.default, aten.argsort.stable)
+def argsort(rw: Rewriter, x: fx.Node, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
+    count = rw.size(x, dim) if rank_of(x) else 1
+    return rw.call(aten.topk.default, x, count, dim, descending, True)[1]
+
+
+@rule(aten.max_pool2d.default)
+def max_pool2d(
+    rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
+) -> Any:
+    op = aten.max_pool2d_with_indices.default
+    return rw.call(op, x, _pair(kernel, 2), list(_pair(stride, 2)), _pair(padding, 2), _pair(dilation, 2), ceil)[0]
+
+
+@rule(aten.avg_pool1d.default)
+def avg_pool1d(
+    rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, inside: bool = True
+) -> Any:
+    flat = rw.call(aten.unsqueeze.default, x, -2)
+    steps = list(_pair(stride, 1)) or list(_pair(kernel, 1))
+    out = rw.call(
+        aten.avg_pool2d.default, flat, [1, *_pair(kernel, 1)], [1, *steps], [0, *_pair(padding, 1)], ceil, inside
+    )
+    return rw.call(aten.squeeze.dim, out, -2)
+
+
+@rule(aten.std.correction, aten.std.dim, aten.std.default)
+def std(rw: Rewriter, x: fx.Node, *args: Any, **kwargs: Any) -> Any:
+    if args and isinstance(args[0], bool):  # std.default(unbiased)
+        kwargs = {"correction": int(args[0])}
+        args = ()
+    elif len(args) > 1:  # std.dim(dim, unbiased, keepdim)
+        kwargs = {"correction": int(args[1]), "keepdim": args[2] if len(args) > 2 else False}
+        args = args[:1]
+    variance = rw.call(aten.var.correction, x, args[0] if args else None, **kwargs)
+    return rw.call(aten.sqrt.default, variance)
+
+
+@rule(aten.linear.default)
+def linear(rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any = None) -> Any:
+    if rank_of(x) > 1:
+        return NotImplemented
+    row = rw.call(aten.unsqueeze.default, x, 0)
+    return rw.call(aten.squeeze.dim, rw.call(aten.linear.default, row, weight, bias), 0)

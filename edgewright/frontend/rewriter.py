@@ -1,0 +1,136 @@
+"""Rewrites an exported graph node by node into one that is functional and holds only operators somebody takes.
+
+One walk does it all. Views and in-place operators become functional (``aliases.py``), composite operators are
+rewritten by rule (``rules.py``), and what nobody takes is traced alone (``decompose.py``). Metadata is carried over
+from the node a result stands for; nothing is retraced or recomputed that is known.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from edgewright.errors import UnsupportedOperatorError
+from edgewright.frontend.origin import describe_node
+
+Takes = Callable[[Any], bool]
+aten = torch.ops.aten
+
+_MAX_DEPTH = 12  # of decompositions inside decompositions
+
+
+class Rewriter:
+    """Builds the new graph. ``takes(op)`` says which operators have kernels; those in ``kept`` stay regardless."""
+
+    def __init__(self, takes: Takes, kept: Collection[Any] = frozenset(), strict: bool = True) -> None:
+        self.graph = fx.Graph()
+        self.takes = takes
+        self.kept = kept
+        self.strict = strict
+        self.origin: fx.Node | None = None  # the exported node being rewritten
+        self._depth = 0
+        self._sizes: dict[tuple[fx.Node, int], Any] = {}
+
+    # ----------------------------------------------------------------------------------------------- emission
+
+    def emit(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None, *, val: Any) -> fx.Node:
+        """Append a call as it is. ``val`` is its fake result."""
+        node = self.graph.call_function(op, tuple(args), kwargs or {})
+        node.meta["val"] = val
+        if self.origin is not None:
+            for key in ("nn_module_stack", "stack_trace", "source_fn_stack", "torch_fn"):
+                if key in self.origin.meta:
+                    node.meta[key] = self.origin.meta[key]
+            node.meta["origin"] = self.origin.name
+        return node
+
+    def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
+        """The result of ``op``: rewritten by rule, taken as it is, or decomposed. ``val`` if it is known."""
+        from edgewright.frontend import layers as layers  # the rules import this module
+        from edgewright.frontend.decompose import decompose
+        from edgewright.frontend.rules import RENAMES, RULES
+
+        op = op if op in self.kept else RENAMES.get(op, op)
+        rule = RULES.get(op)
+        if rule is not None and op not in self.kept:
+            result = rule(self, *args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if self.takes(op) or op in self.kept:
+            if val is None:
+                val = self.fake(op, args, kwargs)
+            return self._unpacked(self.emit(op, args, kwargs, val=val), val)
+        if self._depth >= _MAX_DEPTH:
+            raise self.unsupported(op, "decomposes without end")
+        self._depth += 1
+        try:
+            return decompose(self, op, args, kwargs)
+        except UnsupportedOperatorError:
+            if self.strict:
+                raise
+            val = self.fake(op, args, kwargs) if val is None else val
+            return self._unpacked(self.emit(op, args, kwargs, val=val), val)
+        finally:
+            self._depth -= 1
+
+    def _unpacked(self, node: fx.Node, val: Any) -> Any:
+        """A call that gives several results as a list of nodes, one per result."""
+        if not isinstance(val, tuple | list):
+            return node
+        return [self.emit(operator.getitem, (node, i), val=v) if v is not None else None for i, v in enumerate(val)]
+
+    # ------------------------------------------------------------------------------------------------- values
+
+    def fake(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Any:
+        """What ``op`` gives for the fake values of its arguments."""
+        values = pytree.tree_map_only(fx.Node, lambda n: n.meta["val"], (tuple(args), kwargs or {}))
+        mode = fake_mode(pytree.tree_leaves(values))
+        if mode is None:
+            return op(*values[0], **values[1])
+        with mode:
+            return op(*values[0], **values[1])
+
+    def shape(self, node: fx.Node) -> list[Any]:
+        """The sizes of a tensor: integers, and nodes for the dynamic ones."""
+        return [self.size(node, dim) for dim in range(node.meta["val"].dim())]
+
+    def size(self, node: fx.Node, dim: int) -> Any:
+        """One size of a tensor: an integer, or a node that computes it."""
+        size = node.meta["val"].shape[dim]
+        if isinstance(size, int):
+            return size
+        if size.node.is_constant():
+            return int(size)
+        key = (node, dim)
+        if key not in self._sizes:
+            self._sizes[key] = self.emit(aten.sym_size.int, (node, dim), val=size)
+        return self._sizes[key]
+
+    def scalar(self, number: Any, dtype: torch.dtype, like: fx.Node) -> fx.Node:
+        """A 0-d tensor holding a number, for operators that take tensors only."""
+        mode = like.meta["val"].fake_mode
+        with mode:
+            val = torch.empty((), dtype=dtype)
+        return self.emit(aten.full.default, ([], number), {"dtype": dtype}, val=val)
+
+    def unsupported(self, op: Any, why: str) -> UnsupportedOperatorError:
+        """The error for an operator that nothing takes."""
+        where, line = describe_node(self.origin)
+        return UnsupportedOperatorError(f"{op}{where}", why, remedy=line)
+
+
+def fake_mode(values: Iterable[Any]) -> Any:
+    """The fake mode that made any of these values, or None."""
+    return next((v.fake_mode for v in values if isinstance(v, torch.Tensor) and hasattr(v, "fake_mode")), None)
+
+
+def is_dynamic(value: Any) -> bool:
+    """True if a fake value's shape (or the number itself) is symbolic."""
+    if isinstance(value, torch.Tensor):
+        return any(not isinstance(s, int) for s in value.shape)
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)

@@ -1,0 +1,225 @@
+"""Rewrites by rule: composite, canonical and convenience operators in terms of the ones kernels have.
+
+A rule takes the rewriter and the operator's arguments and returns the result, or NotImplemented to leave the
+call to the next stage. ``RULES`` is keyed by operator overload. Those of neural network layers are in ``layers.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from edgewright.frontend.rewriter import Rewriter, is_dynamic
+
+aten = torch.ops.aten
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {}
+RENAMES: dict[Any, Any] = {}  # operators that another one is, argument for argument
+
+
+def rule(*ops: Any) -> Callable[[Rule], Rule]:
+    """Register a function for operators."""
+
+    def register(function: Rule) -> Rule:
+        for op in ops:
+            RULES[op] = function
+        return function
+
+    return register
+
+
+def dtype_of(node: fx.Node) -> torch.dtype:
+    dtype: torch.dtype = node.meta["val"].dtype
+    return dtype
+
+
+def rank_of(node: fx.Node) -> int:
+    return int(node.meta["val"].dim())
+
+
+# -------------------------------------------------------------------------------------------- nothing to be done
+
+
+@rule(
+    aten.detach.default, aten.alias.default, aten.lift_fresh.default, aten.lift_fresh_copy.default,
+    aten.contiguous.default, aten.positive.default, aten.detach_.default,
+)  # fmt: skip
+def identity(rw: Rewriter, x: fx.Node, *args: Any, **kwargs: Any) -> Any:
+    memory_format = kwargs.get("memory_format")
+    if memory_format not in (None, torch.contiguous_format, torch.preserve_format):
+        return rw.call(aten.clone.default, x, memory_format=memory_format)
+    return x
+
+
+@rule(aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
+def dropout(rw: Rewriter, x: fx.Node, p: float, train: bool) -> Any:
+    return NotImplemented if train and p else x
+
+
+@rule(aten.native_dropout.default)
+def native_dropout(rw: Rewriter, x: fx.Node, p: float, train: bool | None) -> Any:
+    if train is False:
+        return [x, rw.call(aten.full.default, rw.shape(x), True, dtype=torch.bool)]
+    return NotImplemented
+
+
+def assertion(rw: Rewriter, *args: Any, **kwargs: Any) -> Any:
+    """Checks made while exporting: shapes are checked against their bounds when inputs are set."""
+    return None
+
+
+for _name in (
+    "_assert_scalar",
+    "_assert_async",
+    "_assert_tensor_metadata",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+):
+    _packet = getattr(aten, _name)
+    for _overload in _packet.overloads():
+        RULES[getattr(_packet, _overload)] = assertion
+
+
+# ----------------------------------------------------------------------------------------------------- casts
+
+
+@rule(aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other, aten._to_copy.default, aten.type_as.default)
+def cast(rw: Rewriter, x: fx.Node, *args: Any, **kwargs: Any) -> Any:
+    dtype = next((a for a in (*args, kwargs.get("dtype")) if isinstance(a, torch.dtype)), None)
+    other = next((a for a in args if isinstance(a, fx.Node)), None)
+    if other is not None:
+        dtype = dtype_of(other)
+    memory_format = kwargs.get("memory_format")
+    if memory_format not in (None, torch.preserve_format):
+        if dtype in (None, dtype_of(x)):
+            return rw.call(aten.clone.default, x, memory_format=memory_format)
+        x = rw.call(aten.clone.default, x, memory_format=memory_format)
+    return x if dtype in (None, dtype_of(x)) else to_dtype(rw, x, dtype)
+
+
+def to_dtype(rw: Rewriter, x: fx.Node, dtype: torch.dtype | None) -> Any:
+    """``x`` in another element type."""
+    if dtype is None or dtype_of(x) == dtype:
+        return x
+    val = x.meta["val"]
+    with val.fake_mode:
+        val = torch.empty_strided(val.shape, val.stride(), dtype=dtype)
+    return rw.emit(aten._to_copy.default, (x,), {"dtype": dtype}, val=val)
+
+
+# ------------------------------------------------------------------------------------- a number for a tensor
+
+_SCALAR_FORMS = {
+    getattr(aten, name).Tensor: aten_scalar
+    for name in (
+        "add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor",
+        "remainder", "fmod",
+    )
+    for aten_scalar in [getattr(aten, name).Scalar]
+}  # fmt: skip
+_SCALAR_FORMS[aten.div.Tensor_mode] = aten.div.Scalar_mode
+_SCALAR_FORMS[aten.pow.Tensor_Tensor] = aten.pow.Tensor_Scalar
+_COMPARISONS = {getattr(aten, n).Scalar for n in ("eq", "ne", "lt", "le", "gt", "ge")}
+
+
+def _binary(op: Any) -> Rule:
+    scalar_form = _SCALAR_FORMS.get(op)
+
+    def lower(rw: Rewriter, a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(a, fx.Node) and isinstance(b, fx.Node) and _is_tensor(a) and _is_tensor(b):
+            return NotImplemented
+        if scalar_form is not None and isinstance(a, fx.Node) and _is_tensor(a):
+            return rw.call(scalar_form, a, b, *args, **kwargs)
+        like = a if isinstance(a, fx.Node) and _is_tensor(a) else b
+        wanted = rw.fake(op, (a, b, *args), kwargs).dtype
+        lifted = [v if isinstance(v, fx.Node) and _is_tensor(v) else rw.scalar(v, _scalar_dtype(v, like, wanted), like)
+                  for v in (a, b)]  # fmt: skip
+        return rw.call(op, *lifted, *args, **kwargs)
+
+    return lower
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _scalar_dtype(number: Any, like: fx.Node, wanted: torch.dtype) -> torch.dtype:
+    return wanted if wanted != torch.bool else dtype_of(like)
+
+
+for _op in (*_SCALAR_FORMS, aten.floor_divide.default, aten.maximum.default, aten.minimum.default, aten.atan2.default):
+    RULES[_op] = _binary(_op)
+
+
+def _number_form(op: Any) -> Rule:
+    """Kernels of (tensor, number) compute in the tensor's type: cast it first where the result is of another kind."""
+
+    def lower(rw: Rewriter, a: fx.Node, b: Any, *args: Any, **kwargs: Any) -> Any:
+        number = b.meta["val"] if isinstance(b, fx.Node) else b
+        floating = isinstance(number, float | torch.SymFloat)
+        if floating and not (dtype_of(a).is_floating_point or dtype_of(a).is_complex):
+            return rw.call(op, to_dtype(rw, a, torch.get_default_dtype()), b, *args, **kwargs)
+        return NotImplemented
+
+    return lower
+
+
+for _op in set(_SCALAR_FORMS.values()) - _COMPARISONS | {aten.rsub.Scalar}:
+    RULES[_op] = _number_form(_op)
+
+
+# ------------------------------------------------------------------------------------------------------ views
+
+
+def _copies() -> dict[Any, Any]:
+    """Every view operator and the one that copies: memory is shared later, by the planner, where that is sound."""
+    names = (
+        "view.default", "permute.default", "transpose.int", "t.default", "select.int", "slice.Tensor",
+        "unsqueeze.default", "squeeze.dim", "squeeze.dims", "expand.default", "split.Tensor",
+        "split_with_sizes.default", "unbind.int", "diagonal.default", "unfold.default", "as_strided.default",
+        "view_as_real.default", "narrow.default", "detach.default", "alias.default",
+    )  # fmt: skip
+    found = {}
+    for name in names:
+        packet, _, overload = name.partition(".")
+        copy = getattr(getattr(aten, f"{packet}_copy", None), overload, None)
+        if copy is not None:
+            found[getattr(getattr(aten, packet), overload)] = copy
+    return found
+
+
+RENAMES.update(_copies())
+RENAMES[aten._unsafe_view.default] = aten.view_copy.default
+RENAMES[aten.reshape.default] = aten.view_copy.default
+RENAMES[aten.adaptive_avg_pool2d.default] = aten._adaptive_avg_pool2d.default
+RENAMES[aten.clip.default] = aten.clamp.default
+RENAMES[aten.true_divide.Tensor] = aten.div.Tensor
+for _op in (aten.detach.default, aten.alias.default):
+    RENAMES.pop(_op, None)
+
+
+def _reshaping(op: Any) -> Rule:
+    def lower(rw: Rewriter, x: fx.Node, *args: Any, **kwargs: Any) -> Any:
+        val = rw.fake(op, (x, *args), kwargs)
+        if is_dynamic(val):
+            return NotImplemented
+        return rw.call(aten.view_copy.default, x, list(val.shape), val=val)
+
+    return lower
+
+
+for _op in (
+    aten.flatten.using_ints, aten.unflatten.int, aten.view_as.default, aten.reshape_as.default, aten.squeeze.default,
+):  # fmt: skip
+    RULES[_op] = _reshaping(_op)
+
+
+@rule(aten.chunk.default)
+def chunk(rw: Rewriter, x: fx.Node, chunks: int, dim: int = 0) -> Any:
+    size = rw.size(x, dim)
+    if not isinstance(size, int):
+        return NotImplemented
+    return rw.call(aten.split_copy.Tensor, x, max(-(-size // chunks), 1), dim)

@@ -1,0 +1,149 @@
+"""The graph every stage after the front end reads: values, operators, and where they came from. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+
+from edgewright.errors import EdgewrightError
+from edgewright.ir.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A size known only when the program runs: its expression, and the range it lies in."""
+
+    expr: str
+    min: int
+    max: int
+
+    def __str__(self) -> str:
+        return self.expr
+
+
+Size = Union[int, Dim]
+
+
+@dataclass(eq=False)
+class Value:
+    """Something an operator reads or makes: a tensor, or a number computed at run time (``dtype`` None).
+
+    ``data`` is a constant's contents, or the initial contents of mutable state. ``kind`` of a number is
+    ``int``, ``bool`` or ``float``.
+    """
+
+    name: str
+    dtype: DType | None = None
+    shape: tuple[Size, ...] = ()
+    dim_order: tuple[int, ...] = ()
+    data: Array | None = field(default=None, repr=False)
+    state: bool = False  # lives between calls
+    qualified_name: str = ""  # of a parameter or buffer, in the model
+    kind: str = "tensor"
+
+    @property
+    def constant(self) -> bool:
+        return self.data is not None and not self.state
+
+    @property
+    def dynamic(self) -> bool:
+        return any(isinstance(s, Dim) for s in self.shape)
+
+    @property
+    def bound(self) -> tuple[int, ...]:
+        """The largest shape the tensor may take."""
+        return tuple(s.max if isinstance(s, Dim) else s for s in self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes at the largest shape."""
+        size = self.dtype.itemsize if self.dtype is not None else 0
+        for extent in self.bound:
+            size *= extent
+        return size
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an operator came from in the user's model."""
+
+    node: str = ""
+    module: str = ""
+    frames: tuple[tuple[str, int, str, str], ...] = ()  # file, line, function, code; outermost first
+
+
+@dataclass(eq=False)
+class Op:
+    """A call. ``args`` by name, in the operator's order: Values, literals, and lists of them."""
+
+    kind: str
+    args: dict[str, Any]
+    outputs: list[Value | None]
+    origin: Origin = field(default_factory=Origin, repr=False)
+    graphs: dict[str, Graph] = field(default_factory=dict)  # branches and bodies of control flow
+
+    def inputs(self) -> Iterator[Value]:
+        """Every Value the call reads, in order."""
+        yield from _values(list(self.args.values()))
+
+
+def _values(tree: Any) -> Iterator[Value]:
+    if isinstance(tree, Value):
+        yield tree
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            yield from _values(item)
+
+
+@dataclass(eq=False)
+class Graph:
+    """A method, a branch or a loop body.
+
+    ``inputs`` and ``outputs`` hold Values and baked-in literals. ``updates`` are writes to state (or to inputs) that
+    take effect when the graph has run.
+    """
+
+    name: str
+    inputs: list[Any] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    updates: list[tuple[Value, Value]] = field(default_factory=list)
+
+    def values(self) -> Iterator[Value]:
+        """Every Value once, in the order of first appearance."""
+        seen: set[int] = set()
+        made = [v for op in self.ops for v in (*op.inputs(), *(o for o in op.outputs if o is not None))]
+        for value in (*_values(self.inputs), *made, *_values(self.outputs), *_values([list(u) for u in self.updates])):
+            if id(value) not in seen:
+                seen.add(id(value))
+                yield value
+
+
+class GraphError(EdgewrightError):
+    """A graph broke its own rules: a defect of the compiler, not of the model."""
+
+    stage = "verify graph"
+    exit_code = 70
+
+
+def verify(graph: Graph, outer: frozenset[int] = frozenset()) -> None:
+    """Raise unless every value is made once and before it is used."""
+    known = set(outer) | {id(v) for v in _values(graph.inputs)}
+    for op in graph.ops:
+        for value in op.inputs():
+            if id(value) not in known and value.data is None and not value.state:
+                raise GraphError(f"{graph.name}: {op.kind}", "reads a value before it is made", value=value.name)
+        for made in op.outputs:
+            if made is not None and id(made) in known:
+                raise GraphError(f"{graph.name}: {op.kind}", "makes a value again", value=made.name)
+        known |= {id(v) for v in op.outputs if v is not None}
+        for branch in op.graphs.values():
+            verify(branch, frozenset(known))
+    for value in (*_values(graph.outputs), *(u[1] for u in graph.updates)):
+        if id(value) not in known and value.data is None and not value.state:
+            raise GraphError(graph.name, "returns a value that nothing makes", value=value.name)

@@ -1,0 +1,297 @@
+"""``to_edge`` and ``to_edge_transform_and_lower``: exported models to programs."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Union
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from edgewright.errors import UsageError
+from edgewright.frontend.importer import import_graph, to_array
+from edgewright.frontend.prepare import prepare
+from edgewright.ir.graph import Graph, Value
+from edgewright.program import manifest
+from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
+from edgewright.program.constants import ConstantPool
+from edgewright.program.emit import EmitOptions, Emitter
+from edgewright.program.layout import assign_dim_orders
+from edgewright.program.resolve import KernelSet, kernel_set
+from edgewright.pte import schema
+from edgewright.pte.ptd import write_data
+from edgewright.pte.writer import program_chunks
+
+Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
+Pass = Callable[[Any], Any]
+Passes = Union[Sequence[Pass], Mapping[str, Sequence[Pass]]]
+
+
+def to_edge(
+    programs: Programs,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: EdgeCompileConfig | None = None,
+) -> EdgeProgramManager:
+    """Rewrite exported programs into operators that the target's runtime has kernels for."""
+    return EdgeProgramManager(_named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
+
+
+def to_edge_transform_and_lower(
+    programs: Programs,
+    transform_passes: Passes | None = None,
+    partitioner: Any = None,
+    constant_methods: Mapping[str, Any] | None = None,
+    compile_config: EdgeCompileConfig | None = None,
+) -> EdgeProgramManager:
+    """``to_edge``, then your passes, then the partitioners in order of priority."""
+    manager = to_edge(programs, constant_methods, compile_config)
+    if transform_passes:
+        manager = manager.transform(transform_passes)
+    for chosen in _partitioners(partitioner):
+        manager = manager.to_backend(chosen)
+    return manager
+
+
+def _named(programs: Programs) -> dict[str, ExportedProgram]:
+    named = {"forward": programs} if isinstance(programs, ExportedProgram) else dict(programs)
+    for name, program in named.items():
+        if not isinstance(program, ExportedProgram):
+            remedy = "Export it first: torch.export.export(model, example_inputs)."
+            raise UsageError(f"method {name!r}", "must be an ExportedProgram", value=type(program).__name__, remedy=remedy)
+    return named
+
+
+def _partitioners(partitioner: Any) -> list[Any]:
+    if partitioner is None:
+        return []
+    if isinstance(partitioner, Mapping):
+        return [partitioner]
+    return list(partitioner) if isinstance(partitioner, Sequence) else [partitioner]
+
+
+class EdgeProgramManager:
+    """Methods rewritten for the target, before they become a file."""
+
+    def __init__(
+        self, programs: dict[str, ExportedProgram], constant_methods: Mapping[str, Any], config: EdgeCompileConfig
+    ) -> None:
+        self.compile_config = config
+        self.constant_methods = dict(constant_methods)
+        clash = sorted(set(programs) & set(self.constant_methods))
+        if clash:
+            raise UsageError("constant_methods", "must not repeat names of methods", value=", ".join(clash))
+        runtime = config.runtime if isinstance(config.runtime, str) else tuple(config.runtime)
+        self.kernels: KernelSet = kernel_set(runtime)
+        self._kept = frozenset([*config.preserve_ops, *config._core_aten_ops_exception_list])
+        self._programs = {name: self._prepare(program) for name, program in programs.items()}
+
+    def _prepare(self, program: ExportedProgram) -> ExportedProgram:
+        return prepare(program, self.kernels.takes, self._kept, strict=self.compile_config._check_ir_validity)
+
+    @property
+    def methods(self) -> set[str]:
+        return set(self._programs)
+
+    @property
+    def config_methods(self) -> set[str]:
+        """Names of the constant methods."""
+        return set(self.constant_methods)
+
+    def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        if method_name not in self._programs:
+            raise UsageError(f"method {method_name!r}", f"must be one of {', '.join(sorted(self._programs))}")
+        return self._programs[method_name]
+
+    def transform(self, passes: Passes, compile_config: EdgeCompileConfig | None = None) -> EdgeProgramManager:
+        """A manager whose graphs went through ``passes``: functions of a graph module that change it in place or
+        return another (or a PassResult). A mapping gives each method passes of its own."""
+        config = compile_config or self.compile_config
+        changed = {}
+        for name, program in self._programs.items():
+            chosen = passes.get(name, ()) if isinstance(passes, Mapping) else _pass_list(passes)
+            changed[name] = _transformed(program, chosen)
+        return EdgeProgramManager(changed, self.constant_methods, config)
+
+    def to_backend(self, partitioner: Any) -> EdgeProgramManager:
+        """Give what a backend takes to it."""
+        remedy = "Backends come with their own partitioner classes; pass one of those."
+        raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
+                         value=type(partitioner).__name__, remedy=remedy)  # fmt: skip
+
+    def to_executorch(self, config: ExecutorchBackendConfig | None = None) -> ExecutorchProgramManager:
+        """Plan memory and make the program."""
+        config = config or ExecutorchBackendConfig()
+        manager = self.transform(config.passes) if config.passes else self
+        return ExecutorchProgramManager(manager, config)
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{name}\n{tabulate(p.graph)}" for name, p in self._programs.items())
+
+
+def _pass_list(passes: Any) -> Sequence[Pass]:
+    inner = getattr(passes, "passes", passes)  # a PassManager holds a list of them
+    return list(inner) if isinstance(inner, Sequence) else [inner]
+
+
+def _transformed(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedProgram:
+    module = program.graph_module
+    for change in passes:
+        result = change(module)
+        module = getattr(result, "graph_module", result) or module
+    if module is program.graph_module and not passes:
+        return program
+    updated: ExportedProgram = program._update(module, program.graph_signature)
+    return updated
+
+
+def tabulate(graph: torch.fx.Graph) -> str:
+    """A graph as a table: opcode, name, target, args, kwargs."""
+    rows = [("opcode", "name", "target", "args", "kwargs")]
+    rows += [(n.op, n.name, str(n.target), str(n.args), str(n.kwargs)) for n in graph.nodes]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+class ExecutorchProgramManager:
+    """A finished program and its external data."""
+
+    def __init__(self, edge: EdgeProgramManager, config: ExecutorchBackendConfig) -> None:
+        self._edge = edge
+        self.config = config
+        self._constants = ConstantPool(config.constant_tensor_alignment or 16)
+        self._states = ConstantPool(1)
+        self.executorch_program = self._build()
+        self._buffer: bytes | None = None
+
+    @property
+    def methods(self) -> set[str]:
+        return self._edge.methods
+
+    @property
+    def config_methods(self) -> set[str]:
+        return self._edge.config_methods
+
+    def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        return self._edge.exported_program(method_name)
+
+    @property
+    def buffer(self) -> bytes:
+        """The file's bytes."""
+        if self._buffer is None:
+            self._buffer = b"".join(self._chunks())
+        return self._buffer
+
+    def write_to_file(self, open_file: io.BufferedIOBase) -> None:
+        """Write to an open binary file, weights straight from where they are."""
+        for chunk in self._chunks():
+            open_file.write(chunk)
+
+    def save(self, path: str | os.PathLike[str]) -> int:
+        """Write to a path, whole or not at all; the bytes written."""
+        from edgewright.files import write_file
+
+        if Path(path).suffix != ".pte":
+            raise UsageError(str(path), "must end in .pte")
+        return write_file(path, self._chunks())
+
+    @property
+    def data_files(self) -> dict[str, bytes]:
+        """External data by file name."""
+        return {tag: write_data(entries) for tag, entries in self._constants.external.items()}
+
+    def write_tensor_data_to_file(self, outdir: str | os.PathLike[str]) -> list[Path]:
+        """Write the ``.ptd`` files of external weights into a folder; their paths."""
+        paths = []
+        for tag, entries in self._constants.external.items():
+            paths.append(Path(outdir) / f"{tag}.ptd")
+            write_data(entries, paths[-1])
+        return paths
+
+    def _chunks(self) -> Any:
+        return program_chunks(self.executorch_program, self.config.segment_alignment)
+
+    # -------------------------------------------------------------------------------------------------- making
+
+    def _build(self) -> schema.Program:
+        plans = [self._plan(name) for name in sorted(self._edge.methods)]
+        plans += [_constant_plan(name, value, self._constants) for name, value in self._edge.constant_methods.items()]
+        program = schema.Program(execution_plan=plans, constant_buffer=[], backend_delegate_data=[])
+        index = program.add_segment(self._constants.chunks)  # type: ignore[arg-type]
+        program.constant_segment = schema.SubsegmentOffsets(segment_index=index, offsets=self._constants.offsets)
+        if len(self._states.offsets) > 1:
+            index = program.add_segment(self._states.chunks, self.config.segment_alignment)  # type: ignore[arg-type]
+            offsets = schema.SubsegmentOffsets(segment_index=index, offsets=self._states.offsets)
+            program.mutable_data_segments = [offsets]
+        if self.config.manifest:
+            data = manifest.build(program, ["portable"], self._edge.kernels.name)
+            index = program.add_segment(data, self.config.segment_alignment)
+            program.named_data = [schema.NamedData(key=manifest.KEY, segment_index=index)]
+        return program
+
+    def _plan(self, name: str) -> schema.ExecutionPlan:
+        exported = self._edge.exported_program(name)
+        graph = import_graph(exported, name)
+        assign_dim_orders(graph)
+        options = EmitOptions(
+            planning=self.config.planning(name),
+            kernels=self._edge.kernels,
+            remove_view_copy=self.config.remove_view_copy,
+            emit_stacktrace=self.config.emit_stacktrace,
+            emit_mutable_buffer_names=self.config.emit_mutable_buffer_names,
+            skip_dim_order=self._edge.compile_config._skip_dim_order,
+            external_tag=_external_tag(self.config, exported),
+        )
+        encoded = tuple(pytree.treespec_dumps(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
+        return Emitter(graph, options, self._constants, self._states).plan(encoded)  # type: ignore[arg-type]
+
+
+def _external_tag(config: ExecutorchBackendConfig, exported: ExportedProgram) -> Callable[[Value], str | None] | None:
+    """Which data file a constant goes to: lifted constants stay, they are closer to code than to data."""
+    chosen = config.external_constants
+    nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
+    trained = _trained(exported) if config.external_mutable_weights else set()
+    if not chosen and not trained:
+        return None
+
+    def tag(value: Value) -> str | None:
+        if value.qualified_name in trained:
+            return "_default_external_constant"
+        if not chosen or value.name not in nodes or "_lifted_tensor" in value.name:
+            return None
+        return chosen(nodes[value.name]) if callable(chosen) else "_default_external_constant"
+
+    return tag
+
+
+def _trained(exported: ExportedProgram) -> set[str]:
+    """Weights the program gives gradients for."""
+    from torch.export.graph_signature import OutputKind
+
+    specs = exported.graph_signature.output_specs
+    return {str(s.target) for s in specs if s.kind == OutputKind.GRADIENT_TO_PARAMETER}
+
+
+def _constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.ExecutionPlan:
+    """A method without instructions that returns what it was given."""
+    leaves, spec = pytree.tree_flatten(value)
+    outputs = []
+    for index, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            array = to_array(leaf.contiguous())
+            outputs.append(Value(f"{name}_{index}", array.dtype, array.shape, tuple(range(array.ndim)), array))
+        elif leaf is None or isinstance(leaf, int | float | bool | str):
+            outputs.append(leaf)
+        else:
+            rule = "returns numbers, text, tensors, None, and lists of them"
+            raise UsageError(f"constant method {name!r}", rule, value=type(leaf).__name__)
+    graph = Graph(name, [], outputs)
+    options = EmitOptions(ExecutorchBackendConfig().planning(name), kernel_set("wheel"))
+    plan = Emitter(graph, options, constants, ConstantPool()).plan(("", pytree.treespec_dumps(spec)))
+    plan.non_const_buffer_sizes = [0]
+    return plan

@@ -1,0 +1,147 @@
+"""Which kernel of the target's runtime an operator becomes, decided now and not on the phone."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from functools import cache, cached_property
+from typing import Any
+
+import torch
+
+from edgewright.errors import UsageError
+from edgewright.runtime.operators import OPERATORS, Kind, Signature
+
+aten = torch.ops.aten
+
+_QUANTIZED = frozenset(k for k in OPERATORS if k.startswith("quantized_decomposed::"))
+_DEVICE_COPIES = frozenset(k for k in OPERATORS if k.startswith("et_copy::"))
+
+# What published runtimes carry. The wheel registers quantized kernels on import; Android and iOS builds link them.
+PROFILES: dict[str, frozenset[str]] = {
+    "wheel": frozenset(OPERATORS),
+    "android": frozenset(OPERATORS),
+    "ios": frozenset(OPERATORS),
+    "portable-only": frozenset(OPERATORS) - _QUANTIZED - _DEVICE_COPIES,
+}
+
+# Arguments of functional operators that say what the output is; out-variants see it in the output itself.
+_OUTPUT_ONLY = {"dtype", "layout", "device", "pin_memory"}
+
+PRIMS: dict[Any, str] = {
+    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv",
+    operator.floordiv: "floordiv", operator.mod: "mod", operator.neg: "neg", operator.eq: "eq", operator.gt: "gt",
+    operator.lt: "lt", operator.ge: "ge", operator.le: "le", torch.sym_max: "sym_max", torch.sym_min: "sym_min",
+    torch.sym_float: "sym_float", torch.sym_int: "sym_int", torch.sym_not: "sym_not", torch.sym_ite: "sym_ite",
+}  # fmt: skip
+
+
+class KernelSet:
+    """The operators a runtime has, and how functional operators map onto them."""
+
+    def __init__(self, keys: Iterable[str], name: str = "custom") -> None:
+        self.name = name
+        self.keys = frozenset(keys)
+        unknown = sorted(self.keys - set(OPERATORS))
+        if unknown:
+            raise UsageError(f"kernel list {name!r}", "names operators without a known signature", value=unknown[:5])
+        self._found: dict[Any, Signature | None] = {}
+
+    def takes(self, op: Any) -> bool:
+        """True if ``op`` has a kernel (or is arithmetic on sizes)."""
+        return self.resolve(op) is not None or op is operator.getitem
+
+    def resolve(self, op: Any) -> Signature | None:
+        """The kernel of a functional operator, or None."""
+        try:
+            return self._found[op]
+        except KeyError:
+            self._found[op] = found = self._search(op)
+            return found
+
+    def by_kind(self, kind: str) -> Signature | None:
+        """The kernel of an operator named as in ``ir.Op.kind``."""
+        return self.resolve(_ops_by_kind(kind))
+
+    def _search(self, op: Any) -> Signature | None:
+        key = self._key(op)
+        return OPERATORS[key] if key in self.keys else None
+
+    def _key(self, op: Any) -> str:
+        if op in PRIMS:
+            return f"executorch_prim::{PRIMS[op]}.Scalar"
+        if not isinstance(op, torch._ops.OpOverload):
+            return ""
+        return _functional_keys().get(str(op), "")
+
+    @cached_property
+    def operators(self) -> list[str]:
+        return sorted(self.keys)
+
+
+@cache
+def kernel_set(profile: str | tuple[str, ...]) -> KernelSet:
+    """The kernels of a named profile, or of a list of operators of your own."""
+    if isinstance(profile, tuple):
+        return KernelSet(profile)
+    if profile not in PROFILES:
+        raise UsageError("runtime profile", f"must be one of {', '.join(PROFILES)}", value=profile)
+    return KernelSet(PROFILES[profile], profile)
+
+
+@cache
+def _functional_keys() -> dict[str, str]:
+    """Functional operator -> key of the out-variant that computes it, from the schemas themselves."""
+    found = {
+        "aten.sym_size.int": "aten::sym_size.int",
+        "aten.sym_numel.default": "aten::sym_numel",
+        "aten._local_scalar_dense.default": "aten::_local_scalar_dense",
+        "aten.item.default": "aten::_local_scalar_dense",
+        "quantized_decomposed.quantize_per_tensor.tensor": "quantized_decomposed::quantize_per_tensor.Tensor_out",
+        "quantized_decomposed.dequantize_per_tensor.tensor": "quantized_decomposed::dequantize_per_tensor.Tensor_out",
+        "quantized_decomposed.choose_qparams.tensor": "quantized_decomposed::choose_qparams.Tensor_out",
+    }
+    for key in OPERATORS:
+        namespace, _, rest = key.partition("::")
+        name, _, overload = rest.partition(".")
+        if namespace == "quantized_decomposed" and overload == "out":
+            found[f"{namespace}.{name}.default"] = key
+        if namespace == "aten" and overload:
+            functional = _functional_of(name, overload)
+            if functional is not None:
+                found[str(functional)] = key
+    return found
+
+
+def _functional_of(name: str, overload: str) -> Any:
+    packet = getattr(aten, name)
+    out = getattr(packet, overload, None)
+    if out is None:
+        return None
+    for exact in (True, False):
+        for candidate in packet.overloads():
+            op = getattr(packet, candidate)
+            if not op._schema.is_mutable and _inputs(op, exact) == _inputs(out, exact):
+                return op
+    return None
+
+
+def _inputs(op: Any, exact: bool) -> list[tuple[str, str]]:
+    return [
+        (a.name, str(a.type)) for a in op._schema.arguments if not a.is_out and (exact or a.name not in _OUTPUT_ONLY)
+    ]
+
+
+@cache
+def _ops_by_kind(kind: str) -> Any:
+    for function in PRIMS:
+        module = (getattr(function, "__module__", "") or "").lstrip("_")
+        if kind == f"{module}.{function.__name__}":
+            return function
+    namespace, _, rest = kind.partition(".")
+    name, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+
+def is_list_output(signature: Signature) -> bool:
+    return len(signature.outputs) == 1 and signature.outputs[0].kind is Kind.TENSORS
