@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -79,7 +80,7 @@ def _distinct(values: list[Any]) -> list[Any]:
     seen: set[int] = set()
     result = []
     for value in values:
-        if isinstance(value, torch.Tensor) and id(value) in seen:
+        if isinstance(value, FakeTensor) and id(value) in seen:
             with value.fake_mode:
                 value = value.detach()
         seen.add(id(value))
@@ -111,4 +112,5 @@ def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any)
 @lru_cache(maxsize=8)
 def decomposition_table(takes: Any) -> dict[Any, Any]:
     """torch's core decompositions, but for operators that are taken as they are."""
-    return {op: f for op, f in torch._decomp.core_aten_decompositions().items() if not takes(op)}
+    table: dict[Any, Any] = dict(torch._decomp.core_aten_decompositions())
+    return {op: function for op, function in table.items() if not takes(op)}

@@ -61,8 +61,7 @@ class _Importer:
 
     def _placeholder(self, node: fx.Node, spec: InputSpec) -> None:
         if spec.kind == InputKind.USER_INPUT:
-            literal = isinstance(spec.arg, ConstantArgument)
-            value = spec.arg.value if literal else self._value(node)
+            value: Any = spec.arg.value if isinstance(spec.arg, ConstantArgument) else self._value(node)
             self.env[node] = value
             self.graph.inputs.append(value)
             return
@@ -82,10 +81,10 @@ class _Importer:
 
     def _stored(self, spec: InputSpec) -> torch.Tensor:
         target = str(spec.target)
-        if spec.kind == InputKind.PARAMETER or (spec.kind == InputKind.BUFFER and spec.persistent):
-            return self.exported.state_dict[target]
-        if target in self.exported.constants:
-            return self.exported.constants[target]
+        kept = spec.kind == InputKind.PARAMETER or (spec.kind == InputKind.BUFFER and spec.persistent)
+        stored: Any = self.exported.state_dict.get(target) if kept else self.exported.constants.get(target)
+        if isinstance(stored, torch.Tensor):
+            return stored
         raise ExportError(f"input {spec.arg.name!r}", f"is a {spec.kind.name.lower()}, which no runtime takes")
 
     def _value(self, node: fx.Node, val: Any = None, suffix: str = "") -> Value:
@@ -118,7 +117,7 @@ class _Importer:
         if target is operator.getitem and isinstance(node.args[0], fx.Node):
             source = self.env[node.args[0]]
             if isinstance(source, list):
-                self.env[node] = source[node.args[1]]  # type: ignore[index,call-overload]
+                self.env[node] = source[node.args[1]]  # type: ignore[index]
                 return
         args, kwargs = self._read((node.args, node.kwargs))
         val = node.meta.get("val")

@@ -36,9 +36,9 @@ def _convolution(rank: int, transposed: bool) -> Rule:
         rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any = None, stride: Any = 1, padding: Any = 0, *rest: Any
     ) -> Any:
         if transposed:
-            output_padding, groups, dilation = (*rest, *(0, 1, 1)[len(rest) :])
+            output_padding, groups, dilation = [*rest, *[0, 1, 1][len(rest) :]]
         else:
-            dilation, groups = (*rest, *(1, 1)[len(rest) :])
+            dilation, groups = [*rest, *[1, 1][len(rest) :]]
             output_padding = 0
         unbatched = rank_of(x) == rank + 1
         if unbatched:

@@ -73,7 +73,7 @@ class _Walk:
     def _call(self, node: fx.Node) -> None:
         op: Any = node.target
         if op is operator.getitem and isinstance(self.aliases.read(node.args[0]), list | tuple):  # type: ignore[arg-type]
-            self.aliases.define(node, self.aliases.read(node.args[0])[node.args[1]])  # type: ignore[arg-type,index]
+            self.aliases.define(node, self.aliases.read(node.args[0])[node.args[1]])  # type: ignore[arg-type]
             return
         if isinstance(op, torch._ops.HigherOrderOperator):
             from edgewright.frontend.control import lower_higher_order
@@ -173,7 +173,7 @@ def _renamed(specs: list[OutputSpec], results: list[Any]) -> list[OutputSpec]:
     """Output specs that name the nodes now returned."""
     renamed = []
     for spec, result in zip(specs, results, strict=True):
-        argument = spec.arg
+        argument: Any = spec.arg
         if isinstance(result, fx.Node) and hasattr(argument, "name"):
             argument = type(argument)(name=result.name)
         renamed.append(OutputSpec(spec.kind, argument, spec.target))

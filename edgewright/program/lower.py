@@ -280,7 +280,7 @@ def _trained(exported: ExportedProgram) -> set[str]:
 def _constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.ExecutionPlan:
     """A method without instructions that returns what it was given."""
     leaves, spec = pytree.tree_flatten(value)
-    outputs = []
+    outputs: list[Any] = []
     for index, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
             array = to_array(leaf.contiguous())
