@@ -76,6 +76,11 @@ class Origin:
     module: str = ""
     frames: tuple[tuple[str, int, str, str], ...] = ()  # file, line, function, code; outermost first
 
+    @property
+    def line(self) -> str:
+        """The innermost line, as errors show it."""
+        return "From {0}:{1}: {3}".format(*self.frames[-1]) if self.frames else ""
+
 
 @dataclass(eq=False)
 class Op:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+
 import numpy as np
 
 from edgewright.ir.dtypes import to_scalar_type

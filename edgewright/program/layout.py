@@ -32,7 +32,7 @@ def assign_dim_orders(graph: Graph) -> None:
     for op in graph.ops:
         asked = op.args.get("memory_format")
         if op.kind in ("aten.clone.default", "aten._to_copy.default") and asked in (*_FORMATS, torch.contiguous_format):
-            _set(op, _FORMATS.get(asked, None))
+            _set(op, _FORMATS.get(asked))
         else:
             order = _common(op) if op.kind in _FOLLOWERS else None
             _align(op, order, ops)

@@ -61,7 +61,9 @@ def _named(programs: Programs) -> dict[str, ExportedProgram]:
     for name, program in named.items():
         if not isinstance(program, ExportedProgram):
             remedy = "Export it first: torch.export.export(model, example_inputs)."
-            raise UsageError(f"method {name!r}", "must be an ExportedProgram", value=type(program).__name__, remedy=remedy)
+            raise UsageError(
+                f"method {name!r}", "must be an ExportedProgram", value=type(program).__name__, remedy=remedy
+            )
     return named
 
 

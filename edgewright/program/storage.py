@@ -1,0 +1,136 @@
+"""Where the tensors of a method live: who shares a block, how long, and at which offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from edgewright.ir.graph import Graph, Value
+from edgewright.program.memory import Block, MemoryPlanningPass, plan
+from edgewright.pte import schema
+
+
+@dataclass(eq=False)
+class Place:
+    """A tensor's block; ``planned`` is False where the caller, or an instruction, brings the memory."""
+
+    block: Block
+    planned: bool
+
+
+class Storage:
+    """The blocks of one method's tensors."""
+
+    def __init__(self, graph: Graph, planning: MemoryPlanningPass) -> None:
+        self.planning = planning
+        self.inputs = {id(v) for v in graph.inputs if isinstance(v, Value)}
+        self.outputs = {id(v) for v in graph.outputs if isinstance(v, Value)}
+        self.updated = {id(target) for target, _ in graph.updates}
+        self.loops: list[tuple[int, int]] = []  # first and last instruction of each loop
+        self._places: dict[int, Place] = {}
+        self._indices: dict[int, int] = {}  # value index -> key of its place
+        self._states: dict[str, Block] = {}
+
+    def own(self, value: Value) -> None:
+        """Give a tensor a block of its own."""
+        self._places[id(value)] = Place(Block(value.nbytes, 0, 0), self._planned(value))
+        if value.state:
+            self._states[value.qualified_name] = self._places[id(value)].block
+
+    def share(self, value: Value, other: Value, *, planned: bool = True) -> None:
+        """Let a tensor be the same bytes as another."""
+        place = self._places[id(other)]
+        self._places[id(value)] = Place(place.block, planned and place.planned)
+
+    def knows(self, value: Value) -> bool:
+        return id(value) in self._places
+
+    def bind(self, value: Value, index: int) -> None:
+        """``value`` is value ``index`` of the plan."""
+        self._indices[index] = id(value)
+
+    def _planned(self, value: Value) -> bool:
+        if value.state:
+            return self.planning.alloc_mutable_buffers
+        if id(value) in self.inputs:
+            return self.planning.alloc_graph_input
+        return self.planning.alloc_graph_output if id(value) in self.outputs else True
+
+    def may_share(self, source: Value, out: Value) -> bool:
+        """True if ``out`` may be another name for the bytes of ``source``."""
+        if source.state or id(source) in self.updated:
+            return False
+        if id(out) not in self.outputs:
+            return True
+        if source.constant or not self.planning.alloc_graph_output:
+            return False
+        return self.planning.alloc_graph_input or id(source) not in self.inputs
+
+    def finish(self, instructions: list[Any], values: list[Any]) -> list[int]:
+        """Plan the arenas and write each tensor's place into its value; the arenas' sizes."""
+        self._lifetimes(instructions, values)
+        placed = {i: self._places[k] for i, k in self._indices.items() if k in self._places and self._places[k].planned}
+        shared = {id(b) for b in self._states.values()} if self.planning.share_mutable_buffers else set()
+        blocks = _unique(p.block for p in placed.values() if id(p.block) not in shared)
+        sizes = [0, plan(blocks, self.planning.alignment)]
+        if shared:
+            sizes.append(self._place_states())
+        for index, place in placed.items():
+            values[index].allocation_info = schema.AllocationDetails(
+                memory_id=2 if id(place.block) in shared else 1,
+                memory_offset_low=place.block.offset & 0xFFFFFFFF,
+                memory_offset_high=place.block.offset >> 32,
+            )
+        return sizes
+
+    def _place_states(self) -> int:
+        """State in an arena of its own, by name: at the same places in every method."""
+        at = 0
+        for _, block in sorted(self._states.items()):
+            block.offset = at
+            at += block.size + -block.size % self.planning.alignment
+        return at
+
+    def _lifetimes(self, instructions: list[Any], values: list[Any]) -> None:
+        """From the first to the last instruction that touches a block; inputs from before the first, outputs to the
+        end, state always. What a loop reads from outside lives as long as the loop."""
+        last = len(instructions)
+        times: dict[int, list[int]] = {}
+        for at, instruction in enumerate(instructions):
+            for index in touched(instruction, values):
+                place = self._places.get(self._indices.get(index, 0))
+                if place is not None:
+                    times.setdefault(id(place.block), []).append(at)
+        for key in self._indices.values():
+            if key in self._places:
+                block = times.setdefault(id(self._places[key].block), [])
+                block += [-1] * (key in self.inputs) + [last] * (key in self.outputs)
+        for block in self._states.values():
+            times[id(block)] = [-1, last]
+        for block in _unique(place.block for place in self._places.values()):
+            seen = times.get(id(block)) or [0]
+            block.start, block.end = min(seen), max(seen)
+            for first, final in self.loops:
+                if block.start < first <= block.end <= final:
+                    block.end = final
+
+
+def touched(instruction: Any, values: list[Any]) -> list[int]:
+    """Every value an instruction reads or writes, through lists too."""
+    if isinstance(instruction, schema.KernelCall | schema.DelegateCall):
+        direct = list(instruction.args)
+    elif isinstance(instruction, schema.MoveCall):
+        direct = [instruction.move_from, instruction.move_to]
+    elif isinstance(instruction, schema.JumpFalseCall):
+        direct = [instruction.cond_value_index]
+    else:
+        direct = []
+    for index in tuple(direct):
+        if isinstance(values[index], schema.TensorList | schema.OptionalTensorList):
+            direct += [i for i in values[index].items if i >= 0]
+    return direct
+
+
+def _unique(blocks: Iterable[Block]) -> list[Block]:
+    return list({id(block): block for block in blocks}.values())
