@@ -104,8 +104,8 @@ class Storage:
                     times.setdefault(id(place.block), []).append(at)
         for key in self._indices.values():
             if key in self._places:
-                block = times.setdefault(id(self._places[key].block), [])
-                block += [-1] * (key in self.inputs) + [last] * (key in self.outputs)
+                seen = times.setdefault(id(self._places[key].block), [])
+                seen += [-1] * (key in self.inputs) + [last] * (key in self.outputs)
         for block in self._states.values():
             times[id(block)] = [-1, last]
         for block in _unique(place.block for place in self._places.values()):
