@@ -53,7 +53,8 @@ class _Walk:
         for node in self.exported.graph.nodes:
             self.rewriter.origin = node if node.op == "call_function" else None
             if node.op == "placeholder":
-                new = self.rewriter.graph.placeholder(node.name)
+                new = self.rewriter.graph.placeholder(node.target)
+                new.name = node.name  # a new graph would not name a node after a builtin
                 new.meta.update(node.meta)
                 placeholders[node.name] = node
                 self.aliases.define(node, new)
