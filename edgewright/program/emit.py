@@ -68,7 +68,7 @@ class Emitter:
         for target, source in self.graph.updates:
             self._update(target, source)
         outputs = [self._output(v) for v in self.graph.outputs]
-        arenas = self.storage.finish(self.instructions, self.values.items)
+        arenas = self.storage.finish(self.instructions, self.values.items, list(self._operators))
         chain = schema.Chain(inputs=[], outputs=[], instructions=self.instructions)
         if self.options.emit_stacktrace:
             chain.stacktrace = self.traces

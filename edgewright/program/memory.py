@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import insort
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from edgewright.errors import UsageError
@@ -47,34 +48,63 @@ class Block:
 
 
 def plan(blocks: Sequence[Block], alignment: int = ALIGNMENT) -> int:
-    """Give every block an offset; blocks alive at the same time never overlap. Returns the arena's size."""
+    """Give every block an offset; blocks alive at the same time never overlap. Returns the arena's size.
+
+    Several orders of placing them are tried, until one needs no more than is alive at once.
+    """
+    least = peak(blocks)
     best: tuple[int, list[int]] | None = None
-    for order in (
-        sorted(blocks, key=lambda b: (-b.size, b.start)),
-        sorted(blocks, key=lambda b: (b.start, -b.size)),
-        sorted(blocks, key=lambda b: (-b.size * (b.end - b.start + 1), b.start)),
-    ):
-        size = _place(order, alignment)
+    for key in _ORDERS:
+        size = _place(sorted(blocks, key=key), alignment)
         if best is None or size < best[0]:
             best = size, [b.offset for b in blocks]
-    if best is None:
-        return 0
-    for block, offset in zip(blocks, best[1], strict=True):
+        if size <= least:
+            break
+    for block, offset in zip(blocks, best[1] if best else (), strict=True):
         block.offset = offset
-    return best[0]
+    return best[0] if best else 0
+
+
+# Ties are broken by the order blocks are given in: sorting is stable.
+_ORDERS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
+    lambda b: (-b.size, b.start),
+    lambda b: (b.start, -b.size),
+    lambda b: (-b.size * (b.end - b.start + 1), b.start),
+    lambda b: (b.start - b.end, -b.size),
+    lambda b: (-b.end, -b.size),
+)
+
+
+def peak(blocks: Sequence[Block]) -> int:
+    """The most bytes that are alive at once: no plan needs less."""
+    edges: dict[int, list[tuple[bool, int]]] = {}
+    for block in blocks:
+        edges.setdefault(block.start, []).append((True, block.size))
+        edges.setdefault(block.end + 1, []).append((False, block.size))
+    alive = most = 0
+    for at in sorted(edges):
+        alive += sum(size if starts else -size for starts, size in edges[at])
+        most = max(most, alive)
+    return most
 
 
 def _place(order: Sequence[Block], alignment: int) -> int:
     """First fit in this order: the lowest gap between blocks that are alive at the same time."""
-    placed: list[Block] = []
+    placed: list[Block] = []  # by offset
     total = 0
     for block in order:
-        at = 0
-        for other in sorted((p for p in placed if p.overlaps(block)), key=lambda p: p.offset):
+        at, start, end = 0, block.start, block.end
+        for other in placed:
+            if other.start > end or start > other.end:
+                continue
             if at + block.size <= other.offset:
                 break
             at = max(at, align(other.offset + other.size, alignment))
         block.offset = at
-        placed.append(block)
+        insort(placed, block, key=_offset)
         total = max(total, at + block.size)
     return total
+
+
+def _offset(block: Block) -> int:
+    return block.offset

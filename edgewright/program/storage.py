@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.ir.graph import Graph, Value
+from edgewright.program.inplace import Calls, share_in_place
 from edgewright.program.memory import Block, MemoryPlanningPass, plan
 from edgewright.pte import schema
 
@@ -67,10 +68,12 @@ class Storage:
             return False
         return self.planning.alloc_graph_input or id(source) not in self.inputs
 
-    def finish(self, instructions: list[Any], values: list[Any]) -> list[int]:
+    def finish(self, instructions: list[Any], values: list[Any], operators: list[str]) -> list[int]:
         """Plan the arenas and write each tensor's place into its value; the arenas' sizes."""
         self._lifetimes(instructions, values)
-        placed = {i: self._places[k] for i, k in self._indices.items() if k in self._places and self._places[k].planned}
+        places = {i: self._places[k] for i, k in self._indices.items() if k in self._places}
+        share_in_place(Calls(values, instructions, operators, places), {id(b) for b in self._states.values()})
+        placed = {i: place for i, place in places.items() if place.planned}
         shared = {id(b) for b in self._states.values()} if self.planning.share_mutable_buffers else set()
         blocks = _unique(p.block for p in placed.values() if id(p.block) not in shared)
         sizes = [0, plan(blocks, self.planning.alignment)]
