@@ -15,14 +15,15 @@ from edgewright.runtime.operators import OPERATORS, Kind, Signature
 aten = torch.ops.aten
 
 _QUANTIZED = frozenset(k for k in OPERATORS if k.startswith("quantized_decomposed::"))
-_DEVICE_COPIES = frozenset(k for k in OPERATORS if k.startswith("et_copy::"))
+_OPTIMIZED = frozenset({"aten::linear.out", "aten::_fft_c2r.out", "aten::_fft_r2c.out"})  # no portable kernel
 
-# What published runtimes carry. The wheel registers quantized kernels on import; Android and iOS builds link them.
+# What published runtimes carry. The wheel registers quantized kernels on import, the Android package holds them, and
+# iOS apps link the kernels_optimized and kernels_quantized frameworks.
 PROFILES: dict[str, frozenset[str]] = {
     "wheel": frozenset(OPERATORS),
     "android": frozenset(OPERATORS),
     "ios": frozenset(OPERATORS),
-    "portable-only": frozenset(OPERATORS) - _QUANTIZED - _DEVICE_COPIES,
+    "portable-only": frozenset(OPERATORS) - _QUANTIZED - _OPTIMIZED,
 }
 
 # Arguments of functional operators that say what the output is; out-variants see it in the output itself.
