@@ -30,7 +30,6 @@ IN_PLACE: dict[str, tuple[str, ...]] = {
     **{f"aten::{name}.out": ("self",) for name in _UNARY.split()},
     **{f"aten::{name}": ("self", "other") for name in _BINARY.split()},
     "aten::pow.Tensor_Tensor_out": ("self", "exponent"),
-    "aten::_softmax.out": ("self",),
     "aten::native_layer_norm.out": ("input",),
     "aten::_native_batch_norm_legit_no_training.out": ("input",),
 }
