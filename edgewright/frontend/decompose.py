@@ -64,8 +64,11 @@ def _trace(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, A
         called_args, called_kwargs = pytree.tree_unflatten(filled, structure)
         return op(*called_args, **called_kwargs)
 
+    table = decomposition_table(rewriter.takes)
+    if op not in table and op in torch._decomp.decomposition_table:  # core to others, but not to our kernels
+        table = {**table, op: torch._decomp.decomposition_table[op]}
     try:
-        made = make_fx(run, decomposition_table(rewriter.takes), tracing_mode="symbolic", _allow_non_fake_inputs=True)
+        made = make_fx(run, table, tracing_mode="symbolic", _allow_non_fake_inputs=True)
         mode = fake_mode(values)
         if mode is None:
             return made(*values).graph
@@ -95,6 +98,7 @@ def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any)
     calls = [n for n in graph.nodes if n.op == "call_function"]
     if any(n.target is op for n in calls):
         raise rewriter.unsupported(op, "has no kernel in the target runtime and no decomposition into ones that do")
+    mode = fake_mode([n.meta.get("val") for n in inputs])
     for node in graph.nodes:
         if node.op == "output":
             return pytree.tree_map_only(fx.Node, env.__getitem__, node.args[0])
@@ -103,10 +107,20 @@ def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any)
             if node.target.__name__ == "getitem" and isinstance(args[0], list | tuple):
                 env[node] = args[0][args[1]]
                 continue
-            env[node] = rewriter.call(node.target, *args, val=node.meta.get("val"), **kwargs)
+            env[node] = rewriter.call(node.target, *args, val=_in_mode(node.meta.get("val"), mode), **kwargs)
         elif node.op == "get_attr":
             raise rewriter.unsupported(op, "decomposes into constants of its own")
     raise AssertionError("a trace has an output")
+
+
+def _in_mode(value: Any, mode: Any) -> Any:
+    """A remembered fake value as one of the program at hand: fakes of two exports do not mix."""
+    if mode is None or all(getattr(v, "fake_mode", mode) is mode for v in pytree.tree_leaves(value)):
+        return value
+    with mode:
+        return pytree.tree_map_only(
+            torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device), value
+        )
 
 
 @lru_cache(maxsize=8)
