@@ -31,6 +31,15 @@ for _name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnu
 _KINDS = {torch.SymInt: "int", int: "int", torch.SymBool: "bool", bool: "bool", torch.SymFloat: "float", float: "float"}
 _UNBOUNDED = (1 << 31) - 1
 
+# A parameter with a gradient is state: whoever trains the model writes it between calls.
+_WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.GRADIENT_TO_PARAMETER)
+_RETURNED = (
+    OutputKind.USER_OUTPUT,
+    OutputKind.LOSS_OUTPUT,
+    OutputKind.GRADIENT_TO_PARAMETER,
+    OutputKind.GRADIENT_TO_USER_INPUT,
+)
+
 
 def import_graph(exported: ExportedProgram, name: str = "forward") -> Graph:
     """The graph of a program's method, with constants as views of the program's own weights."""
@@ -77,7 +86,7 @@ class _Importer:
 
     def _mutated(self, spec: InputSpec) -> bool:
         outputs = self.exported.graph_signature.output_specs
-        return any(o.kind == OutputKind.BUFFER_MUTATION and o.target == spec.target for o in outputs)
+        return any(o.kind in _WRITTEN and o.target == spec.target for o in outputs)
 
     def _stored(self, spec: InputSpec) -> torch.Tensor:
         target = str(spec.target)
@@ -151,8 +160,10 @@ class _Importer:
         by_name = {n.name: v for n, v in self.env.items() if n.op == "placeholder"}
         for spec, result in zip(signature.output_specs, node.args[0], strict=True):  # type: ignore[arg-type]
             value = self._read(result)
-            if spec.kind == OutputKind.USER_OUTPUT:
+            if spec.kind in _RETURNED:
                 self.graph.outputs.append(value)
+                if spec.kind == OutputKind.GRADIENT_TO_PARAMETER:
+                    self.graph.weights.append(by_name[by_target[str(spec.target)]])
             elif spec.kind == OutputKind.BUFFER_MUTATION:
                 self.graph.updates.append((by_name[by_target[str(spec.target)]], value))
             elif spec.kind == OutputKind.USER_INPUT_MUTATION:

@@ -110,7 +110,7 @@ class Graph:
     """A method, a branch or a loop body.
 
     ``inputs`` and ``outputs`` hold Values and baked-in literals. ``updates`` are writes to state (or to inputs) that
-    take effect when the graph has run.
+    take effect when the graph has run. ``weights`` are trained state, which the caller is handed to change.
     """
 
     name: str
@@ -118,6 +118,7 @@ class Graph:
     outputs: list[Any] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     updates: list[tuple[Value, Value]] = field(default_factory=list)
+    weights: list[Value] = field(default_factory=list)
 
     def values(self) -> Iterator[Value]:
         """Every Value once, in the order of first appearance."""

@@ -26,6 +26,16 @@ class EdgeCompileConfig:
     preserve_ops: Sequence[Any] = field(default_factory=list)
     runtime: Union[str, Sequence[str]] = "wheel"
 
+    def __post_init__(self) -> None:
+        _check_flags(self, "_check_ir_validity", "_skip_dim_order")
+        for name in ("_core_aten_ops_exception_list", "preserve_ops", "runtime"):
+            _check(self, name, isinstance(getattr(self, name), Sequence), "must be a list of operators")
+        for name in ("_core_aten_ops_exception_list", "preserve_ops"):
+            given = getattr(self, name)
+            _check(self, name, all(map(_is_operator, given)), "must hold operators such as torch.ops.aten.add.Tensor")
+        texts = isinstance(self.runtime, str) or all(isinstance(key, str) for key in self.runtime)
+        _check(self, "runtime", texts, "must be the name of a profile, or names such as 'aten::add.out'")
+
 
 @dataclass
 class ExecutorchBackendConfig:
@@ -51,10 +61,23 @@ class ExecutorchBackendConfig:
     manifest: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("segment_alignment", "constant_tensor_alignment", "delegate_alignment"):
+        _check_flags(self, "emit_stacktrace", "extract_delegate_segments", "remove_view_copy", "manifest")
+        _check_flags(self, "external_mutable_weights", "emit_mutable_buffer_names")
+        for name, least in (("segment_alignment", 16), ("constant_tensor_alignment", 1), ("delegate_alignment", 1)):
             value = getattr(self, name)
-            if value is not None and (value < 1 or value & (value - 1)):
-                raise UsageError(f"ExecutorchBackendConfig.{name}", "must be a power of two", value=value)
+            if value is None and name != "segment_alignment":
+                continue
+            number = isinstance(value, int) and not isinstance(value, bool) and value >= least
+            _check(self, name, number and not value & (value - 1), f"must be a power of two, {least} or more")
+        listed = isinstance(self.passes, Sequence | Mapping) or hasattr(self.passes, "passes")
+        _check(self, "passes", listed, "must be a list of passes, or of one for each method")
+        chosen: Any = self.memory_planning_pass
+        plans = list(chosen.values()) if isinstance(chosen, Mapping) else [chosen]
+        right = all(isinstance(plan, MemoryPlanningPass) for plan in plans)
+        _check(self, "memory_planning_pass", right, "must be a MemoryPlanningPass, or a mapping of methods to them")
+        chosen = self.external_constants
+        right = isinstance(chosen, bool) or callable(chosen)
+        _check(self, "external_constants", right, "must be True, False, or a function of a node")
 
     def planning(self, method: str) -> MemoryPlanningPass:
         """The memory planning of one method."""
@@ -62,3 +85,18 @@ class ExecutorchBackendConfig:
         if isinstance(chosen, Mapping):
             return chosen.get(method, MemoryPlanningPass())
         return chosen
+
+
+def _check(options: Any, name: str, right: Any, rule: str) -> None:
+    if not right:
+        raise UsageError(f"{type(options).__name__}.{name}", rule, value=getattr(options, name))
+
+
+def _check_flags(options: Any, *names: str) -> None:
+    for name in names:
+        _check(options, name, isinstance(getattr(options, name), bool), "must be True or False")
+
+
+def _is_operator(op: Any) -> bool:
+    """An overload, without importing torch to say so."""
+    return hasattr(op, "_schema") and hasattr(op, "_overloadname")

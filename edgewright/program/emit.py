@@ -12,6 +12,7 @@ from edgewright.errors import UnsupportedOperatorError
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.program.constants import ConstantPool
+from edgewright.program.delegates import DelegatePool
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.program.resolve import KernelSet, is_list_output
 from edgewright.program.storage import Storage
@@ -49,8 +50,16 @@ class EmitOptions:
 class Emitter:
     """Emits one graph."""
 
-    def __init__(self, graph: Graph, options: EmitOptions, constants: ConstantPool, states: ConstantPool) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        options: EmitOptions,
+        constants: ConstantPool,
+        states: ConstantPool,
+        blobs: DelegatePool | None = None,
+    ) -> None:
         self.graph = graph
+        self.blobs = DelegatePool() if blobs is None else blobs
         self.options = options
         self.constants = constants
         self.states = states
@@ -58,6 +67,7 @@ class Emitter:
         self.storage = Storage(graph, options.planning)
         self.instructions: list[Any] = []
         self.traces: list[schema.FrameList] = []
+        self.delegates: list[schema.BackendDelegate] = []
         self._indices: dict[int, int] = {}
         self._operators: dict[str, int] = {}
 
@@ -68,6 +78,7 @@ class Emitter:
         for target, source in self.graph.updates:
             self._update(target, source)
         outputs = [self._output(v) for v in self.graph.outputs]
+        outputs += [self.argument(v, Kind.TENSOR) for v in self.graph.weights]
         arenas = self.storage.finish(self.instructions, self.values.items, list(self._operators))
         chain = schema.Chain(inputs=[], outputs=[], instructions=self.instructions)
         if self.options.emit_stacktrace:
@@ -80,7 +91,7 @@ class Emitter:
             outputs=outputs,
             chains=[chain],
             operators=[_operator(key) for key in self._operators],
-            delegates=[],
+            delegates=self.delegates,
             non_const_buffer_sizes=arenas,
         )
 
@@ -98,11 +109,21 @@ class Emitter:
         if op.kind in CONTROL:
             CONTROL[op.kind](self, op)
             return
+        if op.kind == "delegate":
+            self._delegate(op)
+            return
         if op.kind in RESHAPES and self._reshape(op):
             return
         signature, args = self._kernel(op)
         inputs = [self.argument(args[a.name], a.kind) for a in signature.inputs]
         self.call(signature, inputs, self._results(op, signature), op)
+
+    def _delegate(self, op: Op) -> None:
+        """A call of a delegate: ``id``, ``blob``, ``specs``, and ``inputs`` in the blob's order."""
+        inputs = [self.argument(v, Kind.ANY) for v in op.args["inputs"]]
+        outputs = [self.define(v) for v in op.outputs if v is not None]
+        self.delegates.append(self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"]))
+        self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)
 
     def _kernel(self, op: Op) -> tuple[Signature, dict[str, Any]]:
         """The kernel an operator becomes, and its arguments by the kernel's names."""
@@ -130,7 +151,7 @@ class Emitter:
 
     def _results(self, op: Op, signature: Signature) -> list[int]:
         """The values a call writes, as its last arguments: the results, then what it returns."""
-        made = [self.values.literal(None) if v is None else self.define(v) for v in op.outputs]
+        made = [self._unwanted() if v is None else self.define(v) for v in op.outputs]
         if not signature.outputs:
             return made
         if is_list_output(signature):
@@ -138,6 +159,10 @@ class Emitter:
         if len(made) > 1:
             return [*made, self.values.add(schema.TensorList(items=made))]
         return [made[0], made[0]] if signature.boxed > len(signature.args) else made
+
+    def _unwanted(self) -> int:
+        """A result nobody asked for: kernels want a tensor there, and leave it alone."""
+        return self.values.shared("unwanted", lambda: schema.Tensor(scalar_type=0, sizes=(0,), dim_order=(0,)))
 
     def call(self, signature: Signature, inputs: list[int], results: list[int], op: Op | None = None) -> int:
         """Append a kernel call; the index of the instruction."""
@@ -249,17 +274,24 @@ class Emitter:
         return tensor
 
     def _constant(self, value: Value, tensor: schema.Tensor) -> None:
+        if not self._external(value, tensor):
+            tensor.data_buffer_idx = self.constants.add(value)
+
+    def _external(self, value: Value, tensor: schema.Tensor) -> bool:
+        """Leave a tensor's contents to a data file, if the options say so."""
         tag = self.options.external_tag(value) if self.options.external_tag and value.qualified_name else None
         if tag is None:
-            tensor.data_buffer_idx = self.constants.add(value)
-            return
+            return False
         self.constants.add_external(value, tag)
         tensor.extra_tensor_info = schema.ExtraTensorInfo(
             fully_qualified_name=value.qualified_name, location=int(schema.TensorDataLocation.EXTERNAL)
         )
+        return True
 
     def _state(self, value: Value, tensor: schema.Tensor) -> None:
         assert value.data is not None
+        if self._external(value, tensor):
+            return
         if np.any(value.data):  # arenas start as zeros
             tensor.data_buffer_idx = self.states.add(value)
         if self.options.emit_mutable_buffer_names or not self.options.planning.alloc_mutable_buffers:

@@ -19,7 +19,9 @@ from edgewright.ir.graph import Graph, Value
 from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
+from edgewright.program.delegates import DelegatePool
 from edgewright.program.emit import EmitOptions, Emitter
+from edgewright.program.external import external_tag, training_methods
 from edgewright.program.layout import assign_dim_orders
 from edgewright.program.resolve import KernelSet, kernel_set
 from edgewright.pte import schema
@@ -57,7 +59,11 @@ def to_edge_transform_and_lower(
 
 
 def _named(programs: Programs) -> dict[str, ExportedProgram]:
+    if not isinstance(programs, ExportedProgram | Mapping):
+        programs = {"forward": programs}
     named = {"forward": programs} if isinstance(programs, ExportedProgram) else dict(programs)
+    if not named:
+        raise UsageError("programs", "must hold at least one method")
     for name, program in named.items():
         if not isinstance(program, ExportedProgram):
             remedy = "Export it first: torch.export.export(model, example_inputs)."
@@ -112,6 +118,7 @@ class EdgeProgramManager:
         """A manager whose graphs went through ``passes``: functions of a graph module that change it in place or
         return another (or a PassResult). A mapping gives each method passes of its own."""
         config = compile_config or self.compile_config
+        _check_methods("passes", passes, self.methods)
         changed = {}
         for name, program in self._programs.items():
             chosen = passes.get(name, ()) if isinstance(passes, Mapping) else _pass_list(passes)
@@ -168,6 +175,8 @@ class ExecutorchProgramManager:
         self.config = config
         self._constants = ConstantPool(config.constant_tensor_alignment or 16)
         self._states = ConstantPool(1)
+        self._blobs = DelegatePool()
+        _check_methods("memory_planning_pass", config.memory_planning_pass, edge.methods)
         self.executorch_program = self._build()
         self._buffer: bytes | None = None
 
@@ -221,8 +230,11 @@ class ExecutorchProgramManager:
     # -------------------------------------------------------------------------------------------------- making
 
     def _build(self) -> schema.Program:
-        plans = [self._plan(name) for name in sorted(self._edge.methods)]
-        plans += [_constant_plan(name, value, self._constants) for name, value in self._edge.constant_methods.items()]
+        names = sorted(self._edge.methods)
+        plans = [self._plan(name) for name in names]
+        extra = {k: v for name in names for k, v in training_methods(self._edge.exported_program(name), name).items()}
+        for name, value in {**self._edge.constant_methods, **extra}.items():
+            plans.append(_constant_plan(name, value, self._constants))
         program = schema.Program(execution_plan=plans, constant_buffer=[], backend_delegate_data=[])
         index = program.add_segment(self._constants.chunks)  # type: ignore[arg-type]
         program.constant_segment = schema.SubsegmentOffsets(segment_index=index, offsets=self._constants.offsets)
@@ -230,6 +242,8 @@ class ExecutorchProgramManager:
             index = program.add_segment(self._states.chunks, self.config.segment_alignment)  # type: ignore[arg-type]
             offsets = schema.SubsegmentOffsets(segment_index=index, offsets=self._states.offsets)
             program.mutable_data_segments = [offsets]
+        alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
+        self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
         if self.config.manifest:
             data = manifest.build(program, ["portable"], self._edge.kernels.name)
             index = program.add_segment(data, self.config.segment_alignment)
@@ -247,36 +261,17 @@ class ExecutorchProgramManager:
             emit_stacktrace=self.config.emit_stacktrace,
             emit_mutable_buffer_names=self.config.emit_mutable_buffer_names,
             skip_dim_order=self._edge.compile_config._skip_dim_order,
-            external_tag=_external_tag(self.config, exported),
+            external_tag=external_tag(self.config, exported),
         )
         encoded = tuple(pytree.treespec_dumps(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
-        return Emitter(graph, options, self._constants, self._states).plan(encoded)  # type: ignore[arg-type]
+        return Emitter(graph, options, self._constants, self._states, self._blobs).plan(encoded)  # type: ignore[arg-type]
 
 
-def _external_tag(config: ExecutorchBackendConfig, exported: ExportedProgram) -> Callable[[Value], str | None] | None:
-    """Which data file a constant goes to: lifted constants stay, they are closer to code than to data."""
-    chosen = config.external_constants
-    nodes = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
-    trained = _trained(exported) if config.external_mutable_weights else set()
-    if not chosen and not trained:
-        return None
-
-    def tag(value: Value) -> str | None:
-        if value.qualified_name in trained:
-            return "_default_external_constant"
-        if not chosen or value.name not in nodes or "_lifted_tensor" in value.name:
-            return None
-        return chosen(nodes[value.name]) if callable(chosen) else "_default_external_constant"
-
-    return tag
-
-
-def _trained(exported: ExportedProgram) -> set[str]:
-    """Weights the program gives gradients for."""
-    from torch.export.graph_signature import OutputKind
-
-    specs = exported.graph_signature.output_specs
-    return {str(s.target) for s in specs if s.kind == OutputKind.GRADIENT_TO_PARAMETER}
+def _check_methods(option: str, chosen: Any, methods: set[str]) -> None:
+    """A mapping by method must name methods that exist: a misspelt one would be ignored."""
+    unknown = sorted(set(chosen) - methods) if isinstance(chosen, Mapping) else []
+    if unknown:
+        raise UsageError(option, f"must name methods of the program: {', '.join(sorted(methods))}", value=unknown)
 
 
 def _constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.ExecutionPlan:

@@ -27,7 +27,11 @@ class MemoryPlanningPass:
     alignment: int = ALIGNMENT
 
     def __post_init__(self) -> None:
-        if self.alignment < 1 or self.alignment & (self.alignment - 1):
+        for name in ("alloc_graph_input", "alloc_graph_output", "alloc_mutable_buffers", "share_mutable_buffers"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"MemoryPlanningPass.{name}", "must be True or False", value=getattr(self, name))
+        whole = isinstance(self.alignment, int) and not isinstance(self.alignment, bool)
+        if not whole or self.alignment < 1 or self.alignment & (self.alignment - 1):
             raise UsageError("MemoryPlanningPass.alignment", "must be a power of two", value=self.alignment)
         if self.share_mutable_buffers and not self.alloc_mutable_buffers:
             raise UsageError("MemoryPlanningPass", "share_mutable_buffers needs alloc_mutable_buffers")

@@ -1,0 +1,43 @@
+"""Delegate blobs: collected from all methods, stored once each, in segments or inside the program's tables."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from edgewright.pte import schema
+from edgewright.pte.flat import Buffer
+
+
+@dataclass
+class DelegatePool:
+    """The blobs of a program. References count blobs until ``store`` knows where they are."""
+
+    blobs: list[Buffer] = field(default_factory=list)
+    delegates: list[schema.BackendDelegate] = field(default_factory=list)
+    _known: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, backend: str, blob: Buffer, specs: Mapping[str, bytes]) -> schema.BackendDelegate:
+        """What a method says about one call of a delegate."""
+        index = self._known.setdefault(hashlib.sha256(blob).digest(), len(self.blobs))
+        if index == len(self.blobs):
+            self.blobs.append(blob)
+        made = schema.BackendDelegate(
+            id=backend,
+            processed=schema.BackendDelegateDataReference(location=int(schema.DataLocation.INLINE), index=index),
+            compile_specs=[schema.CompileSpec(key=key, value=value) for key, value in specs.items()],
+        )
+        self.delegates.append(made)
+        return made
+
+    def store(self, program: schema.Program, *, extract: bool, alignment: int) -> None:
+        """Put the blobs into segments of their own or, unless ``extract``, into the tables."""
+        if not extract:
+            program.backend_delegate_data = [schema.BackendDelegateInlineData(data=bytes(b)) for b in self.blobs]
+            return
+        segments = [program.add_segment(blob, alignment) for blob in self.blobs]
+        for delegate in self.delegates:
+            delegate.processed = schema.BackendDelegateDataReference(
+                location=int(schema.DataLocation.SEGMENT), index=segments[delegate.processed.index]
+            )
