@@ -51,6 +51,7 @@ def import_graph(exported: ExportedProgram, name: str = "forward") -> Graph:
 class _Importer:
     def __init__(self, exported: ExportedProgram, name: str) -> None:
         self.exported = exported
+        self.module: fx.GraphModule = exported.graph_module  # or a branch of it
         self.graph = Graph(name)
         self.env: dict[fx.Node, Any] = {}
         self.origins: dict[int, Origin] = {}
@@ -60,11 +61,22 @@ class _Importer:
         for node in self.exported.graph.nodes:
             if node.op == "placeholder":
                 self._placeholder(node, specs[node.name])
-            elif node.op == "call_function":
-                self._call(node)
             elif node.op == "output":
                 self._outputs(node)
+            else:
+                self.visit(node)
         return self.graph
+
+    def visit(self, node: fx.Node) -> None:
+        """Import a call, or a branch or constant that the module holds."""
+        if node.op == "call_function":
+            self._call(node)
+            return
+        held = operator.attrgetter(str(node.target))(self.module)
+        self.env[node] = held
+        if isinstance(held, torch.Tensor):
+            order = tuple(range(held.dim()))
+            self.env[node] = Value(node.name, np.dtype(DTYPES[held.dtype]), tuple(held.shape), order, to_array(held))
 
     # ------------------------------------------------------------------------------------------------- values
 

@@ -17,13 +17,12 @@ from torch.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from torch.utils import _pytree as pytree
 
-from edgewright.frontend.aliases import Aliases, NeedsRetrace, Step, functional_of, viewed_argument
+from edgewright.frontend.aliases import NeedsRetrace
+from edgewright.frontend.functional import Functional
 from edgewright.frontend.rewriter import Rewriter, Takes
 
 log = logging.getLogger("edgewright.frontend")
-aten = torch.ops.aten
 
 
 def prepare(
@@ -34,108 +33,72 @@ def prepare(
     Operators in ``kept`` stay as they are. Unless ``strict``, so does what nothing takes and nothing decomposes.
     """
     try:
-        return _Walk(exported, Rewriter(takes, kept, strict)).run()
+        return Walk(exported, Rewriter(takes, kept, strict)).program()
     except NeedsRetrace as reason:
         log.warning("retracing the whole graph: %s is not covered by rewrites", reason)
-        return _Walk(exported.run_decompositions({}), Rewriter(takes, kept, strict)).run()
+        return Walk(exported.run_decompositions({}), Rewriter(takes, kept, strict)).program()
 
 
-class _Walk:
-    """One pass over the nodes of a program."""
+class Walk(Functional):
+    """One pass over the nodes of a program. ``attributes`` are the branches and constants that the new graph holds."""
 
-    def __init__(self, exported: ExportedProgram, rewriter: Rewriter) -> None:
+    def __init__(self, exported: Any, rewriter: Rewriter) -> None:
+        super().__init__(rewriter)
         self.exported = exported
-        self.rewriter = rewriter
-        self.aliases = Aliases(rewriter)
+        self.module: fx.GraphModule = exported.graph_module  # the one being read
+        self.attributes: dict[str, Any] = {}
+        self.placeholders: dict[str, fx.Node] = {}
 
-    def run(self) -> ExportedProgram:
-        placeholders: dict[str, fx.Node] = {}
-        for node in self.exported.graph.nodes:
-            self.rewriter.origin = node if node.op == "call_function" else None
-            if node.op == "placeholder":
-                new = self.rewriter.graph.placeholder(node.target)
-                new.name = node.name  # a new graph would not name a node after a builtin
-                new.meta.update(node.meta)
-                placeholders[node.name] = node
-                self.aliases.define(node, new)
-            elif node.op == "get_attr":
-                new = self.rewriter.graph.get_attr(node.target)
-                new.meta.update(node.meta)
-                self.aliases.define(node, new)
-            elif node.op == "call_function":
-                self._call(node)
-            elif node.op == "output":
-                return self._finish(node, placeholders)
+    def program(self) -> ExportedProgram:
+        made: ExportedProgram = self.run()
+        return made
+
+    def run(self) -> Any:
+        for node in self.module.graph.nodes:
+            if node.op == "output":
+                return self._finish(node)
+            self.visit(node)
         raise AssertionError("a graph has an output")
 
-    def _read(self, tree: Any) -> Any:
-        return pytree.tree_map_only(fx.Node, self.aliases.read, tree)
+    def visit(self, node: fx.Node) -> None:
+        self.rewriter.origin = node if node.op == "call_function" else None
+        if node.op == "placeholder":
+            new = self.rewriter.graph.placeholder(node.target)  # type: ignore[arg-type]
+            new.name = node.name  # a new graph would not name a node after a builtin
+            new.meta.update(node.meta)
+            self.placeholders[node.name] = node
+            self.aliases.define(node, new)
+        elif node.op == "get_attr":
+            new = self.rewriter.graph.get_attr(self._held(str(node.target)))
+            new.meta.update(node.meta)
+            self.aliases.define(node, new)
+        elif node.op == "call_function":
+            self._call(node)
 
-    def _call(self, node: fx.Node) -> None:
-        op: Any = node.target
-        if op is operator.getitem and isinstance(self.aliases.read(node.args[0]), list | tuple):  # type: ignore[arg-type]
-            self.aliases.define(node, self.aliases.read(node.args[0])[node.args[1]])  # type: ignore[arg-type]
-            return
-        if isinstance(op, torch._ops.HigherOrderOperator):
+    def _held(self, target: str) -> str:
+        """The name an attribute of the module being read has in the new one."""
+        held = operator.attrgetter(target)(self.module)
+        name, count = target, 0
+        while self.attributes.setdefault(name, held) is not held:
+            count += 1
+            name = f"{target}_{count}"
+        return name
+
+    def _call(self, node: fx.Node, val: Any = None) -> None:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
             from edgewright.frontend.control import lower_higher_order
 
-            self.aliases.define(node, lower_higher_order(self.rewriter, self.exported, node, self._read(node.args)))
+            lower_higher_order(self, node)
             return
-        if not isinstance(op, torch._ops.OpOverload):
-            self._symbolic(node)
-            return
-        if op._schema.is_mutable:
-            self._mutation(node)
-            return
-        result = self.rewriter.call(op, *self._read(node.args), val=node.meta.get("val"), **self._read(node.kwargs))
-        viewed = viewed_argument(op)
-        source = node.args[viewed] if viewed is not None and viewed < len(node.args) else None
-        if isinstance(source, fx.Node) and isinstance(result, fx.Node):
-            rest = tuple(self._read(node.args[viewed + 1 :]))  # type: ignore[operator]
-            self.aliases.define_view(node, source, Step(op, rest, self._read(node.kwargs)), result)
-        else:
-            self.aliases.define(node, result)
+        super()._call(node, val)
 
-    def _symbolic(self, node: fx.Node) -> None:
-        """Arithmetic on sizes stays as it is."""
-        self.aliases.define(node, self.rewriter.emit(node.target, self._read(node.args), val=node.meta["val"]))
-
-    def _mutation(self, node: fx.Node) -> None:
-        op: Any = node.target
-        target = node.args[0]
-        written = [a.name for a in op._schema.arguments if a.alias_info and a.alias_info.is_write]
-        if len(written) != 1 or not isinstance(target, fx.Node) or op._schema.arguments[0].name != written[0]:
-            if op in _ASSERTIONS:
-                return
-            raise NeedsRetrace(f"{op}")
-        args, kwargs = self._read(node.args), self._read(node.kwargs)
-        val = target.meta["val"]
-        if op is aten.copy_.default:
-            result = self._copied(args[0], args[1])
-        else:
-            functional = functional_of(op)
-            result = self.rewriter.call(functional, *args, val=None, **kwargs)
-            if result.meta["val"].dtype != val.dtype:
-                result = self.rewriter.call(aten._to_copy.default, result, dtype=val.dtype)
-        self.aliases.write(target, result)
-        self.aliases.define_same(node, target)
-
-    def _copied(self, target: fx.Node, source: fx.Node) -> Any:
-        """What ``target`` holds after ``target.copy_(source)``."""
-        wanted, given = target.meta["val"], source.meta["val"]
-        if given.dtype != wanted.dtype:
-            source = self.rewriter.call(aten._to_copy.default, source, dtype=wanted.dtype)
-        if given.shape != wanted.shape:
-            source = self.rewriter.call(aten.expand.default, source, self.rewriter.shape(target))
-        return source
-
-    def _finish(self, output: fx.Node, placeholders: dict[str, fx.Node]) -> ExportedProgram:
+    def _finish(self, output: fx.Node) -> Any:
         signature = self.exported.graph_signature
         results = list(self._read(output.args[0]))
         specs = list(signature.output_specs)
         mutated = {s.target for s in specs if s.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)}
         for spec in signature.input_specs:
-            node = placeholders.get(spec.arg.name)
+            node = self.placeholders.get(spec.arg.name)
             new = self.aliases.written(node) if node is not None else None
             if new is None or spec.target in mutated:
                 continue
@@ -151,7 +114,7 @@ class _Walk:
     def _program(self, specs: list[OutputSpec]) -> ExportedProgram:
         self.rewriter.graph.eliminate_dead_code()
         root = self.exported.graph_module
-        module = fx.GraphModule(root, self.rewriter.graph)
+        module = fx.GraphModule(self.attributes, self.rewriter.graph)
         module.meta.update(root.meta)
         signature = ExportGraphSignature(self.exported.graph_signature.input_specs, specs)
         return ExportedProgram(
@@ -165,9 +128,6 @@ class _Walk:
             constants=self.exported.constants,
             verifiers=[_AnyGraph],
         )
-
-
-_ASSERTIONS = {aten._assert_async.msg, aten._assert_async.default}
 
 
 def _renamed(specs: list[OutputSpec], results: list[Any]) -> list[OutputSpec]:

@@ -151,7 +151,7 @@ class Emitter:
 
     def _results(self, op: Op, signature: Signature) -> list[int]:
         """The values a call writes, as its last arguments: the results, then what it returns."""
-        made = [self._unwanted() if v is None else self.define(v) for v in op.outputs]
+        made = [self._unwanted() if v is None else self.argument(v, Kind.ANY) for v in op.outputs]
         if not signature.outputs:
             return made
         if is_list_output(signature):
@@ -254,9 +254,11 @@ class Emitter:
         self.storage.bind(value, index)
         return index
 
-    def rename(self, value: Value, index: int) -> None:
-        """Let ``value`` be an existing value of the plan."""
-        self._indices[id(value)] = index
+    def rename(self, value: Value, other: Value) -> None:
+        """Let ``value`` be the same value of the plan as ``other``, which there is."""
+        self._indices[id(value)] = self._indices[id(other)]
+        if other.dtype is not None:
+            self.storage.share(value, other)
 
     def _tensor(self, value: Value) -> schema.Tensor:
         tensor = schema.Tensor(

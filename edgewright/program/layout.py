@@ -33,6 +33,10 @@ def assign_dim_orders(graph: Graph) -> None:
         asked = op.args.get("memory_format")
         if op.kind in ("aten.clone.default", "aten._to_copy.default") and asked in (*_FORMATS, torch.contiguous_format):
             _set(op, _FORMATS.get(asked))
+        elif op.graphs:  # branches read what they need in the order they want
+            _set(op, None)
+            for branch in op.graphs.values():
+                assign_dim_orders(branch)
         else:
             order = _common(op) if op.kind in _FOLLOWERS else None
             _align(op, order, ops)

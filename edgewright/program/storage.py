@@ -47,6 +47,14 @@ class Storage:
     def knows(self, value: Value) -> bool:
         return id(value) in self._places
 
+    def planned(self, value: Value) -> bool:
+        """True if a tensor's memory is in the arena."""
+        return self._places[id(value)].planned
+
+    def same(self, a: Value, b: Value) -> bool:
+        """True if two tensors share their bytes."""
+        return self.knows(a) and self.knows(b) and self._places[id(a)].block is self._places[id(b)].block
+
     def bind(self, value: Value, index: int) -> None:
         """``value`` is value ``index`` of the plan."""
         self._indices[index] = id(value)
@@ -117,6 +125,8 @@ class Storage:
             for first, final in self.loops:
                 if block.start < first <= block.end <= final:
                     block.end = final
+                elif first <= block.start <= final < block.end:  # gathered by the loop, a slice at a time
+                    block.start = first
 
 
 def touched(instruction: Any, values: list[Any]) -> list[int]:
