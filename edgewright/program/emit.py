@@ -34,6 +34,10 @@ _LAYOUT_KERNELS = {
 }
 
 
+# Kernels of stock that add to what their result's memory holds, instead of writing it.
+_ACCUMULATING = {"aten::max_pool2d_with_indices_backward.grad_input"}
+
+
 @dataclass
 class EmitOptions:
     """What of the configuration concerns one method."""
@@ -116,7 +120,11 @@ class Emitter:
             return
         signature, args = self._kernel(op)
         inputs = [self.argument(args[a.name], a.kind) for a in signature.inputs]
-        self.call(signature, inputs, self._results(op, signature), op)
+        results = self._results(op, signature)
+        if signature.key in _ACCUMULATING:
+            size = self.argument(list(self.values.items[results[0]].sizes), Kind.INTS)
+            self.call(OPERATORS["aten::zeros.out"], [size], [results[0], results[0]], op)
+        self.call(signature, inputs, results, op)
 
     def _delegate(self, op: Op) -> None:
         """A call of a delegate: ``id``, ``blob``, ``specs``, and ``inputs`` in the blob's order."""
