@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.rewriter import fake_mode, is_dynamic
 
 if TYPE_CHECKING:
@@ -93,24 +94,24 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any) -> Any:
     """Append a trace to the graph being built; its result."""
-    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    env: dict[fx.Node, Any] = dict(zip(placeholders, inputs, strict=True))
-    calls = [n for n in graph.nodes if n.op == "call_function"]
-    if any(n.target is op for n in calls):
+    from edgewright.frontend.functional import Functional
+
+    if any(n.target is op for n in graph.nodes):
         raise rewriter.unsupported(op, "has no kernel in the target runtime and no decomposition into ones that do")
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    walk = Functional(rewriter)
+    for placeholder, given in zip(placeholders, inputs, strict=True):
+        walk.aliases.define(placeholder, given)
     mode = fake_mode([n.meta.get("val") for n in inputs])
     for node in graph.nodes:
-        if node.op == "output":
-            return pytree.tree_map_only(fx.Node, env.__getitem__, node.args[0])
         if node.op == "call_function":
-            args, kwargs = pytree.tree_map_only(fx.Node, env.__getitem__, (node.args, node.kwargs))
-            if node.target.__name__ == "getitem" and isinstance(args[0], list | tuple):
-                env[node] = args[0][args[1]]
-                continue
-            env[node] = rewriter.call(node.target, *args, val=_in_mode(node.meta.get("val"), mode), **kwargs)
+            walk._call(node, _in_mode(node.meta.get("val"), mode))
         elif node.op == "get_attr":
             raise rewriter.unsupported(op, "decomposes into constants of its own")
-    raise AssertionError("a trace has an output")
+    written = [p.name for p in placeholders if walk.aliases.written(p) is not None]
+    if written:
+        raise NeedsRetrace(f"{op}, which writes to its arguments")
+    return walk._read(graph.output_node().args[0])
 
 
 def _in_mode(value: Any, mode: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ class Rewriter:
         self.origin: fx.Node | None = None  # the exported node being rewritten
         self._depth = 0
         self._sizes: dict[tuple[fx.Node, int], Any] = {}
+        self._views = _views_of_copies()
 
     # ----------------------------------------------------------------------------------------------- emission
 
@@ -88,6 +90,7 @@ class Rewriter:
 
     def fake(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Any:
         """What ``op`` gives for the fake values of its arguments."""
+        op = self._views.get(op, op)
         values = pytree.tree_map_only(fx.Node, lambda n: n.meta["val"], (tuple(args), kwargs or {}))
         mode = fake_mode(pytree.tree_leaves(values))
         if mode is None:
@@ -111,6 +114,13 @@ class Rewriter:
             self._sizes[key] = self.emit(aten.sym_size.int, (node, dim), val=size)
         return self._sizes[key]
 
+    def plus(self, a: Any, b: Any) -> Any:
+        """The sum of two sizes: an integer, or a node that computes it."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        values = [v.meta["val"] if isinstance(v, fx.Node) else v for v in (a, b)]
+        return self.emit(operator.add, (a, b), val=values[0] + values[1])
+
     def scalar(self, number: Any, dtype: torch.dtype, like: fx.Node) -> fx.Node:
         """A 0-d tensor holding a number, for operators that take tensors only."""
         mode = like.meta["val"].fake_mode
@@ -122,6 +132,14 @@ class Rewriter:
         """The error for an operator that nothing takes."""
         where, line = describe_node(self.origin)
         return UnsupportedOperatorError(f"{op}{where}", why, remedy=line)
+
+
+@cache
+def _views_of_copies() -> dict[Any, Any]:
+    """The views that copying operators copy: torch cannot tell what some copies give where sizes are symbolic."""
+    from edgewright.frontend.rules import RENAMES
+
+    return {aten.split_copy.Tensor: aten.split.Tensor, **{c: v for v, c in RENAMES.items() if "_copy" in str(c)}}
 
 
 def fake_mode(values: Iterable[Any]) -> Any:

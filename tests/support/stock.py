@@ -32,6 +32,11 @@ class StockRuntime:
         """Load and execute; numpy arrays and numbers in and out."""
         return self._ask(("run", program, data and str(data), method, [_pack(i) for i in inputs]))
 
+    def run_many(self, program: bytes, method: str, calls: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Load once and execute once per list of inputs: state lives from call to call."""
+        packed = [[_pack(i) for i in inputs] for inputs in calls]
+        return [[_unpack(o) for o in outputs] for outputs in self._ask(("many", program, None, method, packed))]
+
     def verify_bundle(self, bundle: bytes, method: str, case: int) -> list[Any]:
         """Run one test case of a bundled program and compare; raises StockError on a mismatch."""
         return self._ask(("bundle", bundle, None, method, [case]))
@@ -136,6 +141,12 @@ def _answer(request: Any) -> list[Any]:
     if action == "methods":
         return sorted(loaded.method_names)
     executable = loaded.load_method(method)
+    if action == "many":
+        return [_execute(executable, one) for one in inputs]
+    return _execute(executable, inputs)
+
+
+def _execute(executable: Any, inputs: Sequence[Any]) -> list[Any]:
     return [_from_torch(o) for o in executable.execute([_to_torch(i) for i in inputs])]
 
 

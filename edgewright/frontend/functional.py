@@ -1,0 +1,130 @@
+"""The calls of a graph, one after another, made functional: of an exported program, and of a decomposition's trace."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from edgewright.frontend.aliases import Aliases, NeedsRetrace, Step, functional_of, item_step, viewed_argument
+from edgewright.frontend.rewriter import Rewriter, fake_mode
+
+aten = torch.ops.aten
+
+_ASSERTIONS = {aten._assert_async.msg, aten._assert_async.default}
+
+# Operators that give a view of their argument, the argument itself or a copy, as its strides and type have it.
+_PERHAPS_COPIES = {
+    aten.reshape.default, aten.reshape_as.default, aten.flatten.using_ints, aten.contiguous.default, aten.to.dtype,
+    aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default, aten.dropout.default,
+    aten.feature_dropout.default, aten.alpha_dropout.default,
+}  # fmt: skip
+
+
+class Functional:
+    """Rewrites calls in order, keeping track of who shares memory with whom."""
+
+    def __init__(self, rewriter: Rewriter) -> None:
+        self.rewriter = rewriter
+        self.aliases = Aliases(rewriter)
+
+    def _read(self, tree: Any) -> Any:
+        return pytree.tree_map_only(fx.Node, self.aliases.read, tree)
+
+    def _call(self, node: fx.Node, val: Any = None) -> None:
+        """Rewrite one call. ``val`` is its fake result, if not the one in its metadata."""
+        op: Any = node.target
+        if op is operator.getitem and isinstance(self.aliases.read(node.args[0]), list | tuple):  # type: ignore[arg-type]
+            self._item(node)
+        elif not isinstance(op, torch._ops.OpOverload):
+            self._symbolic(node)
+        elif op._schema.is_mutable:
+            self._mutation(node)
+        else:
+            val = node.meta.get("val") if val is None else val
+            result = self.rewriter.call(op, *self._read(node.args), val=val, **self._read(node.kwargs))
+            self._define(node, result)
+
+    def _define(self, node: fx.Node, result: Any) -> None:
+        """Say what memory the result of a call is."""
+        op: Any = node.target
+        viewed = 0 if op in _PERHAPS_COPIES else viewed_argument(op)
+        source = node.args[viewed] if viewed is not None and viewed < len(node.args) else None
+        if not isinstance(source, fx.Node) or viewed is None or (op in _PERHAPS_COPIES and not _shares(node, source)):
+            self.aliases.define(node, result)
+            return
+        step = Step(op, tuple(self._read(node.args[viewed + 1 :])), self._read(node.kwargs))
+        if isinstance(result, fx.Node):
+            self.aliases.define_view(node, source, step, result)
+        else:
+            self.aliases.define_views(node, source, step, result)
+
+    def _item(self, node: fx.Node) -> None:
+        """One result of several; those of ``split`` and the like are views."""
+        several: Any = node.args[0]
+        index: Any = node.args[1]
+        result = self.aliases.read(several)[index]
+        views = self.aliases.views(several)
+        if views is None:
+            self.aliases.define(node, result)
+            return
+        source, step = views
+        self.aliases.define_view(node, source, item_step(step, several.meta["val"], index), result)
+
+    def _symbolic(self, node: fx.Node) -> None:
+        """Arithmetic on sizes stays as it is."""
+        self.aliases.define(node, self.rewriter.emit(node.target, self._read(node.args), val=node.meta["val"]))
+
+    def _mutation(self, node: fx.Node) -> None:
+        op: Any = node.target
+        target = node.args[0] if node.args else None
+        written = [a.name for a in op._schema.arguments if a.alias_info and a.alias_info.is_write]
+        if len(written) != 1 or not isinstance(target, fx.Node) or op._schema.arguments[0].name != written[0]:
+            if op in _ASSERTIONS:
+                return
+            raise NeedsRetrace(f"{op}")
+        functional = None if op is aten.copy_.default else functional_of(op)
+        if functional is not None and viewed_argument(functional) is not None:
+            self._turned(node, target, functional)
+            return
+        args, kwargs = self._read(node.args), self._read(node.kwargs)
+        if functional is None:
+            result = self._copied(args[0], args[1])
+        else:
+            result = self.rewriter.call(functional, *args, **kwargs)
+            dtype = args[0].meta["val"].dtype
+            if result.meta["val"].dtype != dtype:
+                result = self.rewriter.call(aten._to_copy.default, result, dtype=dtype)
+        self.aliases.write(target, result)
+        self.aliases.define_same(node, target)
+
+    def _turned(self, node: fx.Node, target: fx.Node, functional: Any) -> None:
+        """``x.t_()`` and the like: the same memory, from now on looked at in another way."""
+        args, kwargs = self._read(node.args), self._read(node.kwargs)
+        result = self.rewriter.call(functional, *args, **kwargs)
+        self.aliases.define_view(node, target, Step(functional, tuple(args[1:]), kwargs), result)
+        self.aliases.define_same(target, node)
+
+    def _copied(self, target: fx.Node, source: fx.Node) -> Any:
+        """What ``target`` holds after ``target.copy_(source)``."""
+        wanted, given = target.meta["val"], source.meta["val"]
+        if given.dtype != wanted.dtype:
+            source = self.rewriter.call(aten._to_copy.default, source, dtype=wanted.dtype)
+        if given.shape != wanted.shape:
+            source = self.rewriter.call(aten.expand.default, source, self.rewriter.shape(target))
+        return source
+
+
+def _shares(node: fx.Node, source: fx.Node) -> bool:
+    """True if a call that may copy gave a view instead."""
+    given = source.meta["val"]
+    mode = fake_mode([given])
+    if mode is None:
+        return False
+    args, kwargs = pytree.tree_map_only(fx.Node, lambda n: n.meta["val"], (node.args, node.kwargs))
+    with mode:
+        result = node.target(*args, **kwargs)  # type: ignore[operator]
+    return bool(result.untyped_storage()._cdata == given.untyped_storage()._cdata)
