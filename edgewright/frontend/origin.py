@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sysconfig
 from typing import Any
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)(?:\n\s*(?P<code>.*))?')
 _LIBRARY = re.compile(r"site-packages[/\\](torch|torchvision|torchao)[/\\]|[/\\]torch[/\\](nn|_|fx|export)")
+
+_PYTHON = sysconfig.get_paths()["stdlib"]
 
 
 def module_path(node: Any) -> str:
@@ -18,14 +21,24 @@ def module_path(node: Any) -> str:
 
 def frames(node: Any) -> list[tuple[str, int, str, str]]:
     """The stack of a node as (file, line, function, code), outermost first."""
-    trace = getattr(node, "meta", {}).get("stack_trace") or ""
+    return parse_frames(getattr(node, "meta", {}).get("stack_trace") or "")
+
+
+def parse_frames(trace: str) -> list[tuple[str, int, str, str]]:
+    """The frames in a printed stack."""
     return [(m["file"], int(m["line"]), m["name"], (m["code"] or "").strip()) for m in _FRAME.finditer(trace)]
+
+
+def is_library(file: str) -> bool:
+    """True for files of torch and of Python itself, and for code that has no file."""
+    python = file.startswith(_PYTHON) and "site-packages" not in file
+    return python or bool(_LIBRARY.search(file)) or file.startswith("<")
 
 
 def source_line(node: Any) -> str:
     """The user's own line that a node came from, or ''."""
     found = frames(node)
-    own = [f for f in found if not _LIBRARY.search(f[0])] or found
+    own = [f for f in found if not is_library(f[0])] or found
     return f"{own[-1][0]}:{own[-1][1]}: {own[-1][3]}" if own else ""
 
 
