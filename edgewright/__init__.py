@@ -5,16 +5,20 @@ from __future__ import annotations
 from edgewright._lazy import lazy_names
 from edgewright._version import VERSION
 
-__all__ = ["EdgewrightError", "Runtime", "__version__", "read_program", "write_program"]
+_NAMES = {
+    "EdgeCompileConfig": "edgewright.program.config",
+    "EdgewrightError": "edgewright.errors",
+    "ExecutorchBackendConfig": "edgewright.program.config",
+    "MemoryPlanningPass": "edgewright.program.memory",
+    "Runtime": "edgewright.runtime.program",
+    "export": "edgewright.frontend.export",
+    "read_program": "edgewright.pte.reader",
+    "to_edge": "edgewright.program.lower",
+    "to_edge_transform_and_lower": "edgewright.program.lower",
+    "write_program": "edgewright.pte.writer",
+}
+__all__ = ["__version__", *_NAMES]
 
 __version__ = VERSION
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "EdgewrightError": "edgewright.errors",
-        "Runtime": "edgewright.runtime.program",
-        "read_program": "edgewright.pte.reader",
-        "write_program": "edgewright.pte.writer",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

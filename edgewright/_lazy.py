@@ -14,7 +14,15 @@ def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], 
     def get(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(names[name]), name)
+        try:
+            value = getattr(import_module(names[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            from edgewright.errors import MissingError
+
+            remedy = "pip install 'edgewright[compile]'"
+            raise MissingError(name, "needs torch, which is not installed", remedy=remedy) from error
         setattr(sys.modules[package], name, value)
         return value
 

@@ -16,8 +16,11 @@ from edgewright.errors import FileAccessError, UsageError
 Source = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, mmap.mmap]
 
 
-def open_source(source: Source, what: str) -> tuple[memoryview, str]:
-    """A read-only view of ``source`` and the name errors call it by. A path is mapped, never read whole."""
+def open_source(source: Source, what: str, *, private: bool = False) -> tuple[memoryview, str]:
+    """A read-only view of ``source`` and the name errors call it by. A path is mapped, never read whole.
+
+    ``private``: writing to what is mapped copies the page written to; the file stays as it is.
+    """
     if isinstance(source, bytes | bytearray | memoryview | mmap.mmap):
         return _view(source, what), what
     if not isinstance(source, str | os.PathLike):
@@ -29,7 +32,9 @@ def open_source(source: Source, what: str) -> tuple[memoryview, str]:
                 raise FileAccessError(path, "must be a regular file")
             if not os.fstat(file.fileno()).st_size:
                 return memoryview(b""), path  # an empty file cannot be mapped
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), path
+            return memoryview(
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY if private else mmap.ACCESS_READ)
+            ), path
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise FileAccessError(

@@ -1,4 +1,4 @@
-"""The command line: ``edgewright run | inspect | verify | demo``.
+"""The command line: ``edgewright compile | run | inspect | verify | demo``.
 
 A command is a module of its name here, with ``add_arguments(parser)`` and ``run(args) -> int``. It is imported
 only when it is the one asked for, so that ``--version`` and ``--help`` answer at once.
@@ -19,6 +19,7 @@ from edgewright.cli import codes
 from edgewright.errors import EdgewrightError, UsageError
 
 COMMANDS = {
+    "compile": "compile a PyTorch model to a .pte that ExecuTorch's runtimes load",
     "run": "run a method of a .pte on inputs from files",
     "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
     "verify": "check a file, and a .bpte against its own test cases",
@@ -53,7 +54,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """The parser, with the arguments of the ``chosen`` command only: the other commands stay unloaded."""
     parser = argparse.ArgumentParser(
         prog="edgewright",
-        description="Runs, inspects and verifies ExecuTorch files on this machine, without torch.",
+        description="Compiles PyTorch models to ExecuTorch files; runs, inspects and verifies them on this machine.",
         epilog=codes.epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

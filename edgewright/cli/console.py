@@ -125,3 +125,8 @@ class ProgressStep:
     def __call__(self) -> None:
         if self._bar is not None:
             self._bar.advance(self._task)  # type: ignore[arg-type]
+
+    def describe(self, label: str) -> None:
+        """Say what is being done now."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=label)  # type: ignore[arg-type]

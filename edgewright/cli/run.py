@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--method", default="forward", help="the method to run (default: forward)")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
     add("--repeat", type=int, default=1, metavar="N", help="run N times and show the median")
-    add("--max-memory", type=_size, metavar="512M", help="refuse to plan more memory than this")
+    add("--max-memory", type=parse_memory, metavar="512M", help="refuse to plan more memory than this")
     add("--profile", action="store_true", help="show the time of each instruction")
     add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
     add(*both("etdump_path"), metavar="p.etdp", help="write the profile as ETDump")
@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(*both("output_folder_path"), metavar="out/", help="write output_<inference>_<index>.raw here")
 
 
-def _size(text: str) -> int:
+def parse_memory(text: str) -> int:
+    """An amount of memory as an option's value."""
     try:
         return parse_size(text)
     except ValueError as error:

@@ -1,0 +1,159 @@
+"""``edgewright compile``: a PyTorch model to a ``.pte``, with the time of every stage."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgewright.cli.console import clean, console, plural, progress, size, table
+from edgewright.cli.run import parse_memory
+from edgewright.cli.stages import Stages, peak_memory
+from edgewright.errors import LimitError, MissingError, UsageError
+
+RUNTIMES = ("wheel", "android", "ios", "portable-only")
+_STAGES = 6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("spec", metavar="SPEC", help="package.module:factory that gives a model with example inputs, or a .pt2")
+    add("-o", "--output", required=True, metavar="m.pte", help="where to write the program")
+    add("--runtime", choices=RUNTIMES, default="wheel", help="the runtime whose kernels may be used (default: wheel)")
+    add("--weights", metavar="w.safetensors", help="load the model's weights from here, without copying them")
+    add(
+        "--external-constants", nargs="?", const="", metavar="TAG",
+        help="put the weights into TAG.ptd beside the program (default: the program's own name)",
+    )  # fmt: skip
+    add("--max-memory", type=parse_memory, metavar="512K", help="fail if the program plans more memory than this")
+    add("--bundle", action="store_true", help="also write m.bpte, with the example inputs and eager outputs")
+    add("--emit-stacktrace", action="store_true", help="keep the source line of every instruction in the program")
+    add("--no-manifest", action="store_true", help="leave out the description of the build")
+
+
+@dataclass
+class Built:
+    """A finished program, and what was written for it."""
+
+    program: Any
+    exported: Any
+    written: list[tuple[Path, int]] = field(default_factory=list)
+
+
+def run(args: argparse.Namespace) -> int:
+    output = Path(args.output)
+    _check_options(args, output)
+    with progress("compiling", _STAGES, quiet=args.quiet) as step:
+        stages = Stages(step)
+        with stages("import torch"):
+            need_torch()
+        built = _build(args, output, stages)
+    if not args.quiet:
+        _show(built, stages)
+    return 0
+
+
+def need_torch() -> None:
+    """Import the compiler; raise if torch is not installed. Compiling needs it, running does not."""
+    try:
+        import torch  # noqa: F401
+
+        import edgewright.program.lower  # noqa: F401
+    except ImportError as error:
+        remedy = "pip install 'edgewright[compile]'"
+        raise MissingError("torch", "is not installed; compiling needs it", remedy=remedy) from error
+
+
+def _check_options(args: argparse.Namespace, output: Path) -> None:
+    if output.suffix != ".pte":
+        raise UsageError(str(output), "must end in .pte")
+    tag = args.external_constants
+    if tag and (Path(tag).name != tag or not tag.isprintable()):
+        raise UsageError("--external-constants", "must be the name of a file, without folder or ending", value=tag)
+
+
+def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
+    from edgewright.frontend.export import export
+    from edgewright.frontend.spec import load_spec
+    from edgewright.frontend.weights import load_weights
+    from edgewright.program.config import EdgeCompileConfig
+    from edgewright.program.lower import to_edge
+
+    with stages("load"):
+        spec = load_spec(args.spec)
+        if args.weights:
+            load_weights(spec.model, args.weights)
+    with stages("export"):
+        exported = spec.exported
+        if spec.module is not None:
+            exported = export(spec.module.eval(), spec.args, spec.kwargs, spec.dynamic_shapes)
+    assert exported is not None
+    with stages("rewrite"):
+        edge = to_edge(exported, compile_config=EdgeCompileConfig(runtime=args.runtime))
+    with stages("plan and emit"):
+        built = Built(edge.to_executorch(_config(args, output)), exported)
+        _check_memory(built.program, args.max_memory)
+    with stages("write"):
+        _write(args, output, spec, built)
+    return built
+
+
+def _config(args: argparse.Namespace, output: Path) -> Any:
+    from edgewright.program.config import ExecutorchBackendConfig
+
+    tag = args.external_constants or output.stem
+    return ExecutorchBackendConfig(
+        external_constants=(lambda _: tag) if args.external_constants is not None else False,
+        emit_stacktrace=args.emit_stacktrace,
+        manifest=not args.no_manifest,
+    )
+
+
+def _check_memory(program: Any, limit: int | None) -> None:
+    for plan in program.executorch_program.execution_plan:
+        planned = sum(plan.non_const_buffer_sizes)
+        if limit is not None and planned > limit:
+            remedy = "Nothing was written. Raise --max-memory, or make the model's largest activations smaller."
+            rule = f"must plan at most {size(limit)} ({limit} bytes)"
+            raise LimitError(f"method {plan.name!r}", rule, value=f"{size(planned)} ({planned} bytes)", remedy=remedy)
+
+
+def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> None:
+    """All files, the program last: who finds it finds what it needs."""
+    from edgewright.pte.bundled import BundledProgram, write_bundled
+
+    for path in built.program.write_tensor_data_to_file(output.parent):
+        built.written.append((path, path.stat().st_size))
+    if args.bundle:
+        from edgewright.frontend.testcase import eager_case
+
+        bundle = BundledProgram(built.program.buffer, {"forward": [eager_case(spec, built.exported)]})
+        path = output.with_suffix(".bpte")
+        built.written.append((path, write_bundled(bundle, path)))
+    built.written.insert(0, (output, built.program.save(output)))
+
+
+def _show(built: Built, stages: Stages) -> None:
+    out = console()
+    program = built.program.executorch_program
+    for path, count in built.written:
+        out.print(f"wrote {clean(path)} ({size(count)})", style="bold green", soft_wrap=True)
+    for plan in program.execution_plan:
+        out.print(_facts(program, plan), soft_wrap=True)
+    rows = [(name, f"{seconds:.2f}") for name, seconds in stages.times.items()]
+    out.print(table("", ("stage", ">seconds"), [*rows, ("total", f"{stages.total:.2f}")]))
+    peak = peak_memory()
+    if peak is not None:
+        out.print(f"\npeak memory {size(peak)}")
+
+
+def _facts(program: Any, plan: Any) -> str:
+    """What a method is made of, in a line."""
+    calls = sum(len(chain.instructions) for chain in plan.chains)
+    constants = program.segments[program.constant_segment.segment_index].size
+    delegates = ", ".join(sorted(delegate.id for delegate in plan.delegates)) or "none"
+    return (
+        f"{clean(plan.name)}: {plural(calls, 'instruction')}, {plural(len(plan.operators or ()), 'operator')}; "
+        f"planned memory {size(sum(plan.non_const_buffer_sizes))}; constants {size(constants)}; delegates: {delegates}"
+    )

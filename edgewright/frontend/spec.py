@@ -1,0 +1,134 @@
+"""``package.module:factory``: the model a user names, with its example inputs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from edgewright.errors import FileAccessError, FormatError, UsageError
+from edgewright.frontend.origin import is_library
+
+_FORMS = "an nn.Module with example_inputs, (module, inputs), (module, inputs, dynamic_shapes) or an ExportedProgram"
+
+
+@dataclass
+class Spec:
+    """What to compile: a module and examples of its inputs, or a program that was exported before."""
+
+    module: torch.nn.Module | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+    exported: ExportedProgram | None = None
+
+    @property
+    def model(self) -> torch.nn.Module | ExportedProgram:
+        model = self.module if self.module is not None else self.exported
+        assert model is not None
+        return model
+
+
+def load_spec(text: str) -> Spec:
+    """The model that ``text`` names: ``package.module:factory`` looked up from this folder, or a ``.pt2`` file."""
+    if text.endswith(".pt2"):
+        return Spec(exported=_load_pt2(text))
+    module, colon, name = text.partition(":")
+    if not colon or not name or not all(part.isidentifier() for part in module.split(".")):
+        raise UsageError(text, "must be package.module:factory, or a .pt2 file")
+    return _understood(text, _made(text, _lookup(text, _imported(text, module), name)))
+
+
+def _load_pt2(path: str) -> ExportedProgram:
+    if not Path(path).is_file():
+        raise FileAccessError(path, "cannot be opened: no such file", remedy="Check the path and its permissions.")
+    try:
+        return torch.export.load(path)
+    except Exception as error:
+        remedy = "Save it with torch.export.save, of a torch release no newer than the one here."
+        raise FormatError(f"torch.export.load cannot read it: {error}", remedy=remedy, file=path) from error
+
+
+def _imported(text: str, name: str) -> Any:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            remedy = f"It is looked up from {here}, then where Python looks."
+            raise UsageError(text, f"there is no module {error.name!r}", remedy=remedy) from error
+        raise _failed(text, error) from error
+    except Exception as error:
+        raise _failed(text, error) from error
+
+
+def _lookup(text: str, module: Any, name: str) -> Any:
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise UsageError(text, f"module {module.__name__!r} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def _made(text: str, found: Any) -> Any:
+    """The result of a factory; anything else stands for itself."""
+    if isinstance(found, torch.nn.Module | ExportedProgram) or not callable(found):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        raise _failed(text, error) from error
+
+
+def _failed(text: str, error: Exception) -> UsageError:
+    """Code of the user's that raised, with the line it did so at."""
+    raised = traceback.extract_tb(error.__traceback__)[1:]
+    own = [f for f in raised if not is_library(f.filename)]
+    line = f"{own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else ""
+    return UsageError(text, f"raised {type(error).__name__}: {error}", remedy=f"From {line}" if line else "")
+
+
+def _understood(text: str, made: Any) -> Spec:
+    if isinstance(made, ExportedProgram):
+        return Spec(exported=made)
+    parts = made if isinstance(made, tuple) else _from_attributes(text, made)
+    if not 2 <= len(parts) <= 3 or not isinstance(parts[0], torch.nn.Module):
+        raise UsageError(text, f"must give {_FORMS}", value=type(made).__name__)
+    args, kwargs = _arguments(parts[1])
+    return Spec(parts[0], args, kwargs, parts[2] if len(parts) == 3 else None)
+
+
+def _from_attributes(text: str, module: Any) -> tuple[Any, ...]:
+    """A module that brings its own example inputs, as values or as methods."""
+    if not isinstance(module, torch.nn.Module):
+        return ()
+    found = []
+    for name in ("example_inputs", "dynamic_shapes"):
+        value = getattr(module, name, None)
+        try:
+            found.append(value() if callable(value) else value)
+        except Exception as error:
+            raise _failed(f"{text}: {name}", error) from error
+    if found[0] is None:
+        remedy = "Give it an attribute or method example_inputs, or return (module, inputs)."
+        raise UsageError(text, "needs example inputs", value=type(module).__name__, remedy=remedy)
+    return module, *found
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A tuple of inputs, a single one, or a dict of them by name."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (tuple(inputs), {}) if isinstance(inputs, tuple | list) else ((inputs,), {})
