@@ -302,7 +302,7 @@ class Emitter:
         assert value.data is not None
         if self._external(value, tensor):
             return
-        if np.any(value.data):  # arenas start as zeros
+        if self.options.planning.alloc_mutable_buffers and np.any(value.data):  # arenas start as zeros
             tensor.data_buffer_idx = self.states.add(value)
         if self.options.emit_mutable_buffer_names or not self.options.planning.alloc_mutable_buffers:
             tensor.extra_tensor_info = schema.ExtraTensorInfo(fully_qualified_name=value.qualified_name)
