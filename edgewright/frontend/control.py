@@ -115,6 +115,7 @@ def _inline(walk: Walk, call: fx.Node, position: int) -> None:
         return
     for user in [u for u in call.users if u.target.__name__ == "getitem"]:  # type: ignore[union-attr]
         _define(walk, user, results[user.args[1]])
+        walk.inlined.add(user)
     walk.aliases.define(call, [walk._read(r) for r in results])
 
 

@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
 
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.functional import Functional
-from edgewright.frontend.rewriter import Rewriter, Takes
+from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 
 log = logging.getLogger("edgewright.frontend")
 
@@ -46,8 +46,10 @@ class Walk(Functional):
         super().__init__(rewriter)
         self.exported = exported
         self.module: fx.GraphModule = exported.graph_module  # the one being read
+        rewriter.mode = rewriter.mode or fake_mode(n.meta.get("val") for n in self.module.graph.nodes)
         self.attributes: dict[str, Any] = {}
         self.placeholders: dict[str, fx.Node] = {}
+        self.inlined: set[fx.Node] = set()  # results of wrapped graphs: defined where the graph was walked
 
     def program(self) -> ExportedProgram:
         made: ExportedProgram = self.run()
@@ -89,8 +91,8 @@ class Walk(Functional):
             from edgewright.frontend.control import lower_higher_order
 
             lower_higher_order(self, node)
-            return
-        super()._call(node, val)
+        elif node not in self.inlined:
+            super()._call(node, val)
 
     def _finish(self, output: fx.Node) -> Any:
         signature = self.exported.graph_signature

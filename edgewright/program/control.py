@@ -98,11 +98,27 @@ def _rounds(
     for stack, result in zip(stacks, body.outputs[len(carried) :], strict=True):
         if stack is not None:
             piece = _contiguous(emitter, result, op)
+            if piece.dynamic:
+                _fit(emitter, op, stack, piece, at)
             _call(emitter, op, "executorch_prim::et_copy_index.tensor", [stack, piece, at])
     _carry(emitter, carried, body.outputs[: len(carried)], op)
     _call(emitter, op, "executorch_prim::add.Scalar", [at, 1, at])
     _call(emitter, op, "executorch_prim::eq.Scalar", [at, count, done])
     emitter.storage.loops.append((start, _jump(emitter, done, op, start)))
+
+
+def _fit(emitter: Emitter, op: Op, stack: Value, piece: Value, at: Value) -> None:
+    """In the first round, give a stack the sizes of the slices it is to gather: it grows in its first dimension only."""
+    first = Value("first", kind="bool")
+    sizes: list[Any] = [1, *piece.shape]
+    _call(emitter, op, "executorch_prim::eq.Scalar", [at, 0, first])
+    later = _jump(emitter, first, op)
+    for dim, size in enumerate(piece.shape):
+        if isinstance(size, Dim):
+            sizes[dim + 1] = made = Value("size", kind="int")
+            emitter.op(Op("aten.sym_size.int", {"self": piece, "dim": dim}, [made], op.origin))
+    _call(emitter, op, "aten::empty.out", [sizes, None, stack, stack])
+    _land(emitter, later)
 
 
 def _guard(emitter: Emitter, op: Op, count: Any, stacks: Sequence[Value | None]) -> int | None:
