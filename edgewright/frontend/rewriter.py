@@ -34,6 +34,7 @@ class Rewriter:
         self.kept = kept
         self.strict = strict
         self.origin: fx.Node | None = None  # the exported node being rewritten
+        self.mode: Any = None  # of the fake values, for operators that create tensors
         self._depth = 0
         self._sizes: dict[tuple[fx.Node, int], Any] = {}
         self._views = _views_of_copies()
@@ -53,7 +54,7 @@ class Rewriter:
 
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
         """The result of ``op``: rewritten by rule, taken as it is, or decomposed. ``val`` if it is known."""
-        from edgewright.frontend import layers as layers  # the rules import this module
+        from edgewright.frontend import layers, ordering, recurrent, volumes  # noqa: F401  (rules import this module)
         from edgewright.frontend.decompose import decompose
         from edgewright.frontend.rules import RENAMES, RULES
 
@@ -92,7 +93,7 @@ class Rewriter:
         """What ``op`` gives for the fake values of its arguments."""
         op = self._views.get(op, op)
         values = pytree.tree_map_only(fx.Node, lambda n: n.meta["val"], (tuple(args), kwargs or {}))
-        mode = fake_mode(pytree.tree_leaves(values))
+        mode = fake_mode(pytree.tree_leaves(values)) or self.mode
         if mode is None:
             return op(*values[0], **values[1])
         with mode:

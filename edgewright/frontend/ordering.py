@@ -1,0 +1,195 @@
+"""Rules for norms, order statistics, cumulative and other convenience operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import fx
+
+from edgewright.frontend.rewriter import Rewriter
+from edgewright.frontend.rules import RENAMES, dtype_of, rank_of, rule, to_dtype
+
+aten = torch.ops.aten
+
+RENAMES.update(
+    {
+        aten.__lshift__.Scalar: aten.bitwise_left_shift.Tensor_Scalar,
+        aten.__rshift__.Scalar: aten.bitwise_right_shift.Tensor_Scalar,
+        aten.__lshift__.Tensor: aten.bitwise_left_shift.Tensor,
+        aten.__rshift__.Tensor: aten.bitwise_right_shift.Tensor,
+        aten.__and__.Scalar: aten.bitwise_and.Scalar,
+        aten.__or__.Scalar: aten.bitwise_or.Scalar,
+        aten.__xor__.Scalar: aten.bitwise_xor.Scalar,
+        aten.__and__.Tensor: aten.bitwise_and.Tensor,
+        aten.__or__.Tensor: aten.bitwise_or.Tensor,
+        aten.__xor__.Tensor: aten.bitwise_xor.Tensor,
+    }
+)
+
+
+@rule(aten.linalg_vector_norm.default)
+def vector_norm(
+    rw: Rewriter, x: fx.Node, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    x = to_dtype(rw, x, dtype)
+    dims = list(range(rank_of(x))) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if order == 2:
+        return rw.call(aten.sqrt.default, rw.call(aten.sum.dim_IntList, rw.call(aten.mul.Tensor, x, x), dims, keepdim))
+    size = rw.call(aten.abs.default, x)
+    if math.isinf(order):
+        return rw.call(aten.amax.default if order > 0 else aten.amin.default, size, dims, keepdim)
+    if order == 0:
+        return rw.call(aten.sum.dim_IntList, to_dtype(rw, rw.call(aten.ne.Scalar, x, 0), dtype_of(x)), dims, keepdim)
+    if order == 1:
+        return rw.call(aten.sum.dim_IntList, size, dims, keepdim)
+    total = rw.call(aten.sum.dim_IntList, rw.call(aten.pow.Tensor_Scalar, size, order), dims, keepdim)
+    return rw.call(aten.pow.Tensor_Scalar, total, 1 / order)
+
+
+@rule(aten.kthvalue.default)
+def kthvalue(rw: Rewriter, x: fx.Node, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The last of the k smallest."""
+    found = rw.call(aten.topk.default, x, k, dim, False, True)
+    last = [rw.call(aten.slice.Tensor, f, dim, k - 1, k, 1) for f in found]
+    return last if keepdim else [rw.call(aten.squeeze.dim, part, dim) for part in last]
+
+
+@rule(aten.median.dim)
+def median(rw: Rewriter, x: fx.Node, dim: int, keepdim: bool = False) -> Any:
+    size = rw.size(x, dim)
+    return kthvalue(rw, x, (size + 1) // 2, dim, keepdim) if isinstance(size, int) else NotImplemented
+
+
+@rule(aten.median.default)
+def median_of_all(rw: Rewriter, x: fx.Node) -> Any:
+    found = median(rw, rw.call(aten.view.default, x, [-1]), 0)
+    return found if found is NotImplemented else found[0]
+
+
+@rule(aten.hypot.default)
+def hypot(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
+    squares = [rw.call(aten.mul.Tensor, v, v) for v in (a, b)]
+    return rw.call(aten.sqrt.default, rw.call(aten.add.Tensor, *squares))
+
+
+def _steps(rw: Rewriter, x: fx.Node, dim: int, beyond: float) -> Any:
+    """A row for each place along ``dim`` (now the last but one): what is up to there, and ``beyond`` after it."""
+    size = rw.size(x, dim)
+    if not isinstance(size, int):
+        return None
+    wide = rw.call(aten.unsqueeze.default, rw.call(aten.transpose.int, x, dim, -1), -2)
+    ones = rw.call(aten.full.default, [size, size], True, dtype=torch.bool)
+    after = rw.call(aten.logical_not.default, rw.call(aten.tril.default, ones))
+    filler = rw.call(aten.full.default, [1], beyond, dtype=dtype_of(x))
+    return rw.call(aten.where.self, after, filler, wide)
+
+
+def _turned(rw: Rewriter, x: fx.Node, dim: int) -> Any:
+    return rw.call(aten.transpose.int, x, dim, -1)
+
+
+@rule(aten.cumprod.default)
+def cumprod(rw: Rewriter, x: fx.Node, dim: int, *, dtype: Any = None) -> Any:
+    steps = _steps(rw, to_dtype(rw, x, dtype), dim, 1) if rank_of(x) else None
+    return NotImplemented if steps is None else _turned(rw, rw.call(aten.prod.dim_int, steps, -1), dim)
+
+
+@rule(aten.logcumsumexp.default)
+def logcumsumexp(rw: Rewriter, x: fx.Node, dim: int) -> Any:
+    steps = _steps(rw, x, dim, -math.inf) if rank_of(x) else None
+    return NotImplemented if steps is None else _turned(rw, rw.call(aten.logsumexp.default, steps, [-1]), dim)
+
+
+def _extreme(rw: Rewriter, x: fx.Node, dim: int, largest: bool) -> Any:
+    """The extreme so far, and the last place it was at: the first from behind."""
+    if not rank_of(x) or not dtype_of(x).is_floating_point:
+        return NotImplemented
+    steps = _steps(rw, x, dim, -math.inf if largest else math.inf)
+    if steps is None:
+        return NotImplemented
+    behind = rw.call(aten.flip.default, steps, [-1])
+    value, place = rw.call(aten.max.dim if largest else aten.min.dim, behind, -1)
+    return [_turned(rw, value, dim), _turned(rw, rw.call(aten.rsub.Scalar, place, rw.size(x, dim) - 1), dim)]
+
+
+@rule(aten.cummax.default)
+def cummax(rw: Rewriter, x: fx.Node, dim: int) -> Any:
+    return _extreme(rw, x, dim, True)
+
+
+@rule(aten.cummin.default)
+def cummin(rw: Rewriter, x: fx.Node, dim: int) -> Any:
+    return _extreme(rw, x, dim, False)
+
+
+@rule(aten.searchsorted.Tensor)
+def searchsorted(
+    rw: Rewriter, edges: fx.Node, x: fx.Node, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Any = None,
+) -> Any:  # fmt: skip
+    """How many edges lie below."""
+    if sorter is not None:
+        return NotImplemented
+    each = rw.call(aten.unsqueeze.default, x, -1)
+    among = rw.call(aten.unsqueeze.default, edges, -2) if rank_of(edges) > 1 else edges
+    below = rw.call(aten.le.Tensor if right or side == "right" else aten.lt.Tensor, among, each)
+    count = to_dtype(rw, below, torch.int32 if out_int32 else torch.int64)
+    return rw.call(aten.sum.dim_IntList, count, [-1], dtype=dtype_of(count))
+
+
+@rule(aten.bucketize.Tensor)
+def bucketize(rw: Rewriter, x: fx.Node, edges: fx.Node, *, out_int32: bool = False, right: bool = False) -> Any:
+    return searchsorted(rw, edges, x, out_int32=out_int32, right=right)
+
+
+@rule(aten.bilinear.default)
+def bilinear(rw: Rewriter, a: fx.Node, b: fx.Node, weight: fx.Node, bias: Any = None) -> Any:
+    """Each output is a matrix between the two inputs."""
+    outputs, first, second = (int(s) for s in weight.meta["val"].shape)
+    turned = rw.call(aten.permute.default, weight, [1, 0, 2])
+    table = rw.call(aten.view.default, turned, [first, outputs * second])
+    rows = rw.call(aten.matmul.default, a, table)
+    rows = rw.call(aten.view.default, rows, [*rw.shape(a)[:-1], outputs, second])
+    out = rw.call(aten.mul.Tensor, rows, rw.call(aten.unsqueeze.default, b, -2))
+    out = rw.call(aten.sum.dim_IntList, out, [-1])
+    return out if bias is None else rw.call(aten.add.Tensor, out, bias)
+
+
+@rule(aten.roll.default)
+def roll(rw: Rewriter, x: fx.Node, shifts: Any, dims: Any = ()) -> Any:
+    """Without dimensions, the elements in a row roll."""
+    if dims or dims == 0:
+        return NotImplemented
+    flat = rw.call(aten.view.default, x, [-1])
+    rolled = rw.call(aten.roll.default, flat, [shifts] if isinstance(shifts, int) else list(shifts), [0])
+    return rw.call(aten.view.default, rolled, rw.shape(x), val=x.meta["val"])
+
+
+@rule(aten.constant_pad_nd.default)
+def constant_pad(rw: Rewriter, x: fx.Node, pads: Any, value: Any = 0) -> Any:
+    """Negative padding cuts."""
+    if all(not isinstance(p, int) or p >= 0 for p in pads):
+        return NotImplemented
+    for index in range(len(pads) // 2):
+        before, after = pads[2 * index : 2 * index + 2]
+        dim = rank_of(x) - 1 - index
+        size = rw.size(x, dim)
+        if not isinstance(size, int):
+            return NotImplemented
+        if before < 0 or after < 0:
+            x = rw.call(aten.slice.Tensor, x, dim, max(-before, 0), size + min(after, 0), 1)
+    rest = [max(p, 0) for p in pads]
+    return rw.call(aten.constant_pad_nd.default, x, rest, value) if any(rest) else x
+
+
+@rule(aten.empty_like.default, aten.new_empty.default, aten.empty_permuted.default, aten.new_empty_strided.default)
+def empty(rw: Rewriter, first: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    """Memory of unknown contents."""
+    if isinstance(first, fx.Node):
+        shape = list(args[0]) if args and isinstance(args[0], list | tuple) else rw.shape(first)
+        dtype = dtype or dtype_of(first)
+    else:
+        shape = list(first)
+    return rw.call(aten.empty.memory_format, shape, dtype=dtype or torch.get_default_dtype())

@@ -1,0 +1,151 @@
+"""Rules for volumes: no runtime has kernels for them, but depth is separable from height and width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from edgewright.frontend.layers import _pair
+from edgewright.frontend.rewriter import Rewriter, is_dynamic
+from edgewright.frontend.rules import rank_of, rule
+
+aten = torch.ops.aten
+
+
+@rule(aten.convolution.default)
+def convolution(
+    rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int,
+) -> Any:  # fmt: skip
+    """The sum, over the kernel's depth, of flat convolutions of slices."""
+    if rank_of(x) != 5 or is_dynamic(x.meta["val"]):
+        return NotImplemented
+    stride, padding, dilation, more = (_pair(v, 3) for v in (stride, padding, dilation, output_padding))
+    kernel = int(weight.meta["val"].shape[2])
+    slices = rw.call(aten.permute.default, x, [0, 2, 1, 3, 4])  # batch, depth, channels, height, width
+    reach, step = dilation[0] * (kernel - 1), stride[0]
+    before = after = padding[0]
+    if transposed:
+        slices = _spread(rw, slices, step)
+        before, after, step = reach - before, reach - after + more[0], 1
+    if before or after:
+        slices = rw.call(aten.constant_pad_nd.default, slices, [0, 0, 0, 0, 0, 0, before, after], 0.0)
+    depth = (rw.size(slices, 1) - reach - 1) // step + 1
+    total = None
+    for k in range(kernel):
+        start = k * dilation[0]
+        part = rw.call(aten.slice.Tensor, slices, 1, start, start + (depth - 1) * step + 1, step)
+        flat = rw.call(aten.view.default, part, _merged(rw.shape(part)))
+        plane = rw.call(aten.select.int, weight, 2, kernel - 1 - k if transposed else k)
+        made = rw.call(
+            aten.convolution.default, flat, plane, bias if k == 0 else None, stride[1:], padding[1:], dilation[1:],
+            transposed, more[1:], groups,
+        )  # fmt: skip
+        total = made if total is None else rw.call(aten.add.Tensor, total, made)
+    out = rw.call(aten.view.default, total, [rw.size(x, 0), depth, *rw.shape(total)[1:]])  # type: ignore[arg-type]
+    return rw.call(aten.permute.default, out, [0, 2, 1, 3, 4])
+
+
+def _spread(rw: Rewriter, slices: fx.Node, step: int) -> Any:
+    """Slices with ``step - 1`` empty ones between each two."""
+    if step == 1:
+        return slices
+    batch, depth, *rest = rw.shape(slices)
+    apart = rw.call(aten.unsqueeze.default, slices, 2)
+    apart = rw.call(aten.constant_pad_nd.default, apart, [0, 0, 0, 0, 0, 0, 0, step - 1], 0.0)
+    joined = rw.call(aten.view.default, apart, [batch, depth * step, *rest])
+    return rw.call(aten.slice.Tensor, joined, 1, 0, (depth - 1) * step + 1, 1)
+
+
+def _merged(shape: list[int]) -> list[int]:
+    return [shape[0] * shape[1], *shape[2:]]
+
+
+def _separately(rw: Rewriter, x: fx.Node, flat: Any, deep: Any) -> Any:
+    """``flat`` of every slice's height and width, then ``deep`` of depth, as the height of a flat tensor."""
+    batched = rank_of(x) == 5
+    n, c, d, h, w = rw.shape(x) if batched else [1, *rw.shape(x)]
+    planes = flat(rw.call(aten.view.default, x, [n, c * d, h, w]))
+    height, width = rw.shape(planes)[2:]
+    out = deep(rw.call(aten.view.default, planes, [n, c, d, height * width]))
+    shape = [c, rw.size(out, 2), height, width]
+    return rw.call(aten.view.default, out, [n, *shape] if batched else shape)
+
+
+@rule(aten.max_pool3d.default)
+def max_pool3d(
+    rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
+) -> Any:
+    if is_dynamic(x.meta["val"]):
+        return NotImplemented
+    k, p, d = (_pair(v, 3) for v in (kernel, padding, dilation))
+    s = _pair(stride, 3) if stride else k
+    op = aten.max_pool2d.default
+    return _separately(
+        rw,
+        x,
+        lambda v: rw.call(op, v, k[1:], s[1:], p[1:], d[1:], ceil),
+        lambda v: rw.call(op, v, [k[0], 1], [s[0], 1], [p[0], 0], [d[0], 1], ceil),
+    )
+
+
+@rule(aten.avg_pool3d.default)
+def avg_pool3d(
+    rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, inside: bool = True,
+    divisor: int | None = None,
+) -> Any:  # fmt: skip
+    if is_dynamic(x.meta["val"]):
+        return NotImplemented
+    k, p = _pair(kernel, 3), _pair(padding, 3)
+    s = _pair(stride, 3) if stride else k
+    op, first = aten.avg_pool2d.default, None if divisor is None else 1
+    return _separately(
+        rw,
+        x,
+        lambda v: rw.call(op, v, k[1:], s[1:], p[1:], ceil, inside, first),
+        lambda v: rw.call(op, v, [k[0], 1], [s[0], 1], [p[0], 0], ceil, inside, divisor),
+    )
+
+
+@rule(aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default)
+def adaptive_avg_pool3d(rw: Rewriter, x: fx.Node, size: Any) -> Any:
+    if is_dynamic(x.meta["val"]):
+        return NotImplemented
+    size = _pair(size, 3)
+    op = aten._adaptive_avg_pool2d.default
+    return _separately(
+        rw, x, lambda v: rw.call(op, v, size[1:]), lambda v: rw.call(op, v, [size[0], size[1] * size[2]])
+    )
+
+
+@rule(aten.adaptive_max_pool2d.default)
+def adaptive_max_pool2d(rw: Rewriter, x: fx.Node, size: Any) -> Any:
+    """Window by window; windows of one size are a plain pooling."""
+    if is_dynamic(x.meta["val"]):
+        return NotImplemented
+    (height, width), (rows, columns) = rw.shape(x)[-2:], _pair(size, 2)
+    if height % rows == 0 and width % columns == 0:
+        kernel = [height // rows, width // columns]
+        return rw.call(aten.max_pool2d_with_indices.default, x, kernel, kernel)
+    found = [_window(rw, x, _span(i, rows, height), _span(j, columns, width)) for i in range(rows) for j in range(columns)]
+    shape = [*rw.shape(x)[:-2], rows, columns]
+    return [rw.call(aten.view.default, rw.call(aten.cat.default, list(part), -1), shape) for part in zip(*found, strict=True)]
+
+
+def _span(index: int, count: int, size: int) -> tuple[int, int]:
+    return index * size // count, -(-(index + 1) * size // count)
+
+
+def _window(rw: Rewriter, x: fx.Node, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[Any, Any]:
+    """The largest element of a window, and its place in the whole plane."""
+    part = rw.call(aten.slice.Tensor, rw.call(aten.slice.Tensor, x, -2, *rows), -1, *columns)
+    wide = columns[1] - columns[0]
+    flat = rw.call(aten.view.default, part, [*rw.shape(x)[:-2], (rows[1] - rows[0]) * wide])
+    value, place = rw.call(aten.max.dim, flat, -1, True)
+    row = rw.call(aten.div.Scalar_mode, place, wide, rounding_mode="floor")
+    column = rw.call(aten.sub.Tensor, place, rw.call(aten.mul.Scalar, row, wide))
+    start = rows[0] * rw.size(x, -1) + columns[0]
+    place = rw.call(aten.add.Tensor, rw.call(aten.mul.Scalar, row, rw.size(x, -1)), column)
+    return value, rw.call(aten.add.Scalar, place, start)
