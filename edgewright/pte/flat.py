@@ -12,6 +12,7 @@ description that the checked reader, the writer, the inspector and the mutation 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 if TYPE_CHECKING:
@@ -72,6 +73,14 @@ class Boxed:
     empty: type | None = None  # a member that may come without a value
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choice:
+    """The value of a union inside a table; the field named ``by``, one slot before it, holds the type's number."""
+
+    by: str
+    members: Mapping[int, type]
+
+
 @dataclasses.dataclass(frozen=True)
 class Vector:
     element: Any  # Scalar | String | Boxed | a table class
@@ -84,7 +93,7 @@ class Slot:
 
     name: str
     index: int
-    type: Any  # Scalar | String | Bytes | Vector | Boxed | a table class
+    type: Any  # Scalar | String | Bytes | Vector | Boxed | Choice | a table class
     default: Any
     required: bool
     lo: float | None

@@ -29,6 +29,7 @@ from edgewright.pte.flat import (
     U64,
     Boxed,
     Bytes,
+    Choice,
     Scalar,
     Slot,
     String,
@@ -58,12 +59,13 @@ Decoder = Callable[["FlatReader", int], Any]
 class _Plan:
     """How to read the tables of one class that use one vtable: a single unpack for all present fields."""
 
-    __slots__ = ("absent", "aligned", "limited", "linked", "missing", "plain", "size", "unpack")
+    __slots__ = ("absent", "aligned", "chosen", "limited", "linked", "missing", "plain", "size", "unpack")
 
     def __init__(self, cls: Any, slots: tuple[Slot, ...], offsets: list[int], size: int) -> None:
         self.plain: list[tuple[str, int]] = []
         self.linked: list[tuple[str, int, int, Decoder]] = []
         self.limited: list[tuple[Slot, int]] = []
+        self.chosen: list[tuple[str, int, int, Choice]] = []
         self.absent = [(s.name, s.default) for s in slots if not offsets[s.index]] + EXTRAS.get(cls, [])
         self.missing = next((s.name for s in slots if s.required and not offsets[s.index]), None)
         present = sorted((s for s in slots if offsets[s.index]), key=lambda s: offsets[s.index])
@@ -83,6 +85,9 @@ class _Plan:
         self.aligned = [at % 4 == 0 and all((at + first) % width == 0 for first, width in spans) for at in range(8)]
 
     def _add(self, spec: Slot, position: int, start: int) -> None:
+        if isinstance(spec.type, Choice):
+            self.chosen.append((spec.name, position, start, spec.type))
+            return
         if not isinstance(spec.type, Scalar):
             self.linked.append((spec.name, position, start, _decoder(spec)))
             return
@@ -169,11 +174,22 @@ class FlatReader:
                     raise error.inside(name) from None
             for name, default in plan.absent:
                 setattr(record, name, default)
+            for name, position, start, choice in plan.chosen:
+                try:
+                    setattr(record, name, self._chosen(choice, getattr(record, choice.by), at + start + raw[position]))
+                except FormatError as error:
+                    raise error.inside(name) from None
         except FormatError as error:
             if error.offset is None:
                 error.offset = at
             raise
         return record
+
+    def _chosen(self, choice: Choice, number: int, at: int) -> Any:
+        """The member ``number`` of a union, at byte ``at``."""
+        if number not in choice.members:
+            raise FormatError("must be of a known type", value=number)
+        return self.table(choice.members[number], at)
 
     def boxed(self, box: Boxed, at: int) -> Any:
         """The member of the union table at byte ``at``."""

@@ -8,7 +8,7 @@ from typing import Any
 import flatbuffers
 
 from edgewright.errors import UsageError
-from edgewright.pte.flat import BOX_SLOTS, Boxed, Buffer, Bytes, Scalar, Slot, String, Vector, slots_of
+from edgewright.pte.flat import BOX_SLOTS, Boxed, Buffer, Bytes, Choice, Scalar, Slot, String, Vector, slots_of
 
 
 class FlatWriter:
@@ -35,6 +35,11 @@ class FlatWriter:
                     if value != spec.default or str(value) == "-0.0":
                         cells.append((spec, value))
                 elif value is not None:
+                    if (
+                        isinstance(spec.type, Choice)
+                        and type(value) is not spec.type.members[getattr(record, spec.type.by)]
+                    ):
+                        raise TypeError(f"{spec.type.by} says otherwise")
                     cells.append((spec, self._linked(spec.type, value)))
                 elif spec.required:
                     raise UsageError(f"{type(record).__name__}.{spec.name}", "must be given")
@@ -94,3 +99,8 @@ def _check_scalar(spec: Slot, value: Any) -> None:
     hi = spec.type.hi if spec.hi is None else spec.hi
     if not (lo <= value <= hi or value != value):
         raise UsageError(spec.name, f"must be {lo}..{hi}", value=value)
+
+
+def _check_choice(choice: Choice, record: Any, value: Any) -> None:
+    if type(value) is not choice.members.get(getattr(record, choice.by)):
+        raise TypeError(f"{choice.by} names another type")

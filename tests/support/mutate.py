@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from edgewright.backends.xnnpack import blob
 from edgewright.pte import bundled, etdump, ptd, schema
-from edgewright.pte.flat import Boxed, Bytes, Scalar, String, Vector, slots_of
+from edgewright.pte.flat import Boxed, Bytes, Choice, Scalar, String, Vector, slots_of
 
 _FLOATS = (0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e308, 5e-324)
 _MAGIC = {b"ET12": "pte", b"FT01": "ptd", b"BP08": "bpte"}
@@ -66,12 +67,28 @@ def cells(data: bytes, start: int = 0, path: str = "") -> Iterator[Cell]:
         yield from cells(data, start + inner, path + "program:")
 
 
+def blob_cells(data: bytes) -> Iterator[Cell]:
+    """All cells of an XNNPACK blob."""
+    start = struct.unpack_from("<I", data, 10)[0]
+    for name, at, code in (
+        ("length", 8, "H"),
+        ("start", 10, "I"),
+        ("size", 14, "I"),
+        ("data", 18, "I"),
+        ("bytes", 22, "Q"),
+    ):
+        yield Cell(f"header.{name}", "header", at, code)
+    walker = _Walker(data[start:])
+    for cell in walker.table(blob.XNNGraph, walker.u32(0), ""):
+        yield Cell(cell.path, cell.kind, start + cell.at, cell.code)
+
+
 class _Walker:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.vtables: set[int] = set()
 
-    def _u32(self, at: int) -> int:
+    def u32(self, at: int) -> int:
         return int(struct.unpack_from("<I", self.data, at)[0])
 
     def file(self, root: type, at: int) -> Iterator[Cell]:
@@ -80,7 +97,7 @@ class _Walker:
         if self.data[8:12] in (b"eh00", b"FH01") or at:
             for name, (place, code) in _HEADERS[format_of(self.data)].items():
                 yield Cell(f"header.{name}", "header", place, code)
-        yield from self.table(root, at + self._u32(at), "")
+        yield from self.table(root, at + self.u32(at), "")
 
     def fields(self, at: int, path: str) -> Iterator[Cell | list[int]]:
         """The cells of a table's vtable, then the positions of its fields (0: absent)."""
@@ -102,7 +119,10 @@ class _Walker:
             for spec in slots_of(cls):
                 if spec.index < len(found) and found[spec.index]:
                     name = f"{path}.{spec.name}" if path else spec.name
-                    yield from self.field(spec.type, found[spec.index], name)
+                    kind = spec.type
+                    if isinstance(kind, Choice):
+                        kind = kind.members[self.data[found[spec.index - 1]]]
+                    yield from self.field(kind, found[spec.index], name)
 
     def field(self, kind: Any, at: int, path: str, role: str = "scalar") -> Iterator[Cell]:
         """A scalar, or the offset at ``at`` and all behind it."""
@@ -110,7 +130,7 @@ class _Walker:
             yield Cell(path, role, at, "B" if kind.code == "?" else kind.code)
             return
         yield Cell(path, "offset", at, "I")
-        target = at + self._u32(at)
+        target = at + self.u32(at)
         if isinstance(kind, String | Bytes):
             yield from self.text(target, path)
         elif isinstance(kind, Vector):
@@ -122,7 +142,7 @@ class _Walker:
 
     def text(self, at: int, path: str) -> Iterator[Cell]:
         yield Cell(f"{path}.length", "length", at, "I")
-        count = self._u32(at)
+        count = self.u32(at)
         for place in sorted({at + 4, at + 3 + count, at + 4 + count}):
             if place < len(self.data):
                 yield Cell(f"{path}.byte[{place - at - 4}]", "text", place, "B")
@@ -130,7 +150,7 @@ class _Walker:
     def vector(self, kind: Vector, at: int, path: str) -> Iterator[Cell]:
         yield Cell(f"{path}.length", "length", at, "I")
         width = kind.element.size if isinstance(kind.element, Scalar) else 4
-        for index in range(self._u32(at)):
+        for index in range(self.u32(at)):
             yield from self.field(kind.element, at + 4 + width * index, f"{path}[{index}]", "element")
 
     def boxed(self, kind: Boxed, at: int, path: str) -> Iterator[Cell]:
@@ -142,7 +162,7 @@ class _Walker:
             if len(found) > 1 and found[1]:
                 member = kind.members[self.data[found[0]] - 1]
                 yield Cell(f"{path}.value", "offset", found[1], "I")
-                yield from self.table(member, found[1] + self._u32(found[1]), f"{path}<{member.__name__}>")
+                yield from self.table(member, found[1] + self.u32(found[1]), f"{path}<{member.__name__}>")
 
 
 def extremes(cell: Cell, size: int) -> list[Any]:
@@ -165,9 +185,9 @@ def extremes(cell: Cell, size: int) -> list[Any]:
     return values
 
 
-def mutations(data: bytes) -> Iterator[tuple[str, bytes]]:
+def mutations(data: bytes, found: Iterable[Cell] | None = None) -> Iterator[tuple[str, bytes]]:
     """Every cell of the file at every extreme, one at a time, with a label that says which."""
-    for cell in cells(data):
+    for cell in cells(data) if found is None else found:
         now = cell.get(data)
         for value in dict.fromkeys(extremes(cell, len(data))):
             if value != now:
