@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -147,12 +148,14 @@ def _pass_list(passes: Any) -> Sequence[Pass]:
 
 
 def _transformed(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedProgram:
-    module = program.graph_module
+    if not passes:
+        return program
+    original = program.graph_module
+    module: Any = torch.fx.GraphModule(original, copy.deepcopy(original.graph))  # passes may change it in place
+    module.meta.update(original.meta)
     for change in passes:
         result = change(module)
         module = getattr(result, "graph_module", result) or module
-    if module is program.graph_module and not passes:
-        return program
     updated: ExportedProgram = program._update(module, program.graph_signature)
     return updated
 
@@ -282,6 +285,8 @@ def _constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.Exe
         if isinstance(leaf, torch.Tensor):
             array = to_array(leaf.contiguous())
             outputs.append(Value(f"{name}_{index}", array.dtype, array.shape, tuple(range(array.ndim)), array))
+        elif isinstance(leaf, int) and not -(1 << 63) <= leaf < 1 << 63:
+            raise UsageError(f"constant method {name!r}", "returns integers of at most 64 bits", value=leaf)
         elif leaf is None or isinstance(leaf, int | float | bool | str):
             outputs.append(leaf)
         else:

@@ -193,15 +193,15 @@ def test_external_constants_leave_state_in_the_program() -> None:
 # ---------------------------------------------------------------------------------------------------------- memory
 
 
-@pytest.mark.parametrize("name", ["input", "output"])
-def test_memory_of_inputs_and_outputs_can_be_the_callers(name: str) -> None:
+@pytest.mark.parametrize("option", ["alloc_graph_input", "alloc_graph_output"])
+def test_memory_of_inputs_and_outputs_can_be_the_callers(option: str) -> None:
     def planned(program: schema.Program) -> bool:
         plan = program.execution_plan[0]
-        (index,) = plan.inputs if name == "input" else plan.outputs
+        (index,) = plan.inputs if option == "alloc_graph_input" else plan.outputs
         return plan.values[index].allocation_info is not None
 
     usual = file()
-    left = file(memory_planning_pass=MemoryPlanningPass(**{f"alloc_graph_{name}": False}))
+    left = file(memory_planning_pass=MemoryPlanningPass(**{option: False}))
     assert planned(usual)
     assert not planned(left)
     assert sum(left.execution_plan[0].non_const_buffer_sizes) <= sum(usual.execution_plan[0].non_const_buffer_sizes)
