@@ -71,7 +71,7 @@ def _held_back() -> Iterator[io.StringIO]:
         return False
 
     loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if name.startswith("torch")]
-    handlers = {h for logger in loggers for h in logger.handlers if getattr(h, "stream", None) is sys.stderr}
+    handlers = {h for logger in loggers for h in logger.handlers if type(h) is logging.StreamHandler}
     for handler in handlers:
         handler.addFilter(hold)
     try:

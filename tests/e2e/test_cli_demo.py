@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edgewright.cli.demo import IMAGES, MODEL, prepare
+from edgewright.cli.demo import prepare
+from edgewright.demo import IMAGES, MODEL
 from edgewright.runtime import Runtime
 from tests.e2e.cli import Cli
 
@@ -22,10 +23,25 @@ def test_demo(cli: Cli) -> None:
     assert (result.code, result.err) == (0, "")
     assert "164 of 200 images right: 82.0%" in result.out  # what the float model gets in torch
     assert re.search(r"\d+\.\d\d ms per image", result.out)
+    assert re.search(r"compiled to a .pte of [\d.]+ KiB: import torch .* s, export .* s, lower .* s;", result.out)
     assert len(re.findall(r"^ +\d  ", result.out, re.MULTILINE)) == 8
     command = re.search(r"edgewright (inspect .*)", result.out)
     assert command is not None
     assert cli(*shlex.split(command[1])).code == 0
+
+
+def test_the_shipped_program_is_what_the_demo_compiles() -> None:
+    """After a change of the compiler, ``python -m edgewright.demo`` makes it afresh."""
+    from edgewright.demo.model import exported, lowered
+
+    assert lowered(exported()).buffer == MODEL.read_bytes()
+
+
+def test_without_torch_the_shipped_program_runs(tmp_path: Path) -> None:
+    script = "import sys; sys.modules['torch'] = None; from edgewright.cli import main; sys.exit(main(['demo']))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "164 of 200 images right: 82.0%" in done.stdout
+    assert done.stdout.count("torch is not installed, so this runs the .pte that comes with Edgewright") == 1
 
 
 def test_quiet_demo_is_one_line(cli: Cli) -> None:

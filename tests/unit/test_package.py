@@ -38,7 +38,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert not {"numpy", "torch", "llvmlite", "rich", "flatbuffers"} & set(loaded.stdout.split())
 
 
-COMPILER = ("edgewright.frontend", "edgewright.program", "edgewright.quantize")
+COMPILER = ("edgewright.frontend", "edgewright.program", "edgewright.quantize", "edgewright.demo.model")
 
 
 def test_no_module_but_the_compilers_imports_torch() -> None:
