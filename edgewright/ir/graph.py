@@ -29,6 +29,24 @@ class Dim:
 Size = Union[int, Dim]
 
 
+@dataclass(frozen=True)
+class QParams:
+    """How real numbers are stored as integers: ``real = scale * (stored - zero_point)``.
+
+    One scale and zero point, or one per slice along ``axis`` (and, with ``block``, per so many elements of the other
+    dimension). ``dynamic`` (``per_token``, ``per_tensor``) means they are found when the program runs.
+    """
+
+    scale: float | tuple[float, ...]
+    zero_point: int | tuple[int, ...]
+    dtype: DType
+    qmin: int
+    qmax: int
+    axis: int | None = None
+    block: int | None = None
+    dynamic: str | None = None
+
+
 @dataclass(eq=False)
 class Value:
     """Something an operator reads or makes: a tensor, or a number computed at run time (``dtype`` None).
@@ -45,6 +63,7 @@ class Value:
     state: bool = False  # lives between calls
     qualified_name: str = ""  # of a parameter or buffer, in the model
     kind: str = "tensor"
+    q: QParams | None = None  # ``dtype`` is then that of the stored integers
 
     @property
     def constant(self) -> bool:
@@ -75,11 +94,12 @@ class Origin:
     node: str = ""
     module: str = ""
     frames: tuple[tuple[str, int, str, str], ...] = ()  # file, line, function, code; outermost first
+    source: str = ""  # the user's own line
 
     @property
     def line(self) -> str:
-        """The innermost line, as errors show it."""
-        return "From {0}:{1}: {3}".format(*self.frames[-1]) if self.frames else ""
+        """The user's own line, as errors show it."""
+        return f"From {self.source}" if self.source else ""
 
 
 @dataclass(eq=False)

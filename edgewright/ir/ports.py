@@ -1,0 +1,59 @@
+"""How an operator's operands and result are quantized, in real ranges, never in raw zero points.
+
+A port says what a quantizer may do with one operand. Sharing is said by ``Same`` and ``Tied``: groups of values with
+one scale are found by union-find over them, so they do not depend on the order in which operators are visited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+
+@dataclass(frozen=True)
+class Act:
+    """An activation: a range of its own, found by calibration."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant weight; ``axis`` is that of its output channels."""
+
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A constant added to the accumulator: its scale is the input's times the weight's."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A result whose range is known without looking: a sigmoid's is 0 to 1."""
+
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class Same:
+    """The very values of another port (pooling, concatenation, reshape): the same scale, a fixed range included."""
+
+    port: str
+
+
+@dataclass(frozen=True)
+class Tied:
+    """Another port's scale, because hardware wants one: a member with a fixed range is requantized instead."""
+
+    port: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """Not a quantity: indices, masks, shapes."""
+
+
+Port = Union[Act, Weight, Bias, Range, Same, Tied, Index]
+
+ACT, BIAS, INDEX = Act(), Bias(), Index()
