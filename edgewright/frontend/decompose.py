@@ -70,7 +70,7 @@ def _trace(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, A
         table = {**table, op: torch._decomp.decomposition_table[op]}
     try:
         made = make_fx(run, table, tracing_mode="symbolic", _allow_non_fake_inputs=True)
-        mode = fake_mode(values)
+        mode = fake_mode(values) or rewriter.mode
         if mode is None:
             return made(*values).graph
         with mode:
@@ -102,7 +102,7 @@ def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any)
     walk = Functional(rewriter)
     for placeholder, given in zip(placeholders, inputs, strict=True):
         walk.aliases.define(placeholder, given)
-    mode = fake_mode([n.meta.get("val") for n in inputs])
+    mode = fake_mode([n.meta.get("val") for n in inputs]) or rewriter.mode
     for node in graph.nodes:
         if node.op == "call_function":
             walk._call(node, _in_mode(node.meta.get("val"), mode))

@@ -74,6 +74,30 @@ def hypot(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
     return rw.call(aten.sqrt.default, rw.call(aten.add.Tensor, *squares))
 
 
+@rule(aten.copysign.Tensor)
+def copysign(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
+    """A zero has a sign too: that of its reciprocal."""
+    negative = [rw.call(aten.lt.Scalar, v, 0) for v in (b, rw.call(aten.reciprocal.default, b))]
+    size = rw.call(aten.abs.default, a)
+    return rw.call(aten.where.self, rw.call(aten.logical_or.default, *negative), rw.call(aten.neg.default, size), size)
+
+
+def _without_nan(op: Any) -> Any:
+    """The other one where one of two is not a number."""
+
+    def lower(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
+        if not (dtype_of(a).is_floating_point and dtype_of(b).is_floating_point):
+            return rw.call(op, a, b)
+        known = rw.call(aten.where.self, rw.call(aten.isnan.default, b), a, rw.call(op, a, b))
+        return rw.call(aten.where.self, rw.call(aten.isnan.default, a), b, known)
+
+    return lower
+
+
+rule(aten.fmax.default)(_without_nan(aten.maximum.default))
+rule(aten.fmin.default)(_without_nan(aten.minimum.default))
+
+
 def _steps(rw: Rewriter, x: fx.Node, dim: int, beyond: float) -> Any:
     """A row for each place along ``dim`` (now the last but one): what is up to there, and ``beyond`` after it."""
     size = rw.size(x, dim)

@@ -171,6 +171,24 @@ for _op in set(_SCALAR_FORMS.values()) - _COMPARISONS | {aten.rsub.Scalar}:
     RULES[_op] = _number_form(_op)
 
 
+def _remainder(otherwise: Rule, multiply: Any) -> Rule:
+    """Of integers, the sign is that of the divisor; kernels give that of the dividend."""
+
+    def lower(rw: Rewriter, a: Any, b: Any) -> Any:
+        if not (isinstance(a, fx.Node) and _is_tensor(a)):
+            return otherwise(rw, a, b)
+        if torch.result_type(a.meta["val"], b.meta["val"] if isinstance(b, fx.Node) else b).is_floating_point:
+            return otherwise(rw, a, b)
+        whole = rw.call(aten.div.Tensor_mode, a, b, rounding_mode="floor")
+        return rw.call(aten.sub.Tensor, a, rw.call(multiply, whole, b))
+
+    return lower
+
+
+RULES[aten.remainder.Scalar] = _remainder(RULES[aten.remainder.Scalar], aten.mul.Scalar)
+RULES[aten.remainder.Tensor] = _remainder(RULES[aten.remainder.Tensor], aten.mul.Tensor)
+
+
 # ------------------------------------------------------------------------------------------------------ views
 
 
@@ -223,3 +241,33 @@ def chunk(rw: Rewriter, x: fx.Node, chunks: int, dim: int = 0) -> Any:
     if not isinstance(size, int):
         return NotImplemented
     return rw.call(aten.split_copy.Tensor, x, max(-(-size // chunks), 1), dim)
+
+
+# Kernels that give several tensors keep the shapes these were planned with: one call each where sizes are dynamic.
+
+
+@rule(aten.split_copy.Tensor)
+def split(rw: Rewriter, x: fx.Node, size: Any, dim: int = 0) -> Any:
+    if not is_dynamic(x.meta["val"]) or not isinstance(size, int):
+        return NotImplemented
+    count = len(rw.fake(aten.split.Tensor, (x, size, dim)))
+    return [rw.call(aten.slice_copy.Tensor, x, dim, i * size, (i + 1) * size, 1) for i in range(count)]
+
+
+@rule(aten.split_with_sizes_copy.default)
+def split_with_sizes(rw: Rewriter, x: fx.Node, sizes: Any, dim: int = 0) -> Any:
+    if not is_dynamic(x.meta["val"]):
+        return NotImplemented
+    parts, start = [], 0
+    for size in sizes:
+        end = rw.plus(start, size)
+        parts.append(rw.call(aten.slice_copy.Tensor, x, dim, start, end, 1))
+        start = end
+    return parts
+
+
+@rule(aten.unbind_copy.int)
+def unbind(rw: Rewriter, x: fx.Node, dim: int = 0) -> Any:
+    if not is_dynamic(x.meta["val"]):
+        return NotImplemented
+    return [rw.call(aten.select_copy.int, x, dim, i) for i in range(int(x.meta["val"].shape[dim]))]

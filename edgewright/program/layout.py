@@ -17,7 +17,7 @@ _FOLLOWERS = {
     "aten.tanh.default", "aten.gelu.default", "aten.clamp.default", "aten.neg.default", "aten.exp.default",
     "aten.leaky_relu.default", "aten.elu.default", "aten.abs.default", "aten.sqrt.default", "aten.rsqrt.default",
     "aten.convolution.default", "aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default",
-    "aten._native_batch_norm_legit_no_training.default", "aten._to_copy.default", "aten.clone.default",
+    "aten._to_copy.default", "aten.clone.default",
     "quantized_decomposed.quantize_per_tensor.default", "quantized_decomposed.dequantize_per_tensor.default",
 }  # fmt: skip
 

@@ -266,8 +266,25 @@ class ExecutorchProgramManager:
             skip_dim_order=self._edge.compile_config._skip_dim_order,
             external_tag=external_tag(self.config, exported),
         )
-        encoded = tuple(pytree.treespec_dumps(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
+        encoded = tuple(_structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
         return Emitter(graph, options, self._constants, self._states, self._blobs).plan(encoded)  # type: ignore[arg-type]
+
+
+def _structure(spec: pytree.TreeSpec) -> str:
+    """A structure as text; torch's named results (of ``sort`` and the like) as tuples, for they have no name in it."""
+    try:
+        return pytree.treespec_dumps(spec)
+    except NotImplementedError:
+        named = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+        return pytree.treespec_dumps(pytree.tree_structure(_unnamed(named)))
+
+
+def _unnamed(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _unnamed(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_unnamed(item) for item in tree]
+    return tuple(_unnamed(item) for item in tree) if isinstance(tree, tuple) else tree
 
 
 def _check_methods(option: str, chosen: Any, methods: set[str]) -> None:
@@ -294,6 +311,6 @@ def _constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.Exe
             raise UsageError(f"constant method {name!r}", rule, value=type(leaf).__name__)
     graph = Graph(name, [], outputs)
     options = EmitOptions(ExecutorchBackendConfig().planning(name), kernel_set("wheel"))
-    plan = Emitter(graph, options, constants, ConstantPool()).plan(("", pytree.treespec_dumps(spec)))
+    plan = Emitter(graph, options, constants, ConstantPool()).plan(("", _structure(spec)))
     plan.non_const_buffer_sizes = [0]
     return plan
