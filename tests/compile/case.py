@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -34,7 +34,7 @@ class Case:
     """One module. ``inputs`` makes the arguments, given a size for every name in ``dims``.
 
     ``dynamic``: per argument, which dimension has which name. ``steps``: how often one loaded method is called in a
-    row. ``stock``: why stock cannot run it, if so. ``retrace``: why the whole graph has to be retraced, if so.
+    row. ``factory``: ``module`` makes it. ``stock``: why stock cannot run it, if so. ``retrace``: why the whole graph has to be retraced, if so.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Case:
     dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     dynamic: Any = None
     kwargs: Callable[[], dict[str, Any]] = dict
+    factory: bool = False
     steps: int = 1
     rtol: float = 1e-4
     atol: float = 1e-5
@@ -52,7 +53,9 @@ class Case:
     def make(self) -> nn.Module:
         """The module, with the same weights every time."""
         torch.manual_seed(zlib.crc32(self.name.encode()))
-        module = self.module() if isinstance(self.module, type) else self.module
+        module = self.module() if isinstance(self.module, type) or self.factory else self.module
+        if isinstance(module, fx.GraphModule):  # exported ones have no modes
+            return module
         for part in module.modules() if isinstance(module, nn.Module) else ():
             if isinstance(part, nn.modules.batchnorm._NormBase) and part.running_mean is not None:
                 part.running_mean.normal_()

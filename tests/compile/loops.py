@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops.out_dtype import out_dtype
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
@@ -40,6 +41,7 @@ def seeded(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+BYTES = (torch.tensor(100, dtype=torch.int8), torch.tensor(-7, dtype=torch.int8))
 UP, DOWN = seeded(2, 3).abs() + 0.1, -seeded(2, 3).abs() - 0.1
 N = Dim("n", min=2, max=8)
 
@@ -174,6 +176,10 @@ def inplace(x: Tensor) -> Tensor:
     return torch.cond(x.sum() > 0, yes, lambda x: x.clone().zero_(), (x,))
 
 
+def numbers(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda: 3, lambda: 5, ()) + x
+
+
 BOTH = [(UP,), (DOWN,), (UP,), (DOWN,)]
 PAIRS = [(UP, DOWN), (DOWN, UP), (UP, UP)]
 
@@ -195,6 +201,7 @@ BRANCHES = [
     Flow("cond_other_sizes", other_sizes, BOTH),
     Flow("cond_channels_last", channels_last, [(seeded(1, 3, 4, 2).abs() * s,) for s in (1, -3, 1)]),
     Flow("cond_inplace", inplace, BOTH),
+    Flow("cond_numbers", numbers, BOTH),
 ]
 
 # ------------------------------------------------------------------------------------------------------- loops
@@ -222,6 +229,19 @@ def counted(x: Tensor) -> Any:
 
 def to_size(x: Tensor) -> Any:
     return while_loop(lambda i, x: i < x.shape[0], lambda i, x: (i + 1, x + i), (0, x))[1]
+
+
+def until_item(n: Tensor, x: Tensor) -> Any:
+    return while_loop(lambda n, x: n.item() > 0, lambda n, x: (n - 1, x * 2), (n, x))
+
+
+def fill_in(x: Tensor) -> Tensor:
+    """A number that the loop carries, in tensors it makes."""
+
+    def body(i: Any, x: Tensor) -> Any:
+        return i + 2, x.index_fill(0, torch.tensor([1]), 1.0) + torch.full((3,), i)
+
+    return while_loop(lambda i, x: i * 2 < 9, body, (1, x))[1]
 
 
 def reads_outside(n: Tensor, x: Tensor) -> Tensor:
@@ -270,6 +290,8 @@ LOOPS = [
     Flow("while_rotate", rotate, [(torch.tensor(k), UP, DOWN, UP + DOWN) for k in (1, 2, 3, 0)]),
     Flow("while_counted", counted, [(UP,), (DOWN,)]),
     Flow("while_to_size", to_size, [(seeded(n, 2),) for n in (3, 8, 2)], ({0: N},)),
+    Flow("while_until_item", until_item, TRIPS),
+    Flow("while_fill_in", fill_in, [(UP,), (DOWN,)]),
     Flow("while_reads_outside", reads_outside, TRIPS),
     Flow("while_weights", LoopWeights, [(n, x[0:1]) for n, x in TRIPS]),
     Flow("while_cond", branch_in_loop, TRIPS),
@@ -314,6 +336,10 @@ def cumulative(xs: Tensor, c: Tensor) -> Any:
 
 def backwards(xs: Tensor, c: Tensor) -> Any:
     return scan(lambda c, x: (c + x, c * x), c, xs, dim=1, reverse=True)
+
+
+def counting(xs: Tensor) -> Any:
+    return scan(lambda c, x: (c + 1, x * c), torch.tensor(2), xs)
 
 
 def scan_swap(xs: Tensor, c: Tensor) -> Any:
@@ -363,9 +389,16 @@ SCANS = [
     Flow("map_map", mapped_map, [(seeded(3, 4, 2, seed=i),) for i in range(2)]),
     Flow("map_cond", mapped_cond, [(seeded(5, 3, seed=i),) for i in range(3)]),
     Flow("map_dynamic", mapped, [(seeded(n, 3), seeded(3)) for n in (5, 8, 2)], ({0: N}, None)),
+    Flow(
+        "map_of_nothing",
+        mapped,
+        [(seeded(n, 3), seeded(3)) for n in (5, 0, 8, 1, 0)],
+        ({0: Dim("n", min=0, max=8)}, None),
+    ),
     Flow("map_inner_dynamic", mapped_rows, [(seeded(4, n),) for n in (5, 8, 2)], ({1: N},)),
     Flow("scan", cumulative, [(seeded(4, 3, seed=i), seeded(3, seed=i + 1)) for i in range(3)]),
     Flow("scan_backwards", backwards, [(seeded(3, 4, seed=i), seeded(3)) for i in range(2)]),
+    Flow("scan_counting", counting, [(seeded(4, 3, seed=i),) for i in range(2)]),
     Flow("scan_swap", scan_swap, [(seeded(5, 3, seed=i), seeded(3)) for i in range(2)]),
     Flow("scan_dynamic", cumulative, [(seeded(n, 3), seeded(3)) for n in (2, 8, 3)], ({0: N}, None)),
     Flow("scan_recurrent", Recurrent, [(seeded(6, 2, 3, seed=i),) for i in range(2)]),
@@ -413,11 +446,27 @@ def no_grad_cond(x: Tensor) -> Tensor:
     return y * 3
 
 
+@torch.compiler.nested_compile_region
+def region(x: Tensor, y: Tensor) -> Tensor:
+    return x * 2 + y.reshape(-1)
+
+
+def regions(x: Tensor) -> Tensor:
+    """One graph, called twice."""
+    return region(x[0], x[1]) + region(x[1] + 1, x[0])
+
+
+def wide(a: Tensor, b: Tensor) -> Tensor:
+    return out_dtype(torch.ops.aten.mm.default, torch.int32, a, b)
+
+
 WRAPPERS = [
     Flow("no_grad", no_grad, [(UP.clone().requires_grad_(),), (DOWN,)]),
     Flow("autocast", Autocast, [(UP,), (DOWN,)], rtol=2e-2),
     Flow("checkpoint", Checkpointed, [(UP,), (DOWN,)]),
     Flow("no_grad_cond", no_grad_cond, [(UP,), (DOWN,)]),
+    Flow("regions", regions, [(UP,), (DOWN,)]),
+    Flow("out_dtype", wide, [(torch.full((2, 3), 100, dtype=torch.int8), k.expand(3, 2)) for k in BYTES]),
 ]
 
 FLOWS = [*BRANCHES, *LOOPS, *SCANS, *WRAPPERS]

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch._higher_order_ops.map import map as map_over
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils import _pytree as pytree
 
+from edgewright.errors import UnsupportedOperatorError
 from edgewright.frontend.importer import to_array
+from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
+from edgewright.program.memory import MemoryPlanningPass
 from edgewright.runtime import Runtime
+from edgewright.runtime.operators import OPERATORS
 from tests.compile.loops import FLOWS, Flow
 from tests.support.stock import stock
+
+BY_NAME = {flow.name: flow for flow in FLOWS}
 
 
 def lowered(flow: Flow) -> EdgeProgramManager:
@@ -53,3 +62,134 @@ def test_control_flow(flow: Flow) -> None:
     agree([method.execute(call) for call in arrays(flow.calls)], wanted, flow.rtol)
     agree(stock().run_many(program, "forward", arrays(flow.calls)), wanted, flow.rtol)
     agree(eager(manager.exported_program().module(), flow.calls), wanted, flow.rtol)
+
+
+OPTIONS = {
+    "unplanned": ExecutorchBackendConfig(
+        memory_planning_pass=MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)
+    ),
+    "copied_views": ExecutorchBackendConfig(remove_view_copy=False, emit_stacktrace=True),
+}
+CHOSEN = [f for f in FLOWS if f.name in ("cond_views", "while_rotate", "map", "scan_swap", "map_cond", "cond_while")]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("flow", CHOSEN, ids=lambda f: f.name)
+def test_options(flow: Flow, option: str) -> None:
+    program = lowered(flow).to_executorch(OPTIONS[option]).buffer
+    wanted = eager(flow.make(), flow.calls)
+    method = Runtime().load_program(program).load_method("forward")
+    agree([method.execute(call) for call in arrays(flow.calls)], wanted)
+    agree(stock().run_many(program, "forward", arrays(flow.calls)), wanted)
+
+
+def test_without_dim_order_operators() -> None:
+    flow = BY_NAME["scan_swap"]
+    exported = torch.export.export(flow.make(), flow.calls[0])
+    manager = to_edge_transform_and_lower(exported, compile_config=EdgeCompileConfig(_skip_dim_order=True))
+    made = manager.to_executorch()
+    assert not [o for o in made.executorch_program.execution_plan[0].operators if o.name.startswith("dim_order")]
+    agree(stock().run_many(made.buffer, "forward", arrays(flow.calls)), eager(flow.make(), flow.calls))
+
+
+def test_branches_may_return_operands_and_constants() -> None:
+    """torch.export asks for copies; graphs made by other means need not have them."""
+    flow = BY_NAME["cond_operands"]
+    exported = torch.export.export(flow.make(), flow.calls[0])
+    for branch in (exported.graph_module.true_graph_0, exported.graph_module.false_graph_0):
+        copies = branch.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
+        assert copies
+        for node in copies:
+            node.replace_all_uses_with(node.args[0])
+    program = to_edge_transform_and_lower(exported).to_executorch().buffer
+    wanted = eager(flow.make(), flow.calls)
+    method = Runtime().load_program(program).load_method("forward")
+    agree([method.execute(call) for call in arrays(flow.calls)], wanted)
+    agree(stock().run_many(program, "forward", arrays(flow.calls)), wanted)
+
+
+def test_results_go_straight_to_their_place() -> None:
+    """A branch that ends in kernels needs no copies, and no tensor is moved."""
+    plan = lowered(BY_NAME["cond"]).to_executorch().executorch_program.execution_plan[0]
+    kinds = [type(i).__name__ for i in plan.chains[0].instructions]
+    assert kinds.count("JumpFalseCall") == 2
+    assert "MoveCall" not in kinds
+    assert "dim_order_ops::_clone_dim_order" not in [o.name for o in plan.operators]
+
+
+def test_exported_programs_are_left_alone() -> None:
+    flow = BY_NAME["cond_weights"]
+    exported = torch.export.export(flow.make(), flow.calls[0])
+    before = str(exported)
+    first = to_edge_transform_and_lower(exported).to_executorch().buffer
+    assert str(exported) == before
+    assert to_edge_transform_and_lower(exported).to_executorch().buffer == first
+
+
+# ------------------------------------------------------------------------------------------------------ errors
+
+
+class Singular(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.linalg.svdvals(x), lambda x: x[0] * 1, (x,))  # here
+
+
+class Mapped(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return map_over(lambda x: x + 1, x)  # here
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) * 2
+
+
+def line_of(cls: type) -> str:
+    lines, first = inspect.getsourcelines(cls)
+    return f"{__file__}:{first + next(i for i, line in enumerate(lines) if '# here' in line)}"
+
+
+def test_an_operator_without_kernel_in_a_branch() -> None:
+    exported = torch.export.export(Outer(Singular()), (torch.ones(3, 3),))
+    with pytest.raises(UnsupportedOperatorError, match="_linalg_svd") as caught:
+        to_edge_transform_and_lower(exported)
+    assert "in module 'inner'" in caught.value.subject
+    assert line_of(Singular) in caught.value.remedy
+
+
+def test_a_runtime_without_what_loops_need() -> None:
+    exported = torch.export.export(Outer(Mapped()), (torch.ones(3, 3),))
+    keys = [k for k in OPERATORS if k != "executorch_prim::et_copy_index.tensor"]
+    manager = to_edge_transform_and_lower(exported, compile_config=EdgeCompileConfig(runtime=keys))
+    with pytest.raises(UnsupportedOperatorError, match="et_copy_index") as caught:
+        manager.to_executorch()
+    assert caught.value.subject == "map_impl in module 'inner'"
+    assert line_of(Mapped) in caught.value.remedy
+
+
+def test_graphs_that_no_file_can_hold() -> None:
+    class Attends(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return flex_attention(x, x, x)  # here
+
+    exported = torch.export.export(Outer(Attends()), (torch.ones(1, 2, 16, 8),))
+    with pytest.raises(UnsupportedOperatorError, match="flex_attention") as caught:
+        to_edge_transform_and_lower(exported)
+    assert caught.value.rule == "has no form in .pte files"
+    assert "in module 'inner'" in caught.value.subject
+    assert line_of(Attends) in caught.value.remedy
+
+
+def test_branches_must_not_write_to_operands() -> None:
+    flow = BY_NAME["cond"]
+    exported = torch.export.export(flow.make(), flow.calls[0])
+    graph = exported.graph_module.true_graph_0.graph
+    (x,) = graph.find_nodes(op="placeholder")
+    with graph.inserting_after(x):
+        graph.call_function(torch.ops.aten.mul_.Scalar, (x, 2)).meta["val"] = x.meta["val"]
+    with pytest.raises(UnsupportedOperatorError, match="must not write to its operands"):
+        to_edge_transform_and_lower(exported)
