@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +83,7 @@ class ResNet18(nn.Module):
         widths = (64, 64, 128, 256, 512)
         stages = [
             layer
-            for inside, out in zip(widths, widths[1:], strict=False)
+            for inside, out in itertools.pairwise(widths)
             for layer in (Residual(inside, out, 1 + (inside != out)), Residual(out, out, 1))
         ]
         self.stem = nn.Sequential(*conv_norm(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1))

@@ -1,6 +1,6 @@
 """Makes the golden files that come from elsewhere: stock ExecuTorch, and data sets.
 
-    python tests/golden/make_stock.py --models DIR [name ...]
+    python -m tests.golden.make_stock --models DIR [name ...]
 
 ``DIR`` holds ``cifar10_subset.npz``. One function makes one file; a new golden file is a new function in ``FILES``.
 Needs the ``test`` extra. The demo's program is made by ``python -m edgewright.demo``.
@@ -9,13 +9,16 @@ Needs the ``test`` extra. The demo's program is made by ``python -m edgewright.d
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from edgewright.cli.outputs import npz_bytes
 from edgewright.files import write_file
+from edgewright.pte import read_program
 
 DEMO = Path(__file__).parents[2] / "edgewright" / "demo"
 IMAGES = 200
@@ -31,7 +34,25 @@ def make_images(models: Path) -> None:
     write_file(DEMO / "images.npz", [npz_bytes(arrays, compress=True)])
 
 
-FILES: dict[str, Callable[[Path], None]] = {"images": make_images}
+def make_sizes(models: Path) -> None:
+    """How large stock's files and arenas are for the networks the compiler is measured with. Slow."""
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    from tests.compile.models import MODELS
+
+    sizes = {}
+    for name, make in MODELS.items():
+        model, inputs = make()
+        program = to_edge_transform_and_lower(torch.export.export(model, inputs)).to_executorch().buffer
+        (plan,) = read_program(program).execution_plan
+        sizes[name] = {"bytes": len(program), "arena": sum(plan.non_const_buffer_sizes)}
+        print(name, sizes[name], flush=True)
+    text = json.dumps({"executorch": version("executorch"), "models": sizes}, indent=1) + "\n"
+    write_file(Path(__file__).parent / "stock_sizes.json", [text.encode()])
+
+
+FILES: dict[str, Callable[[Path], None]] = {"images": make_images, "sizes": make_sizes}
 
 
 def main() -> None:
