@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewright.backends.xnnpack import blob as format
+from edgewright.backends.xnnpack.nodes import NODES, NUMBER
 from edgewright.errors import EdgewrightError, FormatError, UsageError
 from edgewright.pte import read_program
 from tests.support import golden
@@ -29,15 +30,15 @@ def test_blobs_of_stock_round_trip(name: str) -> None:
 
 
 def test_every_node_has_its_number() -> None:
-    assert len(format.NODES) == 47
-    assert [format.NUMBER[n] for n in ("Add", "Conv2d", "Convert", "Concatenate2", "ConvTranspose2d", "Cos")] == [
+    assert len(NODES) == 47
+    assert [NUMBER[n] for n in ("Add", "Conv2d", "Convert", "Concatenate2", "ConvTranspose2d", "Cos")] == [
         1, 7, 18, 32, 39, 47,
     ]  # fmt: skip
 
 
 def test_a_node_of_the_wrong_table_is_refused() -> None:
     graph = format.read_blob(BLOBS["linear_fp32_xnnpack-forward-0"])
-    graph.graph.xnodes[0].type = format.NUMBER["Add"]
+    graph.graph.xnodes[0].type = NUMBER["Add"]
     with pytest.raises(UsageError, match="node"):
         format.write_blob(graph)
 

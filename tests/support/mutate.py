@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edgewright.backends.xnnpack import blob
+from edgewright.backends.xnnpack.nodes import XNNGraph
 from edgewright.pte import bundled, etdump, ptd, schema
 from edgewright.pte.flat import Boxed, Bytes, Choice, Scalar, String, Vector, slots_of
 
@@ -79,7 +79,7 @@ def blob_cells(data: bytes) -> Iterator[Cell]:
     ):
         yield Cell(f"header.{name}", "header", at, code)
     walker = _Walker(data[start:])
-    for cell in walker.table(blob.XNNGraph, walker.u32(0), ""):
+    for cell in walker.table(XNNGraph, walker.u32(0), ""):
         yield Cell(cell.path, cell.kind, start + cell.at, cell.code)
 
 
