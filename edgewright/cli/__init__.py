@@ -23,7 +23,7 @@ COMMANDS = {
     "run": "run a method of a .pte on inputs from files",
     "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
     "verify": "check a file, and a .bpte against its own test cases",
-    "demo": "classify 200 images with a small model that comes with Edgewright",
+    "demo": "compile a small model that comes with Edgewright, and classify 200 images with it",
 }
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 

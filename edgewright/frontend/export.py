@@ -87,7 +87,7 @@ def _told(error: Exception, module: Any) -> ExportError:
     """The error in our words."""
     message = f"{type(error).__name__}: {error}"
     own = _own_frame(error)
-    subject = f"{own[0]}:{own[1]}: {own[2]}" if own else _defined(module)
+    subject = f"{own[0]}:{own[1]}: {own[2]}".rstrip(": ") if own else _defined(module)
     known = advise(message, own[2] if own else "")
     if known is not None:
         return ExportError(subject, known[0], remedy=known[1])

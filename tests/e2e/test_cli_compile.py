@@ -298,7 +298,7 @@ def test_max_memory(cli: Cli, folder: Path) -> None:
         ("models:Bad", 2, 'raise KeyError("no data here")'),
         ("broken:pair", 2, "raised ValueError: not today"),
         ("needy:pair", 2, "raised ModuleNotFoundError: No module named 'not_a_module'"),
-        ("models:branch", 10, f"{line('if x.sum()')}: if x.sum() > 0:: branches on the contents of a tensor"),
+        ("models:branch", 10, f"{line('if x.sum()')}: if x.sum() > 0: branches on the contents of a tensor"),
         ("absent.pt2", 3, "absent.pt2: cannot be opened"),
         ("bad.pt2", 4, "torch.export.load cannot read it"),
     ],

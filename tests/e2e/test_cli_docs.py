@@ -17,6 +17,7 @@ from tests.e2e.cli import GOLDEN, recorded
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+NET = re.findall(r"`net.py`:\n\n```python\n(.*?)```", TEXT, re.DOTALL)[0]
 FILES = {
     "linear.pte": "linear_fp32_portable.pte",
     "delegated.pte": "linear_fp32_xnnpack.pte",
@@ -59,6 +60,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "x.npz", in0=x)
     x.tofile(tmp_path / "x.raw")
     (tmp_path / "list.txt").write_text("x.raw\nx.raw\n")
+    (tmp_path / "net.py").write_text(NET)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "net", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("EDGEWRIGHT_LOG", raising=False)
