@@ -14,6 +14,7 @@ import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
 from edgewright.cli.listing import Listing
 from edgewright.cli.sizes import segment_facts, tensor_facts
 from edgewright.ir.dtypes import ScalarType
+from edgewright.program import manifest
 from edgewright.pte import schema
 from edgewright.pte.numbers import tensor_bytes
 from edgewright.pte.ptd import Entry
@@ -38,6 +39,7 @@ def program_facts(
             "segment_base": layout.segment_base if layout else 0,
             "segment_bytes": sum(s.size for s in program.segments or ()),
         },
+        "manifest": manifest.read(program),
         "methods": [_method(program, p, values=values, instructions=instructions) for p in program.execution_plan],
         "tensors": tensor_facts(program, data),
         "segments": segment_facts(program),

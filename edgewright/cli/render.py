@@ -46,6 +46,7 @@ def _program(out: Console, facts: Facts, top: int | None) -> None:
     behind = f"{size(layout['segment_bytes'])} of segments from byte {layout['segment_base']}"
     flatbuffer = f"{size(layout['flatbuffer_bytes'])} of tables, {layout['header_bytes']} B of it header"
     out.print(f"{flatbuffer}; {behind if layout['segment_base'] else 'no segments'}")
+    _manifest(out, facts["manifest"])
     constant = [m for m in facts["methods"] if not m["inputs"] and not m["instruction_count"]]
     for method in facts["methods"]:
         if method not in constant:
@@ -53,6 +54,21 @@ def _program(out: Console, facts: Facts, top: int | None) -> None:
     _constant_methods(out, constant)
     _tensors(out, facts["tensors"], top)
     _segments(out, facts["segments"], top)
+
+
+def _manifest(out: Console, manifest: Facts | None) -> None:
+    """Who made the file and for what, by its own word: anything may stand there."""
+    if manifest is None:
+        return
+    said = {key: _word(manifest.get(key)) for key in ("edgewright", "torch", "targets", "runtime")}
+    line = f"made by Edgewright {said['edgewright']} with torch {said['torch']}"
+    out.print(f"{line}; targets {said['targets']}, kernels of {said['runtime']!r}", soft_wrap=True)
+
+
+def _word(value: object) -> str:
+    words = value if isinstance(value, list) else [value]
+    text = clean(", ".join(str(word) for word in words if isinstance(word, str | int))) or "unknown"
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _method(out: Console, method: Facts) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from edgewright._version import VERSION
@@ -12,21 +15,24 @@ from edgewright.pte import schema
 KEY = "edgewright.manifest"
 MAX_BYTES = 4096
 
+# What a large program has too much of is counted instead of listed, in this order, until the rest fits.
+_LISTS = ("operators", "methods", "delegates", "targets", "runtime")
 
-def build(program: schema.Program, targets: list[str], runtime: str) -> bytes:
+
+def build(program: schema.Program, targets: Sequence[str], runtime: str) -> bytes:
     """The manifest of a program: the same program always gives the same bytes."""
     import torch
 
-    methods = {plan.name: _method(plan) for plan in program.execution_plan}
     content: dict[str, Any] = {
         "edgewright": VERSION,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "schema": program.version,
-        "targets": targets,
+        "targets": list(targets),
         "runtime": runtime,
-        "constants": _hash(program),
-        "methods": methods,
+        "methods": {plan.name: _method(plan) for plan in program.execution_plan},
         "operators": sorted({o.key for plan in program.execution_plan for o in plan.operators or ()}),
+        "delegates": _delegates(program),
+        "segments": [_digest(segment.data) for segment in (program.segments or ())[:8]],
     }
     return _fit(content)
 
@@ -35,39 +41,66 @@ def _method(plan: schema.ExecutionPlan) -> dict[str, Any]:
     return {
         "instructions": sum(len(chain.instructions) for chain in plan.chains),
         "arena": sum(plan.non_const_buffer_sizes),
-        "delegates": sorted(delegate.id for delegate in plan.delegates),
+        "delegates": len(plan.delegates),
     }
 
 
-def _hash(program: schema.Program) -> dict[str, Any]:
+def _delegates(program: schema.Program) -> dict[str, Any]:
+    """How often each backend is called, and how many bytes its blobs have."""
+    found = [delegate for plan in program.execution_plan for delegate in plan.delegates]
+    calls = Counter(delegate.id for delegate in found)
+    blobs = {(d.id, d.processed.location, d.processed.index): len(program.blob(d)) for d in found}
+    return {
+        backend: {"calls": calls[backend], "bytes": sum(size for key, size in blobs.items() if key[0] == backend)}
+        for backend in sorted(calls)
+    }
+
+
+def _digest(data: Any) -> dict[str, Any]:
+    """The size and hash of a segment, which may be in pieces."""
     digest = hashlib.sha256()
-    size = 0
-    for segment in (program.segments or [])[:1]:
-        data: Any = segment.data
-        for chunk in data if not isinstance(data, bytes | bytearray | memoryview) else (data,):
-            digest.update(chunk)
-            size += len(chunk)
-    return {"bytes": size, "sha256": digest.hexdigest()}
+    for piece in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
+        digest.update(piece)
+    return {"bytes": len(data), "sha256": digest.hexdigest()}
 
 
 def _fit(content: dict[str, Any]) -> bytes:
-    """As JSON; what a large program has too much of is counted instead of listed."""
-    for field in ("", "operators", "methods"):
-        if field:
-            content[field] = len(content[field])
-        text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    text = _json(content)
+    for name in _LISTS:
         if len(text) <= MAX_BYTES:
-            return text
-    raise AssertionError("a manifest of counts fits")
+            break
+        content[name] = len(content[name])
+        text = _json(content)
+    assert len(text) <= MAX_BYTES, "a manifest of counts fits"
+    return text
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def read(program: schema.Program) -> dict[str, Any] | None:
-    """The manifest of a file we made, or None."""
+    """The manifest of a file, or None if it has none that can be read. Its content is the file's word, unchecked."""
     for item in program.named_data or ():
         if item.key == KEY:
-            try:
-                found = json.loads(bytes(program.segment(item.segment_index)))
-            except ValueError:
-                return None
-            return found if isinstance(found, dict) else None
+            return parse(program.segment(item.segment_index))
     return None
+
+
+def parse(data: Any) -> dict[str, Any] | None:
+    """A manifest's content, or None for anything that is not an object in JSON of the allowed size."""
+    if len(data) > MAX_BYTES:
+        return None
+    try:
+        found = json.loads(bytes(data), parse_constant=_number, parse_float=_number)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _number(text: str) -> float:
+    """JSON has no word for infinity and NaN, so neither may what is made of it again."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number

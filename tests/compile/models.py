@@ -171,7 +171,7 @@ Made = tuple[nn.Module, tuple[Any, ...]]
 def _model(kind: Callable[[], nn.Module], *inputs: Callable[[], Tensor]) -> Callable[[], Made]:
     def make() -> Made:
         torch.manual_seed(11)
-        model = kind().eval()
+        model = kind().eval().requires_grad_(False)
         return model, tuple(each() for each in inputs)
 
     return make
