@@ -198,11 +198,18 @@ INVERSES: dict[Any, Inverse] = {
         (
             aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints,
             aten.unflatten.int, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default,
-            aten.view_as.default,
+            aten.view_as.default, aten.reshape_as.default,
         ),
         _reshaped,
     ),
-    **dict.fromkeys((aten.detach.default, aten.alias.default, aten.contiguous.default), _same),
+    **dict.fromkeys(
+        (
+            aten.detach.default, aten.alias.default, aten.lift_fresh.default, aten.contiguous.default, aten.to.dtype,
+            aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default, aten.dropout.default,
+            aten.feature_dropout.default, aten.alpha_dropout.default,
+        ),
+        _same,
+    ),
 }  # fmt: skip
 
 

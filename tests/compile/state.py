@@ -220,6 +220,50 @@ class Diagonal(Stateful):
         return self.state + 0
 
 
+class Order(nn.Module):
+    """Write, read an old view, write again."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        row = y[0]
+        before = row + 0
+        y.add_(1)
+        between = row + 0
+        row.mul_(10)
+        return before, between, y, row
+
+
+class Copies(nn.Module):
+    """A reshape that has to copy: writes to it must not come back."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        copy = y.t().reshape(-1)
+        copy.zero_()
+        view = y.reshape(-1)
+        view[0] = 7
+        same = nn.functional.dropout(y, training=False)
+        same[1, 1] = 9
+        kept = y.contiguous()
+        kept[1, 0] = 5
+        y.double().fill_(3)
+        return y, copy, view
+
+
+class Swapped(nn.Module):
+    """Two names of one tensor, turned in place."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        turned = y.t_()
+        turned[0] = 1
+        parts = y.split([1, 2], 0)
+        parts[1].add_(5)
+        first, second = y.unbind(1)
+        first.copy_(second)
+        return y, parts[0] + 0, second + 0
+
+
 def overwritten_input(x: Tensor) -> Tensor:
     x.add_(1)
     x[0] = 5
@@ -292,6 +336,9 @@ for _case in STATES:
 
 CASES = [
     *STATES,
+    Case("order_of_writes", Order, batch(2, 3)),
+    Case("order_with_copies", Copies, batch(2, 3)),
+    Case("order_when_turned", Swapped, batch(2, 3)),
     Case("overwritten_input", overwritten_input, batch(2, 3)),
     Case("local_writes", local_writes, batch(3, 4)),
     Case("masked_writes", masked_writes, batch(3, 4)),
