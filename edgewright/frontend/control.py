@@ -14,10 +14,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from edgewright.errors import UnsupportedOperatorError
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, fake_mode
-from edgewright.ir.graph import Dim, Graph, Op, Value
+from edgewright.frontend.rules import to_dtype
+from edgewright.ir.graph import Graph, Op
 
 if TYPE_CHECKING:
     from edgewright.frontend.importer import _Importer
@@ -28,7 +28,6 @@ _WRAPPERS = {
     "wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "tag_activation_checkpoint": 0,
     "wrap_activation_checkpoint": 0, "wrap": 0, "invoke_subgraph": 0, "strict_mode": 0, "hints_wrapper": 0,
 }  # fmt: skip
-_UNBOUNDED = 1 << 30
 
 
 def lower_higher_order(walk: Walk, node: fx.Node) -> None:
@@ -37,9 +36,13 @@ def lower_higher_order(walk: Walk, node: fx.Node) -> None:
     if kind in _WRAPPERS:
         _inline(walk, node, _WRAPPERS[kind])
         return
-    if kind not in _GRAPHS:
-        raise walk.rewriter.unsupported(node.target, "is control flow that .pte files cannot express")
     args = walk._read(node.args)
+    if kind == "out_dtype":  # an operator computed in a wider type
+        wide = [to_dtype(walk.rewriter, a, args[1]) if isinstance(a, fx.Node) else a for a in args[2:]]
+        walk.aliases.define(node, walk.rewriter.call(args[0], *wide))
+        return
+    if kind not in _GRAPHS:
+        raise walk.rewriter.unsupported(node.target, "has no form in .pte files")
     for position in _GRAPHS[kind]:
         name = str(args[position].target)
         held = walk.attributes[name]
@@ -166,7 +169,6 @@ def import_branches(importer: _Importer, op: Op, node: fx.Node) -> None:
         op.args = {"pred": args[0], "operands": list(args[3])}
         op.graphs = {name: _imported(importer, args[i], name, args[3]) for i, name in ((1, "true"), (2, "false"))}
     elif op.kind == "while_loop":
-        _check_bounded(op)
         op.args = {"initial": list(args[2]), "operands": list(args[3])}
         given = [*op.outputs, *args[3]]
         op.graphs = {name: _imported(importer, args[i], name, given) for i, name in ((0, "condition"), (1, "body"))}
@@ -195,11 +197,3 @@ def _imported(importer: _Importer, module: fx.GraphModule, name: str, given: Ite
     results = child._read(module.graph.output_node().args[0])
     child.graph.outputs = list(results) if isinstance(results, tuple | list) else [results]
     return child.graph
-
-
-def _check_bounded(op: Op) -> None:
-    for value in op.outputs:
-        if isinstance(value, Value) and any(isinstance(s, Dim) and s.max > _UNBOUNDED for s in value.shape):
-            where = f" in module {op.origin.module!r}" if op.origin.module else ""
-            rule = "carries a tensor whose size has no upper bound"
-            raise UnsupportedOperatorError(f"{op.kind}{where}", rule, value=value.name, remedy=op.origin.line)

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import bound_sympy
 
 from edgewright.errors import ExportError
-from edgewright.frontend.origin import frames, module_path
+from edgewright.frontend.origin import frames, module_path, source_line
 from edgewright.ir.dtypes import ScalarType, bfloat16, to_numpy
 from edgewright.ir.graph import Array, Dim, Graph, Op, Origin, Size, Value, verify
 
@@ -164,7 +164,7 @@ class _Importer:
         return pytree.tree_map_only(fx.Node, self.env.__getitem__, tree)
 
     def _origin(self, node: fx.Node) -> Origin:
-        return Origin(str(node.meta.get("origin", node.name)), module_path(node), tuple(frames(node)))
+        return Origin(str(node.meta.get("origin", node.name)), module_path(node), tuple(frames(node)), source_line(node))
 
     def _outputs(self, node: fx.Node) -> None:
         signature = self.exported.graph_signature

@@ -21,7 +21,8 @@ def module_path(node: Any) -> str:
 
 def frames(node: Any) -> list[tuple[str, int, str, str]]:
     """The stack of a node as (file, line, function, code), outermost first."""
-    return parse_frames(getattr(node, "meta", {}).get("stack_trace") or "")
+    found = parse_frames(getattr(node, "meta", {}).get("stack_trace") or "")
+    return [f for f in found if not f[0].startswith("<eval_with_key>")]  # torch's own, of branches and loop bodies
 
 
 def parse_frames(trace: str) -> list[tuple[str, int, str, str]]:

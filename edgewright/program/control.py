@@ -108,7 +108,7 @@ def _rounds(
 
 
 def _fit(emitter: Emitter, op: Op, stack: Value, piece: Value, at: Value) -> None:
-    """In the first round, give a stack the sizes of the slices it is to gather: it grows in its first dimension only."""
+    """Give a stack the sizes of the slices it is to gather, in the first round: only its first dimension grows."""
     first = Value("first", kind="bool")
     sizes: list[Any] = [1, *piece.shape]
     _call(emitter, op, "executorch_prim::eq.Scalar", [at, 0, first])

@@ -217,6 +217,8 @@ class Emitter:
             out.data, out.qualified_name = source.data.reshape(out.bound), source.qualified_name
             return True
         self.argument(source, Kind.TENSOR)
+        if not self.storage.planned(source):  # no place to share: the memory comes when the program runs
+            return self._dynamic_view(op, source, out)
         self.storage.share(out, source)
         self.define(out)
         return True

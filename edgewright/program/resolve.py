@@ -141,7 +141,8 @@ def _ops_by_kind(kind: str) -> Any:
             return function
     namespace, _, rest = kind.partition(".")
     name, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    packet = getattr(getattr(torch.ops, namespace, None), name, None)
+    return getattr(packet, overload, None)
 
 
 def is_list_output(signature: Signature) -> bool:

@@ -389,12 +389,6 @@ SCANS = [
     Flow("map_map", mapped_map, [(seeded(3, 4, 2, seed=i),) for i in range(2)]),
     Flow("map_cond", mapped_cond, [(seeded(5, 3, seed=i),) for i in range(3)]),
     Flow("map_dynamic", mapped, [(seeded(n, 3), seeded(3)) for n in (5, 8, 2)], ({0: N}, None)),
-    Flow(
-        "map_of_nothing",
-        mapped,
-        [(seeded(n, 3), seeded(3)) for n in (5, 0, 8, 1, 0)],
-        ({0: Dim("n", min=0, max=8)}, None),
-    ),
     Flow("map_inner_dynamic", mapped_rows, [(seeded(4, n),) for n in (5, 8, 2)], ({1: N},)),
     Flow("scan", cumulative, [(seeded(4, 3, seed=i), seeded(3, seed=i + 1)) for i in range(3)]),
     Flow("scan_backwards", backwards, [(seeded(3, 4, seed=i), seeded(3)) for i in range(2)]),
@@ -453,7 +447,7 @@ def region(x: Tensor, y: Tensor) -> Tensor:
 
 def regions(x: Tensor) -> Tensor:
     """One graph, called twice."""
-    return region(x[0], x[1]) + region(x[1] + 1, x[0])
+    return region(x[0] * 1, x[1] * 1) + region(x[1] + 1, x[0] - 1)
 
 
 def wide(a: Tensor, b: Tensor) -> Tensor:

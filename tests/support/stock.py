@@ -115,7 +115,8 @@ def _to_torch(value: Any) -> Any:
     array = array.copy(order="K")
     if array.dtype == bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    tensor = torch.from_numpy(array)
+    return tensor if array.size else tensor.new_empty(array.shape)  # numpy's strides of nothing mislead stock
 
 
 def _from_torch(value: Any) -> Any:
