@@ -92,7 +92,7 @@ def parse(data: Any) -> dict[str, Any] | None:
     if len(data) > MAX_BYTES:
         return None
     try:
-        found = json.loads(bytes(data), parse_constant=_number, parse_float=_number)
+        found = json.loads(bytes(data), parse_constant=_number, parse_float=_number, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -104,3 +104,9 @@ def _number(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(text)
     return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError("more than 64 bits")
+    return int(text)
