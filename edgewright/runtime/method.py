@@ -221,11 +221,15 @@ def _delegate_step(delegate: Delegate, args: Sequence[int], values: Values, writ
         if index not in written:
             slots(index, values)
 
+    in_memory = getattr(delegate, "storage_order", False)
+
     def call(table: Values) -> None:
         inputs = [load(table[i], table) for i in args[:count]]
         outputs = [slot for i in args[count:] for slot in slots(i, table)]
+        if in_memory:
+            inputs = [x.transpose(table[i].dim_order) for i, x in zip(args[:count], inputs, strict=True)]
         for slot, array in zip(outputs, delegate.execute(inputs), strict=True):
-            slot.store(array)
+            slot.store(array.transpose(np.argsort(slot.dim_order)) if in_memory else array)
 
     for index in args[:count]:
         if not isinstance(values[index], TensorSlot):

@@ -1,0 +1,36 @@
+"""Runs XNNPACK blobs on this machine: ours and stock's, through the same verified reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.xnnpack.blob import read_blob
+from edgewright.backends.xnnpack.translate import from_blob
+from edgewright.ir.execute import Executor
+from edgewright.ir.numerics import XNNPACK
+from edgewright.runtime.delegates import DelegateBlob
+
+Array = np.ndarray[Any, Any]
+
+
+class XnnpackDelegate:
+    """One blob, ready to run."""
+
+    storage_order = True  # XNNPACK sees tensors as they lie in memory
+
+    def __init__(self, given: DelegateBlob) -> None:
+        self._graph = from_blob(read_blob(given.blob), given.named_data)
+        self._executor = Executor(self._graph, XNNPACK)
+
+    @property
+    def input_count(self) -> int:
+        return len(self._graph.inputs)
+
+    def execute(self, inputs: Sequence[Array]) -> list[Array]:
+        return self._executor.run(inputs)
+
+    def close(self) -> None:
+        """Nothing is held but memory."""

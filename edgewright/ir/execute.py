@@ -1,0 +1,365 @@
+"""Runs a device graph in numpy: the meaning that engines and vendors' software are compared with.
+
+Values are arrays of what is stored; a quantized value's parameters are in the graph, except for rows quantized on the
+fly, which carry theirs. Images are channels-last, as inside a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import ExecutionError
+from edgewright.ir.dtypes import compute_type
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.numerics import Numerics, single, spread
+from edgewright.ir.reference import activations, elementwise, movement, norm, rearrange, unary
+from edgewright.ir.reference.conv import convolution
+from edgewright.ir.reference.pool import avg_pool2d, max_pool2d
+from edgewright.ir.reference.resample import upsample_bilinear2d
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Integers whose rows were quantized on the fly: real = (stored - zero) / scale."""
+
+    stored: Array
+    scale: Array
+    zero: Array
+
+
+Function = Callable[["Executor", Op], Any]
+FUNCTIONS: dict[str, Function] = {}
+
+
+def function(*kinds: str) -> Callable[[Function], Function]:
+    def register(fn: Function) -> Function:
+        for kind in kinds:
+            FUNCTIONS[kind] = fn
+        return fn
+
+    return register
+
+
+class Executor:
+    """Runs one graph; nothing is kept between runs."""
+
+    def __init__(self, graph: Graph, numerics: Numerics) -> None:
+        missing = sorted({op.kind for op in graph.ops} - set(FUNCTIONS))
+        if missing:
+            raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(missing)}")
+        self.graph = graph
+        self.numerics = numerics
+        self.values: dict[int, Any] = {}
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for ``inputs``."""
+        self.values = {id(v): x for v, x in zip(self.graph.inputs, inputs, strict=True)}
+        for op in self.graph.ops:
+            results = FUNCTIONS[op.kind](self, op)
+            for out, result in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=False):
+                if out is not None:
+                    self.values[id(out)] = result
+        outputs = [self.values[id(v)] for v in self.graph.outputs]
+        self.values = {}
+        return outputs
+
+    def stored(self, value: Value) -> Any:
+        return self.values.get(id(value), value.data)
+
+    def real(self, value: Value) -> Array:
+        """A value in the type it is computed in."""
+        array = self.stored(value)
+        if isinstance(array, Rows):
+            return (array.stored.astype(np.int32) - array.zero).astype(np.float32) / array.scale
+        if value.q is not None:
+            return self.numerics.dequantize(array, value.q)
+        return np.asarray(array.astype(compute_type(array.dtype), copy=False))
+
+    def give(self, op: Op, real: Array) -> Array:
+        """A real result as the output stores it, clamped to the operator's limits."""
+        out = op.outputs[0]
+        assert out is not None
+        limits = op.args.get("limits")
+        if out.q is not None:
+            lo, hi = self.numerics.limits(out.q, limits)
+            return np.clip(self.numerics.quantize(real, out.q), lo, hi).astype(out.q.dtype)
+        if limits is not None:
+            real = np.clip(real, np.float32(limits[0]), np.float32(limits[1]))
+        return np.asarray(real.astype(out.dtype, copy=False))
+
+
+# ------------------------------------------------------------------------------------------- products of weights
+
+
+def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], axis: int) -> Array:
+    """Linear and convolution, in whatever their operands are stored as. ``axis`` is that of the output's channels."""
+    x, w, b, out = op.args["input"], op.args["weight"], op.args.get("bias"), op.outputs[0]
+    assert out is not None
+    given = ex.stored(x)
+    bias = None if b is None else np.asarray(ex.stored(b))
+    if isinstance(given, Rows):
+        return _dynamic(ex, op, given, product, bias)
+    if x.q is None or out.q is None:
+        total = product(ex.real(x), ex.real(w))
+        return ex.give(op, total if b is None else total + ex.real(b))
+    total = np.rint(product((given.astype(np.float64) - x.q.zero_point), np.asarray(ex.stored(w)).astype(np.float64)))
+    if bias is not None:
+        total = total + bias
+    factor = single(x.q.scale) * single(w.q.scale) / single(out.q.scale)
+    spread_factor = spread(factor, axis if np.ndim(factor) else None, total.ndim)
+    return ex.numerics.requantize(total, spread_factor, out.q, op.args.get("limits"))
+
+
+def _dynamic(ex: Executor, op: Op, rows: Rows, product: Callable[[Array, Array], Array], bias: Array | None) -> Array:
+    w: Value = op.args["weight"]
+    assert w.q is not None
+    centred = rows.stored.astype(np.float64) - rows.zero
+    weight = np.asarray(ex.stored(w)).astype(np.float64)
+    scales = np.asarray(w.q.scale, np.float32)
+    if w.q.block:
+        weight = weight * np.repeat(scales.reshape(weight.shape[0], -1), w.q.block, axis=1)
+        total = product(centred, weight).astype(np.float32) / rows.scale
+    else:
+        total = product(centred, weight).astype(np.float32) * (np.float32(1) / rows.scale) * scales
+    return ex.give(op, total if bias is None else total + bias.astype(np.float32))
+
+
+@function("linear")
+def _linear(ex: Executor, op: Op) -> Array:
+    turned = op.args.get("transposed", False)
+    return _accumulate(ex, op, lambda x, w: x @ (w if turned else w.T), -1)
+
+
+def _images(op: Op, *, transposed: bool = False, depthwise: bool = False) -> Callable[[Array, Array], Array]:
+    """Convolution of channels-last images by filters stored output, height, width, input."""
+    pads = op.args["padding"]
+    stride, dilation = op.args["stride"], op.args["dilation"]
+    groups, extra = op.args["groups"], op.args.get("output_padding") or [0, 0]
+
+    def product(x: Array, w: Array) -> Array:
+        top, bottom, left, right = pads
+        filters = w.transpose(3, 0, 1, 2) if depthwise else w.transpose(0, 3, 1, 2)
+        image = x.transpose(0, 3, 1, 2)
+        if transposed:
+            kernels = _ungrouped(filters, groups)
+            out = convolution(image, kernels, None, stride, [top, left], dilation, True, extra, groups)
+            return out[..., : out.shape[2] - (bottom - top), : out.shape[3] - (right - left)].transpose(0, 2, 3, 1)
+        if (top, left) != (bottom, right):
+            image = np.pad(image, ((0, 0), (0, 0), (top, bottom), (left, right)))
+            top = left = 0
+        out = convolution(image, filters, None, stride, [top, left], dilation, False, [0, 0], groups)
+        return np.asarray(out.transpose(0, 2, 3, 1))
+
+    return product
+
+
+def _ungrouped(filters: Array, groups: int) -> Array:
+    """Filters of a transposed convolution as ATen has them: input channels first."""
+    out, each, height, width = filters.shape
+    parts = filters.reshape(groups, out // groups, each, height, width).transpose(0, 2, 1, 3, 4)
+    return parts.reshape(groups * each, out // groups, height, width)
+
+
+@function("conv2d")
+def _conv2d(ex: Executor, op: Op) -> Array:
+    return _accumulate(ex, op, _images(op), 3)
+
+
+@function("depthwise_conv2d")
+def _depthwise(ex: Executor, op: Op) -> Array:
+    return _accumulate(ex, op, _images(op, depthwise=True), 3)
+
+
+@function("conv_transpose2d")
+def _conv_transpose2d(ex: Executor, op: Op) -> Array:
+    return _accumulate(ex, op, _images(op, transposed=True), 3)
+
+
+@function("bmm")
+def _bmm(ex: Executor, op: Op) -> Array:
+    return ex.give(op, ex.real(op.args["self"]) @ ex.real(op.args["other"]))
+
+
+# ------------------------------------------------------------------------------------------------ element by element
+
+_BINARY: dict[str, Callable[..., Array]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": elementwise.maximum,
+    "minimum": elementwise.minimum,
+}  # fmt: skip
+_UNARY: dict[str, Callable[..., Array]] = {
+    "sigmoid": activations.sigmoid, "tanh": np.tanh, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": unary.abs,
+    "neg": unary.neg, "floor": np.floor, "ceil": np.ceil, "sin": np.sin, "cos": np.cos, "square": np.square,
+    "gelu": lambda x: activations.gelu(x, "none"), "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "hardswish": lambda x: np.clip(x * np.float32(1 / 6) + np.float32(0.5), 0, 1).astype(x.dtype) * x,
+}  # fmt: skip
+
+
+@function(*_BINARY)
+def _binary(ex: Executor, op: Op) -> Array:
+    a, b, out = op.args["self"], op.args["other"], op.outputs[0]
+    assert out is not None
+    if out.q is not None and a.q is not None and b.q is not None and op.kind in ("add", "sub", "mul"):
+        return _integer_binary(ex, op, a.q, b.q, out.q)
+    return ex.give(op, _BINARY[op.kind](ex.real(a), ex.real(b)))
+
+
+def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) -> Array:
+    """Sums exactly, products as an accumulator: one rounding, at the end."""
+    x = np.asarray(ex.stored(op.args["self"])).astype(np.int64) - a.zero_point
+    y = np.asarray(ex.stored(op.args["other"])).astype(np.int64) - b.zero_point
+    if op.kind == "mul":
+        factor = single(a.scale) * single(b.scale) / single(out.scale)
+        return ex.numerics.requantize(x * y, factor, out, op.args.get("limits"))
+    left, right = (np.asarray(q.scale, np.float64) / np.asarray(out.scale, np.float64) for q in (a, b))
+    total = x * left + (y * right if op.kind == "add" else -y * right)
+    lo, hi = ex.numerics.limits(out, op.args.get("limits"))
+    return np.clip(np.rint(total) + out.zero_point, lo, hi).astype(out.dtype)
+
+
+@function(*_UNARY)
+def _unary(ex: Executor, op: Op) -> Array:
+    return ex.give(op, np.asarray(_UNARY[op.kind](ex.real(op.args["self"]))))
+
+
+@function("leaky_relu")
+def _leaky_relu(ex: Executor, op: Op) -> Array:
+    x = ex.real(op.args["self"])
+    return ex.give(op, np.where(x < 0, x * np.float32(op.args["negative_slope"]), x))
+
+
+@function("elu")
+def _elu(ex: Executor, op: Op) -> Array:
+    return ex.give(op, activations.elu(ex.real(op.args["self"]), op.args["alpha"], 1.0, 1.0))
+
+
+@function("prelu")
+def _prelu(ex: Executor, op: Op) -> Array:
+    x = ex.real(op.args["self"])
+    return ex.give(op, np.where(x < 0, x * ex.real(op.args["weight"]), x))
+
+
+@function("softmax")
+def _softmax(ex: Executor, op: Op) -> Array:
+    return ex.give(op, norm.softmax(ex.real(op.args["self"]), -1))
+
+
+@function("clamp", "clone")
+def _clamp(ex: Executor, op: Op) -> Array:
+    value, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    if value.q is not None and out.q is not None and value.q == out.q:
+        lo, hi = ex.numerics.limits(out.q, op.args.get("limits"))
+        return np.clip(ex.stored(value), lo, hi).astype(out.q.dtype)
+    return ex.give(op, ex.real(value))
+
+
+@function("convert")
+def _convert(ex: Executor, op: Op) -> Any:
+    value, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    if out.q is not None and out.q.dynamic:
+        stored, scale, zero = ex.numerics.choose(ex.real(value), -(out.q.axis or -1))
+        return Rows(stored, scale, zero)
+    return ex.give(op, ex.real(value))
+
+
+# -------------------------------------------------------------------------------------------------------- movement
+
+
+@function("permute")
+def _permute(ex: Executor, op: Op) -> Array:
+    return movement.permute(ex.stored(op.args["self"]), op.args["dims"])
+
+
+@function("view")
+def _view(ex: Executor, op: Op) -> Array:
+    size = [-1 if n == 0 else n for n in op.args["size"]]
+    array: Array = np.ascontiguousarray(ex.stored(op.args["self"]))
+    return array.reshape(size)
+
+
+@function("slice")
+def _slice(ex: Executor, op: Op) -> Array:
+    pairs = zip(op.args["start"], op.args["length"], strict=True)
+    array: Array = ex.stored(op.args["self"])
+    taken = tuple(slice(a, a + n) for a, n in pairs)
+    if any(a + n > size for a, n, size in zip(op.args["start"], op.args["length"], array.shape, strict=True)):
+        raise ValueError(f"slice {op.args['start']}+{op.args['length']} is outside {list(array.shape)}")
+    return np.asarray(array[taken])
+
+
+@function("cat")
+def _cat(ex: Executor, op: Op) -> Array:
+    return rearrange.cat([ex.stored(t) for t in op.args["tensors"]], op.args["dim"])
+
+
+@function("pad")
+def _pad(ex: Executor, op: Op) -> Array:
+    value, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    fill = np.float32(op.args["value"])
+    stored = ex.numerics.quantize(np.asarray(fill), value.q) if value.q is not None else fill
+    widths = list(zip(op.args["before"], op.args["after"], strict=True))
+    array: Array = ex.stored(value)
+    if sum(a + b for a, b in widths) > (1 << 24):
+        raise ValueError(f"padding {widths} is too large")
+    return np.pad(array, widths, constant_values=stored.astype(array.dtype))
+
+
+# --------------------------------------------------------------------------------------------------------- pooling
+
+
+def _planar(array: Array) -> Array:
+    return array.transpose(0, 3, 1, 2)
+
+
+def _padded(x: Array, pads: Sequence[int], fill: Any) -> Array:
+    top, bottom, left, right = pads
+    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
+
+
+@function("max_pool2d")
+def _max_pool2d(ex: Executor, op: Op) -> Array:
+    value = op.args["self"]
+    stored: Array = _planar(ex.stored(value))
+    lowest = -np.inf if value.q is None else value.q.qmin
+    image = _padded(stored, op.args["padding"], lowest)
+    pooled = max_pool2d(image, op.args["kernel_size"], op.args["stride"], [0, 0], op.args["dilation"], False)[0]
+    result = pooled.transpose(0, 2, 3, 1)
+    if value.q is not None:
+        lo, hi = ex.numerics.limits(value.q, op.args.get("limits"))
+        return np.clip(result, lo, hi).astype(stored.dtype)
+    return ex.give(op, result)
+
+
+@function("avg_pool2d")
+def _avg_pool2d(ex: Executor, op: Op) -> Array:
+    """Padding is not counted."""
+    image = _planar(ex.real(op.args["self"]))
+    top, _, left, _ = op.args["padding"]
+    pooled = avg_pool2d(image, op.args["kernel_size"], op.args["stride"], [top, left], False, False)
+    return ex.give(op, pooled.transpose(0, 2, 3, 1))
+
+
+@function("global_avg_pool2d")
+def _global_avg_pool2d(ex: Executor, op: Op) -> Array:
+    value, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    stored: Array = ex.stored(value)
+    if value.q is None or out.q is None:
+        return ex.give(op, ex.real(value).mean((1, 2), keepdims=True))
+    total = (stored.astype(np.int64) - value.q.zero_point).sum((1, 2), keepdims=True)
+    count = stored.shape[1] * stored.shape[2]
+    factor = single(value.q.scale) / (single(out.q.scale) * np.float32(count))
+    return ex.numerics.requantize(total, factor, out.q, op.args.get("limits"))
+
+
+@function("upsample_bilinear2d")
+def _upsample_bilinear2d(ex: Executor, op: Op) -> Array:
+    image = _planar(ex.real(op.args["input"]))
+    scaled = upsample_bilinear2d(image, op.args["output_size"], op.args["align_corners"], None)
+    return ex.give(op, scaled.transpose(0, 2, 3, 1))

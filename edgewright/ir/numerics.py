@@ -1,0 +1,82 @@
+"""Named numerics: how a vendor's software rounds when it goes between real numbers and integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Array, QParams
+
+_F32 = np.float32
+
+
+def single(parameter: Any) -> Array:
+    """A scale, or one per channel, in single precision."""
+    return np.asarray(parameter, _F32)
+
+
+def spread(parameter: Any, axis: int | None, rank: int) -> Array:
+    """Per-channel parameters, shaped to broadcast along ``axis``."""
+    values = np.asarray(parameter)
+    if axis is None or values.ndim == 0:
+        return values
+    shape = [1] * rank
+    shape[axis] = values.size
+    return values.reshape(shape)
+
+
+class Numerics:
+    """Rounding to even in single precision: what XNNPACK's x86 and Arm kernels do."""
+
+    name = "xnnpack"
+
+    def quantize(self, x: Array, q: QParams) -> Array:
+        inverse = _F32(1) / spread(np.asarray(q.scale, _F32), q.axis, x.ndim)
+        scaled = x.astype(_F32) * inverse
+        return self._store(np.rint(scaled), q, x.ndim)
+
+    def dequantize(self, x: Array, q: QParams) -> Array:
+        zero = spread(q.zero_point, q.axis, x.ndim)
+        real: Array = (x.astype(np.int32) - zero).astype(_F32) * spread(np.asarray(q.scale, _F32), q.axis, x.ndim)
+        return real
+
+    def requantize(self, total: Array, scale: Any, q: QParams, limits: tuple[float, float] | None = None) -> Array:
+        """An integer accumulator times ``scale``, rounded, in the output's integers, clamped to its real limits."""
+        lo, hi = self.limits(q, limits)
+        zero = int(np.asarray(q.zero_point))
+        scaled = total.astype(_F32) * np.asarray(scale, _F32)
+        clamped = np.clip(scaled, _F32(lo - zero), _F32(hi - zero))
+        return (np.rint(clamped).astype(np.int32) + zero).astype(q.dtype)
+
+    def limits(self, q: QParams, limits: tuple[float, float] | None) -> tuple[int, int]:
+        """Real limits as integers of the output."""
+        lo, hi = q.qmin, q.qmax
+        if limits is None:
+            return lo, hi
+        scale, zero = _F32(np.asarray(q.scale)), int(np.asarray(q.zero_point))
+        if np.isfinite(limits[0]):
+            lo = max(lo, int(np.rint(_F32(limits[0]) / scale)) + zero)
+        if np.isfinite(limits[1]):
+            hi = min(hi, int(np.rint(_F32(limits[1]) / scale)) + zero)
+        return lo, hi
+
+    def choose(self, x: Array, dims: int) -> tuple[Array, Array, Array]:
+        """Quantize each row of the last ``dims`` dimensions by its own range: integers, 1/scale, zero points."""
+        axes = tuple(range(x.ndim - dims, x.ndim))
+        real = x.astype(_F32)
+        low = np.minimum(real.min(axes, keepdims=True, initial=0), _F32(0))
+        high = np.maximum(real.max(axes, keepdims=True, initial=0), _F32(0))
+        scale = np.where(low == high, _F32(1), _F32(255) / np.where(low == high, _F32(1), high - low)).astype(_F32)
+        below, above = low * scale, high * scale
+        zero = np.where((_F32(-128) + below) + (_F32(127) + above) > 0, _F32(-128) - below, _F32(127) - above)
+        zero = np.rint(np.clip(zero, -128, 127)).astype(np.int32)
+        stored = np.clip(np.rint(real * scale).astype(np.int64) + zero, -128, 127).astype(np.int8)
+        return stored, scale, zero
+
+    def _store(self, rounded: Array, q: QParams, rank: int) -> Array:
+        zero = spread(np.asarray(q.zero_point, _F32), q.axis, rank)
+        return np.clip(np.nan_to_num(rounded + zero), q.qmin, q.qmax).astype(q.dtype)
+
+
+XNNPACK = Numerics()
