@@ -8,14 +8,14 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
-from edgewright.errors import FileAccessError, FormatError, UsageError
+from edgewright.errors import UsageError
 from edgewright.frontend.origin import is_library
+from edgewright.frontend.pt2 import load_pt2
 
 _FORMS = "an nn.Module with example_inputs, (module, inputs), (module, inputs, dynamic_shapes) or an ExportedProgram"
 
@@ -40,21 +40,11 @@ class Spec:
 def load_spec(text: str) -> Spec:
     """The model that ``text`` names: ``package.module:factory`` looked up from this folder, or a ``.pt2`` file."""
     if text.endswith(".pt2"):
-        return Spec(exported=_load_pt2(text))
+        return Spec(exported=load_pt2(text))
     module, colon, name = text.partition(":")
     if not colon or not name or not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(text, "must be package.module:factory, or a .pt2 file")
     return _understood(text, _made(text, _lookup(text, _imported(text, module), name)))
-
-
-def _load_pt2(path: str) -> ExportedProgram:
-    if not Path(path).is_file():
-        raise FileAccessError(path, "cannot be opened: no such file", remedy="Check the path and its permissions.")
-    try:
-        return torch.export.load(path)
-    except Exception as error:
-        remedy = "Save it with torch.export.save, of a torch release no newer than the one here."
-        raise FormatError(f"torch.export.load cannot read it: {error}", remedy=remedy, file=path) from error
 
 
 def _imported(text: str, name: str) -> Any:
