@@ -98,3 +98,61 @@ def dropout(
     kept = np.asarray(draws >= p)
     x = cast(input, compute_type(input.dtype))
     return np.where(kept, x * cast(1 / (1 - p) if p < 1 else 0, x.dtype), x.dtype.type(0)), kept
+
+
+def relu6(self: Array) -> Array:
+    return hardtanh(self, 0, 6)
+
+
+def hardsigmoid(self: Array) -> Array:
+    x = floating(self)
+    return np.asarray(np.clip(x + x.dtype.type(3), 0, 6) / x.dtype.type(6))
+
+
+def hardswish(self: Array) -> Array:
+    x = floating(self)
+    return np.asarray(x * np.clip(x + x.dtype.type(3), 0, 6) / x.dtype.type(6))
+
+
+def silu(self: Array) -> Array:
+    x = floating(self)
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def celu(self: Array, alpha: Any = 1.0) -> Array:
+    """An elu whose slope has no step, whatever ``alpha`` is."""
+    if alpha == 0:
+        raise ZeroDivisionError("alpha must not be zero")
+    return elu(self, alpha, 1, 1 / alpha)
+
+
+def selu(self: Array) -> Array:
+    """An elu with the two numbers that keep mean 0 and deviation 1 from layer to layer."""
+    return elu(self, 1.6732632423543772, 1.0507009873554805)
+
+
+def softplus(self: Array, beta: Any = 1, threshold: Any = 20) -> Array:
+    """log(1 + exp(beta x)) / beta; beyond ``threshold``, x itself."""
+    x = floating(self)
+    beta, threshold = (cast(v, x.dtype) for v in (beta, threshold))
+    scaled = x * beta
+    return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
+
+
+def mish(self: Array) -> Array:
+    x = floating(self)
+    return np.asarray(x * np.tanh(np.logaddexp(x, x.dtype.type(0))))
+
+
+def prelu_shape(self: Array, weight: Array) -> Shape:
+    channels = self.shape[1] if self.ndim > 1 else 1
+    if weight.ndim > 1 or weight.size not in (1, channels):
+        raise ValueError(f"weight must be one slope or one for each of {channels} channels, got {list(weight.shape)}")
+    return tuple(self.shape)
+
+
+def prelu(self: Array, weight: Array) -> Array:
+    """A leaky_relu with one learnt slope, or one per channel (dimension 1)."""
+    x = floating(self)
+    slope = cast(weight, x.dtype).reshape(-1, *(1,) * max(x.ndim - 2, 0)) if weight.size > 1 else weight.reshape(())
+    return np.where(x > 0, x, x * cast(slope, x.dtype))

@@ -11,11 +11,11 @@ from edgewright.ir.reference.create import size_shape
 from edgewright.ir.reference.elementwise import Array, Shape
 
 
-def same_shape(self: Array, *_: Any) -> Shape:
+def same_shape(self: Array, *_: Any, **__: Any) -> Shape:
     return tuple(self.shape)
 
 
-def clone(self: Array, *_: Any) -> Array:
+def clone(self: Array, *_: Any, **__: Any) -> Array:
     """The value itself; whoever stores it makes the copy, in the type and layout of the destination."""
     return self
 
@@ -35,13 +35,13 @@ def empty_dim_order_shape(size: Sequence[int], dim_order: Sequence[int] | None =
     return size_shape(size)
 
 
-def copy_shape(self: Array, src: Array, *_: Any) -> Shape:
+def copy_shape(self: Array, src: Array, *_: Any, **__: Any) -> Shape:
     if np.broadcast_shapes(self.shape, src.shape) != self.shape:
         raise ValueError(f"a tensor of shape {list(src.shape)} does not broadcast to {list(self.shape)}")
     return tuple(self.shape)
 
 
-def copy(self: Array, src: Array, *_: Any) -> Array:
+def copy(self: Array, src: Array, *_: Any, **__: Any) -> Array:
     """``src`` in the shape and type of ``self``."""
     return np.broadcast_to(src.astype(self.dtype, copy=False), copy_shape(self, src))
 

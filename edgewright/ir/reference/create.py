@@ -11,23 +11,23 @@ import numpy as np
 from edgewright.ir.reference.elementwise import Array, Shape, cast, fitting
 
 
-def size_shape(size: Sequence[int], *_: Any) -> Shape:
+def size_shape(size: Sequence[int], *_: Any, **__: Any) -> Shape:
     """The shape of every creation operator that is told its size."""
     if any(n < 0 for n in size):
         raise ValueError(f"sizes must not be negative, got {list(size)}")
     return tuple(size)
 
 
-def full(size: Sequence[int], fill_value: Any) -> Array:
+def full(size: Sequence[int], fill_value: Any, **_: Any) -> Array:
     """One number everywhere, as a view: the caller's type and memory are all it costs."""
     return np.broadcast_to(np.asarray(fill_value), size_shape(size))
 
 
-def zeros(size: Sequence[int], *_: Any) -> Array:
+def zeros(size: Sequence[int], *_: Any, **__: Any) -> Array:
     return full(size, 0)
 
 
-def ones(size: Sequence[int], *_: Any) -> Array:
+def ones(size: Sequence[int], *_: Any, **__: Any) -> Array:
     return full(size, 1)
 
 
@@ -43,15 +43,15 @@ def fill(self: Array, value: Any, *_: Any) -> Array:
     return full(fill_shape(self, value), put(value, self.dtype))
 
 
-def scalar_tensor_shape(s: Any) -> Shape:
+def scalar_tensor_shape(s: Any, **_: Any) -> Shape:
     return ()
 
 
-def scalar_tensor(s: Any) -> Array:
+def scalar_tensor(s: Any, **_: Any) -> Array:
     return np.asarray(s)
 
 
-def arange_shape(start: Any, end: Any, step: Any = 1) -> Shape:
+def arange_shape(start: Any = 0, end: Any = 0, step: Any = 1, **_: Any) -> Shape:
     if not all(map(math.isfinite, (start, end, step))):
         raise ValueError(f"arange takes finite numbers, got {start}, {end}, {step}")
     if step == 0 or (end - start) * (1 if step > 0 else -1) < 0:
@@ -64,7 +64,7 @@ def arange_shape(start: Any, end: Any, step: Any = 1) -> Shape:
     return (math.ceil(count),)
 
 
-def arange(start: Any, end: Any, step: Any = 1) -> Array:
+def arange(start: Any = 0, end: Any = 0, step: Any = 1, **_: Any) -> Array:
     """start, start + step, ... before end: int64 from integers (exact), float64 otherwise."""
     (count,) = arange_shape(start, end, step)
     integers = all(isinstance(v, int) for v in (start, end, step))
@@ -72,11 +72,11 @@ def arange(start: Any, end: Any, step: Any = 1) -> Array:
     return index * index.dtype.type(step) + index.dtype.type(start)
 
 
-def rand(size: Sequence[int], generator: np.random.Generator | None = None) -> Array:
+def rand(size: Sequence[int], generator: np.random.Generator | None = None, **_: Any) -> Array:
     """Uniform in [0, 1), multiples of 2**-24."""
     return (generator or np.random.default_rng()).random(size_shape(size), np.float32)
 
 
-def randn(size: Sequence[int], generator: np.random.Generator | None = None) -> Array:
+def randn(size: Sequence[int], generator: np.random.Generator | None = None, **_: Any) -> Array:
     """Normal, of mean 0 and deviation 1."""
     return (generator or np.random.default_rng()).standard_normal(size_shape(size), np.float32)

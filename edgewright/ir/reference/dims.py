@@ -40,12 +40,14 @@ def existing_dim(dim: int, rank: int) -> int:
     return normal_dim(dim, rank)
 
 
-def normal_dims(dims: Sequence[int] | None, rank: int, *, empty_is_all: bool = True) -> Shape:
-    """Distinct dims in rising order. None, and [] unless told otherwise, mean all of them.
+def normal_dims(dims: Sequence[int] | int | None, rank: int, *, empty_is_all: bool = True) -> Shape:
+    """Distinct dims in rising order; one may stand for a list. None, and [] unless told otherwise, mean all of them.
 
     >>> normal_dims([-1, 0], 3), normal_dims(None, 2)
     ((0, 2), (0, 1))
     """
+    if isinstance(dims, int):
+        dims = [dims]
     if dims is None or (empty_is_all and not dims):
         return tuple(range(rank))
     wrapped = sorted(normal_dim(dim, rank) for dim in dims)

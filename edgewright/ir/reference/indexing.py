@@ -111,13 +111,14 @@ def index_select(self: Array, dim: int, index: Array) -> Array:
     return np.asarray(result if self.ndim else result.reshape(()))
 
 
-def embedding_shape(weight: Array, indices: Array) -> Shape:
+def embedding_shape(weight: Array, indices: Array, *_: Any, **__: Any) -> Shape:
     if weight.ndim != 2:
         raise ValueError(f"weight must be [rows, width], got {list(weight.shape)}")
     return (*indices.shape, weight.shape[1])
 
 
-def embedding(weight: Array, indices: Array) -> Array:
+def embedding(weight: Array, indices: Array, *_: Any, **__: Any) -> Array:
+    """Rows of ``weight``. What else the operator is told only matters to the gradient."""
     return np.asarray(np.take(weight, _checked(indices, weight.shape[0]), axis=0))
 
 

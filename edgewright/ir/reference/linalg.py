@@ -68,3 +68,19 @@ def _product_shape(a: Array, b: Array, rank: int) -> Shape:
     if a.ndim != rank or b.ndim != rank or a.shape[-1] != b.shape[-2]:
         raise ValueError(f"must be {rank}-d with equal inner sizes, got {list(a.shape)} and {list(b.shape)}")
     return (*a.shape[:-1], b.shape[-1])
+
+
+def matmul_shape(self: Array, other: Array) -> Shape:
+    """Vectors take part as a row before and a column after, whose dimension of 1 is then dropped."""
+    if not (self.ndim and other.ndim):
+        raise ValueError("a product needs two tensors of at least one dimension")
+    left = self.shape if self.ndim > 1 else (1, *self.shape)
+    right = other.shape if other.ndim > 1 else (*other.shape, 1)
+    if left[-1] != right[-2]:
+        raise ValueError(f"inner sizes must be equal, got {list(self.shape)} and {list(other.shape)}")
+    rows, columns = left[-2:-1] if self.ndim > 1 else (), right[-1:] if other.ndim > 1 else ()
+    return (*np.broadcast_shapes(left[:-2], right[:-2]), *rows, *columns)
+
+
+def matmul(self: Array, other: Array) -> Array:
+    return np.asarray(np.matmul(*common(self, other)))

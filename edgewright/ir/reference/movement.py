@@ -74,12 +74,12 @@ def matrix_transpose_shape(self: Array) -> Shape:
     return self.shape[::-1]
 
 
-def squeeze(self: Array, dim: Sequence[int]) -> Array:
-    """Without those of ``dim`` that have size 1."""
+def squeeze(self: Array, dim: Sequence[int] | int | None = None) -> Array:
+    """Without those of ``dim`` (None: all) that have size 1."""
     return self.reshape(squeeze_shape(self, dim))
 
 
-def squeeze_shape(self: Array, dim: Sequence[int]) -> Shape:
+def squeeze_shape(self: Array, dim: Sequence[int] | int | None = None) -> Shape:
     dims = normal_dims(dim, self.ndim, empty_is_all=False)
     return tuple(size for i, size in enumerate(self.shape) if size != 1 or i not in dims)
 
@@ -121,14 +121,14 @@ def repeat_shape(self: Array, repeats: Sequence[int]) -> Shape:
     return tuple(r * size for r, size in zip(repeats, (*(1,) * new, *self.shape), strict=True))
 
 
-def slice_(self: Array, dim: int, start: int | None, end: int | None, step: int = 1) -> Array:
+def slice_(self: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Array:
     """Every ``step``-th position from ``start`` up to ``end``, both clamped to the tensor."""
     axis = existing_dim(dim, self.ndim)
     first, last = slice_bounds(start, end, self.shape[axis])
     return pick(self, axis, slice(first, last, step))
 
 
-def slice_shape(self: Array, dim: int, start: int | None, end: int | None, step: int = 1) -> Shape:
+def slice_shape(self: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Shape:
     axis = existing_dim(dim, self.ndim)
     return with_size(self.shape, axis, slice_length(start, end, step, self.shape[axis]))
 
@@ -169,7 +169,7 @@ def flip_shape(self: Array, dims: Sequence[int]) -> Shape:
     return self.shape
 
 
-def roll(self: Array, shifts: Sequence[int], dims: Sequence[int]) -> Array:
+def roll(self: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Array:
     """Each dim turned by its shift; without dims, the flattened tensor by the only one."""
     if not self.size:
         return self
@@ -179,7 +179,7 @@ def roll(self: Array, shifts: Sequence[int], dims: Sequence[int]) -> Array:
     return np.roll(self, [s % self.shape[a] for s, a in zip(shifts, axes, strict=True)], axes)
 
 
-def roll_shape(self: Array, shifts: Sequence[int], dims: Sequence[int]) -> Shape:
+def roll_shape(self: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Shape:
     if not shifts or len(shifts) != (len(dims) or 1):
         raise ValueError(f"there must be one shift for each dim, got {list(shifts)} for {list(dims)}")
     for dim in dims:

@@ -1,8 +1,9 @@
-"""Normalisations: softmax, and batch, layer and group norm."""
+"""Normalisations: softmax, and batch, layer, group, instance and RMS norm."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from edgewright.ir.reference.dims import Array, Shape, normal_dim, numel
 from edgewright.ir.reference.elementwise import common
 
 
-def softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
-    """Along ``dim``. ``half_to_float`` only says which type the result has."""
+def softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Array:
+    """Along ``dim``. ``half_to_float`` and ``dtype`` only say which type the result has."""
     if not self.size:  # sums along an empty dim could be larger than everything planned
         return self
     x, axis = _shifted(self, dim)
@@ -19,14 +20,20 @@ def softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
     return np.divide(power, np.sum(power, axis=axis, keepdims=True)).reshape(self.shape)
 
 
-def log_softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
+def log_softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Array:
     if not self.size:
         return self
     x, axis = _shifted(self, dim)
     return np.subtract(x, np.log(np.sum(np.exp(x), axis=axis, keepdims=True))).reshape(self.shape)
 
 
-def softmax_shape(self: Array, dim: int, half_to_float: bool = False) -> Shape:
+def safe_softmax(self: Array, dim: int, dtype: int | None = None) -> Array:
+    """Softmax that gives nothing, not NaN, where every element is minus infinity."""
+    masked = np.all(np.isneginf(common(self, 0.0)[0]), axis=normal_dim(dim, self.ndim) if self.ndim else None)
+    return np.where(np.expand_dims(masked, normal_dim(dim, self.ndim)) if self.ndim else masked, 0, softmax(self, dim))
+
+
+def softmax_shape(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Shape:
     normal_dim(dim, self.ndim)
     return self.shape
 
@@ -66,21 +73,61 @@ def _channels(input: Array) -> Shape:
 
 
 def batch_norm(
-    input: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, momentum: float, eps: float
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    momentum: float,
+    eps: float,
 ) -> Array:
     """With given statistics per channel (dimension 1). ``momentum`` plays no part in it."""
     x = common(input, 0.0)[0]
     shape = (1, -1, *(1,) * (x.ndim - 2))
-    scale = 1 / np.sqrt(var.astype(x.dtype, copy=False) + x.dtype.type(eps))
-    centred = x - mean.reshape(shape).astype(x.dtype, copy=False)
+    scale = 1 / np.sqrt(running_var.astype(x.dtype, copy=False) + x.dtype.type(eps))
+    centred = x - running_mean.reshape(shape).astype(x.dtype, copy=False)
     return _affine(centred * scale.reshape(shape), weight, bias, shape)
 
 
 def batch_norm_shape(
-    input: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, momentum: float, eps: float
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    momentum: float,
+    eps: float,
 ) -> Shape:
-    _check_parameters(_channels(input), weight=weight, bias=bias, mean=mean, var=var)
+    _check_parameters(_channels(input), weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
     return input.shape
+
+
+def batch_norm_inference(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    momentum: float,
+    eps: float,
+    **_: Any,
+) -> tuple[Array, Array, Array]:
+    """``batch_norm``, and the statistics of the batch, of which inference has none."""
+    nothing = input.reshape(-1)[:0]
+    return batch_norm(input, weight, bias, running_mean, running_var, momentum, eps), nothing, nothing
+
+
+def batch_norm_inference_shape(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    momentum: float,
+    eps: float,
+    **_: Any,
+) -> list[Shape]:
+    return [batch_norm_shape(input, weight, bias, running_mean, running_var, momentum, eps), (0,), (0,)]
 
 
 def batch_moments(input: Array) -> tuple[Array, Array]:
@@ -122,7 +169,12 @@ def running_moments(input: Array, running_mean: Array, running_var: Array, momen
 
 
 def layer_norm(
-    input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
 ) -> tuple[Array, Array, Array]:
     """Over the last dimensions: the result, the means, and one over the standard deviations."""
     x = common(input, 0.0)[0]
@@ -132,7 +184,12 @@ def layer_norm(
 
 
 def layer_norm_shape(
-    input: Array, normalized_shape: Sequence[int], weight: Array | None, bias: Array | None, eps: float
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
 ) -> list[Shape]:
     inner = tuple(normalized_shape)
     if not inner or input.shape[-len(inner) :] != inner:

@@ -22,9 +22,9 @@ def _padded(self: Array, sides: Sequence[tuple[int, int]]) -> Shape:
     return tuple(size + before + after for size, (before, after) in zip(self.shape, sides, strict=True))
 
 
-def constant_pad(self: Array, padding: Sequence[int], value: Any = 0) -> Array:
+def constant_pad(self: Array, pad: Sequence[int], value: Any = 0) -> Array:
     """With ``value``, in the tensor's type."""
-    sides = _sides(self, padding)
+    sides = _sides(self, pad)
     result = np.empty(_padded(self, sides), self.dtype)
     result[...] = np.asarray(value).astype(self.dtype)
     inner = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(result.shape, sides, strict=True))
@@ -33,11 +33,11 @@ def constant_pad(self: Array, padding: Sequence[int], value: Any = 0) -> Array:
     return result
 
 
-def constant_pad_shape(self: Array, padding: Sequence[int], value: Any = 0) -> Shape:
-    sides = _sides(self, padding)
+def constant_pad_shape(self: Array, pad: Sequence[int], value: Any = 0) -> Shape:
+    sides = _sides(self, pad)
     for size, (before, after) in zip(self.shape, sides, strict=True):
         if size + min(before, 0) + min(after, 0) < 0:
-            raise ValueError(f"padding {list(padding)} cuts more than there is off shape {list(self.shape)}")
+            raise ValueError(f"padding {list(pad)} cuts more than there is off shape {list(self.shape)}")
     return _padded(self, sides)
 
 

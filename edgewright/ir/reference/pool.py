@@ -1,7 +1,8 @@
-"""Pooling over two dimensions, one dimension after the other."""
+"""Pooling over two or three dimensions, one dimension after the other."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -30,14 +31,15 @@ def _axes(
     padding: Sequence[int],
     dilation: Sequence[int],
     ceil_mode: bool,
+    rank: int = 2,
 ) -> list[_Axis]:
-    if self.ndim not in (3, 4) or 0 in self.shape[1:] or (self.ndim == 3 and 0 in self.shape):
-        raise ValueError(f"input must be [(batch,) channels, height, width], got {list(self.shape)}")
-    kernel = per_axis(kernel_size, 2, "kernel_size", 1)
-    strides = per_axis(stride, 2, "stride", 1) if stride else kernel
-    paddings, dilations = per_axis(padding, 2, "padding", 0), per_axis(dilation, 2, "dilation", 1)
+    if self.ndim not in (rank + 1, rank + 2) or 0 in self.shape[1:] or (self.ndim == rank + 1 and 0 in self.shape):
+        raise ValueError(f"input must be [(batch,) channels, then {rank} sizes], got {list(self.shape)}")
+    kernel = per_axis(kernel_size, rank, "kernel_size", 1)
+    strides = per_axis(stride, rank, "stride", 1) if stride else kernel
+    paddings, dilations = per_axis(padding, rank, "padding", 0), per_axis(dilation, rank, "dilation", 1)
     axes = []
-    for size, k, s, p, d in zip(self.shape[-2:], kernel, strides, paddings, dilations, strict=True):
+    for size, k, s, p, d in zip(self.shape[-rank:], kernel, strides, paddings, dilations, strict=True):
         if 2 * p > k:
             raise ValueError(f"padding must be at most half the kernel, got {p} for {k}")
         count = (size + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
@@ -50,7 +52,7 @@ def _axes(
 
 
 def _pooled(self: Array, axes: list[_Axis]) -> Shape:
-    return (*self.shape[:-2], axes[0].windows, axes[1].windows)
+    return (*self.shape[: -len(axes)], *(axis.windows for axis in axes))
 
 
 def _reaches(axis: _Axis) -> Iterator[Reach]:
@@ -146,7 +148,7 @@ def max_pool2d_backward(
     return result.reshape(self.shape)
 
 
-def avg_pool2d_shape(
+def avg_pool_shape(
     self: Array,
     kernel_size: Sequence[int],
     stride: Sequence[int] = (),
@@ -154,13 +156,14 @@ def avg_pool2d_shape(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    rank: int = 2,
 ) -> Shape:
     if divisor_override == 0:
         raise ValueError("divisor must not be zero")
-    return _pooled(self, _axes(self, kernel_size, stride, padding, (1,), ceil_mode))
+    return _pooled(self, _axes(self, kernel_size, stride, padding, (1,), ceil_mode, rank))
 
 
-def avg_pool2d(
+def avg_pool(
     self: Array,
     kernel_size: Sequence[int],
     stride: Sequence[int] = (),
@@ -168,18 +171,22 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    rank: int = 2,
 ) -> Array:
-    axes = _axes(self, kernel_size, stride, padding, (1,), ceil_mode)
+    axes = _axes(self, kernel_size, stride, padding, (1,), ceil_mode, rank)
     result = self.astype(np.int64 if is_integral(self.dtype) else compute_type(self.dtype), copy=False)
-    for dim, axis in zip((self.ndim - 1, self.ndim - 2), reversed(axes), strict=True):
+    for dim, axis in zip(range(self.ndim - 1, self.ndim - 1 - rank, -1), reversed(axes), strict=True):
         total = np.zeros((*result.shape[:dim], axis.windows, *result.shape[dim + 1 :]), result.dtype)
         for positions, elements in _reaches(axis):
             total[at_dim(dim, positions)] += result[at_dim(dim, elements)]
         result = total
     if divisor_override is not None:
         return _divide(result, np.asarray(divisor_override, np.int64))
-    high, wide = (_extents(axis, count_include_pad) for axis in axes)
-    return _divide(result, high[:, None] * wide)
+    extents = np.ix_(*(_extents(axis, count_include_pad) for axis in axes))
+    return _divide(result, math.prod(extents[1:], start=extents[0]))
+
+
+avg_pool2d, avg_pool2d_shape = avg_pool, avg_pool_shape
 
 
 def _extents(axis: _Axis, with_padding: bool) -> Array:

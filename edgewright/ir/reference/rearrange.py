@@ -71,17 +71,17 @@ def split_shape(self: Array, split_size: int, dim: int = 0) -> list[Shape]:
     return split_with_sizes_shape(self, split_sizes(self, split_size, dim), dim)
 
 
-def split_with_sizes(self: Array, sizes: Sequence[int], dim: int = 0) -> list[Array]:
+def split_with_sizes(self: Array, split_sizes: Sequence[int], dim: int = 0) -> list[Array]:
     axis = existing_dim(dim, self.ndim)
-    ends = np.cumsum([0, *sizes]).tolist()
+    ends = np.cumsum([0, *split_sizes]).tolist()
     return [pick(self, axis, slice(a, b)) for a, b in pairwise(ends)]
 
 
-def split_with_sizes_shape(self: Array, sizes: Sequence[int], dim: int = 0) -> list[Shape]:
+def split_with_sizes_shape(self: Array, split_sizes: Sequence[int], dim: int = 0) -> list[Shape]:
     axis = existing_dim(dim, self.ndim)
-    if any(s < 0 for s in sizes) or sum(sizes) != self.shape[axis]:
-        raise ValueError(f"split sizes must add up to {self.shape[axis]}, got {list(sizes)[:8]}")
-    return [with_size(self.shape, axis, size) for size in sizes]
+    if any(s < 0 for s in split_sizes) or sum(split_sizes) != self.shape[axis]:
+        raise ValueError(f"split sizes must add up to {self.shape[axis]}, got {list(split_sizes)[:8]}")
+    return [with_size(self.shape, axis, size) for size in split_sizes]
 
 
 def unbind(self: Array, dim: int = 0) -> list[Array]:
@@ -96,12 +96,12 @@ def unbind_shape(self: Array, dim: int = 0) -> list[Shape]:
     return [self.shape[:axis] + self.shape[axis + 1 :]] * self.shape[axis]
 
 
-def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Array:
+def as_strided(self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Array:
     """Read the tensor's memory (its elements in the order they lie there) with other sizes and strides."""
-    shape = as_strided_shape(self, size, stride, offset)
+    shape = as_strided_shape(self, size, stride, storage_offset)
     if not numel(shape):
         return np.empty(shape, self.dtype)
-    memory = self.ravel(order="K")[offset or 0 :]
+    memory = self.ravel(order="K")[storage_offset or 0 :]
     steps = tuple(s * self.itemsize if n > 1 else 0 for s, n in zip(stride, size, strict=True))
     return _strided(memory, shape, steps)
 
@@ -112,8 +112,10 @@ def _strided(array: Array, shape: Shape, strides: Shape) -> Array:
     return np.lib.stride_tricks.as_strided(raw, shape, strides, writeable=False).view(array.dtype)
 
 
-def as_strided_shape(self: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Shape:
-    first = offset or 0
+def as_strided_shape(
+    self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Shape:
+    first = storage_offset or 0
     if len(size) != len(stride) or min(0, first, *size, *stride) < 0:
         raise ValueError(
             f"sizes, strides and offset must match and not be negative, got {list(size)}, {list(stride)}, {first}"
@@ -124,53 +126,53 @@ def as_strided_shape(self: Array, size: Sequence[int], stride: Sequence[int], of
     return tuple(size)
 
 
-def unfold(self: Array, dim: int, size: int, step: int) -> Array:
-    """Windows of ``size`` along ``dim``, ``step`` apart; positions within a window become the last dim."""
+def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
+    """Windows of ``size`` along ``dimension``, ``step`` apart; positions within a window become the last dim."""
     if not self.ndim:
         return self.reshape(1)[:size]
-    axis, shape = normal_dim(dim, self.ndim), unfold_shape(self, dim, size, step)
+    axis, shape = normal_dim(dimension, self.ndim), unfold_shape(self, dimension, size, step)
     if not numel(shape):
         return np.empty(shape, self.dtype)
     apart = step * self.strides[axis] if shape[axis] > 1 else 0
     return _strided(self, shape, (*with_size(self.strides, axis, apart), self.strides[axis]))
 
 
-def unfold_shape(self: Array, dim: int, size: int, step: int) -> Shape:
-    axis = normal_dim(dim, self.ndim)
+def unfold_shape(self: Array, dimension: int, size: int, step: int) -> Shape:
+    axis = normal_dim(dimension, self.ndim)
     length = self.shape[axis] if self.ndim else 1
     if step < 1 or not 0 <= size <= length:
         raise ValueError(f"window must have a size in [0, {length}] and a positive step, got {size} and {step}")
     return (*with_size(self.shape, axis, (length - size) // step + 1), size)
 
 
-def pixel_shuffle(self: Array, factor: int) -> Array:
-    """Channels to blocks of ``factor`` x ``factor`` pixels."""
+def pixel_shuffle(self: Array, upscale_factor: int) -> Array:
+    """Channels to blocks of ``upscale_factor`` x ``upscale_factor`` pixels."""
     *batch, c, h, w = self.shape
     n = len(batch)
-    x = self.reshape(*batch, c // factor**2, factor, factor, h, w)
-    return x.transpose(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(pixel_shuffle_shape(self, factor))
+    x = self.reshape(*batch, c // upscale_factor**2, upscale_factor, upscale_factor, h, w)
+    return x.transpose(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(pixel_shuffle_shape(self, upscale_factor))
 
 
-def pixel_shuffle_shape(self: Array, factor: int) -> Shape:
-    *batch, c, h, w = _image(self, factor)
-    if c % factor**2:
-        raise ValueError(f"factor {factor} squared must divide the {c} channels")
-    return (*batch, c // factor**2, h * factor, w * factor)
+def pixel_shuffle_shape(self: Array, upscale_factor: int) -> Shape:
+    *batch, c, h, w = _image(self, upscale_factor)
+    if c % upscale_factor**2:
+        raise ValueError(f"factor {upscale_factor} squared must divide the {c} channels")
+    return (*batch, c // upscale_factor**2, h * upscale_factor, w * upscale_factor)
 
 
-def pixel_unshuffle(self: Array, factor: int) -> Array:
-    """Blocks of ``factor`` x ``factor`` pixels to channels."""
+def pixel_unshuffle(self: Array, downscale_factor: int) -> Array:
+    """Blocks of ``downscale_factor`` x ``downscale_factor`` pixels to channels."""
     *batch, c, h, w = self.shape
     n = len(batch)
-    x = self.reshape(*batch, c, h // factor, factor, w // factor, factor)
-    return x.transpose(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(pixel_unshuffle_shape(self, factor))
+    x = self.reshape(*batch, c, h // downscale_factor, downscale_factor, w // downscale_factor, downscale_factor)
+    return x.transpose(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(pixel_unshuffle_shape(self, downscale_factor))
 
 
-def pixel_unshuffle_shape(self: Array, factor: int) -> Shape:
-    *batch, c, h, w = _image(self, factor)
-    if h % factor or w % factor:
-        raise ValueError(f"factor {factor} must divide height {h} and width {w}")
-    return (*batch, c * factor**2, h // factor, w // factor)
+def pixel_unshuffle_shape(self: Array, downscale_factor: int) -> Shape:
+    *batch, c, h, w = _image(self, downscale_factor)
+    if h % downscale_factor or w % downscale_factor:
+        raise ValueError(f"factor {downscale_factor} must divide height {h} and width {w}")
+    return (*batch, c * downscale_factor**2, h // downscale_factor, w // downscale_factor)
 
 
 def _image(self: Array, factor: int) -> Shape:

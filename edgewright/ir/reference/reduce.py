@@ -14,10 +14,10 @@ from edgewright.ir.dtypes import compute_type, is_complex, is_integral, to_numpy
 from edgewright.ir.reference.dims import Array, Shape, normal_dim, normal_dims, numel, reduced_shape, with_size
 from edgewright.ir.reference.elementwise import common
 
-Dims = Sequence[int] | None
+Dims = Sequence[int] | int | None
 
 
-def reduction_shape(self: Array, dim: Dims = None, keepdim: bool = False, *_: Any) -> Shape:
+def reduction_shape(self: Array, dim: Dims = None, keepdim: bool = False, *_: Any, **__: Any) -> Shape:
     """Of every reduction over some dims; None and [] mean all."""
     return reduced_shape(self.shape, normal_dims(dim, self.ndim), keepdim)
 
@@ -187,10 +187,10 @@ def cumsum_shape(self: Array, dim: int, dtype: int | None = None) -> Shape:
     return self.shape
 
 
-def topk(self: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> tuple[Array, Array]:
+def topk(self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
     """The k largest or smallest along ``dim`` and where they are, best first; NaN counts as largest.
 
-    Of equals the earlier come first. ``in_order`` False would allow any order, so this one is as good.
+    Of equals the earlier come first. ``sorted`` False would allow any order, so this one is as good.
     """
     if not self.ndim:
         return self, np.zeros((), np.int64)
@@ -204,7 +204,7 @@ def topk(self: Array, k: int, dim: int = -1, largest: bool = True, in_order: boo
     return _along(self, index, axis), index
 
 
-def topk_shape(self: Array, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> list[Shape]:
+def topk_shape(self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Shape]:
     axis = normal_dim(dim, self.ndim)
     size = self.shape[axis] if self.ndim else 1
     if not 0 <= k <= size:

@@ -15,21 +15,13 @@ row("aten::native_group_norm.out", ref.group_norm, ref.group_norm_shape)
 row("aten::_native_batch_norm_legit.no_stats_out", ref.batch_norm_training, ref.batch_norm_training_shape)
 
 
-def _inference_shape(*args: Any) -> list[Shape]:
-    return [ref.batch_norm_shape(*args), (0,), (0,)]
-
-
-@kernel("aten::_native_batch_norm_legit_no_training.out", _inference_shape)
-def _inference(input: Array, *args: Any) -> tuple[Array, Array, Array]:
-    """The saved statistics, of which inference has none, are empty."""
-    nothing = input.reshape(-1)[:0]
-    return ref.batch_norm(input, *args), nothing, nothing
+row("aten::_native_batch_norm_legit_no_training.out", ref.batch_norm_inference, ref.batch_norm_inference_shape)
 
 
 def _legit_shape(
     input: Array, weight: Any, bias: Any, mean: Array, var: Array, training: bool, momentum: float, eps: float
 ) -> list[Shape]:
-    inference = _inference_shape(input, weight, bias, mean, var, momentum, eps)
+    inference = ref.batch_norm_inference_shape(input, weight, bias, mean, var, momentum, eps)
     return ref.batch_norm_training_shape(input, weight, bias, True, momentum, eps) if training else inference
 
 
@@ -39,7 +31,7 @@ def _legit(
 ) -> tuple[Array, Array, Array]:
     """Training changes the running statistics in place."""
     if not training:
-        return _inference(input, weight, bias, mean, var, momentum, eps)
+        return ref.batch_norm_inference(input, weight, bias, mean, var, momentum, eps)
     results = ref.batch_norm_training(input, weight, bias, True, momentum, eps)
     mean[...], var[...] = ref.running_moments(input, mean, var, momentum)
     return results
