@@ -148,8 +148,15 @@ def _check_buffers(exported: ExportedProgram) -> None:
         if node.target is not torch.ops.aten.copy_.default or node.args[0].name not in buffers:
             continue
         old, new = (list(arg.meta["val"].shape) for arg in node.args[:2])
-        if len(new) > len(old) or any(n not in (1, o) for n, o in zip(reversed(new), reversed(old), strict=False)):
+        if not _spreads(new, old):
             line = source_line(node) or source_line(node.args[1])
             subject = ": ".join(filter(None, (line, f"buffer {buffers[node.args[0].name]!r}")))
             remedy = "Give the buffer its largest shape, and write to a part of it: buffer[:, n] = x."
             raise ExportError(subject, f"must keep its shape {old}", value=new, remedy=remedy)
+
+
+def _spreads(new: list[Any], old: list[Any]) -> bool:
+    """True if a tensor can be copied into another. Sizes that vary were compared by torch; asking again adds guards."""
+    pairs = zip(reversed(new), reversed(old), strict=False)
+    known = [(n, o) for n, o in pairs if isinstance(n, int) and isinstance(o, int)]
+    return len(new) <= len(old) and all(n in (1, o) for n, o in known)

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.cli.compile import RUNTIMES
 from edgewright.demo import MODEL, WEIGHTS
 from edgewright.frontend.export import export
 from edgewright.program import manifest
+from edgewright.program.resolve import PROFILES
 from edgewright.pte import read_program
 from edgewright.pte.bundled import read_bundled
 from edgewright.runtime import Runtime
@@ -222,6 +224,10 @@ def test_the_same_model_gives_the_same_bytes(cli: Cli, folder: Path) -> None:
     for name in ("a.pte", "b.pte"):
         assert cli("compile", "models:pair", "-o", name).code == 0
     assert (folder / "a.pte").read_bytes() == (folder / "b.pte").read_bytes()
+
+
+def test_every_runtime_can_be_chosen() -> None:
+    assert set(RUNTIMES) == set(PROFILES)
 
 
 def test_manifest(cli: Cli, folder: Path) -> None:
