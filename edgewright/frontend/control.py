@@ -45,9 +45,7 @@ def lower_higher_order(walk: Walk, node: fx.Node) -> None:
         raise walk.rewriter.unsupported(node.target, "has no form in .pte files")
     for position in _GRAPHS[kind]:
         name = str(args[position].target)
-        held = walk.attributes[name]
-        if "edgewright" not in held.meta:  # two calls may share a graph
-            walk.attributes[name] = _prepared(walk, held, node)
+        walk.attributes[name] = _Branch(walk, walk.attributes[name], node).run()
     val = node.meta["val"]
     walk.rewriter.origin = node
     walk.aliases.define(node, walk.rewriter._unpacked(walk.rewriter.emit(node.target, args, val=val), val))
@@ -84,14 +82,7 @@ class _Branch(Walk):
             raise self.rewriter.unsupported(self.call.target, "must not write to its operands in a branch")
         self.rewriter.graph.output(self._read(output.args[0]))
         self.rewriter.graph.eliminate_dead_code()
-        module = fx.GraphModule(self.attributes, self.rewriter.graph)
-        module.meta["edgewright"] = "prepared"
-        return module
-
-
-def _prepared(walk: Walk, module: fx.GraphModule, call: fx.Node) -> fx.GraphModule:
-    prepared: fx.GraphModule = _Branch(walk, module, call).run()
-    return prepared
+        return fx.GraphModule(self.attributes, self.rewriter.graph)
 
 
 # ---------------------------------------------------------------------------------------------------- wrappers

@@ -131,6 +131,15 @@ def test_results_go_straight_to_their_place() -> None:
     assert "dim_order_ops::_clone_dim_order" not in [o.name for o in plan.operators]
 
 
+@pytest.mark.parametrize("name", ["map_cond", "while_cond", "scan_swap"])
+def test_passes_over_control_flow(name: str) -> None:
+    """What was prepared once can be prepared again, branches included."""
+    flow = BY_NAME[name]
+    manager = lowered(flow)
+    again = manager.transform([lambda module: module])
+    assert again.to_executorch().buffer == manager.to_executorch().buffer
+
+
 def test_exported_programs_are_left_alone() -> None:
     flow = BY_NAME["cond_weights"]
     exported = torch.export.export(flow.make(), flow.calls[0])
