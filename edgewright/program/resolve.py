@@ -49,8 +49,8 @@ class KernelSet:
         self._found: dict[Any, Signature | None] = {}
 
     def takes(self, op: Any) -> bool:
-        """True if ``op`` has a kernel (or is arithmetic on sizes)."""
-        return self.resolve(op) is not None or op is operator.getitem
+        """True if ``op`` has a kernel (or is arithmetic on sizes). A reshape rarely needs one: it is elided."""
+        return self.resolve(op) is not None or op in (operator.getitem, aten.view_copy.default)
 
     def resolve(self, op: Any) -> Signature | None:
         """The kernel of a functional operator, or None."""

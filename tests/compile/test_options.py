@@ -313,10 +313,12 @@ def test_profiles_of_runtimes(runtime: str) -> None:
 
 
 def test_a_list_of_kernels_of_your_own() -> None:
-    keys = [*operators(file()), "aten::view_copy.out"]
-    assert operators(file(EdgeCompileConfig(runtime=keys))) == keys[:-1]
+    keys = operators(file())
+    assert operators(file(EdgeCompileConfig(runtime=keys))) == keys
     with pytest.raises(UnsupportedOperatorError, match="sigmoid"):
         file(EdgeCompileConfig(runtime=[key for key in keys if "sigmoid" not in key]))
+    with pytest.raises(UnsupportedOperatorError, match="view_copy"):  # only where it must be a copy
+        file(EdgeCompileConfig(runtime=keys), remove_view_copy=False)
     with pytest.raises(UsageError, match=r"aten::no_such\.out"):
         file(EdgeCompileConfig(runtime=[*keys, "aten::no_such.out"]))
     with pytest.raises(UsageError, match="must be one of wheel"):

@@ -36,10 +36,24 @@ def fits(sample: Sample, operand: Any, result: np.ndarray) -> bool:
     return alike and operand.size > 0 and dim_order_of(operand) == order
 
 
+def normalised() -> dict[str, Sample]:
+    """Large samples of the kernels that see more than one element at a time."""
+    chance = np.random.default_rng(5)
+    image, rows = (chance.normal(size=s).astype(np.float32) for s in ((3, 6, 33, 17), (65, 259)))
+    channels = [chance.uniform(0.5, 2, 6).astype(np.float32) for _ in range(4)]
+    columns = [chance.uniform(0.5, 2, 259).astype(np.float32) for _ in range(2)]
+    batch, layer = "aten::_native_batch_norm_legit_no_training.out", "aten::native_layer_norm.out"
+    return {
+        batch: Sample(batch, [image, *channels, 0.1, 1e-5]),
+        layer: Sample(layer, [rows, [259], *columns, 1e-5]),
+    }
+
+
 def samples(key: str, at: int) -> list[tuple[Sample, list[np.ndarray]]]:
     found = []
+    wide = normalised()
     for sample in BY_OPERATOR[key]:
-        wider = [large(sample)] if "norm" not in key and sample.shapes is None and sample.expect is None else []
+        wider = [wide[key] if key in wide else large(sample)] if sample.shapes is None and sample.expect is None else []
         for each in (sample, *wider):
             if not (each.stock and one_layout(each)):
                 continue
