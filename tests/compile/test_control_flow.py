@@ -21,9 +21,11 @@ from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_l
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.runtime import Runtime
 from edgewright.runtime.operators import OPERATORS
-from tests.compile.loops import FLOWS, Flow
+from tests.compile import branches, loops
+from tests.compile.flow import Flow
 from tests.support.stock import stock
 
+FLOWS: list[Flow] = [*branches.FLOWS, *loops.FLOWS]
 BY_NAME = {flow.name: flow for flow in FLOWS}
 
 
