@@ -36,10 +36,11 @@ def _convolution(rank: int, transposed: bool) -> Rule:
         rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any = None, stride: Any = 1, padding: Any = 0, *rest: Any
     ) -> Any:
         if transposed:
-            output_padding, groups, dilation = [*rest, *[0, 1, 1][len(rest) :]]
+            more: list[Any] = [*rest, *[0, 1, 1][len(rest) :]]
+            output_padding, groups, dilation = more
         else:
-            dilation, groups = [*rest, *[1, 1][len(rest) :]]
-            output_padding = 0
+            more = [*rest, *[1, 1][len(rest) :]]
+            dilation, groups, output_padding = *more, 0
         unbatched = rank_of(x) == rank + 1
         if unbatched:
             x = rw.call(aten.unsqueeze.default, x, 0)
@@ -92,6 +93,16 @@ def softmax(rw: Rewriter, x: fx.Node, dim: int, dtype: torch.dtype | None = None
 @rule(aten.log_softmax.int)
 def log_softmax(rw: Rewriter, x: fx.Node, dim: int, dtype: torch.dtype | None = None) -> Any:
     return rw.call(aten._log_softmax.default, to_dtype(rw, x, dtype), dim, False)
+
+
+@rule(aten._log_softmax.default)
+def log_softmax_of_doubles(rw: Rewriter, x: fx.Node, dim: int, half_to_float: bool) -> Any:
+    """Optimized kernels take no doubles."""
+    if dtype_of(x) != torch.float64 or not rank_of(x):
+        return NotImplemented
+    moved = rw.call(aten.sub.Tensor, x, rw.call(aten.amax.default, x, [dim], True))
+    total = rw.call(aten.sum.dim_IntList, rw.call(aten.exp.default, moved), [dim], True)
+    return rw.call(aten.sub.Tensor, moved, rw.call(aten.log.default, total))
 
 
 @rule(aten.relu6.default)
@@ -195,3 +206,38 @@ def linear(rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any = None) -> Any:
         return NotImplemented
     row = rw.call(aten.unsqueeze.default, x, 0)
     return rw.call(aten.squeeze.dim, rw.call(aten.linear.default, row, weight, bias), 0)
+
+
+@rule(aten.addbmm.default)
+def addbmm(rw: Rewriter, x: fx.Node, a: fx.Node, b: fx.Node, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    total = rw.call(aten.sum.dim_IntList, rw.call(aten.bmm.default, a, b), [0])
+    scaled = x if beta == 1 else rw.call(aten.mul.Scalar, x, beta)
+    return rw.call(aten.add.Tensor, scaled, total, alpha=alpha)
+
+
+@rule(aten.rrelu.default)
+def rrelu(rw: Rewriter, x: fx.Node, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *_: Any) -> Any:
+    return NotImplemented if training else rw.call(aten.leaky_relu.default, x, (lower + upper) / 2)
+
+
+@rule(aten.embedding_bag.default, aten.embedding_bag.padding_idx)
+def embedding_bag(
+    rw: Rewriter, table: fx.Node, indices: fx.Node, offsets: fx.Node, by_frequency: bool = False, mode: int = 0,
+    sparse: bool = False, weights: Any = None, ends: bool = False, padding: int | None = None,
+) -> Any:  # fmt: skip
+    """Which row belongs to which bag is a matrix: sums are products with it. Empty bags are zero."""
+    if mode > 1 or ends or padding is not None:
+        return NotImplemented
+    rows = rw.call(aten.embedding.default, table, indices)
+    if weights is not None:
+        rows = rw.call(aten.mul.Tensor, rows, rw.call(aten.unsqueeze.default, weights, -1))
+    places = rw.call(aten.arange.start_step, 0, rw.size(indices, 0), 1, dtype=dtype_of(offsets))
+    begun = rw.call(aten.ge.Tensor, places, rw.call(aten.unsqueeze.default, offsets, -1))
+    begun = to_dtype(rw, begun, dtype_of(rows))
+    later = rw.call(aten.slice.Tensor, begun, 0, 1, 2**62, 1)
+    member = rw.call(aten.sub.Tensor, begun, rw.call(aten.constant_pad_nd.default, later, [0, 0, 0, 1], 0.0))
+    out = rw.call(aten.mm.default, member, rows)
+    if mode == 1:
+        count = rw.call(aten.sum.dim_IntList, member, [1], True)
+        out = rw.call(aten.div.Tensor, out, rw.call(aten.clamp.default, count, 1.0))
+    return [out, None, None, None]

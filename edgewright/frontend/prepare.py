@@ -36,7 +36,14 @@ def prepare(
         return Walk(exported, Rewriter(takes, kept, strict)).program()
     except NeedsRetrace as reason:
         log.warning("retracing the whole graph: %s is not covered by rewrites", reason)
-        return Walk(exported.run_decompositions({}), Rewriter(takes, kept, strict)).program()
+        return _retraced(exported, Rewriter(takes, kept, strict))
+
+
+def _retraced(exported: ExportedProgram, rewriter: Rewriter) -> ExportedProgram:
+    try:
+        return Walk(exported.run_decompositions({}), rewriter).program()
+    except NeedsRetrace as reason:
+        raise rewriter.unsupported(str(reason), "cannot be made functional") from reason
 
 
 class Walk(Functional):

@@ -20,7 +20,7 @@ def convolution(
     output_padding: Any, groups: int,
 ) -> Any:  # fmt: skip
     """The sum, over the kernel's depth, of flat convolutions of slices."""
-    if rank_of(x) != 5 or is_dynamic(x.meta["val"]):
+    if rank_of(x) != 5 or not _fixed(x):
         return NotImplemented
     stride, padding, dilation, more = (_pair(v, 3) for v in (stride, padding, dilation, output_padding))
     kernel = int(weight.meta["val"].shape[2])
@@ -37,14 +37,15 @@ def convolution(
     for k in range(kernel):
         start = k * dilation[0]
         part = rw.call(aten.slice.Tensor, slices, 1, start, start + (depth - 1) * step + 1, step)
-        flat = rw.call(aten.view.default, part, _merged(rw.shape(part)))
+        flat = rw.call(aten.view.default, part, [-1, *rw.shape(part)[2:]])
         plane = rw.call(aten.select.int, weight, 2, kernel - 1 - k if transposed else k)
         made = rw.call(
             aten.convolution.default, flat, plane, bias if k == 0 else None, stride[1:], padding[1:], dilation[1:],
             transposed, more[1:], groups,
         )  # fmt: skip
         total = made if total is None else rw.call(aten.add.Tensor, total, made)
-    out = rw.call(aten.view.default, total, [rw.size(x, 0), depth, *rw.shape(total)[1:]])  # type: ignore[arg-type]
+    assert total is not None  # a kernel has some depth
+    out = rw.call(aten.view.default, total, [-1, depth, *rw.shape(total)[1:]])
     return rw.call(aten.permute.default, out, [0, 2, 1, 3, 4])
 
 
@@ -52,33 +53,34 @@ def _spread(rw: Rewriter, slices: fx.Node, step: int) -> Any:
     """Slices with ``step - 1`` empty ones between each two."""
     if step == 1:
         return slices
-    batch, depth, *rest = rw.shape(slices)
+    _, depth, *rest = rw.shape(slices)
     apart = rw.call(aten.unsqueeze.default, slices, 2)
     apart = rw.call(aten.constant_pad_nd.default, apart, [0, 0, 0, 0, 0, 0, 0, step - 1], 0.0)
-    joined = rw.call(aten.view.default, apart, [batch, depth * step, *rest])
+    joined = rw.call(aten.view.default, apart, [-1, depth * step, *rest])
     return rw.call(aten.slice.Tensor, joined, 1, 0, (depth - 1) * step + 1, 1)
 
 
-def _merged(shape: list[int]) -> list[int]:
-    return [shape[0] * shape[1], *shape[2:]]
+def _fixed(x: fx.Node) -> bool:
+    """True if every size but that of the batch is known."""
+    return all(isinstance(size, int) for size in x.meta["val"].shape[1:])
 
 
 def _separately(rw: Rewriter, x: fx.Node, flat: Any, deep: Any) -> Any:
     """``flat`` of every slice's height and width, then ``deep`` of depth, as the height of a flat tensor."""
     batched = rank_of(x) == 5
-    n, c, d, h, w = rw.shape(x) if batched else [1, *rw.shape(x)]
-    planes = flat(rw.call(aten.view.default, x, [n, c * d, h, w]))
+    c, d, h, w = rw.shape(x)[-4:]
+    planes = flat(rw.call(aten.view.default, x, [-1, c * d, h, w]))
     height, width = rw.shape(planes)[2:]
-    out = deep(rw.call(aten.view.default, planes, [n, c, d, height * width]))
+    out = deep(rw.call(aten.view.default, planes, [-1, c, d, height * width]))
     shape = [c, rw.size(out, 2), height, width]
-    return rw.call(aten.view.default, out, [n, *shape] if batched else shape)
+    return rw.call(aten.view.default, out, [-1, *shape] if batched else shape)
 
 
 @rule(aten.max_pool3d.default)
 def max_pool3d(
     rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Any:
-    if is_dynamic(x.meta["val"]):
+    if not _fixed(x):
         return NotImplemented
     k, p, d = (_pair(v, 3) for v in (kernel, padding, dilation))
     s = _pair(stride, 3) if stride else k
@@ -96,7 +98,7 @@ def avg_pool3d(
     rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, inside: bool = True,
     divisor: int | None = None,
 ) -> Any:  # fmt: skip
-    if is_dynamic(x.meta["val"]):
+    if not _fixed(x):
         return NotImplemented
     k, p = _pair(kernel, 3), _pair(padding, 3)
     s = _pair(stride, 3) if stride else k
@@ -111,7 +113,7 @@ def avg_pool3d(
 
 @rule(aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool3d(rw: Rewriter, x: fx.Node, size: Any) -> Any:
-    if is_dynamic(x.meta["val"]):
+    if not _fixed(x):
         return NotImplemented
     size = _pair(size, 3)
     op = aten._adaptive_avg_pool2d.default
@@ -129,9 +131,14 @@ def adaptive_max_pool2d(rw: Rewriter, x: fx.Node, size: Any) -> Any:
     if height % rows == 0 and width % columns == 0:
         kernel = [height // rows, width // columns]
         return rw.call(aten.max_pool2d_with_indices.default, x, kernel, kernel)
-    found = [_window(rw, x, _span(i, rows, height), _span(j, columns, width)) for i in range(rows) for j in range(columns)]
+    found = [
+        _window(rw, x, _span(i, rows, height), _span(j, columns, width)) for i in range(rows) for j in range(columns)
+    ]
     shape = [*rw.shape(x)[:-2], rows, columns]
-    return [rw.call(aten.view.default, rw.call(aten.cat.default, list(part), -1), shape) for part in zip(*found, strict=True)]
+    return [
+        rw.call(aten.view.default, rw.call(aten.cat.default, list(part), -1), shape)
+        for part in zip(*found, strict=True)
+    ]
 
 
 def _span(index: int, count: int, size: int) -> tuple[int, int]:

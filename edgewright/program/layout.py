@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,10 +17,13 @@ _FOLLOWERS = {
     "aten.mul.Scalar", "aten.div.Scalar", "aten.relu.default", "aten.hardtanh.default", "aten.sigmoid.default",
     "aten.tanh.default", "aten.gelu.default", "aten.clamp.default", "aten.neg.default", "aten.exp.default",
     "aten.leaky_relu.default", "aten.elu.default", "aten.abs.default", "aten.sqrt.default", "aten.rsqrt.default",
-    "aten.convolution.default", "aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default",
+    "aten.convolution.default", "aten.max_pool2d_with_indices.default",
     "aten._to_copy.default", "aten.clone.default",
     "quantized_decomposed.quantize_per_tensor.default", "quantized_decomposed.dequantize_per_tensor.default",
 }  # fmt: skip
+
+
+_ALIKE = {"aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor"}  # broadcast by contiguous strides
 
 
 def contiguous(rank: int) -> tuple[int, ...]:
@@ -29,6 +33,7 @@ def contiguous(rank: int) -> tuple[int, ...]:
 def assign_dim_orders(graph: Graph) -> None:
     """Give every tensor its dim order, adding copies where a kernel needs another one than its input has."""
     ops: list[Op] = []
+    stored: set[int] = set()  # constants that an operator reads already
     for op in graph.ops:
         asked = op.args.get("memory_format")
         if op.kind in ("aten.clone.default", "aten._to_copy.default") and asked in (*_FORMATS, torch.contiguous_format):
@@ -39,7 +44,7 @@ def assign_dim_orders(graph: Graph) -> None:
                 assign_dim_orders(branch)
         else:
             order = _common(op) if op.kind in _FOLLOWERS else None
-            _align(op, order, ops)
+            _align(op, order, ops, stored)
             _set(op, order)
         ops.append(op)
     graph.ops = ops
@@ -54,19 +59,24 @@ def _set(op: Op, order: tuple[int, ...] | None) -> None:
 
 def _common(op: Op) -> tuple[int, ...] | None:
     """The dim order an operator's data is in, if it is not contiguous."""
+    if op.kind in _ALIKE and len({v.shape for v in op.inputs() if v.dtype is not None}) > 1:
+        return None
     return next((v.dim_order for v in op.inputs() if not v.constant and v.dim_order != contiguous(len(v.shape))), None)
 
 
-def _align(op: Op, order: tuple[int, ...] | None, ops: list[Op]) -> None:
+def _align(op: Op, order: tuple[int, ...] | None, ops: list[Op], stored: set[int]) -> None:
     """Bring every input of ``op`` to ``order`` (or contiguous)."""
     moved: dict[int, Value] = {}
     for value in list(op.inputs()):
         rank = len(value.shape)
         wanted = order if order is not None and len(order) == rank else contiguous(rank)
+        if value.constant and id(value) not in stored:
+            stored.add(id(value))
+            value.dim_order = wanted  # stored in whatever order is read
         if value.dtype is None or value.dim_order == wanted or id(value) in moved:
             continue
-        if value.constant:
-            value.dim_order = wanted  # stored in whatever order is read
+        if value.constant:  # read in two orders, stored in both
+            moved[id(value)] = replace(value, dim_order=wanted)
             continue
         copy = Value(f"{value.name}_{'cl' if order else 'contiguous'}", value.dtype, value.shape, wanted)
         ops.append(Op("aten.clone.default", {"self": value, "memory_format": None}, [copy], op.origin))

@@ -34,7 +34,7 @@ class Case:
     """One module. ``inputs`` makes the arguments, given a size for every name in ``dims``.
 
     ``dynamic``: per argument, which dimension has which name. ``steps``: how often one loaded method is called in a
-    row. ``factory``: ``module`` makes it. ``stock``: why stock cannot run it, if so. ``retrace``: why the whole graph has to be retraced, if so.
+    row. ``factory``: ``module`` makes it.
     """
 
     name: str
@@ -47,8 +47,6 @@ class Case:
     steps: int = 1
     rtol: float = 1e-4
     atol: float = 1e-5
-    stock: str = ""
-    retrace: str = ""
 
     def make(self) -> nn.Module:
         """The module, with the same weights every time."""

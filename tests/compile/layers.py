@@ -96,7 +96,9 @@ POOLS = [
     Case("lp_pool", nn.LPPool2d(2, 2), image(1, 2, 4, 4)),
     Case("upsample_nearest", nn.Upsample(scale_factor=2), image(1, 2, 3, 4)),
     Case("upsample_bilinear", nn.Upsample(size=(5, 7), mode="bilinear"), image(1, 2, 3, 4)),
-    Case("upsample_bilinear_corners", nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), image(1, 2, 3, 4)),
+    Case(
+        "upsample_bilinear_corners", nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), image(1, 2, 3, 4)
+    ),
     Case("upsample_bicubic", nn.Upsample(scale_factor=2, mode="bicubic"), image(1, 2, 3, 4)),
     Case("upsample_linear", nn.Upsample(scale_factor=2, mode="linear"), image(1, 2, 5)),
     Case("upsample_trilinear", nn.Upsample(scale_factor=2, mode="trilinear"), image(1, 2, 3, 3, 3)),
@@ -106,19 +108,51 @@ POOLS = [
     Case("pixel_shuffle", nn.PixelShuffle(2), image(1, 8, 3, 3)),
     Case("pixel_unshuffle", nn.PixelUnshuffle(2), image(1, 2, 6, 6)),
     Case("channel_shuffle", nn.ChannelShuffle(2), image(1, 4, 3, 3)),
-    Case("grid_sample", lambda x, g: F.grid_sample(x, g, align_corners=False), lambda: (torch.randn(1, 2, 4, 4), torch.rand(1, 3, 3, 2) * 2 - 1)),
+    Case(
+        "grid_sample",
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        lambda: (torch.randn(1, 2, 4, 4), torch.rand(1, 3, 3, 2) * 2 - 1),
+    ),
 ]
 
 _ACTIVATIONS = [
-    nn.ReLU(), nn.ReLU6(), nn.LeakyReLU(0.2), nn.PReLU(), nn.ELU(), nn.CELU(), nn.SELU(), nn.GELU(), nn.GELU("tanh"),
-    nn.SiLU(), nn.Mish(), nn.Softplus(), nn.Softsign(), nn.Tanh(), nn.Tanhshrink(), nn.Hardtanh(), nn.Hardsigmoid(),
-    nn.Hardswish(), nn.Hardshrink(), nn.Softshrink(), nn.Sigmoid(), nn.LogSigmoid(), nn.Threshold(0.1, 2.0), nn.GLU(),
-    nn.Softmax(1), nn.LogSoftmax(1), nn.Softmin(1),
-]  # fmt: skip
+    nn.ReLU(),
+    nn.ReLU6(),
+    nn.LeakyReLU(0.2),
+    nn.PReLU(),
+    nn.ELU(),
+    nn.CELU(),
+    nn.SELU(),
+    nn.GELU(),
+    nn.GELU("tanh"),
+    nn.SiLU(),
+    nn.Mish(),
+    nn.Softplus(),
+    nn.Softsign(),
+    nn.Tanh(),
+    nn.Tanhshrink(),
+    nn.Hardtanh(),
+    nn.Hardsigmoid(),
+    nn.Hardswish(),
+    nn.Hardshrink(),
+    nn.Softshrink(),
+    nn.Sigmoid(),
+    nn.LogSigmoid(),
+    nn.Threshold(0.1, 2.0),
+    nn.GLU(),
+    nn.Softmax(1),
+    nn.LogSoftmax(1),
+    nn.Softmin(1),
+]
 ACTIVATIONS = [
-    Case(f"activation_{type(a).__name__.lower()}{i if i == 8 else ''}", a, image(3, 6)) for i, a in enumerate(_ACTIVATIONS)
+    Case(f"activation_{type(a).__name__.lower()}{i if i == 8 else ''}", a, image(3, 6))
+    for i, a in enumerate(_ACTIVATIONS)
 ] + [
-    Case("inplace_activations", nn.Sequential(nn.ReLU(inplace=True), nn.Hardswish(inplace=True), nn.SiLU(inplace=True)), image(2, 3)),
+    Case(
+        "inplace_activations",
+        nn.Sequential(nn.ReLU(inplace=True), nn.Hardswish(inplace=True), nn.SiLU(inplace=True)),
+        image(2, 3),
+    ),
     Case("dropout", nn.Sequential(nn.Dropout(0.5), nn.Dropout2d(0.5), nn.AlphaDropout(0.1)), image(2, 3, 4, 4)),
 ]
 
@@ -132,17 +166,31 @@ SEQUENCES = [
     Case("lstm_cell", nn.LSTMCell(4, 5), lambda: (torch.randn(2, 4), (torch.randn(2, 5), torch.randn(2, 5)))),
     Case("gru_cell", nn.GRUCell(4, 5), image(2, 4)),
     Case("multihead_attention", Attention, image(2, 5, 8)),
-    Case("transformer_encoder_layer", nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True), image(2, 5, 8)),
-    Case("transformer_decoder_layer", nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), lambda: (torch.randn(2, 3, 8), torch.randn(2, 4, 8))),
+    Case(
+        "transformer_encoder_layer",
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True),
+        image(2, 5, 8),
+    ),
+    Case(
+        "transformer_decoder_layer",
+        nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
+        lambda: (torch.randn(2, 3, 8), torch.randn(2, 4, 8)),
+    ),
     Case("sdpa", F.scaled_dot_product_attention, qkv()),
     Case("sdpa_causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), qkv()),
     Case("sdpa_boolean_mask", masked_attention, qkv()),
     Case("sdpa_additive_mask", additive_attention, lambda: (*qkv()(), torch.randn(5, 5))),
-    Case("sdpa_gqa", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True, is_causal=True), qkv(4, 2)),
+    Case(
+        "sdpa_gqa", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True, is_causal=True), qkv(4, 2)
+    ),
     Case("linear_vector", nn.Linear(4, 3), image(4)),
     Case("linear_no_bias", nn.Linear(4, 3, bias=False), image(2, 3, 4)),
     Case("bilinear", nn.Bilinear(3, 4, 2), lambda: (torch.randn(2, 3), torch.randn(2, 4))),
-    Case("losses", lambda a, b: (F.mse_loss(a, b), F.l1_loss(a, b), F.smooth_l1_loss(a, b), F.huber_loss(a, b)), lambda: (torch.randn(2, 3), torch.randn(2, 3))),
-]  # fmt: skip
+    Case(
+        "losses",
+        lambda a, b: (F.mse_loss(a, b), F.l1_loss(a, b), F.smooth_l1_loss(a, b), F.huber_loss(a, b)),
+        lambda: (torch.randn(2, 3), torch.randn(2, 3)),
+    ),
+]
 
 CASES = [*CONVOLUTIONS, *NORMS, *POOLS, *ACTIVATIONS, *SEQUENCES]

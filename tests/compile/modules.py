@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.compile import layers, quantized, state, structures, tensors
+from tests.compile import extras, layers, quantized, state, structures, tensors
 from tests.compile.case import Case
 
-CASES: list[Case] = [*layers.CASES, *tensors.CASES, *state.CASES, *structures.CASES, *quantized.CASES]
+CASES: list[Case] = [*layers.CASES, *tensors.CASES, *state.CASES, *structures.CASES, *quantized.CASES, *extras.CASES]
 BY_NAME = {case.name: case for case in CASES}

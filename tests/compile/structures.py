@@ -109,7 +109,12 @@ def last_inputs(**_: int) -> tuple[Tensor]:
 STRUCTURES = [
     Case("constants_out", Constants, lambda: (torch.randn(2, 2),)),
     Case("tied_weights", Shared, lambda: (torch.randint(0, 7, (2, 3)),)),
-    Case("keywords", Keywords, lambda: (torch.randn(2, 3),), kwargs=lambda: {"scale": torch.randn(3), "extra": {"a": torch.randn(2), "b": (torch.randn(1),)}}),
+    Case(
+        "keywords",
+        Keywords,
+        lambda: (torch.randn(2, 3),),
+        kwargs=lambda: {"scale": torch.randn(3), "extra": {"a": torch.randn(2), "b": (torch.randn(1),)}},
+    ),
     Case("optional_given", Optional, lambda: (torch.randn(2, 3), torch.rand(2, 3), None)),
     Case("optional_keyword", Optional, lambda: (torch.randn(2, 3),), kwargs=lambda: {"shift": torch.randn(3)}),
     Case("scalars_baked", Scalars, lambda: (torch.randn(2, 5), 2, 0.5, True)),
@@ -122,7 +127,7 @@ STRUCTURES = [
     Case("no_inputs", lambda: torch.arange(4) * 2, lambda: ()),
     Case("empty_tensor", lambda x: (torch.cat([x, x[:0]]), x[:0].sum()), lambda: (torch.randn(2, 3),)),
     Case("zero_rank", lambda x: (x + 1, x.view(1), x.expand(3), x.max()), lambda: (torch.randn(()),)),
-]  # fmt: skip
+]
 
 
 # ------------------------------------------------------------------------------------------------ dynamic sizes
@@ -130,7 +135,14 @@ STRUCTURES = [
 
 def symbolic(x: Tensor) -> tuple[Tensor, ...]:
     n, m = x.shape
-    return x.reshape(n * m), x.view(m * n // 1, 1), x[: n - 1], x.new_zeros(n + 1, 2 * m), torch.arange(n), x.sum() / (n * m)
+    return (
+        x.reshape(n * m),
+        x.view(m * n // 1, 1),
+        x[: n - 1],
+        x.new_zeros(n + 1, 2 * m),
+        torch.arange(n),
+        x.sum() / (n * m),
+    )
 
 
 def half_split(x: Tensor) -> tuple[Tensor, ...]:
@@ -141,12 +153,42 @@ def half_split(x: Tensor) -> tuple[Tensor, ...]:
 def dynamic_views(x: Tensor) -> tuple[Tensor, ...]:
     b, t, c = x.shape
     heads = x.view(b, t, 2, c // 2).transpose(1, 2)
-    return heads.reshape(b * 2, t, c // 2), heads.flatten(2), x.flatten(1), x.unflatten(2, (2, 2)), x.permute(1, 0, 2).contiguous().view(t, -1), x.expand(b, t, c) + x[:, :1].expand(b, t, c), x.unsqueeze(1).repeat(1, 2, 1, 1)  # fmt: skip
+    return (
+        heads.reshape(b * 2, t, c // 2),
+        heads.flatten(2),
+        x.flatten(1),
+        x.unflatten(2, (2, 2)),
+        x.permute(1, 0, 2).contiguous().view(t, -1),
+        x.expand(b, t, c) + x[:, :1].expand(b, t, c),
+        x.unsqueeze(1).repeat(1, 2, 1, 1),
+    )
 
 
 def dynamic_many(x: Tensor) -> tuple[Any, ...]:
-    return (x.sum(0), x.mean(1), x.softmax(0), x.cumsum(0), x.sort(0), x.topk(2, 0), x.tril(), x.flip(0), F.pad(x, (0, 0, 1, 2)), torch.cat([x, x]), x.roll(1, 0),
-            torch.ones_like(x), x.std(0), x.T, x.argmax(0), x @ x.T, torch.where(x > 0, x, 0), x.chunk(2, 1), torch.stack([x, x]), x.amax(), x.split(1, 1), x.max(0))  # fmt: skip
+    return (
+        x.sum(0),
+        x.mean(1),
+        x.softmax(0),
+        x.cumsum(0),
+        x.sort(0),
+        x.topk(2, 0),
+        x.tril(),
+        x.flip(0),
+        F.pad(x, (0, 0, 1, 2)),
+        torch.cat([x, x]),
+        x.roll(1, 0),
+        torch.ones_like(x),
+        x.std(0),
+        x.T,
+        x.argmax(0),
+        x @ x.T,
+        torch.where(x > 0, x, 0),
+        x.chunk(2, 1),
+        torch.stack([x, x]),
+        x.amax(),
+        x.split(1, 1),
+        x.max(0),
+    )
 
 
 class Mask(nn.Module):
@@ -198,22 +240,86 @@ DYNAMIC = [
     Case("dynamic_half", half_split, lambda n: (torch.randn(2 * n, 3),), {"n": N}, ({0: "2*n"},)),
     Case("dynamic_views", dynamic_views, lambda b, t: (torch.randn(b, t, 4),), {"b": B, "t": T}, ({0: "b", 1: "t"},)),
     Case("dynamic_many", dynamic_many, lambda n: (torch.randn(n, 4),), {"n": N}, ({0: "n"},)),
-    Case("dynamic_derived", lambda a, b: a.reshape(-1, 2, 3).sum(1) + b, lambda n: (torch.randn(2 * n, 3), torch.randn(n, 3)), {"n": N}, ({0: "2*n"}, {0: "n"})),
-    Case("dynamic_derived_sum", lambda a, b: a[1:] * b, lambda n: (torch.randn(n + 1), torch.randn(n)), {"n": N}, ({0: "n+1"}, {0: "n"})),
+    Case(
+        "dynamic_derived",
+        lambda a, b: a.reshape(-1, 2, 3).sum(1) + b,
+        lambda n: (torch.randn(2 * n, 3), torch.randn(n, 3)),
+        {"n": N},
+        ({0: "2*n"}, {0: "n"}),
+    ),
+    Case(
+        "dynamic_derived_sum",
+        lambda a, b: a[1:] * b,
+        lambda n: (torch.randn(n + 1), torch.randn(n)),
+        {"n": N},
+        ({0: "n+1"}, {0: "n"}),
+    ),
     Case("dynamic_mask", Mask, lambda t: (torch.randint(0, 11, (1, t)),), {"t": T}, ({1: "t"},)),
     Case("dynamic_encoder", Encoder, lambda b, t: (torch.randn(b, t, 8),), {"b": B, "t": T}, ({0: "b", 1: "t"},)),
-    Case("dynamic_conv", nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)), lambda n, m: (torch.randn(1, 2, n, m),), {"n": (4, 12), "m": (4, 10)}, ({2: "n", 3: "m"},)),
-    Case("dynamic_stride", nn.Conv1d(2, 3, 3, stride=2), lambda n: (torch.randn(1, 2, n),), {"n": (5, 13)}, ({2: "n"},)),
-    Case("dynamic_upsample", lambda x: (F.interpolate(x, scale_factor=2.0, mode="bilinear"), F.interpolate(x, scale_factor=2.0)), lambda n: (torch.randn(1, 2, n, 3),), {"n": (2, 6)}, ({2: "n"},)),
+    Case(
+        "dynamic_conv",
+        nn.Sequential(
+            nn.Conv2d(2, 3, 3, padding=1),
+            nn.BatchNorm2d(3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(3, 2),
+        ),
+        lambda n, m: (torch.randn(1, 2, n, m),),
+        {"n": (4, 12), "m": (4, 10)},
+        ({2: "n", 3: "m"},),
+    ),
+    Case(
+        "dynamic_stride", nn.Conv1d(2, 3, 3, stride=2), lambda n: (torch.randn(1, 2, n),), {"n": (5, 13)}, ({2: "n"},)
+    ),
+    Case(
+        "dynamic_upsample",
+        lambda x: (F.interpolate(x, scale_factor=2.0, mode="bilinear"), F.interpolate(x, scale_factor=2.0)),
+        lambda n: (torch.randn(1, 2, n, 3),),
+        {"n": (2, 6)},
+        ({2: "n"},),
+    ),
     Case("dynamic_lstm", nn.LSTM(3, 4, batch_first=True), lambda b: (torch.randn(b, 3, 3),), {"b": B}, ({0: "b"},)),
-    Case("dynamic_sdpa", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), lambda t: (torch.randn(1, 2, t, 4),), {"t": T}, ({2: "t"},)),
-    Case("dynamic_two_inputs", lambda a, b: torch.cat([a, b]).mean(0), lambda n, m: (torch.randn(n, 3), torch.randn(m, 3)), {"n": N, "m": M}, ({0: "n"}, {0: "m"})),
-    Case("dynamic_norms", lambda x: (F.layer_norm(x, (4,)), F.normalize(x, dim=1), F.group_norm(x[..., None], 2)), lambda n: (torch.randn(n, 4),), {"n": N}, ({0: "n"},)),
-    Case("dynamic_minimum", sym_minmax, lambda n, m: (torch.randn(n, 3), torch.randn(m, 3)), {"n": N, "m": M}, ({0: "n"}, {0: "m"})),
+    Case(
+        "dynamic_sdpa",
+        lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True),
+        lambda t: (torch.randn(1, 2, t, 4),),
+        {"t": T},
+        ({2: "t"},),
+    ),
+    Case(
+        "dynamic_two_inputs",
+        lambda a, b: torch.cat([a, b]).mean(0),
+        lambda n, m: (torch.randn(n, 3), torch.randn(m, 3)),
+        {"n": N, "m": M},
+        ({0: "n"}, {0: "m"}),
+    ),
+    Case(
+        "dynamic_norms",
+        lambda x: (F.layer_norm(x, (4,)), F.normalize(x, dim=1), F.group_norm(x[..., None], 2)),
+        lambda n: (torch.randn(n, 4),),
+        {"n": N},
+        ({0: "n"},),
+    ),
+    Case(
+        "dynamic_minimum",
+        sym_minmax,
+        lambda n, m: (torch.randn(n, 3), torch.randn(m, 3)),
+        {"n": N, "m": M},
+        ({0: "n"}, {0: "m"}),
+    ),
     Case("dynamic_pixel_shuffle", nn.PixelShuffle(2), lambda n: (torch.randn(1, 4, n, 3),), {"n": N}, ({2: "n"},)),
-    Case("dynamic_einsum", lambda a, b: torch.einsum("bij,bkj->bik", a, b), lambda b, t: (torch.randn(b, t, 3), torch.randn(b, t, 3)), {"b": B, "t": T}, ({0: "b", 1: "t"}, {0: "b", 1: "t"})),
+    Case(
+        "dynamic_einsum",
+        lambda a, b: torch.einsum("bij,bkj->bik", a, b),
+        lambda b, t: (torch.randn(b, t, 3), torch.randn(b, t, 3)),
+        {"b": B, "t": T},
+        ({0: "b", 1: "t"}, {0: "b", 1: "t"}),
+    ),
     Case("item_scale", item_scale, lambda: (torch.randn(3), torch.tensor(2.5))),
     Case("item_size", item_size, lambda: (torch.tensor(5),)),
-]  # fmt: skip
+]
 
 CASES = [*STRUCTURES, *DYNAMIC]

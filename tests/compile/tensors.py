@@ -24,7 +24,7 @@ def ints(*shape: int, low: int = -5, high: int = 6, dtype: torch.dtype = torch.i
 
 
 def scalars(x: Tensor) -> tuple[Tensor, ...]:
-    return 2 - x, 1 / (x + 3), x**2, 2**x, x // 0.5, x % 0.7, x > 0, 0 < x, x * True
+    return 2 - x, 1 / (x + 3), x**2, 2**x, x // 0.5, x % 0.7, x > 0, x <= 0, x * True
 
 
 def integers(x: Tensor) -> tuple[Tensor, ...]:
@@ -37,22 +37,81 @@ def booleans(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
 
 def unary(x: Tensor) -> tuple[Tensor, ...]:
     p = x.abs() + 0.1
-    return (x.exp(), p.log(), p.sqrt(), p.rsqrt(), x.sin(), x.cos(), x.tan(), x.erf(), x.floor(), x.ceil(), x.round(),
-            x.trunc(), x.sign(), x.atan(), x.sinh(), x.expm1(), p.log1p(), p.log2(), p.log10(), p.reciprocal(), x.square(),
-            x.frac(), x.sigmoid(), x.isnan(), x.isinf(), x.isfinite())  # fmt: skip
+    return (
+        x.exp(),
+        p.log(),
+        p.sqrt(),
+        p.rsqrt(),
+        x.sin(),
+        x.cos(),
+        x.tan(),
+        x.erf(),
+        x.floor(),
+        x.ceil(),
+        x.round(),
+        x.trunc(),
+        x.sign(),
+        x.atan(),
+        x.sinh(),
+        x.expm1(),
+        p.log1p(),
+        p.log2(),
+        p.log10(),
+        p.reciprocal(),
+        x.square(),
+        x.frac(),
+        x.sigmoid(),
+        x.isnan(),
+        x.isinf(),
+        x.isfinite(),
+    )
 
 
 def binary(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    return (torch.maximum(a, b), torch.minimum(a, b), torch.atan2(a, b), a.abs().pow(b), torch.fmod(a, b),
-            torch.remainder(a, b), torch.div(a, b, rounding_mode="floor"), torch.hypot(a, b), a.copysign(b),
-            torch.lerp(a, b, 0.3), torch.add(a, b, alpha=2), torch.sub(a, b, alpha=3), torch.logaddexp(a, b),
-            torch.addcmul(a, a, b, value=2), torch.addcdiv(a, a, b.abs() + 1), torch.fmax(a, b), a.dist(b))  # fmt: skip
+    return (
+        torch.maximum(a, b),
+        torch.minimum(a, b),
+        torch.atan2(a, b),
+        a.abs().pow(b),
+        torch.fmod(a, b),
+        torch.remainder(a, b),
+        torch.div(a, b, rounding_mode="floor"),
+        torch.hypot(a, b),
+        a.copysign(b),
+        torch.lerp(a, b, 0.3),
+        torch.add(a, b, alpha=2),
+        torch.sub(a, b, alpha=3),
+        torch.logaddexp(a, b),
+        torch.addcmul(a, a, b, value=2),
+        torch.addcdiv(a, a, b.abs() + 1),
+        torch.fmax(a, b),
+        a.dist(b),
+    )
 
 
 def reductions(x: Tensor) -> tuple[Any, ...]:
-    return (x.sum(), x.mean(1), x.sum((0, 2), keepdim=True), x.amax(1), x.amin(), x.max(1), x.min(0).values, x.prod(1),
-            x.argmax(1), x.argmin(), x.norm(), x.norm(dim=1), x.logsumexp(1), (x > 0).any(1), x.max(), x.min(),
-            x.median(), x.nansum(), x.count_nonzero(1), x.abs().mean())  # fmt: skip
+    return (
+        x.sum(),
+        x.mean(1),
+        x.sum((0, 2), keepdim=True),
+        x.amax(1),
+        x.amin(),
+        x.max(1),
+        x.min(0).values,
+        x.prod(1),
+        x.argmax(1),
+        x.argmin(),
+        x.norm(),
+        x.norm(dim=1),
+        x.logsumexp(1),
+        (x > 0).any(1),
+        x.max(),
+        x.min(),
+        x.median(),
+        x.nansum(),
+        x.count_nonzero(1),
+        x.abs().mean(),
+    )
 
 
 def spread(x: Tensor) -> tuple[Tensor, ...]:
@@ -64,16 +123,37 @@ def indexing(x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
 
 
 def gathering(x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
-    return x.gather(1, i), x.index_select(0, i[0]), x.take_along_dim(i, 1), x.scatter(1, i, 9.0), torch.zeros_like(x).scatter_add(1, i, x)
+    return (
+        x.gather(1, i),
+        x.index_select(0, i[0]),
+        x.take_along_dim(i, 1),
+        x.scatter(1, i, 9.0),
+        torch.zeros_like(x).scatter_add(1, i, x),
+    )
 
 
 def index_writes(x: Tensor, i: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-    return x.index_put((i,), v), x.index_put((i,), v, accumulate=True), x.index_add(0, i, v), x.index_copy(0, i, v), x.index_fill(0, i, 3.0)
+    return (
+        x.index_put((i,), v),
+        x.index_put((i,), v, accumulate=True),
+        x.index_add(0, i, v),
+        x.index_copy(0, i, v),
+        x.index_fill(0, i, 3.0),
+    )
 
 
 def choices(x: Tensor) -> tuple[Tensor, ...]:
-    return (torch.where(x > 0, x, -x), torch.where(x > 0, 1.0, 0.0), x.masked_fill(x > 0, float("-inf")), x.clamp(-1, 1),
-            x.clamp(min=0), x.clamp_max(0.5), torch.where(x > 0, x, 0), x.nan_to_num(), torch.heaviside(x, x[0]))  # fmt: skip
+    return (
+        torch.where(x > 0, x, -x),
+        torch.where(x > 0, 1.0, 0.0),
+        x.masked_fill(x > 0, float("-inf")),
+        x.clamp(-1, 1),
+        x.clamp(min=0),
+        x.clamp_max(0.5),
+        torch.where(x > 0, x, 0),
+        x.nan_to_num(),
+        torch.heaviside(x, x[0]),
+    )
 
 
 def splits(x: Tensor) -> tuple[Any, ...]:
@@ -81,54 +161,164 @@ def splits(x: Tensor) -> tuple[Any, ...]:
 
 
 def joins(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    return (torch.cat([a, b]), torch.stack([a, b], 1), torch.cat([a, b, a], -1), torch.hstack([a, b]), torch.vstack([a, b]),
-            torch.stack([a, b], -1), torch.dstack([a, b]))  # fmt: skip
+    return (
+        torch.cat([a, b]),
+        torch.stack([a, b], 1),
+        torch.cat([a, b, a], -1),
+        torch.hstack([a, b]),
+        torch.vstack([a, b]),
+        torch.stack([a, b], -1),
+        torch.dstack([a, b]),
+    )
 
 
 def reshapes(x: Tensor) -> tuple[Tensor, ...]:
-    return (x.view(-1), x.reshape(3, -1), x.flatten(1), x.unflatten(2, (2, 2)), x.permute(2, 0, 1), x.mT, x.transpose(0, 1).reshape(-1),
-            x.unsqueeze(1).squeeze(), x.expand(2, *x.shape), x.movedim(0, -1), x.swapaxes(0, 1), x.repeat(2, 1, 3),
-            x.repeat_interleave(2, 1), x.tile(2), x.ravel(), x.view_as(x), x.narrow(1, 1, 2), x[:1].squeeze(0), x.T if x.dim() == 2 else x.mT)  # fmt: skip
+    return (
+        x.view(-1),
+        x.reshape(3, -1),
+        x.flatten(1),
+        x.unflatten(2, (2, 2)),
+        x.permute(2, 0, 1),
+        x.mT,
+        x.transpose(0, 1).reshape(-1),
+        x.unsqueeze(1).squeeze(),
+        x.expand(2, *x.shape),
+        x.movedim(0, -1),
+        x.swapaxes(0, 1),
+        x.repeat(2, 1, 3),
+        x.repeat_interleave(2, 1),
+        x.tile(2),
+        x.ravel(),
+        x.view_as(x),
+        x.narrow(1, 1, 2),
+        x[:1].squeeze(0),
+        x.T if x.dim() == 2 else x.mT,
+    )
 
 
 def moves(x: Tensor) -> tuple[Tensor, ...]:
-    return (x.roll(1), x.roll((1, 2), (0, 1)), x.flip(0), x.flip((0, 1)), x.tril(), x.triu(1), x.diagonal(), torch.diag(x[0]), x.rot90(),
-            x.trace(), torch.tril(torch.ones(3, 3)), x.unfold(1, 2, 1), x.fliplr())  # fmt: skip
+    return (
+        x.roll(1),
+        x.roll((1, 2), (0, 1)),
+        x.flip(0),
+        x.flip((0, 1)),
+        x.tril(),
+        x.triu(1),
+        x.diagonal(),
+        torch.diag(x[0]),
+        x.rot90(),
+        x.trace(),
+        torch.tril(torch.ones(3, 3)),
+        x.unfold(1, 2, 1),
+        x.fliplr(),
+    )
 
 
 def pads(x: Tensor) -> tuple[Tensor, ...]:
-    return (F.pad(x, (1, 2)), F.pad(x, (1, 0, 2, 1), value=3.0), F.pad(x, (1, 2, 1, 1), mode="reflect"),
-            F.pad(x, (1, 1, 0, 1), mode="replicate"), F.pad(x, (1, 1, 1, 1), mode="circular"), F.pad(x, (-1, 0)))  # fmt: skip
+    return (
+        F.pad(x, (1, 2)),
+        F.pad(x, (1, 0, 2, 1), value=3.0),
+        F.pad(x, (1, 2, 1, 1), mode="reflect"),
+        F.pad(x, (1, 1, 0, 1), mode="replicate"),
+        F.pad(x, (1, 1, 1, 1), mode="circular"),
+        F.pad(x, (-1, 0)),
+    )
 
 
 def products(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-    return (a @ b.mT, torch.einsum("bij,bkj->bik", a, b), torch.bmm(a, b.mT), torch.baddbmm(a @ b.mT, a, b.mT, beta=0.5),
-            torch.einsum("bij,bij->b", a, b), torch.tensordot(a, b, dims=([0, 2], [0, 2])), torch.outer(a[0, 0], b[0, 0]),
-            a[0] @ b[0, 0], a[0, 0] @ b[0, 0], torch.addmm(a[0], a[0] @ b[0].T, b[0], alpha=2), torch.cdist(a, b), torch.kron(a[0], b[0]),
-            torch.matmul(a, b[0].T), torch.mv(a[0], b[0, 0]), a[0, 0] @ b[0].T)  # fmt: skip
+    return (
+        a @ b.mT,
+        torch.einsum("bij,bkj->bik", a, b),
+        torch.bmm(a, b.mT),
+        torch.baddbmm(a @ b.mT, a, b.mT, beta=0.5),
+        torch.einsum("bij,bij->b", a, b),
+        torch.tensordot(a, b, dims=([0, 2], [0, 2])),
+        torch.outer(a[0, 0], b[0, 0]),
+        a[0] @ b[0, 0],
+        a[0, 0] @ b[0, 0],
+        torch.addmm(a[0], a[0] @ b[0].T, b[0], alpha=2),
+        torch.cdist(a, b),
+        torch.kron(a[0], b[0]),
+        torch.matmul(a, b[0].T),
+        torch.mv(a[0], b[0, 0]),
+        a[0, 0] @ b[0].T,
+    )
 
 
 def creation(x: Tensor) -> tuple[Tensor, ...]:
-    return (torch.zeros_like(x), torch.ones_like(x, dtype=torch.int32), torch.full_like(x, 2.5), x.new_zeros(2, 3), x.new_ones(2), x.new_full((2,), 7),
-            torch.arange(5), torch.arange(1, 7, 2, dtype=torch.float32), torch.linspace(0, 1, 5), torch.eye(3), torch.full((2,), 3),
-            torch.empty_like(x).fill_(1), x.new_tensor([1, 2]), torch.scalar_tensor(3.0), torch.tensor([1.0, 2.0]) + x[0, 0], torch.logspace(0, 1, 3),
-            torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")[1])  # fmt: skip
+    return (
+        torch.zeros_like(x),
+        torch.ones_like(x, dtype=torch.int32),
+        torch.full_like(x, 2.5),
+        x.new_zeros(2, 3),
+        x.new_ones(2),
+        x.new_full((2,), 7),
+        torch.arange(5),
+        torch.arange(1, 7, 2, dtype=torch.float32),
+        torch.linspace(0, 1, 5),
+        torch.eye(3),
+        torch.full((2,), 3),
+        torch.empty_like(x).fill_(1),
+        x.new_tensor([1, 2]),
+        torch.scalar_tensor(3.0),
+        torch.tensor([1.0, 2.0]) + x[0, 0],
+        torch.logspace(0, 1, 3),
+        torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")[1],
+    )
 
 
 def casts(x: Tensor) -> tuple[Tensor, ...]:
-    return x.half(), x.bfloat16(), x.double(), x.int(), x.long(), x.bool(), x.to(torch.uint8), x.type_as(x.int()), x.to(torch.int8).float()
+    return (
+        x.half(),
+        x.bfloat16(),
+        x.double(),
+        x.int(),
+        x.long(),
+        x.bool(),
+        x.to(torch.uint8),
+        x.type_as(x.int()),
+        x.to(torch.int8).float(),
+    )
 
 
 def sorts(x: Tensor) -> tuple[Any, ...]:
-    return x.sort(1), x.sort(0, descending=True), x.argsort(1), x.topk(2, 1), x.topk(2, 0, largest=False), x.kthvalue(2, 1), x.msort()
+    return (
+        x.sort(1),
+        x.sort(0, descending=True),
+        x.argsort(1),
+        x.topk(2, 1),
+        x.topk(2, 0, largest=False),
+        x.kthvalue(2, 1),
+        x.msort(),
+    )
 
 
 def sums(x: Tensor) -> tuple[Tensor, ...]:
-    return x.cumsum(1), x.cumsum(0), x.cumsum(1, dtype=torch.float64), x.cumprod(1), x.cummax(1).values, x.diff(), x.logcumsumexp(1)
+    return (
+        x.cumsum(1),
+        x.cumsum(0),
+        x.cumsum(1, dtype=torch.float64),
+        x.cumprod(1),
+        x.cummax(1).values,
+        x.diff(),
+        x.logcumsumexp(1),
+    )
 
 
 def halves(x: Tensor) -> tuple[Tensor, ...]:
-    return x + 1, x * x, x @ x.T, x.softmax(1), x.mean(1), F.layer_norm(x, (4,)), F.gelu(x), x.exp(), x.relu(), x.sum(), x.sigmoid()
+    return (
+        x + 1,
+        x * x,
+        x @ x.T,
+        x.softmax(1),
+        x.mean(1),
+        F.layer_norm(x, (4,)),
+        F.gelu(x),
+        x.exp(),
+        x.relu(),
+        x.sum(),
+        x.sigmoid(),
+    )
 
 
 def typed(dtype: torch.dtype):
@@ -153,13 +343,23 @@ def complex_rotation(x: Tensor) -> Tensor:
 CASES = [
     Case("scalar_arithmetic", scalars, one(3, 4)),
     Case("integer_arithmetic", integers, ints(3, 4)),
-    Case("int32_arithmetic", lambda x: (x + 1, x * 2, x // 2, x / 2, x.sum(), x.float().mean()), ints(3, 4, dtype=torch.int32)),
+    Case(
+        "int32_arithmetic",
+        lambda x: (x + 1, x * 2, x // 2, x / 2, x.sum(), x.float().mean()),
+        ints(3, 4, dtype=torch.int32),
+    ),
     Case("uint8", lambda x: (x + 1, x // 2, x.float() / 255, x > 3), ints(3, 4, low=0, dtype=torch.uint8)),
     Case("booleans", booleans, lambda: (torch.rand(3, 4) > 0.5, torch.rand(3, 4) > 0.5)),
     Case("unary", unary, one(3, 4)),
     Case("binary", binary, two(3, 4)),
-    Case("broadcasting", lambda a, b: (a + b, a * b[0], a / b, a > b), lambda: (torch.randn(3, 1, 4), torch.randn(2, 4))),
-    Case("mixed_types", lambda a, b: (a + b, a * b, a / b, b - a, a > b, torch.where(a > 0, a, b)), lambda: (torch.randn(3, 4), torch.randint(1, 5, (3, 4)))),
+    Case(
+        "broadcasting", lambda a, b: (a + b, a * b[0], a / b, a > b), lambda: (torch.randn(3, 1, 4), torch.randn(2, 4))
+    ),
+    Case(
+        "mixed_types",
+        lambda a, b: (a + b, a * b, a / b, b - a, a > b, torch.where(a > 0, a, b)),
+        lambda: (torch.randn(3, 4), torch.randint(1, 5, (3, 4))),
+    ),
     Case("reductions", reductions, one(3, 4, 5)),
     Case("spread", spread, one(3, 4)),
     Case("indexing", indexing, lambda: (torch.randn(3, 4), torch.tensor([0, 2]))),
@@ -188,5 +388,9 @@ CASES = [
     Case("bucketize", lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), one(3, 4)),
     Case("isin", lambda x: torch.isin(x, torch.tensor([1, 3])), ints(3, 4)),
     Case("searchsorted", lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), x), one(3, 4)),
-    Case("linalg_norms", lambda x: (torch.linalg.vector_norm(x, 1, 1), torch.linalg.vector_norm(x, float("inf")), x.renorm(2, 0, 1.0)), one(3, 4)),
-]  # fmt: skip
+    Case(
+        "linalg_norms",
+        lambda x: (torch.linalg.vector_norm(x, 1, 1), torch.linalg.vector_norm(x, float("inf")), x.renorm(2, 0, 1.0)),
+        one(3, 4),
+    ),
+]

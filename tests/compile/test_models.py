@@ -17,6 +17,7 @@ from tests.compile.check import check_ours, check_stock
 from tests.compile.models import MODELS, Decoder, MobileNetV2, ResNet18, Upscaler, encoder
 from tests.support.stock import stock
 
+
 class Generator(nn.Module):
     """A decoder block that counts its own steps."""
 
@@ -44,12 +45,26 @@ CASES = [
     Case("resnet18", ResNet18, image(64), atol=1e-4),
     Case("vit", lambda: MODELS["vit"]()[0], image(32), factory=True),
     Case("bilstm", lambda: MODELS["bilstm"]()[0], random_words, factory=True),
-    Case("encoder", lambda: encoder(32, 4, 2), lambda t: (torch.randn(1, t, 32),), {"t": (2, 12)}, ({1: "t"},), factory=True),
+    Case(
+        "encoder",
+        lambda: encoder(32, 4, 2),
+        lambda t: (torch.randn(1, t, 32),),
+        {"t": (2, 12)},
+        ({1: "t"},),
+        factory=True,
+    ),
     Case("decoder", Decoder, lambda: (torch.randn(1, 1, 32), torch.randint(0, 16, (1,))), steps=4),
-    Case("decoder_prefill", Decoder, lambda t: (torch.randn(1, t, 32), torch.arange(t)), {"t": (2, 16)}, ({1: "t"}, {0: "t"}), steps=2),
+    Case(
+        "decoder_prefill",
+        Decoder,
+        lambda t: (torch.randn(1, t, 32), torch.arange(t)),
+        {"t": (2, 16)},
+        ({1: "t"}, {0: "t"}),
+        steps=2,
+    ),
     Case("generator", Generator, lambda: (torch.randn(1, 1, 32),), steps=6),
     Case("upscaler", Upscaler, lambda n: (torch.randn(1, 3, n, 24),), {"n": (8, 24)}, ({2: "n"},)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
