@@ -41,6 +41,11 @@ class OpDef:
     layout: Layout = Layout.FOLLOW
     when: Callable[[Op], bool] | None = None
 
+    def call(self, args: Mapping[str, Any]) -> tuple[Any, ...]:
+        """All results, in order. An overload may have fewer: ``max_pool2d`` drops the places of the largest."""
+        result = self.reference(**args)
+        return tuple(result) if isinstance(result, tuple | list) else (result,)
+
     def __str__(self) -> str:
         return self.name
 

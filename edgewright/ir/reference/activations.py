@@ -156,3 +156,15 @@ def prelu(self: Array, weight: Array) -> Array:
     x = floating(self)
     slope = cast(weight, x.dtype).reshape(-1, *(1,) * max(x.ndim - 2, 0)) if weight.size > 1 else weight.reshape(())
     return np.where(x > 0, x, x * cast(slope, x.dtype))
+
+
+def kept_shape(input: Array, p: float, train: bool) -> Shape:
+    if train and p:
+        raise ValueError(f"dropout in training is random, got p {p}")
+    return tuple(input.shape)
+
+
+def kept(input: Array, p: float, train: bool) -> Array:
+    """Dropout that drops nothing."""
+    kept_shape(input, p, train)
+    return input

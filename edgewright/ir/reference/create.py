@@ -80,3 +80,51 @@ def rand(size: Sequence[int], generator: np.random.Generator | None = None, **_:
 def randn(size: Sequence[int], generator: np.random.Generator | None = None, **_: Any) -> Array:
     """Normal, of mean 0 and deviation 1."""
     return (generator or np.random.default_rng()).standard_normal(size_shape(size), np.float32)
+
+
+def like_shape(self: Array, *_: Any, **__: Any) -> Shape:
+    return tuple(self.shape)
+
+
+def full_like(self: Array, fill_value: Any, **_: Any) -> Array:
+    """``fill_value`` in the shape of ``self``."""
+    return full(self.shape, fill_value)
+
+
+def zeros_like(self: Array, **_: Any) -> Array:
+    return full(self.shape, 0)
+
+
+def ones_like(self: Array, **_: Any) -> Array:
+    return full(self.shape, 1)
+
+
+def rand_like(self: Array, **_: Any) -> Array:
+    return rand(self.shape)
+
+
+def randn_like(self: Array, **_: Any) -> Array:
+    return randn(self.shape)
+
+
+def eye_shape(n: int, m: int | None = None, **_: Any) -> Shape:
+    return size_shape((n, n if m is None else m))
+
+
+def eye(n: int, m: int | None = None, **_: Any) -> Array:
+    """Ones on the diagonal of ``n`` rows and ``m`` (None: as many) columns."""
+    return np.eye(*eye_shape(n, m))
+
+
+def linspace_shape(start: Any, end: Any, steps: int, **_: Any) -> Shape:
+    return size_shape((steps,))
+
+
+def linspace(start: Any, end: Any, steps: int, **_: Any) -> Array:
+    """``steps`` numbers, evenly from ``start`` to ``end``."""
+    return np.linspace(start, end, *linspace_shape(start, end, steps))
+
+
+def scalar_shape(*_: Any, **__: Any) -> Shape:
+    """Of everything that is one number."""
+    return ()

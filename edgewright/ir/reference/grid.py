@@ -1,8 +1,9 @@
-"""Sampling an image at the points of a grid."""
+"""Sampling an image or a volume at the points of a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ _BILINEAR, _NEAREST, _BICUBIC = range(3)
 _ZEROS, _BORDER, _REFLECTION = range(3)
 
 Place = Callable[[Array], Array]
+Axis = tuple[Array, int, Place]  # where the points are, the size, and how points outside are placed
 Tap = tuple[Array, Array]  # element position (still a float, perhaps outside) and weight
 
 
@@ -28,27 +30,50 @@ def grid_sampler_2d_shape(
     return (*input.shape[:2], *grid.shape[1:3])
 
 
-def grid_sampler_2d(
+def grid_sampler_3d_shape(
     input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Array:
+) -> Shape:
+    if input.ndim != 5 or grid.ndim != 5 or grid.shape[4] != 3 or grid.shape[0] != input.shape[0]:
+        raise ValueError(f"grid must be [batch, d, h, w, 3] for input [batch, c, D, H, W], got {list(grid.shape)}")
+    if 0 in input.shape[2:]:
+        raise ValueError(f"the volume must not be empty, got {list(input.shape)}")
+    if interpolation_mode not in range(2) or padding_mode not in range(3):
+        raise ValueError(f"modes must be 0 or 1 and 0, 1 or 2, got {interpolation_mode} and {padding_mode}")
+    return (*input.shape[:2], *grid.shape[1:4])
+
+
+def grid_sampler(input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Array:
+    """The input at each point of the grid, whose last dimension holds x, y (and z), from -1 to 1."""
     x, points = common(input, grid)
-    height, width = input.shape[2:]
-    place_x, place_y = (_placer(size, padding_mode, align_corners) for size in (width, height))
-    at_x = _pixels(points[..., 0], width, align_corners)
-    at_y = _pixels(points[..., 1], height, align_corners)
-    if interpolation_mode != _BICUBIC:  # bicubic places each of its taps instead
-        at_x, at_y, place_x, place_y = place_x(at_x), place_y(at_y), _stay, _stay
-    taps = (_linear, _nearest, _cubic)[interpolation_mode]
-    batch = np.arange(x.shape[0])[:, None, None]
-    total = np.zeros((*grid.shape[:3], x.shape[1]), x.dtype)
-    for tap_y, weight_y in taps(at_y):
-        row, row_inside = _element(place_y(tap_y), height)
-        for tap_x, weight_x in taps(at_x):
-            column, column_inside = _element(place_x(tap_x), width)
-            weight = np.where(row_inside & column_inside, weight_y * weight_x, 0).astype(x.dtype)
-            picked = x[batch, :, row, column]
-            total += np.where(weight[..., None] == 0, 0, picked * weight[..., None])
-    return np.moveaxis(total, 3, 1)
+    axes: list[Axis] = []
+    for position, size in enumerate(input.shape[:1:-1]):
+        place, at = _placer(size, padding_mode, align_corners), _pixels(points[..., position], size, align_corners)
+        # Cubic taps are placed one by one.
+        axes.insert(0, (at, size, place) if interpolation_mode == _BICUBIC else (place(at), size, _stay))
+    taps = (_linear, _nearest, cubic)[interpolation_mode]
+    batch = np.arange(x.shape[0]).reshape(-1, *(1,) * len(axes))
+    total = np.zeros((*grid.shape[:-1], x.shape[1]), x.dtype)
+    pixels = np.moveaxis(x, 1, -1)
+    for where, weight, inside in _combined(axes, taps):
+        weight = np.where(inside, weight, 0).astype(x.dtype)[..., None]
+        key = (batch, *where)
+        total += np.where(weight == 0, 0, pixels[key] * weight)
+    return np.moveaxis(total, -1, 1)
+
+
+grid_sampler_2d = grid_sampler_3d = grid_sampler
+
+
+def _combined(axes: list[Axis], taps: Callable[[Array], Iterator[Tap]]) -> Iterator[tuple[list[Array], Any, Any]]:
+    """For each combination of the axes' taps: the elements, the weight, and where all exist."""
+    if not axes:
+        yield [], 1, True
+        return
+    (at, size, place), *rest = axes
+    for tap, weight in taps(at):
+        element, inside = _element(place(tap), size)
+        for elements, other, also in _combined(rest, taps):
+            yield [element, *elements], weight * other, inside & also
 
 
 def _pixels(points: Array, size: int, align_corners: bool) -> Array:
@@ -95,7 +120,7 @@ def _linear(at: Array) -> Iterator[Tap]:
     yield lower + 1, at - lower
 
 
-def _cubic(at: Array) -> Iterator[Tap]:
+def cubic(at: Array) -> Iterator[Tap]:
     """Cubic convolution with the coefficient -0.75."""
     lower = np.floor(at)
     for tap in range(-1, 3):

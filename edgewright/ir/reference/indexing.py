@@ -253,3 +253,52 @@ def repeat_interleave_shape(repeats: Array, output_size: int | None = None) -> S
 def repeat_interleave(repeats: Array, output_size: int | None = None) -> Array:
     """Each position of ``repeats``, as often as it says."""
     return np.repeat(np.arange(repeats.size), repeats)
+
+
+_REDUCTIONS: dict[str, Any] = {
+    "sum": np.add,
+    "mean": np.add,
+    "prod": np.multiply,
+    "amax": np.maximum,
+    "amin": np.minimum,
+}
+_NEUTRAL = {"sum": 0, "mean": 0, "prod": 1, "amax": -np.inf, "amin": np.inf}
+
+
+def scatter_reduce_shape(
+    self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True
+) -> Shape:
+    if reduce not in _REDUCTIONS:
+        raise ValueError(f"reduce must be one of {', '.join(_REDUCTIONS)}, got {reduce!r}")
+    return scatter_shape(self, dim, index, src)
+
+
+def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True) -> Array:
+    """A copy in which what ``index`` sends to one place is reduced, with what was there or (where any is) without."""
+    scatter_reduce_shape(self, dim, index, src, reduce)
+    result = np.atleast_1d(self).astype(compute_type(self.dtype))
+    places = np.atleast_1d(index)
+    if not places.size:
+        return result.reshape(self.shape)
+    at = _places(result.shape, normal_dim(dim, self.ndim), places)
+    count = np.zeros(result.shape, np.int64)
+    np.add.at(count, at, 1)
+    if not include_self:
+        neutral = _NEUTRAL[reduce]
+        if result.dtype.kind in "iu" and reduce in ("amax", "amin"):
+            neutral = getattr(np.iinfo(result.dtype), "min" if reduce == "amax" else "max")
+        result[count > 0] = neutral
+    values = np.atleast_1d(src).astype(result.dtype)[tuple(slice(n) for n in places.shape)]
+    _REDUCTIONS[reduce].at(result, at, values)
+    if reduce == "mean":
+        divisor = np.maximum(count + int(include_self), 1)
+        result = result // divisor if result.dtype.kind in "iu" else result / divisor.astype(result.dtype)
+    return result.reshape(self.shape)
+
+
+def scatter_value_shape(self: Array, dim: int, index: Array, value: Any) -> Shape:
+    return scatter_shape(self, dim, index, value)
+
+
+def scatter_value(self: Array, dim: int, index: Array, value: Any) -> Array:
+    return scatter(self, dim, index, value)

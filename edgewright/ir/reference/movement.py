@@ -216,3 +216,31 @@ def tril_shape(self: Array, diagonal: int = 0) -> Shape:
     if self.ndim < 2:
         raise ValueError(f"tensor must have at least 2 dims, got {self.ndim}")
     return self.shape
+
+
+def flatten(self: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
+    """The dims from ``start_dim`` to ``end_dim`` as one."""
+    return self.reshape(flatten_shape(self, start_dim, end_dim))
+
+
+def flatten_shape(self: Array, start_dim: int = 0, end_dim: int = -1) -> Shape:
+    first, last = normal_dim(start_dim, self.ndim), normal_dim(end_dim, self.ndim)
+    if first > last:
+        raise ValueError(f"start_dim must not come after end_dim, got {start_dim} and {end_dim}")
+    return (*self.shape[:first], numel(self.shape[first : last + 1]), *self.shape[last + 1 :])
+
+
+def expand_as(self: Array, other: Array) -> Array:
+    return expand(self, other.shape)
+
+
+def expand_as_shape(self: Array, other: Array) -> Shape:
+    return expand_shape(self, other.shape)
+
+
+def reshape(self: Array, shape: Sequence[int]) -> Array:
+    return view(self, shape)
+
+
+def reshape_shape(self: Array, shape: Sequence[int]) -> Shape:
+    return view_shape(self, shape)

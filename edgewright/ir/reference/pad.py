@@ -87,3 +87,21 @@ def _gathered(self: Array, padding: Sequence[int], shape: Shape, source: Any) ->
         positions.append(at.reshape(-1, *(1,) * (-dim - 1)))
     where = (..., *positions)
     return np.asarray(self[where])
+
+
+_MODES = {"reflect": (reflection_pad, reflection_pad_shape), "replicate": (replication_pad, replication_pad_shape)}
+
+
+def pad_by_mode(self: Array, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Array:
+    """``constant_pad``, ``reflection_pad`` or ``replication_pad``."""
+    if mode == "constant":
+        return constant_pad(self, pad, 0 if value is None else value)
+    if mode not in _MODES:
+        raise ValueError(f"mode must be 'constant', 'reflect' or 'replicate', got {mode!r}")
+    return _MODES[mode][0](self, pad)
+
+
+def pad_by_mode_shape(self: Array, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Shape:
+    if mode != "constant" and mode not in _MODES:
+        raise ValueError(f"mode must be 'constant', 'reflect' or 'replicate', got {mode!r}")
+    return constant_pad_shape(self, pad) if mode == "constant" else _MODES[mode][1](self, pad)

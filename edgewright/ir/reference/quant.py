@@ -19,7 +19,7 @@ def real(x: Array, *others: Array) -> Array:
     return x.astype(compute_type(promote(np.float32, *floats)), copy=False)
 
 
-def _saturate(q: Array, quant_min: int, quant_max: int) -> Array:
+def saturate(q: Array, quant_min: int, quant_max: int) -> Array:
     """Whole numbers in range; what is not a number becomes the smallest."""
     bounded = np.clip(q.astype(np.float64), quant_min, quant_max)
     return np.where(np.isnan(bounded), quant_min, bounded).astype(np.int64)
@@ -56,7 +56,7 @@ def quantize_per_tensor(
     x = real(input)
     inverse = x.dtype.type(1.0 / _one(np.asarray(scale), "scale"))
     shift = x.dtype.type(_one(np.asarray(zero_point), "zero_point"))
-    return _saturate(np.rint(x * inverse) + shift, quant_min, quant_max)
+    return saturate(np.rint(x * inverse) + shift, quant_min, quant_max)
 
 
 def dequantize_per_tensor_shape(
@@ -113,7 +113,7 @@ def quantize_per_channel(
     axis = normal_dim(axis, input.ndim)
     x = real(input, scales)
     inverse, shift = (_along(a, x.ndim, axis) for a in (1 / real(scales), zero_points.astype(x.dtype)))
-    return _saturate(np.rint(x * inverse) + shift, quant_min, quant_max)
+    return saturate(np.rint(x * inverse) + shift, quant_min, quant_max)
 
 
 def dequantize_per_channel_shape(
@@ -176,7 +176,7 @@ def quantize_per_token(
     x = real(input, scales)
     tokens = (*input.shape[:-1], 1)
     inverse, shift = (1 / real(scales)).reshape(tokens), zero_points.astype(x.dtype).reshape(tokens)
-    return _saturate(np.rint(x * inverse + shift), quant_min, quant_max)  # here, the sum is rounded
+    return saturate(np.rint(x * inverse + shift), quant_min, quant_max)  # here, the sum is rounded
 
 
 def dequantize_per_token_shape(
@@ -203,7 +203,7 @@ def choose_qparams(input: Array, quant_min: int, quant_max: int, eps: float, dty
     x = real(input)
     low, high = np.minimum(x.min(), 0), np.maximum(x.max(), 0)
     scale = np.maximum((high - low) / x.dtype.type(quant_max - quant_min), x.dtype.type(eps))
-    zero_point = _saturate(quant_min - np.rint(low / scale), quant_min, quant_max)
+    zero_point = saturate(quant_min - np.rint(low / scale), quant_min, quant_max)
     return scale.reshape(1), zero_point.reshape(1)
 
 
@@ -221,4 +221,4 @@ def choose_qparams_per_token_asymmetric(input: Array, dtype: int) -> tuple[Array
     scale = np.maximum((high - low) / x.dtype.type(255), x.dtype.type(_SMALLEST_SCALE))
     from_low, from_high = low / scale - 128, high / scale + 127
     zero_point = np.where(from_low + from_high > 0, -128 - low / scale, 127 - high / scale)
-    return scale, _saturate(np.rint(np.clip(zero_point, -128, 127)), -128, 127)
+    return scale, saturate(np.rint(np.clip(zero_point, -128, 127)), -128, 127)

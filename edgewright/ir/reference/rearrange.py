@@ -181,3 +181,31 @@ def _image(self: Array, factor: int) -> Shape:
     if factor < 1:
         raise ValueError(f"factor must be positive, got {factor}")
     return self.shape
+
+
+def chunk(self: Array, chunks: int, dim: int = 0) -> list[Array]:
+    """At most ``chunks`` pieces of equal size, the last of which may be smaller."""
+    return split(self, _chunk_size(self, chunks, dim), dim)
+
+
+def chunk_shape(self: Array, chunks: int, dim: int = 0) -> list[Shape]:
+    return split_shape(self, _chunk_size(self, chunks, dim), dim)
+
+
+def _chunk_size(self: Array, chunks: int, dim: int) -> int:
+    if chunks < 1:
+        raise ValueError(f"chunks must be positive, got {chunks}")
+    return max(-(-self.shape[existing_dim(dim, self.ndim)] // chunks), 1)
+
+
+def channel_shuffle(self: Array, groups: int) -> Array:
+    """Channels (dimension 1) dealt out so that neighbours come from different groups."""
+    channels = channel_shuffle_shape(self, groups)[1]
+    dealt = self.reshape(self.shape[0], groups, channels // groups, *self.shape[2:])
+    return dealt.swapaxes(1, 2).reshape(self.shape)
+
+
+def channel_shuffle_shape(self: Array, groups: int) -> Shape:
+    if self.ndim < 3 or groups < 1 or self.shape[1] % groups:
+        raise ValueError(f"groups must divide the channels of {list(self.shape)}, got {groups}")
+    return self.shape

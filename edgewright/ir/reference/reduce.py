@@ -71,11 +71,24 @@ def var_mean_shape(
     return [reduction_shape(self, dim, keepdim)] * 2
 
 
-def variance(self: Array, dim: Dims = None, correction: float | None = None, keepdim: bool = False) -> Array:
-    return var_mean(self, dim, correction, keepdim)[0]
+def variance(
+    self: Array,
+    dim: Dims = None,
+    correction: float | None = None,
+    keepdim: bool = False,
+    unbiased: bool = True,
+) -> Array:
+    """``unbiased`` is the older word for a correction of 1."""
+    return var_mean(self, dim, int(unbiased) if correction is None else correction, keepdim)[0]
 
 
-def variance_shape(self: Array, dim: Dims = None, correction: float | None = None, keepdim: bool = False) -> Shape:
+def variance_shape(
+    self: Array,
+    dim: Dims = None,
+    correction: float | None = None,
+    keepdim: bool = False,
+    unbiased: bool = True,
+) -> Shape:
     return reduction_shape(self, dim, keepdim)
 
 
@@ -210,3 +223,30 @@ def topk_shape(self: Array, k: int, dim: int = -1, largest: bool = True, sorted:
     if not 0 <= k <= size:
         raise ValueError(f"k must be in [0, {size}], got {k}")
     return [with_size(self.shape, axis, k)] * 2
+
+
+def sort_shape(self: Array, dim: int = -1, descending: bool = False, stable: bool | None = None) -> list[Shape]:
+    normal_dim(dim, self.ndim)
+    return [self.shape] * 2
+
+
+def sort(self: Array, dim: int = -1, descending: bool = False, stable: bool | None = None) -> tuple[Array, Array]:
+    """The elements along ``dim`` in order, and where they were; equals keep theirs. NaN counts as largest."""
+    return topk(self, self.shape[normal_dim(dim, self.ndim)] if self.ndim else 1, dim, descending)
+
+
+def vector_norm(self: Array, ord: Any = 2, dim: Dims = None, keepdim: bool = False, dtype: int | None = None) -> Array:
+    """The ``ord``-norm over some dims; 0 counts what is not zero, an infinite one takes an extreme."""
+    x = np.abs(common(_operand(self, dtype), 0.0)[0])
+    dims = normal_dims(dim, x.ndim)
+    if ord == 0:
+        return np.asarray(np.sum(x != 0, axis=dims, keepdims=keepdim, dtype=x.dtype))
+    if np.isinf(ord):
+        return np.asarray((np.max if ord > 0 else np.min)(x, axis=dims, keepdims=keepdim))
+    return np.asarray(np.sum(x ** x.dtype.type(ord), axis=dims, keepdims=keepdim) ** x.dtype.type(1 / ord))
+
+
+def vector_norm_shape(
+    self: Array, ord: Any = 2, dim: Dims = None, keepdim: bool = False, dtype: int | None = None
+) -> Shape:
+    return reduction_shape(self, dim, keepdim)

@@ -1,17 +1,21 @@
-"""Resizing images: nearest, bilinear, and bilinear with antialiasing."""
+"""Resizing images: nearest, bilinear, bicubic, and bilinear with antialiasing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from edgewright.ir.dtypes import DType, compute_type, is_integral
 from edgewright.ir.reference.dims import Array, Shape, at_dim
+from edgewright.ir.reference.grid import cubic
 from edgewright.ir.reference.windows import cheaper_first, per_axis
 
+Factors = Sequence[float | None]
 Taps = Iterable[tuple[Array, Array]]  # per tap: which element each position reads, and with what weight
+Tapped = Callable[[int, Array, Any, bool], Taps]
 
 
 def _counts(input: Array, output_size: Sequence[int] | None, scales: Sequence[float] | None) -> Shape:
@@ -46,9 +50,12 @@ def upsample_nearest2d_shape(
 
 
 def upsample_nearest2d(input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None) -> Array:
-    counts = _counts(input, output_size, scale_factors)
+    return _nearest(input, _counts(input, output_size, scale_factors), scale_factors or (None, None))
+
+
+def _nearest(input: Array, counts: Shape, factors: Factors) -> Array:
     picks = []
-    for size, count, factor in zip(input.shape[2:], counts, scale_factors or (None, None), strict=True):
+    for size, count, factor in zip(input.shape[2:], counts, factors, strict=True):
         step = np.float32(_step(size, count, False, factor))
         picks.append(_element(np.floor(np.arange(count, dtype=np.float32) * step), size))
     return np.asarray(input[:, :, picks[0][:, None], picks[1]])
@@ -70,12 +77,62 @@ def upsample_bilinear2d(
     scale_factors: Sequence[float] | None,
 ) -> Array:
     counts = _counts(input, output_size, scale_factors)
+    return _interpolated(input, counts, align_corners, scale_factors or (None, None), _linear_taps)
+
+
+def upsample_bicubic2d(
+    input: Array,
+    output_size: Sequence[int] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Array:
+    counts = _counts(input, output_size, scale_factors)
+    return _interpolated(input, counts, align_corners, scale_factors or (None, None), _cubic_taps)
+
+
+def resize_shape(self: Array, output_size: Sequence[int], *_: Any, **__: Any) -> Shape:
+    """Of the forms below, whose scales only say how far apart pixels are."""
+    return (*self.shape[:2], *_counts(self, output_size, None))
+
+
+def resize_nearest2d(
+    self: Array, output_size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None
+) -> Array:
+    return _nearest(self, _counts(self, output_size, None), (scales_h, scales_w))
+
+
+def resize_bilinear2d(
+    self: Array,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:
+    return _interpolated(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), _linear_taps)
+
+
+def resize_bicubic2d(
+    self: Array,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:
+    return _interpolated(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), _cubic_taps)
+
+
+def _interpolated(input: Array, counts: Shape, align_corners: bool, factors: Factors, tapped: Tapped) -> Array:
     kind = _weight_type(input)
     taps = []
-    for size, count, factor in zip(input.shape[2:], counts, scale_factors or (None, None), strict=True):
+    for size, count, factor in zip(input.shape[2:], counts, factors, strict=True):
         step = kind.type(_step(size, count, align_corners, factor))
-        taps.append(_linear_taps(size, np.arange(count, dtype=kind), step, align_corners))
+        taps.append(tapped(size, np.arange(count, dtype=kind), step, align_corners))
     return _resize(input, counts, taps)
+
+
+def _cubic_taps(size: int, positions: Array, step: float, align_corners: bool) -> Taps:
+    at = positions * step if align_corners else (positions + 0.5) * step - 0.5
+    return [(_element(place, size), weight) for place, weight in cubic(at)]
 
 
 def _linear_taps(size: int, positions: Array, step: float, align_corners: bool) -> Taps:

@@ -57,3 +57,22 @@ def erf(x: Array) -> Array:
     for start in range(0, flat.size, _BLOCK):
         result[start : start + _BLOCK] = _erf_block(flat[start : start + _BLOCK].astype(np.float64))
     return result.reshape(x.shape)
+
+
+def erfinv(x: Array) -> Array:
+    """The inverse of ``erf``: infinite at -1 and 1, not a number beyond.
+
+    >>> erfinv(np.array([0.5])).tolist()
+    [0.4769362762044699]
+    """
+    y = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        # An estimate to three digits, which each of Halley's steps then triples.
+        tail = np.log1p(-y * y)
+        middle = 2 / (np.pi * 0.147) + tail / 2
+        z = np.copysign(np.sqrt(np.sqrt(middle * middle - tail / 0.147) - middle), y)
+        for _ in range(3):
+            miss = (erf(z) - y) * (np.sqrt(np.pi) / 2) * np.exp(z * z)
+            z = z - miss / (1 + z * miss)
+        z = np.where(np.abs(y) == 1, np.copysign(np.inf, y), np.where(y == 0, y, z))
+    return z.astype(x.dtype)

@@ -39,6 +39,7 @@ acosh = _real(np.arccosh)
 atanh = _real(np.arctanh)
 sqrt = _real(np.sqrt)
 erf = _real(special.erf)
+erfinv = _real(special.erfinv)
 rsqrt = _real(lambda x: 1 / np.sqrt(x))
 reciprocal = _real(lambda x: 1 / x)
 
@@ -73,3 +74,8 @@ def sign(self: Array) -> Array:
 
 def conj(self: Array) -> Array:
     return np.asarray(np.conj(self)) if self.dtype.kind == "c" else self
+
+
+def square(self: Array) -> Array:
+    x = cast(self, compute_type(self.dtype))
+    return np.asarray(x * x)
