@@ -4,7 +4,7 @@ Each measurement is a process of its own: export (not counted), then lowering to
 script does it. Memory is how far the peak of the process rises above what it held when lowering began. The two take
 turns, so that a busy machine is busy for both.
 
-    python -m benchmarks.lowering [--rounds 5]
+    python benchmarks/lowering.py [--rounds 5]          (Linux: it reads /proc)
 """
 
 from __future__ import annotations
