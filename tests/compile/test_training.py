@@ -50,10 +50,29 @@ class Convolved(nn.Module):
         return nn.functional.cross_entropy(scores, y), scores.detach()
 
 
+class Attending(nn.Module):
+    def __init__(self, causal: bool = False) -> None:
+        super().__init__()
+        self.causal, self.qkv, self.a = causal, nn.Linear(8, 24), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        query, key, value = self.qkv(x).view(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        scores = self.a(seen.transpose(1, 2).reshape(2, 5, 8).mean(1))
+        return nn.functional.cross_entropy(scores, y), scores.detach()
+
+
+class Causal(Attending):
+    def __init__(self) -> None:
+        super().__init__(causal=True)
+
+
 CASES: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
     "dense": (Dense, (2, 4)),
     "normed": (Normed, (2, 4)),
     "convolved": (Convolved, (2, 1, 6, 6)),
+    "attending": (Attending, (2, 5, 8)),
+    "causal": (Causal, (2, 5, 8)),
 }
 
 
