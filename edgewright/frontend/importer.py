@@ -126,9 +126,9 @@ class _Importer:
         expression = size.node.expr
         if expression.is_number:
             return int(expression)
-        bounds = bound_sympy(expression, _ranges(self.exported.range_constraints))
-        lower = int(bounds.lower) if bounds.lower.is_finite else 0
-        upper = int(bounds.upper) if bounds.upper.is_finite else _UNBOUNDED
+        bounds = bound_sympy(expression, _ranges(self.exported.range_constraints, size.node.shape_env))
+        lower = int(bounds.lower) if bounds.lower.is_Integer else 0
+        upper = int(bounds.upper) if bounds.upper.is_Integer else _UNBOUNDED
         return Dim(str(expression), max(lower, 0), min(upper, _UNBOUNDED))
 
     # -------------------------------------------------------------------------------------------------- calls
@@ -184,8 +184,9 @@ class _Importer:
                 raise ExportError(f"output {result}", f"is a {spec.kind.name.lower()}, which no runtime takes")
 
 
-def _ranges(constraints: Mapping[Any, Any]) -> dict[Any, Any]:
-    return dict(constraints)
+def _ranges(constraints: Mapping[Any, Any], shape_env: Any) -> dict[Any, Any]:
+    """What is known of each symbol: by the program, or by torch if a decomposition made it."""
+    return {**shape_env.var_to_range, **constraints}
 
 
 def kind_of(target: Any) -> str:
