@@ -13,7 +13,7 @@ from edgewright.ir.reference import norm, norm_forms
 
 AXES, SHAPE, SPATIAL = Layout.AXES, Layout.SHAPE, Layout.SPATIAL
 
-_UNIT = {"self": ACT, "out": Range(0, 1)}
+_UNIT: dict[str, Port] = {"self": ACT, "out": Range(0, 1)}
 _AFFINE: dict[str, Port] = {"input": ACT, "weight": ACT, "bias": BIAS, "out": ACT}
 _STATISTICS: dict[str, Port] = {"running_mean": INDEX, "running_var": INDEX}
 

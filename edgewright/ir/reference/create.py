@@ -113,7 +113,8 @@ def eye_shape(n: int, m: int | None = None, **_: Any) -> Shape:
 
 def eye(n: int, m: int | None = None, **_: Any) -> Array:
     """Ones on the diagonal of ``n`` rows and ``m`` (None: as many) columns."""
-    return np.eye(*eye_shape(n, m))
+    rows, columns = eye_shape(n, m)
+    return np.eye(rows, columns)
 
 
 def linspace_shape(start: Any, end: Any, steps: int, **_: Any) -> Shape:
@@ -122,7 +123,8 @@ def linspace_shape(start: Any, end: Any, steps: int, **_: Any) -> Shape:
 
 def linspace(start: Any, end: Any, steps: int, **_: Any) -> Array:
     """``steps`` numbers, evenly from ``start`` to ``end``."""
-    return np.linspace(start, end, *linspace_shape(start, end, steps))
+    (count,) = linspace_shape(start, end, steps)
+    return np.linspace(start, end, count)
 
 
 def scalar_shape(*_: Any, **__: Any) -> Shape:

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.dtypes import to_numpy
 from edgewright.ir.reference.dims import Array, Shape, normal_dim, numel
 from edgewright.ir.reference.elementwise import common
 
 
 def softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Array:
-    """Along ``dim``. ``half_to_float`` and ``dtype`` only say which type the result has."""
+    """Along ``dim``, in ``dtype`` if given. ``half_to_float`` only says which type the result has."""
     if not self.size:  # sums along an empty dim could be larger than everything planned
         return self
-    x, axis = _shifted(self, dim)
+    x, axis = _shifted(self, dim, dtype)
     power = np.exp(x)
     return np.divide(power, np.sum(power, axis=axis, keepdims=True)).reshape(self.shape)
 
@@ -23,14 +24,16 @@ def softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | Non
 def log_softmax(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Array:
     if not self.size:
         return self
-    x, axis = _shifted(self, dim)
+    x, axis = _shifted(self, dim, dtype)
     return np.subtract(x, np.log(np.sum(np.exp(x), axis=axis, keepdims=True))).reshape(self.shape)
 
 
 def safe_softmax(self: Array, dim: int, dtype: int | None = None) -> Array:
     """Softmax that gives nothing, not NaN, where every element is minus infinity."""
     masked = np.all(np.isneginf(common(self, 0.0)[0]), axis=normal_dim(dim, self.ndim) if self.ndim else None)
-    return np.where(np.expand_dims(masked, normal_dim(dim, self.ndim)) if self.ndim else masked, 0, softmax(self, dim))
+    return np.where(
+        np.expand_dims(masked, normal_dim(dim, self.ndim)) if self.ndim else masked, 0, softmax(self, dim, dtype=dtype)
+    )
 
 
 def softmax_shape(self: Array, dim: int, half_to_float: bool = False, dtype: int | None = None) -> Shape:
@@ -38,9 +41,9 @@ def softmax_shape(self: Array, dim: int, half_to_float: bool = False, dtype: int
     return self.shape
 
 
-def _shifted(self: Array, dim: int) -> tuple[Array, int]:
+def _shifted(self: Array, dim: int, dtype: int | None) -> tuple[Array, int]:
     """The input less its largest element, so that no power overflows; and the axis."""
-    x = np.atleast_1d(common(self, 0.0)[0])
+    x = np.atleast_1d(common(self if dtype is None else self.astype(to_numpy(dtype)), 0.0)[0])
     axis = normal_dim(dim, x.ndim)
     return x - np.max(x, axis=axis, keepdims=True), axis
 
