@@ -19,7 +19,7 @@ def count_up(n: Tensor, x: Tensor) -> Any:
 
 def swap(n: Tensor, a: Tensor, b: Tensor) -> Any:
     """Everything moves round: no value may be overwritten before it was read."""
-    return while_loop(lambda n, a, b: n > 0, lambda n, a, b: (n - 1, b.clone(), a + b), (n, a, b))
+    return while_loop(lambda n, a, b: n > 0, lambda n, a, b: (n - 1, b.clone(), a.clone()), (n, a, b))
 
 
 def rotate(n: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Any:
@@ -152,7 +152,7 @@ def scan_swap(xs: Tensor, c: Tensor) -> Any:
     """Carries that change places, and a result that is the carry before the round."""
 
     def step(c: Any, x: Tensor) -> Any:
-        return (c[1] + 0, c[0] + x), (c[0].clone(), c[1] * x)
+        return (c[1].clone(), c[0] + x), (c[0].clone(), c[1] * x)
 
     return scan(step, (c, c * 2), xs)
 
