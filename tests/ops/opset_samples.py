@@ -73,6 +73,12 @@ def _images() -> Calls:
             [X4[0], weight(4, 3, 2, 2), None],
         ],
         "aten.conv_transpose3d.input": [[X5, weight(4, 2, 2, 2, 3), weight(2), [2, 1, 2]]],
+    }
+    return calls | _pools() | _resampling()
+
+
+def _pools() -> Calls:
+    calls: Calls = {
         "aten.max_pool1d.default": [[X3, [2]], [X3, [3], [2], [1], [1], True], [X3[0], [2], [1], [0], [2]]],
         "aten.max_pool2d.default": [[X4, [2, 3]], [X4, [3, 3], [2, 2], [1, 1], [1, 1], True], [X4[0], [2, 2]]],
         "aten.avg_pool1d.default": [[X3, [2]], [X3, [3], [2], [1], True, False], [X3[0], [2]]],
@@ -87,7 +93,7 @@ def _images() -> Calls:
     }
     for name in ("adaptive_avg_pool3d", "_adaptive_avg_pool3d"):
         calls[f"aten.{name}.default"] = [[X5, [2, 3, 1]], [X5, [1, 1, 1]]]
-    return calls | _resampling()
+    return calls
 
 
 def _resampling() -> Calls:
