@@ -211,6 +211,52 @@ class ChainedViews(Stateful):
         return self.state.reshape(-1)
 
 
+class CountedCache(nn.Module):
+    """A cache written at a slice whose start is state, read as a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 8, 2, 4))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        start = self.count.item()
+        torch._check(start >= 0)
+        torch._check(start + 1 <= 8)
+        self.keys[:, start : start + 1] = x
+        self.count += 1
+        return self.keys.sum(1)
+
+
+class Average(nn.Module):
+    """Moving averages, updated by chains of in-place operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.ones(3))
+        self.register_buffer("spread", torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        self.spread.lerp_(x.var(0), 0.1)
+        return (x - self.mean) / self.spread.sqrt()
+
+
+class Exchange(nn.Module):
+    """Two states that change places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("left", torch.ones(3))
+        self.register_buffer("right", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        kept = self.left.clone()
+        self.left.copy_(self.right)
+        self.right.copy_(kept + x)
+        return self.left + 0, self.right
+
+
 class Diagonal(Stateful):
     def __init__(self) -> None:
         super().__init__(3, 3)
@@ -329,6 +375,9 @@ STATES = [
     Case("state_submodules", SubmoduleState, batch(2)),
     Case("state_returned", ReturnsState, batch(2)),
     Case("state_chained_views", ChainedViews, batch(1, 2, 2)),
+    Case("state_counted_cache", CountedCache, lambda: (torch.randn(1, 1, 2, 4),)),
+    Case("state_average", Average, batch(4, 3)),
+    Case("state_exchange", Exchange, batch(3)),
     Case("state_diagonal", Diagonal, batch(3)),
 ]
 for _case in STATES:

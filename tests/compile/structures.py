@@ -232,6 +232,37 @@ def sym_minmax(a: Tensor, b: Tensor) -> Tensor:
     return a[:n] + b[:n]
 
 
+def sequence_masks(x: Tensor, lengths: Tensor) -> Tensor:
+    beyond = torch.arange(x.shape[1])[None] >= lengths[:, None]
+    return x.masked_fill(beyond, 0).sum(1) / lengths
+
+
+def dynamic_more(x: Tensor) -> tuple[Tensor, ...]:
+    return (
+        x.repeat(2, 1),
+        x.repeat_interleave(2, 0),
+        x.triu(),
+        x.diagonal(),
+        x.min(),
+        x.var(1),
+        x.std(),
+        x.norm(dim=0),
+        x.logsumexp(0),
+        x.prod(0),
+        x.unfold(0, 3, 2).mean(-1),
+        F.pad(x.T, (1, 1), mode="reflect"),
+        F.pad(x.T[None], (1, 1), mode="circular"),
+        (x.half() @ x.half().T).float().softmax(1),
+    )
+
+
+LAST = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 1)).to(memory_format=torch.channels_last)
+
+
+def last_images(n: int) -> tuple[Tensor]:
+    return (torch.randn(n, 3, 6, 6).to(memory_format=torch.channels_last),)
+
+
 B, T, N, M = (2, 6), (2, 8), (3, 9), (2, 7)
 
 DYNAMIC = [
@@ -318,6 +349,37 @@ DYNAMIC = [
         {"b": B, "t": T},
         ({0: "b", 1: "t"}, {0: "b", 1: "t"}),
     ),
+    Case(
+        "dynamic_lengths",
+        sequence_masks,
+        lambda t: (torch.randn(2, t), torch.tensor([1, 2])),
+        {"t": T},
+        ({1: "t"}, None),
+    ),
+    Case("dynamic_more", dynamic_more, lambda n: (torch.randn(n, 4),), {"n": (5, 9)}, ({0: "n"},), rtol=1e-2),
+    Case(
+        "dynamic_transposed",
+        nn.ConvTranspose1d(2, 3, 4, 2, 1),
+        lambda t: (torch.randn(1, 2, t),),
+        {"t": T},
+        ({2: "t"},),
+    ),
+    Case("dynamic_channels_last", LAST, last_images, {"n": (2, 4)}, ({0: "n"},)),
+    Case(
+        "dynamic_attention",
+        nn.MultiheadAttention(8, 2, batch_first=True),
+        lambda b, t: (torch.randn(b, t, 8),) * 3,
+        {"b": (1, 4), "t": T},
+        ({0: "b", 1: "t"},) * 3,
+    ),
+    Case("places_of_truth", lambda x: torch.where(x > 0), lambda: (torch.randn(3, 4),)),
+    Case("literals_out", lambda x: (x + 1, None, 3, 2.5, True, "text"), lambda: (torch.randn(2),)),
+    Case(
+        "two_inputs_overwritten",
+        lambda a, b: (a.add_(b), b.mul_(2), a + b)[2],
+        lambda: (torch.randn(3), torch.randn(3)),
+    ),
+    Case("views_out", lambda x: (x.t(), x.view(-1)[1:], x.expand(2, 3, 4)), lambda: (torch.randn(3, 4),)),
     Case("item_scale", item_scale, lambda: (torch.randn(3), torch.tensor(2.5))),
     Case("item_size", item_size, lambda: (torch.tensor(5),)),
 ]
