@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.ir.reference import indexing as ref
+from edgewright.ir.reference import masks
 from edgewright.ir.reference.dims import Array
 from edgewright.runtime.registry import kernel, row
 
@@ -23,10 +24,10 @@ row("aten::index.Tensor_out", ref.index, ref.index_shape)
 row("aten::index_put.out", ref.index_put, ref.index_put_shape)
 row("aten::select_scatter.out", ref.select_scatter, ref.select_scatter_shape)
 row("aten::slice_scatter.out", ref.slice_scatter, ref.slice_scatter_shape)
-row("aten::masked_select.out", ref.masked_select, ref.masked_select_shape)
-row("aten::masked_scatter.out", ref.masked_scatter, ref.masked_scatter_shape)
-row("aten::nonzero.out", ref.nonzero, ref.nonzero_shape)
-row("aten::repeat_interleave.Tensor_out", ref.repeat_interleave, ref.repeat_interleave_shape)
+row("aten::masked_select.out", masks.masked_select, masks.masked_select_shape)
+row("aten::masked_scatter.out", masks.masked_scatter, masks.masked_scatter_shape)
+row("aten::nonzero.out", masks.nonzero, masks.nonzero_shape)
+row("aten::repeat_interleave.Tensor_out", masks.repeat_interleave, masks.repeat_interleave_shape)
 
 
 @kernel("aten::index_put_", None)
