@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import bound_sympy
 
 from edgewright.errors import ExportError
-from edgewright.frontend.origin import frames, module_path, source_line
+from edgewright.frontend.delegate import executorch_call_delegate
+from edgewright.frontend.origin import frames, module_classes, module_path, source_line
 from edgewright.ir.dtypes import ScalarType, bfloat16, to_numpy
 from edgewright.ir.graph import Array, Dim, Graph, Op, Origin, Size, Value, verify
 
@@ -46,6 +47,14 @@ def import_graph(exported: ExportedProgram, name: str = "forward") -> Graph:
     graph = _Importer(exported, name).run()
     verify(graph)
     return graph
+
+
+def import_linked(exported: ExportedProgram, name: str = "forward") -> tuple[Graph, dict[int, fx.Node]]:
+    """The graph of a method, and the node behind each of its values (by the value's identity)."""
+    importer = _Importer(exported, name)
+    graph = importer.run()
+    verify(graph)
+    return graph, {id(value): node for node, value in importer.env.items() if isinstance(value, Value)}
 
 
 class _Importer:
@@ -150,6 +159,8 @@ class _Importer:
             outputs = [] if val is None else [self._value(node)]
             self.env[node] = outputs[0] if outputs else None
         op = Op(kind_of(target), named_arguments(target, args, kwargs), outputs, self._origin(node))
+        if target is executorch_call_delegate:
+            _describe_delegate(op, args, node)
         self._control(op, node)
         self.graph.ops.append(op)
 
@@ -164,7 +175,8 @@ class _Importer:
         return pytree.tree_map_only(fx.Node, self.env.__getitem__, tree)
 
     def _origin(self, node: fx.Node) -> Origin:
-        return Origin(str(node.meta.get("origin", node.name)), module_path(node), tuple(frames(node)), source_line(node))
+        name = str(node.meta.get("origin", node.name))
+        return Origin(name, module_path(node), tuple(frames(node)), module_classes(node), source_line(node))
 
     def _outputs(self, node: fx.Node) -> None:
         signature = self.exported.graph_signature
@@ -187,6 +199,18 @@ class _Importer:
 def _ranges(constraints: Mapping[Any, Any], shape_env: Any) -> dict[Any, Any]:
     """What is known of each symbol: by the program, or by torch if a decomposition made it."""
     return {**shape_env.var_to_range, **constraints}
+
+
+def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
+    """The call of a lowered group: the module it calls says what is in it."""
+    lowered, *inputs = args
+    op.kind = "delegate"
+    taken, given = node.meta["delegate_orders"]
+    op.args = {"id": lowered.backend_id, "blob": lowered.processed_bytes, "specs": dict(lowered.compile_specs),
+               "named": lowered.named_data, "inputs": inputs, "orders": taken}  # fmt: skip
+    for value, order in zip(op.outputs, given, strict=True):
+        if value is not None:
+            value.dim_order = order
 
 
 def kind_of(target: Any) -> str:

@@ -36,6 +36,12 @@ def is_library(file: str) -> bool:
     return python or bool(_LIBRARY.search(file)) or file.startswith("<")
 
 
+def module_classes(node: Any) -> tuple[str, ...]:
+    """The class names of the modules a node is in, outermost first."""
+    stack = getattr(node, "meta", {}).get("nn_module_stack") or {}
+    return tuple(str(getattr(entry[1], "__name__", entry[1])).rpartition(".")[2] for entry in stack.values())
+
+
 def source_line(node: Any) -> str:
     """The user's own line that a node came from, or ''."""
     found = frames(node)

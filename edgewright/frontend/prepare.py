@@ -19,6 +19,7 @@ from torch.export.graph_signature import (
 )
 
 from edgewright.frontend.aliases import NeedsRetrace
+from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.functional import Functional
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 
@@ -94,7 +95,9 @@ class Walk(Functional):
         return name
 
     def _call(self, node: fx.Node, val: Any = None) -> None:
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if node.target is executorch_call_delegate:
+            self._symbolic(node)
+        elif isinstance(node.target, torch._ops.HigherOrderOperator):
             from edgewright.frontend.control import lower_higher_order
 
             lower_higher_order(self, node)

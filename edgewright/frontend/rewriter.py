@@ -46,7 +46,7 @@ class Rewriter:
         node = self.graph.call_function(op, tuple(args), kwargs or {})
         node.meta["val"] = val
         if self.origin is not None:
-            for key in ("nn_module_stack", "stack_trace", "source_fn_stack", "torch_fn"):
+            for key in ("nn_module_stack", "stack_trace", "source_fn_stack", "torch_fn", "delegate_orders"):
                 if key in self.origin.meta:
                     node.meta[key] = self.origin.meta[key]
             node.meta["origin"] = self.origin.name

@@ -94,6 +94,7 @@ class Origin:
     node: str = ""
     module: str = ""
     frames: tuple[tuple[str, int, str, str], ...] = ()  # file, line, function, code; outermost first
+    classes: tuple[str, ...] = ()  # of the modules it is in, outermost first
     source: str = ""  # the user's own line
 
     @property

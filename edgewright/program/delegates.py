@@ -16,6 +16,7 @@ class DelegatePool:
 
     blobs: list[Buffer] = field(default_factory=list)
     delegates: list[schema.BackendDelegate] = field(default_factory=list)
+    named: dict[str, bytes] = field(default_factory=dict)  # data that blobs look up
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, backend: str, blob: Buffer, specs: Mapping[str, bytes]) -> schema.BackendDelegate:

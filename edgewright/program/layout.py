@@ -38,6 +38,8 @@ def assign_dim_orders(graph: Graph) -> None:
         asked = op.args.get("memory_format")
         if op.kind in ("aten.clone.default", "aten._to_copy.default") and asked in (*_FORMATS, torch.contiguous_format):
             _set(op, _FORMATS.get(asked))
+        elif op.kind == "delegate":
+            _align_delegate(op, ops)
         elif op.graphs:  # branches read what they need in the order they want
             _set(op, None)
             for branch in op.graphs.values():
@@ -83,6 +85,19 @@ def _align(op: Op, order: tuple[int, ...] | None, ops: list[Op], stored: set[int
         moved[id(value)] = copy
     if moved:
         op.args = {name: _replace(arg, moved) for name, arg in op.args.items()}
+
+
+def _align_delegate(op: Op, ops: list[Op]) -> None:
+    """A delegate was lowered for the orders its inputs had then."""
+    inputs = []
+    orders = op.args.get("orders") or [contiguous(len(v.shape)) for v in op.args["inputs"]]
+    for value, wanted in zip(op.args["inputs"], orders, strict=True):
+        if value.dim_order != wanted:
+            copy = Value(f"{value.name}_moved", value.dtype, value.shape, wanted)
+            ops.append(Op("aten.clone.default", {"self": value, "memory_format": None}, [copy], op.origin))
+            value = copy
+        inputs.append(value)
+    op.args["inputs"] = inputs
 
 
 def _replace(tree: Any, moved: dict[int, Value]) -> Any:

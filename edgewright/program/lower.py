@@ -17,6 +17,7 @@ from edgewright.errors import UsageError
 from edgewright.frontend.importer import import_graph, to_array
 from edgewright.frontend.prepare import prepare
 from edgewright.ir.graph import Graph, Value
+from edgewright.partition.partitioner import Partitioner
 from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
@@ -96,10 +97,12 @@ class EdgeProgramManager:
         runtime = config.runtime if isinstance(config.runtime, str) else tuple(config.runtime)
         self.kernels: KernelSet = kernel_set(runtime)
         self._kept = frozenset([*config.preserve_ops, *config._core_aten_ops_exception_list])
+        self._given = dict(programs)
         self._programs = {name: self._prepare(program) for name, program in programs.items()}
 
-    def _prepare(self, program: ExportedProgram) -> ExportedProgram:
-        return prepare(program, self.kernels.takes, self._kept, strict=self.compile_config._check_ir_validity)
+    def _prepare(self, program: ExportedProgram, whole: Sequence[Any] = ()) -> ExportedProgram:
+        kept = self._kept | set(whole)
+        return prepare(program, self.kernels.takes, kept, strict=self.compile_config._check_ir_validity)
 
     @property
     def methods(self) -> set[str]:
@@ -127,10 +130,17 @@ class EdgeProgramManager:
         return EdgeProgramManager(changed, self.constant_methods, config)
 
     def to_backend(self, partitioner: Any) -> EdgeProgramManager:
-        """Give what a backend takes to it."""
-        remedy = "Backends come with their own partitioner classes; pass one of those."
-        raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
-                         value=type(partitioner).__name__, remedy=remedy)  # fmt: skip
+        """Give what a backend takes to it: a partitioner, or a mapping of methods to partitioners."""
+        chosen = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self.methods, partitioner)
+        _check_methods("partitioner", chosen, self.methods)
+        changed = dict(self._given)
+        for name, each in chosen.items():
+            if not isinstance(each, Partitioner):
+                remedy = "Backends come with their own partitioner classes; pass one of those."
+                raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
+                                 value=type(each).__name__, remedy=remedy)  # fmt: skip
+            changed[name] = each.partition(self._prepare(self._given[name], each.kept), name)
+        return EdgeProgramManager(changed, self.constant_methods, self.compile_config)
 
     def to_executorch(self, config: ExecutorchBackendConfig | None = None) -> ExecutorchProgramManager:
         """Plan memory and make the program."""
@@ -247,10 +257,15 @@ class ExecutorchProgramManager:
             program.mutable_data_segments = [offsets]
         alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
         self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
+        program.named_data = [
+            schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
+            for key, data in self._blobs.named.items()
+        ]
         if self.config.manifest:
             data = manifest.build(program, ["portable"], self._edge.kernels.name)
             index = program.add_segment(data, self.config.segment_alignment)
-            program.named_data = [schema.NamedData(key=manifest.KEY, segment_index=index)]
+            program.named_data.append(schema.NamedData(key=manifest.KEY, segment_index=index))
+        program.named_data = program.named_data or None
         return program
 
     def _plan(self, name: str) -> schema.ExecutionPlan:

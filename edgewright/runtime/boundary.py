@@ -91,7 +91,11 @@ def give(subject: str, value: Any, values: Values, as_torch: bool) -> Any:
         return value
     if value.array is None:
         raise ExecutionError(subject, "was filled by no instruction")
-    array = np.array(value.array, order="C")
+    return give_array(np.array(value.array, order="C"), as_torch=as_torch)
+
+
+def give_array(array: Array, *, as_torch: bool) -> Any:
+    """An array as the caller wants it."""
     if not as_torch:
         return array
     torch = sys.modules["torch"]

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 import numpy as np
 
+from edgewright.errors import MissingDelegateError
 from edgewright.pte.flat import Buffer
 
 Array = np.ndarray[Any, Any]
@@ -50,6 +52,9 @@ Factory = Callable[[DelegateBlob], Delegate]
 
 _REGISTERED: dict[str, Factory] = {}
 
+# Delegates that come with Edgewright: backend id, module, class. They are imported when a file needs them.
+_OURS = {"XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate")}
+
 # What a file needs, in words, when its delegate is not here.
 _BACKENDS = {
     "XnnpackBackend": "XNNPACK (any Arm or x86 CPU)",
@@ -82,12 +87,23 @@ def find_delegate(backend: str) -> Factory | None:
     """The factory for a backend id, or None."""
     if backend not in _REGISTERED and backend in _offered():
         _REGISTERED[backend] = _offered()[backend].load()
+    if backend not in _REGISTERED and backend in _OURS:
+        module, name = _OURS[backend]
+        _REGISTERED[backend] = getattr(import_module(module), name)
     return _REGISTERED.get(backend)
+
+
+def require_delegate(backend: str) -> Factory:
+    """The factory for a backend id; raises if there is none."""
+    found = find_delegate(backend)
+    if found is None:
+        raise MissingDelegateError(describe_backend(backend), "is not installed")
+    return found
 
 
 def available_delegates() -> list[str]:
     """The ids of all delegates that can be used here."""
-    return sorted({*_REGISTERED, *_offered()})
+    return sorted({*_REGISTERED, *_offered(), *_OURS})
 
 
 def describe_backend(backend: str) -> str:

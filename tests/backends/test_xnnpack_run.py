@@ -8,22 +8,16 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob, write_blob
-from edgewright.backends.xnnpack.delegate import XnnpackDelegate
 from edgewright.backends.xnnpack.translate import from_blob, to_blob
 from edgewright.errors import MissingDataError
 from edgewright.ir.graph import Graph, Value
 from edgewright.pte import read_program
 from edgewright.pte.ptd import read_data
-from edgewright.runtime import Runtime, register_delegate
+from edgewright.runtime import Runtime
 from tests.support import golden
 
 DELEGATED = [n for n in golden.PROGRAMS if any(p.delegates for p in read_program(golden.path(n)).execution_plan)]
 EXACT = [n for n in DELEGATED if "int8_p" in n]  # integers between quantize and dequantize
-
-
-@pytest.fixture(autouse=True)
-def _delegate() -> None:
-    register_delegate("XnnpackBackend", XnnpackDelegate)
 
 
 def blobs(name: str) -> list[tuple[Any, dict[str, Any]]]:

@@ -14,13 +14,13 @@ import pytest
 from edgewright import cli as cli_package
 from edgewright.cli import build_parser, codes, main, runner
 from tests.e2e.cli import GOLDEN, recorded
+from tests.support.golden import foreign
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
 NET = re.findall(r"`net.py`:\n\n```python\n(.*?)```", TEXT, re.DOTALL)[0]
 FILES = {
     "linear.pte": "linear_fp32_portable.pte",
-    "delegated.pte": "linear_fp32_xnnpack.pte",
     "mlp.pte": "mlp_ptd_portable.pte",
     "weights.ptd": "mlp_portable_weights.ptd",
     "linear.bpte": "linear_relu.bpte",
@@ -56,6 +56,7 @@ def plain(line: str) -> str:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, golden in FILES.items():
         shutil.copy(GOLDEN / golden, tmp_path / name)
+    (tmp_path / "delegated.pte").write_bytes(foreign())
     x = recorded("linear_fp32_portable")[0][0]
     np.savez(tmp_path / "x.npz", in0=x)
     x.tofile(tmp_path / "x.raw")

@@ -13,6 +13,7 @@ from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import npz_bytes
 from edgewright.pte.etdump import read_etdump
 from tests.e2e.cli import GOLDEN, Cli, recorded
+from tests.support.golden import foreign
 
 LINEAR = GOLDEN / "linear_fp32_portable.pte"
 DYNAMIC = GOLDEN / "mlp_dynshape_portable.pte"
@@ -206,10 +207,11 @@ def test_wrong_type(cli: Cli, tmp_path: Path, dtype: type) -> None:
     assert one_paragraph(result.err)
 
 
-def test_missing_delegate(cli: Cli) -> None:
-    result = cli("run", GOLDEN / "linear_fp32_xnnpack.pte")
+def test_missing_delegate(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "foreign.pte").write_bytes(foreign())
+    result = cli("run", tmp_path / "foreign.pte")
     assert result.code == 6
-    assert "XnnpackBackend" in result.err
+    assert "VulkanBackend" in result.err
     assert one_paragraph(result.err)
 
 

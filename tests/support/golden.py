@@ -41,3 +41,13 @@ def cases(name: str) -> Iterator[Case]:
             case = found.setdefault((number, method), Case(method))
             (case.inputs if role.startswith("in") else case.outputs).append(stored[key])
     yield from found.values()
+
+
+def foreign() -> bytes:
+    """A program for a delegate that is not here."""
+    from edgewright.pte import read_program, write_program
+
+    program = read_program(path("linear_fp32_xnnpack"))
+    for delegate in program.execution_plan[0].delegates:
+        delegate.id = "VulkanBackend"
+    return write_program(program)

@@ -1,0 +1,186 @@
+"""A backend is a table of rows over the op table. This module says what a row is; it imports no torch.
+
+A rule is a sentence and a function. The sentence is the log line, the error and the line in the generated page, so
+they cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Dim, Op, Value
+from edgewright.ir.ports import Port
+
+OK = None  # what a rule's function gives when the rule holds
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A requirement: ``why(op, target)`` gives the offending detail, or None if it holds."""
+
+    text: str
+    why: Callable[[Op, Any], object]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A rule that an operator broke, and the detail."""
+
+    rule: str
+    detail: object
+
+    def __str__(self) -> str:
+        return self.rule if self.detail is True else f"{self.rule}; got {self.detail}"
+
+
+FLOAT, STATIC, DYNAMIC = "fp32", "static_quant", "dynamic_quant"
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """An operator, for one backend: what it accepts, how it is quantized, what it becomes.
+
+    ``lower`` is given the backend's lowering and the operator. ``precisions``: how its data may be held. ``absorbs``:
+    operators that may be fused onto its result. ``ports`` override the op table's. ``config`` names the row for users.
+    """
+
+    op: str
+    lower: Callable[[Any, Op], None]
+    rules: tuple[Rule, ...] = ()
+    precisions: tuple[str, ...] = (FLOAT,)
+    absorbs: tuple[str, ...] = ()
+    ports: Mapping[str, Port] = field(default_factory=dict)
+    config: str = ""
+
+
+class Backend:
+    """Rows by operator."""
+
+    def __init__(self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = ()) -> None:
+        self.name = name
+        self.rows = {row.op: row for row in rows}
+        self.rules = tuple(rules)  # for every operator
+
+    def refusals(self, op: Op, target: Any = None) -> list[Refusal]:
+        """Every rule that ``op`` breaks; none means it is taken."""
+        row = self.rows.get(op.kind)
+        if row is None:
+            return [Refusal(f"{self.name} has no row for {op.kind}", True)]
+        found = []
+        precision = precision_of(op)
+        if precision not in row.precisions:
+            found.append(Refusal(f"precision must be {' or '.join(row.precisions)}", precision))
+        for rule in (*self.rules, *row.rules):
+            detail = rule.why(op, target)
+            if detail is not None:
+                found.append(Refusal(rule.text, detail))
+        return found
+
+
+def precision_of(op: Op) -> str:
+    """How an operator's data is held: by its activations, not its weights."""
+    held = [v for v in (*op.inputs(), *(o for o in op.outputs if o is not None)) if v.q is not None and not v.constant]
+    if any(v.q is not None and v.q.dynamic for v in held):
+        return DYNAMIC
+    return STATIC if held else FLOAT
+
+
+# -------------------------------------------------------------------------------------------------- common rules
+
+
+def tensor(op: Op, name: str) -> Value | None:
+    value = op.args.get(name)
+    return value if isinstance(value, Value) else None
+
+
+def tensors(op: Op) -> list[Value]:
+    return [v for v in (*op.inputs(), *(o for o in op.outputs if o is not None)) if v.dtype is not None]
+
+
+def constant(*names: str) -> Rule:
+    """These operands must be constants (or absent)."""
+
+    def why(op: Op, target: Any) -> object:
+        loose = [n for n in names if (v := tensor(op, n)) is not None and not v.constant]
+        return ", ".join(loose) if loose else OK
+
+    return Rule(f"{' and '.join(names)} must be constant", why)
+
+
+def rank_in(name: str, *ranks: int) -> Rule:
+    def why(op: Op, target: Any) -> object:
+        value = tensor(op, name)
+        if value is None:
+            return "no tensor"
+        return OK if len(value.shape) in ranks else len(value.shape)
+
+    return Rule(f"rank of {name} must be {' or '.join(map(str, ranks))}", why)
+
+
+def dtypes_in(*names: str) -> Rule:
+    """Every tensor that is not quantized must be of one of these types."""
+
+    def why(op: Op, target: Any) -> object:
+        bad = sorted({str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in names})
+        return ", ".join(bad) if bad else OK
+
+    return Rule(f"element type must be {' or '.join(names)}", why)
+
+
+def one_dtype() -> Rule:
+    def why(op: Op, target: Any) -> object:
+        found = sorted({str(v.dtype) for v in tensors(op) if v.q is None and not v.constant})
+        return ", ".join(found) if len(found) > 1 else OK
+
+    return Rule("all operands must have one element type", why)
+
+
+def argument_is(name: str, *wanted: Any) -> Rule:
+    """A plain argument must have one of these values."""
+    shown = " or ".join(map(str, wanted))
+
+    def why(op: Op, target: Any) -> object:
+        value = op.args.get(name)
+        return OK if any(value == w for w in wanted) else value
+
+    return Rule(f"{name} must be {shown}", why)
+
+
+def static_shape() -> Rule:
+    def why(op: Op, target: Any) -> object:
+        dynamic = [v.name for v in tensors(op) if v.dynamic]
+        return ", ".join(dynamic) if dynamic else OK
+
+    return Rule("shapes must be static", why)
+
+
+def not_empty() -> Rule:
+    def why(op: Op, target: Any) -> object:
+        empty = [v.name for v in tensors(op) if 0 in [s for s in v.shape if not isinstance(s, Dim)]]
+        return ", ".join(empty) if empty else OK
+
+    return Rule("tensors must not be empty", why)
+
+
+def max_rank(limit: int) -> Rule:
+    def why(op: Op, target: Any) -> object:
+        most = max((len(v.shape) for v in tensors(op)), default=0)
+        return most if most > limit else OK
+
+    return Rule(f"rank must be at most {limit}", why)
+
+
+def operands_are_tensors(*names: str) -> Rule:
+    def why(op: Op, target: Any) -> object:
+        numbers = [n for n in names if n in op.args and tensor(op, n) is None and not _is_number(op.args[n])]
+        return ", ".join(numbers) if numbers else OK
+
+    return Rule(f"{' and '.join(names)} must be tensors or numbers", why)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.generic) and not isinstance(value, bool)

@@ -1,0 +1,261 @@
+"""What XNNPACK takes: one row per operator, with the limits of its nodes as rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from edgewright.backends.table import (
+    DYNAMIC,
+    FLOAT,
+    OK,
+    STATIC,
+    Backend,
+    OpSpec,
+    Rule,
+    argument_is,
+    constant,
+    dtypes_in,
+    max_rank,
+    not_empty,
+    one_dtype,
+    rank_in,
+    static_shape,
+    tensor,
+    tensors,
+)
+from edgewright.backends.xnnpack import lower
+from edgewright.ir.graph import Dim, Op, Value
+from edgewright.passes.quantization import activation_limits
+
+ACTIVATIONS = ("relu", "hardtanh", "clamp")
+
+
+def rule(text: str) -> Callable[[Callable[[Op], object]], Rule]:
+    """A rule whose sentence stands above its function."""
+    return lambda why: Rule(text, lambda op, target: why(op))
+
+
+@rule("parameters must be the same before and after")
+def same_parameters(op: Op) -> object:
+    q = {v.q for v in tensors(op) if v.q is not None}
+    return f"{len(q)} different scales" if len(q) > 1 else OK
+
+
+@rule("integers must be 8 bits wide, symmetric in weights, with one scale for activations")
+def int8(op: Op) -> object:
+    for value in tensors(op):
+        q = value.q
+        if q is None:
+            continue
+        wide = str(q.dtype) != "int8"
+        lopsided = value.constant and q.zero_point not in (0, (0,) * len(_listed(q.zero_point)))
+        if wide or lopsided or (not value.constant and q.axis is not None and not q.dynamic):
+            return f"{value.name}: {q.dtype}, zero point {q.zero_point}"
+    return OK
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+@rule("convolutions are of images or sequences")
+def images(op: Op) -> object:
+    value = tensor(op, "input")
+    return OK if value is not None and len(value.shape) in (3, 4) else value and len(value.shape)
+
+
+@rule("transposed convolutions have one scale per output channel, and one group if it differs by channel")
+def transposed_scales(op: Op) -> object:
+    weight = tensor(op, "weight")
+    if not op.args["transposed"] or weight is None or weight.q is None or weight.q.axis is None:
+        return OK
+    return OK if op.args["groups"] == 1 and weight.q.axis == 1 else f"{op.args['groups']} groups, axis {weight.q.axis}"
+
+
+@rule("rows of images are quantized on the fly for plain 2-D convolutions only")
+def dynamic_convolution(op: Op) -> object:
+    value, weight = tensor(op, "input"), tensor(op, "weight")
+    if value is None or value.q is None or not value.q.dynamic or weight is None:
+        return OK
+    if weight.shape[1] == 1 and op.args["groups"] > 1:
+        return "depthwise"
+    if op.args["transposed"]:
+        return "transposed"
+    return OK if len(value.shape) == 4 else "1-D"
+
+
+@rule("weights of products that are quantized on the fly must be quantized by channel")
+def dynamic_weights(op: Op) -> object:
+    value, weight = tensor(op, "input"), tensor(op, "weight")
+    if value is None or value.q is None or not value.q.dynamic:
+        return OK
+    return OK if weight is not None and weight.q is not None and weight.q.axis is not None else "one scale for all"
+
+
+@rule("pooling strides must not be larger than the window")
+def stride_within_kernel(op: Op) -> object:
+    kernel, stride, _, _ = lower.pool_arguments(op)
+    return stride if any(s > k for s, k in zip(stride, kernel, strict=True)) else OK
+
+
+@rule("ceil_mode needs static shapes")
+def ceil_mode_static(op: Op) -> object:
+    return "dynamic" if op.args.get("ceil_mode") and any(v.dynamic for v in tensors(op)) else OK
+
+
+@rule("average pooling must not count padding or round up, and must divide by the window")
+def plain_average(op: Op) -> object:
+    kernel, _, padding, _ = lower.pool_arguments(op)
+    if op.args.get("ceil_mode"):
+        return "ceil_mode"
+    if op.args.get("count_include_pad", True) and any(padding):
+        return "count_include_pad"
+    divisor = op.args.get("divisor_override")
+    return OK if divisor in (None, kernel[0] * kernel[1]) else f"divisor {divisor}"
+
+
+@rule("means are taken over height and width of images")
+def over_images(op: Op) -> object:
+    value, dims = tensor(op, "self"), op.args.get("dim")
+    if value is None or len(value.shape) != 4 or not isinstance(dims, list):
+        return dims
+    return OK if sorted(d % 4 for d in dims) == [2, 3] and op.args.get("dtype") is None else dims
+
+
+@rule("the output of adaptive pooling must be one pixel")
+def one_pixel(op: Op) -> object:
+    size = op.args["output_size"]
+    value = tensor(op, "self")
+    return OK if list(size) == [1, 1] and value is not None and len(value.shape) == 4 else size
+
+
+@rule("softmax runs along the last dimension")
+def last_dim(op: Op) -> object:
+    value, dim = tensor(op, "self"), op.args["dim"]
+    return OK if value is not None and dim in (-1, len(value.shape) - 1) else dim
+
+
+@rule("slices take every element of a range that is known now")
+def plain_slice(op: Op) -> object:
+    numbers = [op.args[n] for n in ("start", "end", "step")]
+    if any(isinstance(n, Value) for n in numbers):
+        return "computed at run time"
+    return OK if op.args["step"] == 1 else f"step {op.args['step']}"
+
+
+@rule("padding must not be negative")
+def positive_pads(op: Op) -> object:
+    pads = op.args["pad"]
+    return OK if all(isinstance(p, int) and p >= 0 for p in pads) else pads
+
+
+@rule("one size of a reshape may be known at run time only")
+def one_dynamic_size(op: Op) -> object:
+    out = op.outputs[0]
+    dynamic = [s for s in (out.shape if out is not None else ()) if isinstance(s, Dim)]
+    return len(dynamic) if len(dynamic) > 1 else OK
+
+
+@rule("concatenation needs two tensors or more")
+def several(op: Op) -> object:
+    return OK if len(op.args["tensors"]) > 1 else len(op.args["tensors"])
+
+
+@rule("only the first result may be used")
+def first_result(op: Op) -> object:
+    return OK if len(op.outputs) == 1 else len(op.outputs)
+
+
+@rule("the element type must not change")
+def same_type(op: Op) -> object:
+    kinds = sorted({str(v.dtype) for v in tensors(op)})
+    return ", ".join(kinds) if len(kinds) > 1 else OK
+
+
+@rule("operands must not be numbers when quantized")
+def no_numbers(op: Op) -> object:
+    loose = [n for n in ("self", "other") if n in op.args and not isinstance(op.args[n], Value)]
+    return ", ".join(loose) if loose and any(v.q is not None for v in tensors(op)) else OK
+
+
+@rule("two operands must be of one rank, or one of them a constant or a single number")
+def alike(op: Op) -> object:
+    ranks = {len(v.shape) for v in op.inputs() if not v.constant and v.bound not in ((), (1,))}
+    return sorted(ranks) if len(ranks) > 1 and max(ranks) > 3 else OK
+
+
+@rule("both operands of a batched product are computed")
+def batched(op: Op) -> object:
+    loose = [n for n in ("self", "mat2") if (v := tensor(op, n)) is not None and len(v.shape) != 3]
+    return ", ".join(loose) if loose else OK
+
+
+BOTH, ALL = (FLOAT, STATIC), (FLOAT, STATIC, DYNAMIC)
+
+
+def _unary(op: str, kind: str = "", config: str = "", **arguments: str) -> OpSpec:
+    return OpSpec(op, lower.unary(kind or op, **arguments), config=config)
+
+
+ROWS: tuple[OpSpec, ...] = (
+    OpSpec("linear", lower.linear, (constant("weight", "bias"), dynamic_weights), ALL, ACTIVATIONS,
+           config="LinearConfig"),
+    OpSpec("mm", lower.matmul_by_constant, (constant("mat2"),), (FLOAT,), ACTIVATIONS, config="MMConfig"),
+    OpSpec("addmm", lower.matmul_by_constant,
+           (constant("self", "mat2"), argument_is("alpha", 1), argument_is("beta", 1)), (FLOAT,), ACTIVATIONS,
+           config="AddmmConfig"),
+    OpSpec("bmm", lower.batch_matmul, (batched,), config="BMMConfig"),
+    *(
+        OpSpec(op, lower.convolution, (constant("weight", "bias"), images, transposed_scales, dynamic_convolution,
+                                       dynamic_weights), ALL, ACTIVATIONS, config="ConvolutionConfig")
+        for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
+    ),
+    OpSpec("add", lower.binary("add"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
+           config="AddConfig"),
+    OpSpec("sub", lower.binary("sub"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
+           config="SubConfig"),
+    OpSpec("mul", lower.binary("mul"), (no_numbers, alike), BOTH, ACTIVATIONS, config="MulConfig"),
+    OpSpec("div", lower.binary("div"), (argument_is("rounding_mode", None), alike), config="DivConfig"),
+    OpSpec("maximum", lower.binary("maximum"), (alike,), config="MaximumConfig"),
+    OpSpec("minimum", lower.binary("minimum"), (alike,), config="MinimumConfig"),
+    *(
+        OpSpec(op, lower.clamp(lambda o, name=op: activation_limits(name, o)), (same_parameters,), BOTH, config=config)
+        for op, config in (("relu", "ReLUConfig"), ("hardtanh", "HardtanhConfig"), ("clamp", "ClampConfig"))
+    ),
+    _unary("abs", config="AbsConfig"), _unary("ceil", config="CeilConfig"), _unary("floor", config="FloorConfig"),
+    _unary("neg", config="NegConfig"), _unary("exp", config="ExpConfig"), _unary("log", config="LogConfig"),
+    _unary("sqrt", config="SquareRootConfig"), _unary("rsqrt", config="ReciprocalSquareRootConfig"),
+    _unary("sin", config="SinConfig"), _unary("cos", config="CosConfig"), _unary("tanh", config="TanhConfig"),
+    _unary("sigmoid", config="SigmoidConfig"), _unary("hardswish", config="HardswishConfig"),
+    OpSpec("gelu", lower.unary("gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
+           config="GeluConfig"),
+    _unary("leaky_relu", config="LeakyReLUConfig", negative_slope="negative_slope"),
+    OpSpec("softmax", lower.unary("softmax"), (last_dim,), config="SoftmaxConfig"),
+    OpSpec("max_pool2d", lower.max_pool2d, (rank_in("self", 4), stride_within_kernel, ceil_mode_static, first_result,
+                                            same_parameters), BOTH, config="MaxPool2dConfig"),
+    OpSpec("avg_pool2d", lower.avg_pool2d, (rank_in("self", 4), plain_average), config="AvgPoolingConfig"),
+    OpSpec("adaptive_avg_pool2d", lower.global_average, (one_pixel,), BOTH, config="AdaptiveAvgPool2dConfig"),
+    OpSpec("mean", lower.global_average, (over_images,), BOTH, config="MeanDimConfig"),
+    OpSpec("upsample_bilinear2d", lower.upsample_bilinear2d, (static_shape(),), config="UpsampleBilinear2dConfig"),
+    OpSpec("cat", lower.cat, (several, same_parameters), BOTH, config="CatConfig"),
+    OpSpec("permute", lower.permute, (same_parameters,), BOTH, config="PermuteConfig"),
+    OpSpec("transpose", lower.permute, (same_parameters,), BOTH, config="PermuteConfig"),
+    OpSpec("view", lower.view, (one_dynamic_size, same_parameters), BOTH, config="ViewCopyConfig"),
+    OpSpec("unsqueeze", lower.view, (one_dynamic_size, same_parameters), BOTH, config="UnsqueezeCopyConfig"),
+    OpSpec("squeeze", lower.view, (one_dynamic_size, same_parameters), BOTH, config="SqueezeCopyConfig"),
+    OpSpec("slice", lower.slice_, (plain_slice, static_shape(), same_parameters), BOTH, config="SliceCopyConfig"),
+    OpSpec("pad", lower.pad, (positive_pads, same_parameters), BOTH, config="ConstantPadConfig"),
+    OpSpec("clone", lower.same, (same_type,), BOTH, config="CloneConfig"),
+    OpSpec("batch_norm", lower.batch_norm, (constant("weight", "bias", "running_mean", "running_var"), first_result),
+           absorbs=ACTIVATIONS, config="BatchNormConfig"),
+    OpSpec("quantize", lower.convert, (), (STATIC,), config="QuantizeConfig"),
+    OpSpec("dequantize", lower.convert, (), (STATIC,), config="DeQuantizeConfig"),
+    OpSpec("convert", lower.convert, (), (DYNAMIC,), config="ConvertConfig"),
+)  # fmt: skip
+
+BACKEND = Backend(
+    "xnnpack",
+    ROWS,
+    (dtypes_in("float32", "float16"), one_dtype(), int8, not_empty(), max_rank(6)),
+)

@@ -1,0 +1,99 @@
+"""``XnnpackPartitioner``: what runs on XNNPACK."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
+from edgewright.backends.xnnpack.blob import write_blob
+from edgewright.backends.xnnpack.lower import Lowering, batch_norm_factors
+from edgewright.backends.xnnpack.ops import BACKEND
+from edgewright.backends.xnnpack.translate import to_blob
+from edgewright.errors import UsageError
+from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.graph import Graph, Op
+from edgewright.ir.opset import OPS
+from edgewright.partition.partitioner import Partitioner
+from edgewright.passes.fold import fold_batch_norms, fold_constants
+
+aten = torch.ops.aten
+
+
+class ConfigPrecisionType(enum.Enum):
+    """How data may be held."""
+
+    FP32 = FLOAT
+    STATIC_QUANT = STATIC
+    DYNAMIC_QUANT = DYNAMIC
+
+
+# Movement alone is not worth a delegate.
+_IDLE = {"permute", "transpose", "view", "unsqueeze", "squeeze", "clone", "quantize", "dequantize", "convert", "slice"}
+
+
+class XnnpackPartitioner(Partitioner):
+    """Delegates to XNNPACK as much as its rows take.
+
+    ``configs``: operator configs (``LinearConfig``, …) to restrict it to. ``config_precisions``: one or several of
+    ``ConfigPrecisionType``. ``per_op_mode``: a delegate per operator. ``verbose``: print what was taken, and why not.
+    ``exclude``: ``DontPartition(...)`` and the like.
+    """
+
+    backend = BACKEND
+    backend_id = "XnnpackBackend"
+    kept = (aten.hardswish.default,)
+
+    def __init__(
+        self,
+        configs: Iterable[Any] | None = None,
+        config_precisions: ConfigPrecisionType | Iterable[ConfigPrecisionType] | None = None,
+        per_op_mode: bool = False,
+        verbose: bool = False,
+        *,
+        exclude: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(exclude, per_op_mode=per_op_mode, verbose=verbose)
+        self.precisions = _precisions(config_precisions)
+        self.configs = _config_names(configs)
+
+    def refusals(self, op: Op) -> list[str]:
+        row = self.backend.rows.get(op.kind)
+        if row is not None and self.configs is not None and row.config not in self.configs:
+            return [f"{row.config} is not among the configs asked for"]
+        if row is not None and precision_of(op) not in self.precisions:
+            return [f"precision {precision_of(op)} is not among those asked for"]
+        return super().refusals(op)
+
+    def keep(self, ops: Sequence[Op]) -> bool:
+        return any(op.kind not in _IDLE for op in ops)
+
+    def lower(self, group: Graph) -> LoweredBackendModule:
+        fold_constants(group, OPS)
+        fold_batch_norms(group, batch_norm_factors)
+        blob, named = to_blob(Lowering(group, BACKEND.rows).run())
+        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named)
+
+
+def _precisions(given: Any) -> set[str]:
+    if given is None:
+        return {FLOAT, STATIC, DYNAMIC}
+    listed = [given] if isinstance(given, ConfigPrecisionType) else list(given)
+    for item in listed:
+        if not isinstance(item, ConfigPrecisionType):
+            raise UsageError("config_precisions", "must hold ConfigPrecisionType", value=item)
+    return {item.value for item in listed}
+
+
+def _config_names(configs: Iterable[Any] | None) -> set[str] | None:
+    if configs is None:
+        return None
+    names = {c if isinstance(c, str) else c.__name__ for c in configs}
+    unknown = sorted(names - {row.config for row in BACKEND.rows.values()})
+    if unknown:
+        raise UsageError("configs", f"must be among {', '.join(sorted({r.config for r in BACKEND.rows.values()}))}",
+                         value=", ".join(unknown))  # fmt: skip
+    return names

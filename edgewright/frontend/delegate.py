@@ -1,0 +1,49 @@
+"""A lowered group in an exported program: the module that holds its blob, and the call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+
+
+class LoweredBackendModule(torch.nn.Module):
+    """What a backend made of a group: the blob of its delegate, and the data the blob looks up by name.
+
+    Its class name and the names of its fields are those that torch's own verifier lets an exported program hold.
+    """
+
+    def __init__(
+        self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, bytes]
+    ) -> None:
+        super().__init__()
+        self.backend_id = backend_id
+        self.processed_bytes = processed_bytes
+        self.compile_specs = list(specs.items())
+        self.original_module: Any = None
+        self.named_data = dict(named_data)
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """Run the delegate on this machine."""
+        from edgewright.frontend.importer import to_array  # which imports this module
+        from edgewright.runtime.boundary import give_array
+        from edgewright.runtime.delegates import DelegateBlob, require_delegate
+
+        blob = DelegateBlob(self.backend_id, self.processed_bytes, dict(self.compile_specs), self.named_data)
+        delegate = require_delegate(self.backend_id)(blob)
+        return [give_array(a, as_torch=True) for a in delegate.execute([to_array(i) for i in inputs])]
+
+
+class _CallDelegate(HigherOrderOperator):
+    """The call that stands in a graph for a group."""
+
+    def __init__(self) -> None:
+        super().__init__("executorch_call_delegate")  # type: ignore[no-untyped-call]
+
+    def __call__(self, lowered: LoweredBackendModule, *inputs: torch.Tensor) -> Any:
+        return lowered(*inputs)
+
+
+executorch_call_delegate = _CallDelegate()

@@ -1,0 +1,122 @@
+"""Constants known now are computed now: dequantized weights, operators on constants, batch norms into weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.numerics import spread
+from edgewright.ir.ops import OpTable
+from edgewright.ir.reference.quant import quantize_per_channel, quantize_per_tensor
+
+_LARGEST = 1 << 16  # bytes that a constant may grow to by being computed ahead
+_PRODUCTS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear")
+
+
+def fold_constants(graph: Graph, table: OpTable) -> None:
+    """Replace operators on constants by their results."""
+    kept = []
+    outputs = {id(v) for v in graph.outputs}
+    for op in graph.ops:
+        out = op.outputs[0] if len(op.outputs) == 1 else None
+        inputs = list(op.inputs())
+        if out is None or id(out) in outputs or not inputs or not all(v.constant for v in inputs) or op.graphs:
+            kept.append(op)
+            continue
+        result = _computed(op, table, sum(v.nbytes for v in inputs))
+        if result is None:
+            kept.append(op)
+        else:
+            out.data = result
+    graph.ops = kept
+
+
+def _computed(op: Op, table: OpTable, given: int) -> Any:
+    out = op.outputs[0]
+    assert out is not None
+    if op.kind == "dequantize":
+        value = op.args["self"]
+        return dequantized(value).astype(out.dtype)
+    if op.kind == "quantize" and out.q is not None:
+        q = out.q
+        fixed = (q.qmin, q.qmax, 0)
+        data = op.args["self"].data
+        scales, zeros = np.asarray(q.scale, np.float32), np.asarray(q.zero_point)
+        if q.axis is None:
+            return quantize_per_tensor(data, scales, zeros, *fixed).astype(out.dtype)
+        return quantize_per_channel(data, scales, zeros, q.axis, *fixed).astype(out.dtype)
+    if op.kind not in table or out.nbytes > max(given, _LARGEST) or any(v.q is not None for v in op.inputs()):
+        return None
+    arguments = {name: _plain(value) for name, value in op.args.items() if name != "limits"}
+    try:
+        result = np.asarray(table[op.kind].reference(**arguments)).astype(out.dtype)
+    except TypeError:  # an argument that only torch knows (a memory format, a device)
+        return None
+    limits = op.args.get("limits")
+    return result if limits is None else np.clip(result, *limits).astype(out.dtype)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Value):
+        return value.data
+    return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def dequantized(value: Value) -> Any:
+    """The real numbers of a quantized constant, in single precision."""
+    q = value.q
+    assert q is not None
+    assert value.data is not None
+    rank = value.data.ndim
+    zero = spread(np.asarray(q.zero_point), q.axis, rank)
+    scale = spread(np.asarray(q.scale, np.float32), q.axis, rank)
+    return (value.data.astype(np.int32) - zero).astype(np.float32) * scale
+
+
+def fold_batch_norms(graph: Graph, factors: Callable[[Op], tuple[Any, Any]]) -> None:
+    """Put a batch norm into the weights of the product before it. ``factors`` are what it multiplies by and adds."""
+    makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
+    reads: dict[int, int] = {}
+    for op in graph.ops:
+        for value in op.inputs():
+            reads[id(value)] = reads.get(id(value), 0) + 1
+    for value in graph.outputs:
+        reads[id(value)] = reads.get(id(value), 0) + 1
+    kept = []
+    for op in graph.ops:
+        product = makers.get(id(op.args.get("input"))) if op.kind == "batch_norm" else None
+        if product is None or not _foldable(product, reads):
+            kept.append(op)
+            continue
+        _fold_into(product, *factors(op))
+        product.outputs = op.outputs
+        if op.args.get("limits"):
+            product.args["limits"] = op.args["limits"]
+        makers.update({id(made): product for made in op.outputs if made is not None})
+    graph.ops = kept
+
+
+def _foldable(op: Op, reads: dict[int, int]) -> bool:
+    weight, bias = op.args.get("weight"), op.args.get("bias")
+    if op.kind not in _PRODUCTS or not isinstance(weight, Value) or not weight.constant or weight.q is not None:
+        return False
+    return (bias is None or bias.constant) and reads.get(id(op.outputs[0])) == 1 and not op.args.get("limits")
+
+
+def _fold_into(op: Op, scale: Any, shift: Any) -> None:
+    weight, bias = op.args["weight"], op.args.get("bias")
+    groups = op.args.get("groups", 1)
+    data = np.asarray(weight.data, np.float64)
+    if op.args.get("transposed"):
+        split = data.reshape(groups, -1, *data.shape[1:])
+        shape = (groups, 1, -1) + (1,) * (data.ndim - 2)
+        scaled = (split * scale.reshape(shape)).reshape(data.shape)
+    else:
+        scaled = data * scale.reshape(-1, *(1,) * (data.ndim - 1))
+    moved = shift + (0 if bias is None else np.asarray(bias.data, np.float64) * scale)
+    name = weight.name
+    op.args["weight"] = Value(name, weight.dtype, weight.shape, weight.dim_order, scaled.astype(weight.dtype))
+    op.args["bias"] = Value(f"{name}_bias", weight.dtype, moved.shape, (0,), moved.astype(weight.dtype))
