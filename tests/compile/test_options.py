@@ -348,7 +348,9 @@ WRONG: list[tuple[Callable[..., Any], str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "name", "value"), WRONG, ids=str)
+@pytest.mark.parametrize(
+    ("options", "name", "value"), WRONG, ids=[f"{o.__name__}-{name}-{i}" for i, (o, name, _) in enumerate(WRONG)]
+)
 def test_wrong_values_are_refused(options: Callable[..., Any], name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=name):
         options(**{name: value})

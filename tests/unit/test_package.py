@@ -41,12 +41,6 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 COMPILER = (
     "edgewright.frontend", "edgewright.program", "edgewright.quantize", "edgewright.demo.model", "edgewright.partition",
 )  # fmt: skip
-    "edgewright.frontend",
-    "edgewright.program",
-    "edgewright.quantize",
-    "edgewright.demo.model",
-    "edgewright.partition",
-)
 
 
 def test_no_module_but_the_compilers_imports_torch() -> None:
