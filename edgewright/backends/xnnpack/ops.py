@@ -24,7 +24,7 @@ from edgewright.backends.table import (
     tensor,
     tensors,
 )
-from edgewright.backends.xnnpack import lower
+from edgewright.backends.xnnpack import compute, images, moves
 from edgewright.ir.graph import Dim, Op, Value
 from edgewright.passes.quantization import activation_limits
 
@@ -60,7 +60,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 @rule("convolutions are of images or sequences")
-def images(op: Op) -> object:
+def image_or_sequence(op: Op) -> object:
     value = tensor(op, "input")
     return OK if value is not None and len(value.shape) in (3, 4) else value and len(value.shape)
 
@@ -95,7 +95,7 @@ def dynamic_weights(op: Op) -> object:
 
 @rule("pooling strides must not be larger than the window")
 def stride_within_kernel(op: Op) -> object:
-    kernel, stride, _, _ = lower.pool_arguments(op)
+    kernel, stride, _, _ = images.pool_arguments(op)
     return stride if any(s > k for s, k in zip(stride, kernel, strict=True)) else OK
 
 
@@ -106,7 +106,7 @@ def ceil_mode_static(op: Op) -> object:
 
 @rule("average pooling must not count padding or round up, and must divide by the window")
 def plain_average(op: Op) -> object:
-    kernel, _, padding, _ = lower.pool_arguments(op)
+    kernel, _, padding, _ = images.pool_arguments(op)
     if op.args.get("ceil_mode"):
         return "ceil_mode"
     if op.args.get("count_include_pad", True) and any(padding):
@@ -195,32 +195,34 @@ BOTH, ALL = (FLOAT, STATIC), (FLOAT, STATIC, DYNAMIC)
 
 
 def _unary(op: str, kind: str = "", config: str = "", **arguments: str) -> OpSpec:
-    return OpSpec(op, lower.unary(kind or op, **arguments), config=config)
+    return OpSpec(op, compute.unary(kind or op, **arguments), config=config)
 
 
 ROWS: tuple[OpSpec, ...] = (
-    OpSpec("linear", lower.linear, (constant("weight", "bias"), dynamic_weights), ALL, ACTIVATIONS,
+    OpSpec("linear", compute.linear, (constant("weight", "bias"), dynamic_weights), ALL, ACTIVATIONS,
            config="LinearConfig"),
-    OpSpec("mm", lower.matmul_by_constant, (constant("mat2"),), (FLOAT,), ACTIVATIONS, config="MMConfig"),
-    OpSpec("addmm", lower.matmul_by_constant,
+    OpSpec("mm", compute.matmul_by_constant, (constant("mat2"),), (FLOAT,), ACTIVATIONS, config="MMConfig"),
+    OpSpec("addmm", compute.matmul_by_constant,
            (constant("self", "mat2"), argument_is("alpha", 1), argument_is("beta", 1)), (FLOAT,), ACTIVATIONS,
            config="AddmmConfig"),
-    OpSpec("bmm", lower.batch_matmul, (batched,), config="BMMConfig"),
+    OpSpec("bmm", compute.batch_matmul, (batched,), config="BMMConfig"),
     *(
-        OpSpec(op, lower.convolution, (constant("weight", "bias"), images, transposed_scales, dynamic_convolution,
-                                       dynamic_weights), ALL, ACTIVATIONS, config="ConvolutionConfig")
+        OpSpec(op, images.convolution, (constant("weight", "bias"), image_or_sequence, transposed_scales,
+                                        dynamic_convolution, dynamic_weights), ALL, ACTIVATIONS,
+               config="ConvolutionConfig")
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec("add", lower.binary("add"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
+    OpSpec("add", compute.binary("add"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
            config="AddConfig"),
-    OpSpec("sub", lower.binary("sub"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
+    OpSpec("sub", compute.binary("sub"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
            config="SubConfig"),
-    OpSpec("mul", lower.binary("mul"), (no_numbers, alike), BOTH, ACTIVATIONS, config="MulConfig"),
-    OpSpec("div", lower.binary("div"), (argument_is("rounding_mode", None), alike), config="DivConfig"),
-    OpSpec("maximum", lower.binary("maximum"), (alike,), config="MaximumConfig"),
-    OpSpec("minimum", lower.binary("minimum"), (alike,), config="MinimumConfig"),
+    OpSpec("mul", compute.binary("mul"), (no_numbers, alike), BOTH, ACTIVATIONS, config="MulConfig"),
+    OpSpec("div", compute.binary("div"), (argument_is("rounding_mode", None), alike), config="DivConfig"),
+    OpSpec("maximum", compute.binary("maximum"), (alike,), config="MaximumConfig"),
+    OpSpec("minimum", compute.binary("minimum"), (alike,), config="MinimumConfig"),
     *(
-        OpSpec(op, lower.clamp(lambda o, name=op: activation_limits(name, o)), (same_parameters,), BOTH, config=config)
+        OpSpec(op, compute.clamp(lambda o, name=op: activation_limits(name, o)), (same_parameters,), BOTH,
+               config=config)
         for op, config in (("relu", "ReLUConfig"), ("hardtanh", "HardtanhConfig"), ("clamp", "ClampConfig"))
     ),
     _unary("abs", config="AbsConfig"), _unary("ceil", config="CeilConfig"), _unary("floor", config="FloorConfig"),
@@ -228,30 +230,30 @@ ROWS: tuple[OpSpec, ...] = (
     _unary("sqrt", config="SquareRootConfig"), _unary("rsqrt", config="ReciprocalSquareRootConfig"),
     _unary("sin", config="SinConfig"), _unary("cos", config="CosConfig"), _unary("tanh", config="TanhConfig"),
     _unary("sigmoid", config="SigmoidConfig"), _unary("hardswish", config="HardswishConfig"),
-    OpSpec("gelu", lower.unary("gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
+    OpSpec("gelu", compute.unary("gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
            config="GeluConfig"),
     _unary("leaky_relu", config="LeakyReLUConfig", negative_slope="negative_slope"),
-    OpSpec("softmax", lower.unary("softmax"), (last_dim,), config="SoftmaxConfig"),
-    OpSpec("max_pool2d", lower.max_pool2d, (rank_in("self", 4), stride_within_kernel, ceil_mode_static, first_result,
+    OpSpec("softmax", compute.unary("softmax"), (last_dim,), config="SoftmaxConfig"),
+    OpSpec("max_pool2d", images.max_pool2d, (rank_in("self", 4), stride_within_kernel, ceil_mode_static, first_result,
                                             same_parameters), BOTH, config="MaxPool2dConfig"),
-    OpSpec("avg_pool2d", lower.avg_pool2d, (rank_in("self", 4), plain_average), config="AvgPoolingConfig"),
-    OpSpec("adaptive_avg_pool2d", lower.global_average, (one_pixel,), BOTH, config="AdaptiveAvgPool2dConfig"),
-    OpSpec("mean", lower.global_average, (over_images,), BOTH, config="MeanDimConfig"),
-    OpSpec("upsample_bilinear2d", lower.upsample_bilinear2d, (static_shape(),), config="UpsampleBilinear2dConfig"),
-    OpSpec("cat", lower.cat, (several, same_parameters), BOTH, config="CatConfig"),
-    OpSpec("permute", lower.permute, (same_parameters,), BOTH, config="PermuteConfig"),
-    OpSpec("transpose", lower.permute, (same_parameters,), BOTH, config="PermuteConfig"),
-    OpSpec("view", lower.view, (one_dynamic_size, same_parameters), BOTH, config="ViewCopyConfig"),
-    OpSpec("unsqueeze", lower.view, (one_dynamic_size, same_parameters), BOTH, config="UnsqueezeCopyConfig"),
-    OpSpec("squeeze", lower.view, (one_dynamic_size, same_parameters), BOTH, config="SqueezeCopyConfig"),
-    OpSpec("slice", lower.slice_, (plain_slice, static_shape(), same_parameters), BOTH, config="SliceCopyConfig"),
-    OpSpec("pad", lower.pad, (positive_pads, same_parameters), BOTH, config="ConstantPadConfig"),
-    OpSpec("clone", lower.same, (same_type,), BOTH, config="CloneConfig"),
-    OpSpec("batch_norm", lower.batch_norm, (constant("weight", "bias", "running_mean", "running_var"), first_result),
+    OpSpec("avg_pool2d", images.avg_pool2d, (rank_in("self", 4), plain_average), config="AvgPoolingConfig"),
+    OpSpec("adaptive_avg_pool2d", images.global_average, (one_pixel,), BOTH, config="AdaptiveAvgPool2dConfig"),
+    OpSpec("mean", images.global_average, (over_images,), BOTH, config="MeanDimConfig"),
+    OpSpec("upsample_bilinear2d", images.upsample_bilinear2d, (static_shape(),), config="UpsampleBilinear2dConfig"),
+    OpSpec("cat", moves.cat, (several, same_parameters), BOTH, config="CatConfig"),
+    OpSpec("permute", moves.permute, (same_parameters,), BOTH, config="PermuteConfig"),
+    OpSpec("transpose", moves.permute, (same_parameters,), BOTH, config="PermuteConfig"),
+    OpSpec("view", moves.view, (one_dynamic_size, same_parameters), BOTH, config="ViewCopyConfig"),
+    OpSpec("unsqueeze", moves.view, (one_dynamic_size, same_parameters), BOTH, config="UnsqueezeCopyConfig"),
+    OpSpec("squeeze", moves.view, (one_dynamic_size, same_parameters), BOTH, config="SqueezeCopyConfig"),
+    OpSpec("slice", moves.slice_, (plain_slice, static_shape(), same_parameters), BOTH, config="SliceCopyConfig"),
+    OpSpec("pad", moves.pad, (positive_pads, same_parameters), BOTH, config="ConstantPadConfig"),
+    OpSpec("clone", moves.same, (same_type,), BOTH, config="CloneConfig"),
+    OpSpec("batch_norm", compute.batch_norm, (constant("weight", "bias", "running_mean", "running_var"), first_result),
            absorbs=ACTIVATIONS, config="BatchNormConfig"),
-    OpSpec("quantize", lower.convert, (), (STATIC,), config="QuantizeConfig"),
-    OpSpec("dequantize", lower.convert, (), (STATIC,), config="DeQuantizeConfig"),
-    OpSpec("convert", lower.convert, (), (DYNAMIC,), config="ConvertConfig"),
+    OpSpec("quantize", compute.convert, (), (STATIC,), config="QuantizeConfig"),
+    OpSpec("dequantize", compute.convert, (), (STATIC,), config="DeQuantizeConfig"),
+    OpSpec("convert", compute.convert, (), (DYNAMIC,), config="ConvertConfig"),
 )  # fmt: skip
 
 BACKEND = Backend(

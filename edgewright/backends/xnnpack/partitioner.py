@@ -10,7 +10,8 @@ import torch
 
 from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
-from edgewright.backends.xnnpack.lower import Lowering, batch_norm_factors
+from edgewright.backends.xnnpack.compute import batch_norm_factors
+from edgewright.backends.xnnpack.lower import Lowering
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.translate import to_blob
 from edgewright.errors import UsageError

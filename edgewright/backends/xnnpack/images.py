@@ -1,0 +1,116 @@
+"""Lowering of images and sequences: convolution, pooling, resampling. Channels go last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.xnnpack.compute import bias_of
+from edgewright.backends.xnnpack.lower import NHWC, NLC, Lowering, identity, limits, size_of, with_axis
+from edgewright.ir.graph import Op, Value
+
+
+def convolution(low: Lowering, op: Op) -> None:
+    """Images, and sequences as images one pixel high."""
+    x, out = op.args["input"], op.outputs[0]
+    assert out is not None
+    sequence = len(x.shape) == 3
+    kind, weight = _filters(op)
+    fills = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+    stride, padding, dilation, extra = (_two(op.args[name], fill) for name, fill in fills.items())
+    pads = [padding[0], padding[0], padding[1], padding[1]]
+    image = low.get(x, NLC if sequence else NHWC)
+    if sequence:
+        tall = low.temporary((image.shape[0], 1, *image.shape[1:]), x)  # type: ignore[arg-type]
+        low.emit("view", tall, self=image, size=[size_of(x, 0), 1, size_of(x, 2), size_of(x, 1)])
+        image = tall
+    args = {"input": image, "weight": weight, "bias": bias_of(low, op), "stride": stride, "padding": pads,
+            "dilation": dilation, "groups": op.args["groups"], "output_padding": extra, **limits(op)}  # fmt: skip
+    if not sequence:
+        low.emit(kind, low.make(out, NHWC), **args)
+        return
+    flat = low.make(out, NLC)
+    tall = low.temporary((flat.shape[0], 1, *flat.shape[1:]), out)  # type: ignore[arg-type]
+    low.emit(kind, tall, **args)
+    low.emit("view", flat, self=tall, size=[size_of(out, 0), size_of(out, 2), size_of(out, 1)])
+
+
+def _two(values: Any, fill: int) -> list[int]:
+    given = list(values)
+    return [0 if fill == 0 else 1, given[0]] if len(given) == 1 else given
+
+
+def _filters(op: Op) -> tuple[str, Value]:
+    """The node for a convolution, and its filters as it stores them: output, height, width, input."""
+    weight: Value = op.args["weight"]
+    assert weight.data is not None
+    data, groups, q = weight.data, op.args["groups"], weight.q
+    if data.ndim == 3:
+        data = data[:, :, None, :]
+    axis = 0
+    if op.args["transposed"]:
+        each = data.shape[1]
+        split = data.reshape(groups, -1, *data.shape[1:]).transpose(0, 2, 1, 3, 4)
+        data = split.reshape(groups * each, -1, *data.shape[2:])
+        kind, data = "conv_transpose2d", data.transpose(0, 2, 3, 1)
+    elif data.shape[1] == 1 and groups > 1:
+        kind, data, axis = "depthwise_conv2d", data.transpose(1, 2, 3, 0), 3
+    else:
+        kind, data = "conv2d", data.transpose(0, 2, 3, 1)
+    if q is not None and q.axis is not None:
+        q = with_axis(q, axis)
+    if q is None and data.dtype == np.float16:
+        data = data.astype(np.float32)
+    data = np.ascontiguousarray(data)
+    return kind, Value(weight.name, data.dtype, data.shape, identity(4), data, q=q)
+
+
+def max_pool2d(low: Lowering, op: Op) -> None:
+    x, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    kernel, stride, padding, dilation = pool_arguments(op)
+    pads = list(padding)
+    for axis in (0, 1):  # ceil_mode is padding at the end
+        covered = (int(out.bound[2 + axis]) - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1
+        pads[2 * axis + 1] = max(pads[2 * axis + 1], covered - int(x.bound[2 + axis]) - pads[2 * axis])
+    low.emit("max_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride, padding=pads,
+             dilation=dilation, **limits(op))  # fmt: skip
+
+
+def avg_pool2d(low: Lowering, op: Op) -> None:
+    x, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    kernel, stride, padding, _ = pool_arguments(op)
+    low.emit("avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), kernel_size=kernel, stride=stride,
+             padding=padding, **limits(op))  # fmt: skip
+
+
+def pool_arguments(op: Op) -> tuple[list[int], list[int], list[int], list[int]]:
+    def pair(name: str, default: list[int]) -> list[int]:
+        given = list(op.args.get(name) or default)
+        return given * 2 if len(given) == 1 else given
+
+    kernel = pair("kernel_size", [1])
+    stride = pair("stride", kernel)
+    height, width = pair("padding", [0])
+    return kernel, stride, [height, height, width, width], pair("dilation", [1])
+
+
+def global_average(low: Lowering, op: Op) -> None:
+    x, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    kept = len(out.shape) == 4
+    if kept:
+        low.emit("global_avg_pool2d", low.make(out, NHWC), self=low.get(x, NHWC), **limits(op))
+        return
+    pooled = low.temporary((x.bound[0], 1, 1, x.bound[1]), out)
+    low.emit("global_avg_pool2d", pooled, self=low.get(x, NHWC), **limits(op))
+    low.emit("view", low.make(out), self=pooled, size=[size_of(out, 0), size_of(out, 1)])
+
+
+def upsample_bilinear2d(low: Lowering, op: Op) -> None:
+    x, out = op.args["input"], op.outputs[0]
+    assert out is not None
+    low.emit("upsample_bilinear2d", low.make(out, NHWC), input=low.get(x, NHWC), output_size=list(out.bound[2:]),
+             align_corners=op.args["align_corners"])  # fmt: skip
