@@ -74,3 +74,19 @@ def _step(rw: Rewriter, gates: fx.Node, cell: fx.Node) -> tuple[Any, Any]:
     added = rw.call(aten.mul.Tensor, take, rw.call(aten.tanh.default, new))
     cell = rw.call(aten.add.Tensor, rw.call(aten.mul.Tensor, keep, cell), added)
     return rw.call(aten.mul.Tensor, give, rw.call(aten.tanh.default, cell)), cell
+
+
+@rule(aten.gru_cell.default)
+def gru_cell(
+    rw: Rewriter, x: fx.Node, hidden: fx.Node, w_input: fx.Node, w_hidden: fx.Node, b_input: Any = None,
+    b_hidden: Any = None,
+) -> Any:  # fmt: skip
+    given = rw.call(aten.linear.default, x, w_input, b_input)
+    kept = rw.call(aten.linear.default, hidden, w_hidden, b_hidden)
+    size = given.meta["val"].shape[-1] // 3
+    gates, states = (rw.call(aten.split.Tensor, both, size, -1) for both in (given, kept))
+    reset, update = (rw.call(aten.sigmoid.default, rw.call(aten.add.Tensor, gates[i], states[i])) for i in (0, 1))
+    candidate = rw.call(aten.add.Tensor, gates[2], rw.call(aten.mul.Tensor, reset, states[2]))
+    new = rw.call(aten.tanh.default, candidate)
+    change = rw.call(aten.mul.Tensor, update, rw.call(aten.sub.Tensor, hidden, new))
+    return rw.call(aten.add.Tensor, new, change)
