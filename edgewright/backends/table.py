@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.graph import Dim, Op, Value
+from edgewright.ir.graph import Dim, Graph, Op, Value
 from edgewright.ir.ports import Port
 
 OK = None  # what a rule's function gives when the rule holds
@@ -56,14 +56,42 @@ class OpSpec:
     ports: Mapping[str, Port] = field(default_factory=dict)
     config: str = ""
 
+    @property
+    def configs(self) -> tuple[str, ...]:
+        """The names users know the row by: ``config`` may hold several, with spaces between."""
+        return tuple(self.config.split())
+
+
+class OperatorConfig:
+    """Names a row, or several, in ``configs=[...]`` of a partitioner."""
+
+    operators: tuple[str, ...] = ()
+
+
+Emit = Callable[[Graph], tuple[bytes, Mapping[str, bytes]]]
+
 
 class Backend:
-    """Rows by operator."""
+    """Rows by operator. ``id`` is what files call the delegate; ``emit`` makes a group into a blob and its data."""
 
-    def __init__(self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = ()) -> None:
+    def __init__(
+        self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, id: str = "", emit: Emit | None = None,
+        summary: str = "",
+    ) -> None:  # fmt: skip
         self.name = name
         self.rows = {row.op: row for row in rows}
         self.rules = tuple(rules)  # for every operator
+        self.id = id or name
+        self.emit = emit
+        self.summary = summary
+
+    def configs(self) -> dict[str, type[OperatorConfig]]:
+        """A class for every config name of the rows, by name."""
+        operators: dict[str, list[str]] = {}
+        for row in self.rows.values():
+            for name in row.configs:
+                operators.setdefault(name, []).append(row.op)
+        return {n: type(n, (OperatorConfig,), {"operators": tuple(ops)}) for n, ops in sorted(operators.items())}
 
     def refusals(self, op: Op, target: Any = None) -> list[Refusal]:
         """Every rule that ``op`` breaks; none means it is taken."""

@@ -46,6 +46,8 @@ class Application:
     def _tell(self, folded: Graph, groups: list[list[Op]], reasons: dict[int, list[str]]) -> None:
         where = {id(op): i for i, ops in enumerate(groups) for op in ops}
         for op in folded.ops:
+            if op.kind == "delegate":  # another partitioner's: its own report says what is in it
+                continue
             taken = id(op) in where
             why = [] if taken else reasons[id(op)] or ["nothing around it to run with"]
             size = sum(o.nbytes for o in op.outputs if o is not None)

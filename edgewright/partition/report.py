@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,10 +21,20 @@ class Verdict:
     macs: int = 0
     bytes: int = 0
 
+    def __str__(self) -> str:
+        where = f" in {self.module}" if self.module else ""
+        what = f"{self.backend}, group {self.group}" if self.backend else "; ".join(self.refusals)
+        return f"{self.operator} {self.node!r}{where}: {what}"
+
 
 @dataclass
 class PartitionReport:
-    """The verdicts of one method."""
+    """The verdicts of one method. ``backend`` names all that were asked, in order of priority.
+
+    >>> report = PartitionReport("forward", "xnnpack", [Verdict("relu", "relu", "act", "xnnpack", 0, bytes=64)])
+    >>> print(report)
+    forward: xnnpack takes 1 of 1 operators in 1 group (100.0% of multiply-accumulates, 100.0% of bytes)
+    """
 
     method: str
     backend: str
@@ -34,6 +44,15 @@ class PartitionReport:
     def taken(self) -> list[Verdict]:
         return [v for v in self.verdicts if v.backend]
 
+    @property
+    def refused(self) -> list[Verdict]:
+        return [v for v in self.verdicts if not v.backend]
+
+    @property
+    def groups(self) -> int:
+        """How many calls of delegates there are."""
+        return len({(v.backend, v.group) for v in self.taken})
+
     def coverage(self) -> dict[str, float]:
         """Shares taken, by operators, multiply-accumulates and bytes of results."""
         return {
@@ -42,23 +61,56 @@ class PartitionReport:
             "bytes": _share(sum(v.bytes for v in self.taken), sum(v.bytes for v in self.verdicts)),
         }
 
+    @property
+    def verdict(self) -> str:
+        """The coverage in one line."""
+        shares, groups = self.coverage(), self.groups
+        return (
+            f"{self.method}: {self.backend} {'take' if ', ' in self.backend else 'takes'} {len(self.taken)} of"
+            f" {len(self.verdicts)} operators in {groups} {'group' if groups == 1 else 'groups'}"
+            f" ({shares['macs']:.1%} of multiply-accumulates, {shares['bytes']:.1%} of bytes)"
+        )
+
     def __str__(self) -> str:
-        shares = self.coverage()
-        groups = len({v.group for v in self.taken})
-        lines = [
-            f"{self.method}: {self.backend} takes {len(self.taken)} of {len(self.verdicts)} operators"
-            f" in {groups} groups ({shares['macs']:.1%} of multiply-accumulates, {shares['bytes']:.1%} of bytes)"
-        ]
-        for verdict in self.verdicts:
-            if not verdict.backend:
-                where = f" in {verdict.module}" if verdict.module else ""
-                lines.append(f"  {verdict.operator} {verdict.node!r}{where}: {'; '.join(verdict.refusals)}")
-        return "\n".join(lines)
+        return "\n".join([self.verdict, *(f"  {v}" for v in self.refused)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        head = {"method": self.method, "backend": self.backend, "groups": self.groups, "coverage": self.coverage()}
+        return {**head, "operators": [asdict(v) for v in self.verdicts]}
 
     def to_json(self) -> str:
-        content: dict[str, Any] = {"method": self.method, "backend": self.backend, "coverage": self.coverage()}
-        content["operators"] = [asdict(v) for v in self.verdicts]
-        return json.dumps(content, indent=2)
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionReport:
+    """Both verdicts in one report: ``second`` was asked about what ``first`` left.
+
+    Backends may see an operator under other names and fuse others, so that what the first took is kept as it said it,
+    and of the rest the second's word counts, with the first's refusals before its own.
+    """
+    if first is None:
+        return second
+    names = first.backend.split(", ")
+    joint = first.backend if second.backend in names else f"{first.backend}, {second.backend}"
+    # A backend that is asked twice counts its groups on.
+    used = 1 + max((v.group for v in first.taken if v.backend == second.backend), default=-1)
+    before = {v.node: v for v in first.refused}
+    rest = [_joined(before.get(v.node), v, used) for v in second.verdicts]
+    return PartitionReport(first.method, joint, [*first.taken, *rest])
+
+
+def _joined(before: Verdict | None, now: Verdict, used: int) -> Verdict:
+    if now.backend:
+        return Verdict(**{**vars(now), "group": now.group + used})
+    if before is None:
+        return now
+    return Verdict(**{**vars(now), "refusals": [*dict.fromkeys([*before.refusals, *now.refusals])]})
+
+
+def coverage_of(reports: Iterable[PartitionReport]) -> dict[str, float]:
+    """The coverage of several methods together."""
+    return PartitionReport("", "", [v for report in reports for v in report.verdicts]).coverage()
 
 
 def _share(part: int, whole: int) -> float:

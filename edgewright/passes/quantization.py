@@ -19,14 +19,20 @@ QUANTIZE, DEQUANTIZE, CONVERT = "quantize", "dequantize", "convert"
 _PREFIX = "quantized_decomposed."
 
 
-def fold_quantization(graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]]) -> Graph:
-    """The graph with canonical operators and quantized values. ``absorbs`` says what may be fused onto what."""
-    return _Folder(graph, table, absorbs).run()
+def fold_quantization(
+    graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]], apart: frozenset[int] = frozenset()
+) -> Graph:
+    """The graph with canonical operators and quantized values. ``absorbs`` says what may be fused onto what;
+    operators whose origins are in ``apart`` (by identity) are not fused."""
+    return _Folder(graph, table, absorbs, apart).run()
 
 
 class _Folder:
-    def __init__(self, graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self, graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]], apart: frozenset[int]
+    ) -> None:
         self.graph = graph
+        self.apart = apart
         self.table = table
         self.absorbs = absorbs
         self.makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
@@ -112,6 +118,8 @@ class _Folder:
         reader = self._only_reader(out)
         row = self.table.of(reader) if reader is not None else None
         if reader is None or row is None or row.name not in self.absorbs.get(op.kind, ()):
+            return
+        if not self.apart.isdisjoint((id(op.origin), id(reader.origin))):
             return
         limits = activation_limits(row.name, reader)
         if limits is None or reader.outputs[0] is None:

@@ -6,6 +6,7 @@ import copy
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Union
 
@@ -18,6 +19,7 @@ from edgewright.frontend.importer import import_graph, to_array
 from edgewright.frontend.prepare import prepare
 from edgewright.ir.graph import Graph, Value
 from edgewright.partition.partitioner import Partitioner
+from edgewright.partition.report import PartitionReport, merge
 from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
@@ -41,7 +43,8 @@ def to_edge(
     compile_config: EdgeCompileConfig | None = None,
 ) -> EdgeProgramManager:
     """Rewrite exported programs into operators that the target's runtime has kernels for."""
-    return EdgeProgramManager(_named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
+    manager = EdgeProgramManager(_named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
+    return manager.ready()
 
 
 def to_edge_transform_and_lower(
@@ -51,13 +54,14 @@ def to_edge_transform_and_lower(
     constant_methods: Mapping[str, Any] | None = None,
     compile_config: EdgeCompileConfig | None = None,
 ) -> EdgeProgramManager:
-    """``to_edge``, then your passes, then the partitioners in order of priority."""
-    manager = to_edge(programs, constant_methods, compile_config)
+    """``to_edge``, then your passes, then the partitioners in order of priority: one, a list, or a mapping of methods
+    to one or a list."""
+    manager = EdgeProgramManager(_named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
     if transform_passes:
         manager = manager.transform(transform_passes)
     for chosen in _partitioners(partitioner):
-        manager = manager.to_backend(chosen)
-    return manager
+        manager = manager._delegated(chosen)
+    return manager.ready()
 
 
 def _named(programs: Programs) -> dict[str, ExportedProgram]:
@@ -79,7 +83,9 @@ def _partitioners(partitioner: Any) -> list[Any]:
     if partitioner is None:
         return []
     if isinstance(partitioner, Mapping):
-        return [partitioner]
+        listed = {name: _partitioners(each) for name, each in partitioner.items()}
+        most = max(map(len, listed.values()), default=0)
+        return [{name: each[rank] for name, each in listed.items() if rank < len(each)} for rank in range(most)]
     return list(partitioner) if isinstance(partitioner, Sequence) else [partitioner]
 
 
@@ -97,8 +103,18 @@ class EdgeProgramManager:
         runtime = config.runtime if isinstance(config.runtime, str) else tuple(config.runtime)
         self.kernels: KernelSet = kernel_set(runtime)
         self._kept = frozenset([*config.preserve_ops, *config._core_aten_ops_exception_list])
+        self.partition_reports: dict[str, PartitionReport] = {}  # what backends took, by method
         self._given = dict(programs)
-        self._programs = {name: self._prepare(program) for name, program in programs.items()}
+
+    @cached_property
+    def _programs(self) -> dict[str, ExportedProgram]:
+        """Rewritten when first needed: a backend is offered the programs as they came."""
+        return {name: self._prepare(program) for name, program in self._given.items()}
+
+    def ready(self) -> EdgeProgramManager:
+        """Rewrite now what is not rewritten yet, so that errors come here; gives itself."""
+        _ = self._programs
+        return self
 
     def _prepare(self, program: ExportedProgram, whole: Sequence[Any] = ()) -> ExportedProgram:
         kept = self._kept | set(whole)
@@ -106,7 +122,7 @@ class EdgeProgramManager:
 
     @property
     def methods(self) -> set[str]:
-        return set(self._programs)
+        return set(self._given)
 
     @property
     def config_methods(self) -> set[str]:
@@ -127,10 +143,15 @@ class EdgeProgramManager:
         for name, program in self._programs.items():
             chosen = passes.get(name, ()) if isinstance(passes, Mapping) else _pass_list(passes)
             changed[name] = _transformed(program, chosen)
-        return EdgeProgramManager(changed, self.constant_methods, config)
+        made = EdgeProgramManager(changed, self.constant_methods, config)
+        made.partition_reports = dict(self.partition_reports)
+        return made.ready()
 
     def to_backend(self, partitioner: Any) -> EdgeProgramManager:
         """Give what a backend takes to it: a partitioner, or a mapping of methods to partitioners."""
+        return self._delegated(partitioner).ready()
+
+    def _delegated(self, partitioner: Any) -> EdgeProgramManager:
         chosen = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self.methods, partitioner)
         _check_methods("partitioner", chosen, self.methods)
         changed = dict(self._given)
@@ -140,7 +161,10 @@ class EdgeProgramManager:
                 raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
                                  value=type(each).__name__, remedy=remedy)  # fmt: skip
             changed[name] = each.partition(self._prepare(self._given[name], each.kept), name)
-        return EdgeProgramManager(changed, self.constant_methods, self.compile_config)
+        made = EdgeProgramManager(changed, self.constant_methods, self.compile_config)
+        fresh = {name: merge(self.partition_reports.get(name), each.reports[name]) for name, each in chosen.items()}
+        made.partition_reports = {**self.partition_reports, **fresh}
+        return made
 
     def to_executorch(self, config: ExecutorchBackendConfig | None = None) -> ExecutorchProgramManager:
         """Plan memory and make the program."""
@@ -203,6 +227,11 @@ class ExecutorchProgramManager:
 
     def exported_program(self, method_name: str = "forward") -> ExportedProgram:
         return self._edge.exported_program(method_name)
+
+    @property
+    def partition_reports(self) -> dict[str, PartitionReport]:
+        """What backends took and why not more, by method."""
+        return self._edge.partition_reports
 
     @property
     def buffer(self) -> bytes:

@@ -11,6 +11,7 @@ import torch
 from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.compute import batch_norm_factors
+from edgewright.backends.xnnpack.configs import CONFIGS
 from edgewright.backends.xnnpack.lower import Lowering
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.translate import to_blob
@@ -63,8 +64,8 @@ class XnnpackPartitioner(Partitioner):
 
     def refusals(self, op: Op) -> list[str]:
         row = self.backend.rows.get(op.kind)
-        if row is not None and self.configs is not None and row.config not in self.configs:
-            return [f"{row.config} is not among the configs asked for"]
+        if row is not None and self.configs is not None and self.configs.isdisjoint(row.configs):
+            return [f"{' or '.join(row.configs)} is not among the configs asked for"]
         if row is not None and precision_of(op) not in self.precisions:
             return [f"precision {precision_of(op)} is not among those asked for"]
         return super().refusals(op)
@@ -82,7 +83,7 @@ class XnnpackPartitioner(Partitioner):
 def _precisions(given: Any) -> set[str]:
     if given is None:
         return {FLOAT, STATIC, DYNAMIC}
-    listed = [given] if isinstance(given, ConfigPrecisionType) else list(given)
+    listed = [given] if isinstance(given, ConfigPrecisionType) or not isinstance(given, Iterable) else list(given)
     for item in listed:
         if not isinstance(item, ConfigPrecisionType):
             raise UsageError("config_precisions", "must hold ConfigPrecisionType", value=item)
@@ -92,9 +93,31 @@ def _precisions(given: Any) -> set[str]:
 def _config_names(configs: Iterable[Any] | None) -> set[str] | None:
     if configs is None:
         return None
-    names = {c if isinstance(c, str) else c.__name__ for c in configs}
-    unknown = sorted(names - {row.config for row in BACKEND.rows.values()})
+    if isinstance(configs, str) or not isinstance(configs, Iterable):
+        raise UsageError("configs", "must be a list of operator configs", value=configs)
+    names = {c if isinstance(c, str) else getattr(c, "__name__", type(c).__name__) for c in configs}
+    unknown = sorted(names - set(CONFIGS))
     if unknown:
-        raise UsageError("configs", f"must be among {', '.join(sorted({r.config for r in BACKEND.rows.values()}))}",
-                         value=", ".join(unknown))  # fmt: skip
+        raise UsageError("configs", f"must be among {', '.join(sorted(CONFIGS))}", value=", ".join(unknown))
     return names
+
+
+class XnnpackFloatingPointPartitioner(XnnpackPartitioner):
+    """Delegates what is computed in floating point."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(config_precisions=ConfigPrecisionType.FP32, **options)
+
+
+class XnnpackQuantizedPartitioner(XnnpackPartitioner):
+    """Delegates what is quantized ahead of time."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(config_precisions=ConfigPrecisionType.STATIC_QUANT, **options)
+
+
+class XnnpackDynamicallyQuantizedPartitioner(XnnpackPartitioner):
+    """Delegates what is quantized on the fly."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(config_precisions=ConfigPrecisionType.DYNAMIC_QUANT, **options)

@@ -1,0 +1,7 @@
+"""The operator configs of ``XnnpackPartitioner(configs=[...])``, made from the rows: one class per name."""
+
+from __future__ import annotations
+
+from edgewright.backends.xnnpack.ops import BACKEND
+
+CONFIGS = BACKEND.configs()
