@@ -50,7 +50,8 @@ def _reached(units: Sequence[set[int]], start: set[int], goal: int) -> bool:
 def extract(graph: Graph, ops: Sequence[Op], name: str) -> Graph:
     """A group as a graph of its own: what it reads from outside are its inputs, what is read outside its outputs."""
     inside = {id(v) for op in ops for v in op.outputs if v is not None}
-    inputs = {id(v): v for op in ops for v in op.inputs() if id(v) not in inside and not v.constant}
+    outside = (v for op in ops for v in op.inputs() if id(v) not in inside and not v.constant)
+    inputs = {id(v): v for v in outside if v.dtype is not None}  # sizes are in the shapes
     chosen = {id(op) for op in ops}
     read = {id(v) for op in graph.ops if id(op) not in chosen for v in op.inputs()}
     read |= {id(v) for v in graph.outputs} | {id(source) for _, source in graph.updates}
