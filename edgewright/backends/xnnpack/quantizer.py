@@ -1,0 +1,38 @@
+"""``XNNPACKQuantizer``: presets for quantizing what XNNPACK runs. The rows say the rest."""
+
+from __future__ import annotations
+
+import torch
+
+from edgewright.backends.xnnpack.ops import BACKEND
+from edgewright.quantize.quantizer import TableQuantizer
+from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
+
+
+def get_symmetric_quantization_config(
+    is_per_channel: bool = False,
+    is_qat: bool = False,
+    is_dynamic: bool = False,
+    act_qmin: int = -128,
+    act_qmax: int = 127,
+    weight_qmin: int = -127,
+    weight_qmax: int = 127,
+) -> QuantizationConfig:
+    """8-bit activations, and weights without a zero point.
+
+    ``is_per_channel``: a scale for each output channel of a weight. ``is_dynamic``: activations are quantized row by
+    row as the program runs, and nothing is calibrated. Weights of ``weight_qmin=-8, weight_qmax=7`` are stored in 4
+    bits where activations are dynamic and weights are quantized per channel.
+    """
+    return symmetric_config(is_per_channel, is_qat, is_dynamic, (act_qmin, act_qmax), (weight_qmin, weight_qmax))
+
+
+class XNNPACKQuantizer(TableQuantizer):
+    """Quantizes for XNNPACK, through ``prepare_pt2e`` or ``prepare_qat_pt2e`` of torchao.
+
+    >>> from edgewright.backends.xnnpack.quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
+    >>> quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    """
+
+    backend = BACKEND
+    kept = (torch.ops.aten.hardswish.default,)

@@ -1,0 +1,218 @@
+"""Writes what the rows' ports say onto a graph module, as torchao's annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from torch import fx
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, SharedQuantizationSpec
+from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
+
+from edgewright.backends.table import DYNAMIC, STATIC, Backend
+from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.ops import OpDef
+from edgewright.ir.opset import OPS
+from edgewright.ir.ports import Act, Port, Range, Same, Tied, Weight
+from edgewright.passes.quantization import activation_limits
+from edgewright.quantize.module import import_module
+from edgewright.quantize.ports import Unit, solve
+from edgewright.quantize.recipes import QuantizationConfig
+
+ConfigOf = Callable[[Op, OpDef, fx.Node], "QuantizationConfig | None"]
+_INT8 = np.dtype(np.int8)
+_BATCH_NORMS = ("aten.batch_norm.default", "aten._native_batch_norm_legit.default")
+_DROPOUTS = ("aten.dropout.default", "aten.feature_dropout.default")  # in training, only gone when it is over
+
+
+@dataclass
+class _Plan:
+    """An operator to be quantized, and what is fused onto it."""
+
+    config: QuantizationConfig
+    nodes: list[fx.Node]  # of the operator, a batch norm, an activation
+    ports: dict[str, Port]
+    edges: dict[str, list[fx.Node]] = field(default_factory=dict)  # the activations that each port reads
+    weights: dict[fx.Node, Any] = field(default_factory=dict)
+
+    @property
+    def result(self) -> fx.Node | None:
+        return None if self.config.is_dynamic else self.nodes[-1]
+
+
+class Annotator:
+    """One pass of a backend's rows over one module."""
+
+    def __init__(self, module: fx.GraphModule, backend: Backend, config_of: ConfigOf) -> None:
+        self.backend = backend
+        self.config_of = config_of
+        self.graph, self.nodes = import_module(module)
+        self.readers: dict[int, list[Op]] = {}
+        for op in self.graph.ops:
+            for value in op.inputs():
+                self.readers.setdefault(id(value), []).append(op)
+        self.returned = {id(v) for v in self.graph.outputs}
+        self.plans: list[_Plan] = []
+        self.planned: set[int] = set()  # operators
+        self.scaled: set[fx.Node] = set()  # nodes whose results have a scale
+
+    def run(self) -> None:
+        for op in self.graph.ops:
+            plan = self._plan(op) if id(op) not in self.planned else None
+            if plan is not None:
+                self.plans.append(plan)
+                self.scaled |= {plan.result} if plan.result is not None else set()
+        leaders = solve([self._unit(plan) for plan in self.plans])
+        fixed = {p.result: p for p in self.plans if isinstance(p.ports.get("out"), Range)}
+        for plan in self.plans:
+            _write(plan, leaders, fixed)
+
+    # --------------------------------------------------------------------------------------------------- choosing
+
+    def _plan(self, op: Op) -> _Plan | None:
+        row = OPS.of(op)
+        node = self._node(op)
+        if node is None or node.meta.get(Q_ANNOTATION_KEY, QuantizationAnnotation())._annotated:
+            return None
+        if op.kind in _DROPOUTS:
+            row = OPS["dropout"]
+        spec = self.backend.rows.get(row.name) if row is not None else None
+        config = self.config_of(op, row, node) if row is not None else None
+        if row is None or config is None or (spec is None and op.kind not in _DROPOUTS):
+            return None
+        precisions = spec.precisions if spec is not None else (STATIC,)
+        if (DYNAMIC if config.is_dynamic else STATIC) not in precisions:
+            return None
+        ports = {**row.ports, **(spec.ports if spec is not None else {})}
+        plan = _Plan(config, [node], ports)
+        if not self._operands(op, row, plan):
+            return None
+        if spec is not None and spec.absorbs:
+            self._fuse(op, row, spec.absorbs, plan)
+        return plan
+
+    def _node(self, op: Op) -> fx.Node | None:
+        out = op.outputs[0] if len(op.outputs) == 1 else None
+        return self.nodes.get(id(out)) if out is not None and out.dtype == np.float32 else None
+
+    def _operands(self, op: Op, row: OpDef, plan: _Plan) -> bool:
+        """Note the points of every port; False if the backend would refuse the operator."""
+        for name, port in plan.ports.items():
+            values = op.args.get(name)
+            if name == "out" or values is None or not isinstance(port, Act | Weight | Same | Tied | Range):
+                continue
+            listed = values if isinstance(values, list) else [values]
+            if not all(isinstance(v, Value) and v.dtype == np.float32 and id(v) in self.nodes for v in listed):
+                return False
+            if not isinstance(port, Weight):
+                plan.edges[name] = [self.nodes[id(v)] for v in listed]
+        edges = [n for nodes in plan.edges.values() for n in nodes]
+        moves = isinstance(plan.ports.get("out"), Same)  # new integers for what has none would only cost
+        if not edges or (moves and self.scaled.isdisjoint(edges)) or (moves and plan.config.is_dynamic):
+            return False
+        if row.name not in self.backend.rows:
+            return True
+        axes = _weight_axes(plan)
+        for axis in dict.fromkeys((axes, None)):
+            if not self.backend.refusals(_trial(op, row, plan, axis)):
+                _weigh(op, plan, axis, self.nodes)
+                return True
+        return False
+
+    def _fuse(self, op: Op, row: OpDef, absorbs: tuple[str, ...], plan: _Plan) -> None:
+        """Take in the activation that follows, behind a batch norm too while training."""
+        last = self._only_reader(op)
+        if last is not None and plan.config.is_qat and last.kind in _BATCH_NORMS and row.name.startswith("conv"):
+            self._take(last, plan)
+            last = self._only_reader(last)
+        known = OPS.of(last) if last is not None else None
+        if last is None or known is None or known.name not in absorbs:
+            return
+        if activation_limits(known.name, last) is not None:
+            self._take(last, plan)
+
+    def _take(self, op: Op, plan: _Plan) -> None:
+        self.planned.add(id(op))
+        plan.nodes.append(self.nodes[id(op.outputs[0])])
+
+    def _only_reader(self, op: Op) -> Op | None:
+        out = op.outputs[0]
+        readers = self.readers.get(id(out), [])
+        return readers[0] if len(readers) == 1 and id(out) not in self.returned else None
+
+    def _unit(self, plan: _Plan) -> Unit:
+        first = plan.nodes[0]
+        inputs: dict[str, list[Any]] = {name: [(n, first) for n in nodes] for name, nodes in plan.edges.items()}
+        edges = [edge for points in inputs.values() for edge in points]
+        return Unit(plan.ports, inputs, plan.result, {e: e[0] for e in edges if e[0] in self.scaled})
+
+
+# ------------------------------------------------------------------------------------------- would it be accepted?
+
+
+def _weight_axes(plan: _Plan) -> int | None:
+    """The axis of a weight's scales, if they differ by channel."""
+    axes = [port.axis for port in plan.ports.values() if isinstance(port, Weight)]
+    return axes[0] if axes and plan.config.is_per_channel else None
+
+
+def _trial(op: Op, row: OpDef, plan: _Plan, axis: int | None) -> Op:
+    """The operator as it will come to lowering, quantized."""
+    args = dict(op.args)
+    if row.name.startswith("conv"):  # one operator there, told apart by these
+        args.setdefault("transposed", row.name.startswith("conv_transpose"))
+        args.setdefault("output_padding", [0] * int(row.name[-2]))
+    spec = plan.config.activation
+    limits = (int(spec.quant_min or 0), int(spec.quant_max or 0))
+    q = QParams(1.0, 0, _INT8, *limits, dynamic="per_token" if spec.is_dynamic else None)
+    for name in plan.edges:
+        held = args[name]
+        args[name] = [replace(v, q=q) for v in held] if isinstance(held, list) else replace(held, q=q)
+    for name, port in plan.ports.items():
+        if isinstance(port, Weight) and isinstance(args.get(name), Value):
+            args[name] = replace(args[name], q=_weight_parameters(args[name], plan.config, axis))
+    out = op.outputs[0]
+    assert out is not None
+    return Op(row.name, args, [out if spec.is_dynamic else replace(out, q=q)], op.origin)
+
+
+def _weight_parameters(weight: Value, config: QuantizationConfig, axis: int | None) -> QParams:
+    spec = config.weight
+    limits = (int(spec.quant_min or 0), int(spec.quant_max or 0))
+    if axis is None:
+        return QParams(1.0, 0, _INT8, *limits)
+    count = weight.bound[axis]
+    return QParams((1.0,) * count, (0,) * count, _INT8, *limits, axis=axis)
+
+
+def _weigh(op: Op, plan: _Plan, axis: int | None, nodes: dict[int, fx.Node]) -> None:
+    for name, port in plan.ports.items():
+        if isinstance(port, Weight) and isinstance(op.args.get(name), Value):
+            plan.weights[nodes[id(op.args[name])]] = plan.config.weight_spec(axis)
+
+
+# --------------------------------------------------------------------------------------------------------- writing
+
+
+def _write(plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Plan]) -> None:
+    first, last = plan.nodes[0], plan.nodes[-1]
+    specs: dict[fx.Node, Any] = {}
+    for nodes in plan.edges.values():
+        for node in nodes:
+            specs[node] = _spec((node, first), plan, leaders, fixed)
+    specs.update(plan.weights)
+    for node in plan.nodes:
+        node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
+    first.meta[Q_ANNOTATION_KEY].input_qspec_map = specs
+    if plan.result is not None:
+        last.meta[Q_ANNOTATION_KEY].output_qspec = _spec(last, plan, leaders, fixed)
+
+
+def _spec(point: Any, plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Plan]) -> Any:
+    leader = leaders[point]
+    if leader != point:
+        return SharedQuantizationSpec(leader)
+    port = fixed[point].ports["out"] if point in fixed else None
+    return plan.config.fixed(port.lo, port.hi) if isinstance(port, Range) else plan.config.activation

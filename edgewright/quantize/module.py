@@ -1,0 +1,136 @@
+"""Graph modules that PT2E works on, seen through the one importer, and rewritten as lowering rewrites programs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+
+from edgewright.frontend.aliases import NeedsRetrace
+from edgewright.frontend.importer import import_linked
+from edgewright.frontend.prepare import Walk
+from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
+from edgewright.ir.graph import Graph
+
+
+@dataclass
+class ModuleProgram:
+    """A graph module with the face of an exported program. Weights are attributes of the module, not inputs."""
+
+    graph_module: fx.GraphModule
+    state_dict: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    range_constraints: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> fx.Graph:
+        return self.graph_module.graph
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        results: Any = self.graph.output_node().args[0]
+        outputs = [OutputSpec(OutputKind.USER_OUTPUT, _argument(r), None) for r in results]
+        return ExportGraphSignature([InputSpec(InputKind.USER_INPUT, _argument(n), None) for n in inputs], outputs)
+
+
+def _argument(result: Any) -> TensorArgument:
+    return TensorArgument(name=getattr(result, "name", ""))
+
+
+def import_module(module: fx.GraphModule) -> tuple[Graph, dict[int, fx.Node]]:
+    """The graph of a module and the node behind each of its values."""
+    for node in module.graph.nodes:
+        _remember(node, module)
+    program: Any = ModuleProgram(module)
+    return import_linked(program)
+
+
+def _remember(node: fx.Node, module: fx.GraphModule) -> None:
+    """Weights that torchao made while folding batch norms come without a fake value."""
+    if node.op != "get_attr" or isinstance(node.meta.get("val"), torch.Tensor):
+        return
+    held = operator.attrgetter(str(node.target))(module)
+    mode = fake_mode(n.meta.get("val") for n in module.graph.nodes)
+    if isinstance(held, torch.Tensor) and mode is not None:
+        node.meta["val"] = mode.from_tensor(held.detach(), static_shapes=True)
+
+
+def rewritten(module: fx.GraphModule, takes: Takes, kept: Collection[Any]) -> fx.GraphModule:
+    """The module in the operators that lowering will see, in-place ones made functional, of the same meaning.
+
+    Operators in ``kept`` stay as they are. A module that writes to its own state through views stays whole.
+    """
+    if any(_writes_through_view(n) for n in module.graph.nodes):
+        return module
+    for node in module.graph.nodes:
+        _remember(node, module)
+    try:
+        made: fx.GraphModule = _ModuleWalk(module, Rewriter(takes, kept, strict=False)).run()
+    except NeedsRetrace:
+        return module
+    return made
+
+
+class _ModuleWalk(Walk):
+    def __init__(self, module: fx.GraphModule, rewriter: Rewriter) -> None:
+        super().__init__(ModuleProgram(module), rewriter)
+
+    def visit(self, node: fx.Node) -> None:
+        if node.op == "call_module" or _writes_state(node):
+            self.rewriter.origin = None
+            new = self.rewriter.graph.node_copy(node, self.aliases.read)
+            self.aliases.define(node, new)
+        else:
+            super().visit(node)
+
+    def _finish(self, output: fx.Node) -> fx.GraphModule:
+        results = self._read(output.args[0])
+        self.rewriter.graph.output(results).meta.update(output.meta)
+        graph = self.rewriter.graph
+        graph.eliminate_dead_code(lambda n: n.op != "call_function" or _is_write(n))
+        made = fx.GraphModule(self.module, graph)
+        graph._codegen = self.module.graph._codegen
+        made.meta.update(self.module.meta)
+        made.train(self.module.training)
+        made.recompile()
+        return made
+
+
+def _is_write(node: fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def _writes_state(node: fx.Node) -> bool:
+    """True for a write to a buffer (a counter of batches): it stays in place, as an effect."""
+    first = node.args[0] if node.args else None
+    return _is_write(node) and isinstance(first, fx.Node) and first.op in ("get_attr", "placeholder")
+
+
+def _writes_through_view(node: fx.Node) -> bool:
+    if not _is_write(node) or _writes_state(node):
+        return False
+    seen: Any = node.args[0] if node.args else None
+    while isinstance(seen, fx.Node) and seen.op == "call_function" and _is_view(seen):
+        seen = seen.args[0]
+    return isinstance(seen, fx.Node) and seen.op in ("get_attr", "placeholder")
+
+
+def _is_view(node: fx.Node) -> bool:
+    from edgewright.frontend.aliases import viewed_argument
+
+    target: Any = node.target
+    return target is operator.getitem or (isinstance(target, torch._ops.OpOverload) and viewed_argument(target) == 0)

@@ -1,0 +1,138 @@
+"""The quantizer every backend's is made of: rows and ports decide, users say where and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e.quantizer import Quantizer
+from typing_extensions import Self
+
+from edgewright.backends.table import DYNAMIC, STATIC, Backend
+from edgewright.errors import UsageError
+from edgewright.ir.graph import Op
+from edgewright.ir.ops import OpDef
+from edgewright.ir.opset import OPS
+from edgewright.program.resolve import kernel_set
+from edgewright.quantize.annotate import Annotator
+from edgewright.quantize.module import rewritten
+from edgewright.quantize.recipes import QuantizationConfig
+
+aten = torch.ops.aten
+
+# torchao finds these by name when it folds batch norms, and when it ends training.
+_TORCHAO_READS = (
+    aten.batch_norm.default,
+    aten.dropout.default,
+    aten.feature_dropout.default,
+    aten.conv3d.default,
+)
+
+
+class TableQuantizer(Quantizer):
+    """Quantizes what a backend's rows take. Of several settings that fit, the most specific holds: module name, module
+    type, operator type, global. A setting of None leaves what it fits alone."""
+
+    backend: Backend
+    kept: tuple[Any, ...] = ()  # torch operators that the backend's partitioner leaves whole
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.everywhere: QuantizationConfig | None = None
+        self.by_name: dict[str, QuantizationConfig | None] = {}
+        self.by_type: dict[str, QuantizationConfig | None] = {}
+        self.by_operator: dict[str, QuantizationConfig | None] = {}
+        self.filter: Callable[[fx.Node], bool] | None = None
+
+    # --------------------------------------------------------------------------------------------------- settings
+
+    def set_global(self, config: QuantizationConfig | None) -> Self:
+        """How everything is quantized that no other setting fits."""
+        self.everywhere = _checked(config)
+        return self
+
+    def set_module_name(self, name: str, config: QuantizationConfig | None) -> Self:
+        """How a submodule (``features.3``) and all within it is quantized."""
+        self.by_name[name] = _checked(config)
+        return self
+
+    def set_module_type(self, kind: type | str, config: QuantizationConfig | None) -> Self:
+        """How modules of a class are quantized."""
+        self.by_type[kind if isinstance(kind, str) else kind.__name__] = _checked(config)
+        return self
+
+    def set_operator_type(self, kind: Any, config: QuantizationConfig | None) -> Self:
+        """How an operator is quantized: ``torch.ops.aten.linear.default``, or its name in the op table."""
+        self.by_operator[_operator_name(kind)] = _checked(config)
+        return self
+
+    def set_filter_function(self, wanted: Callable[[fx.Node], bool]) -> Self:
+        """Only quantize nodes that ``wanted`` is true of."""
+        self.filter = wanted
+        return self
+
+    # ----------------------------------------------------------------------------------------------- for torchao
+
+    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
+        """Decompose as lowering does, so that every intermediate value has an observer."""
+        return rewritten(model, kernel_set("wheel").takes, self.whole())
+
+    def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
+        Annotator(model, self.backend, self.config_of).run()
+        return model
+
+    def validate(self, model: fx.GraphModule) -> None:
+        """Rows were asked already."""
+
+    def whole(self) -> frozenset[Any]:
+        """Operators that need no rewriting: those that the backend's rows stand for."""
+        names = [n for r in self.backend.rows if r in OPS for n in OPS[r].aten if not n.endswith(".padding")]
+        return frozenset([*(op for n in names if (op := _overload(n)) is not None), *self.kept, *_TORCHAO_READS])
+
+    def config_of(self, op: Op, row: OpDef, node: fx.Node) -> QuantizationConfig | None:
+        """The setting that fits an operator best."""
+        if self.filter is not None and not self.filter(node):
+            return None
+        path = op.origin.module
+        inside = [n for n in self.by_name if path == n or path.startswith(n + ".")]
+        if inside:
+            return self.by_name[max(inside, key=len)]
+        for kind in reversed(op.origin.classes):
+            if kind in self.by_type:
+                return self.by_type[kind]
+        for name in (op.kind, row.name, *row.aten):
+            if name in self.by_operator:
+                return self.by_operator[name]
+        return self.everywhere
+
+    @classmethod
+    def get_supported_operators(cls) -> list[str]:
+        """The operators that are quantized, by their names in the op table."""
+        rows = cls.backend.rows.values()
+        return sorted(r.op for r in rows if r.op in OPS and {STATIC, DYNAMIC} & set(r.precisions))
+
+
+def _checked(config: Any) -> QuantizationConfig | None:
+    if config is not None and not isinstance(config, QuantizationConfig):
+        remedy = "Make one with get_symmetric_quantization_config(), or pass None to leave the operators alone."
+        raise UsageError("quantization config", "must be a QuantizationConfig or None", value=type(config).__name__,
+                         remedy=remedy)  # fmt: skip
+    return config
+
+
+def _operator_name(kind: Any) -> str:
+    """How an operator is known: by overload, or by its name in the table for a packet of overloads."""
+    name = str(kind)
+    if isinstance(kind, torch._ops.OpOverload) or name in OPS:
+        return name
+    found = [row.name for row in OPS.values() if any(n.startswith(f"{name}.") for n in row.aten)]
+    if not found:
+        raise UsageError(f"operator {name!r}", "is not in the op table")
+    return found[0]
+
+
+def _overload(name: str) -> Any:
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
