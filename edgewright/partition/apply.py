@@ -51,7 +51,7 @@ class Application:
             taken = id(op) in where
             why = [] if taken else reasons[id(op)] or ["nothing around it to run with"]
             size = sum(o.nbytes for o in op.outputs if o is not None)
-            node = op.outputs[0].name if op.outputs and op.outputs[0] is not None else op.origin.node
+            node = op.origin.node or next((o.name for o in op.outputs if o is not None), "")
             backend, index = (self.backend, where[id(op)]) if taken else ("", -1)
             self.report.verdicts.append(
                 Verdict(op.kind, node, op.origin.module, backend, index, why, count_macs(op), size)

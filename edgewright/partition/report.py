@@ -95,8 +95,8 @@ def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionRe
     joint = first.backend if second.backend in names else f"{first.backend}, {second.backend}"
     # A backend that is asked twice counts its groups on.
     used = 1 + max((v.group for v in first.taken if v.backend == second.backend), default=-1)
-    before = {v.node: v for v in first.refused}
-    rest = [_joined(before.get(v.node), v, used) for v in second.verdicts]
+    before = {(v.operator, v.node): v for v in first.refused}
+    rest = [_joined(before.get((v.operator, v.node)), v, used) for v in second.verdicts]
     return PartitionReport(first.method, joint, [*first.taken, *rest])
 
 
