@@ -29,6 +29,7 @@ class Rows:
     stored: Array
     scale: Array
     zero: Array
+    real: Array
 
 
 Function = Callable[["Executor", Op], Any]
@@ -166,7 +167,19 @@ def _ungrouped(filters: Array, groups: int) -> Array:
 
 @function("conv2d")
 def _conv2d(ex: Executor, op: Op) -> Array:
+    given = ex.stored(op.args["input"])
+    if isinstance(given, Rows) and _pointwise(op):  # XNNPACK makes it a product of pixels, each with its own range
+        ex.values[id(op.args["input"])] = Rows(*ex.numerics.choose(given.real, 1), given.real)
+        result = _accumulate(ex, op, _images(op), 3)
+        ex.values[id(op.args["input"])] = given
+        return result
     return _accumulate(ex, op, _images(op), 3)
+
+
+def _pointwise(op: Op) -> bool:
+    kernel = op.args["weight"].bound[1:3]
+    ones = (*kernel, *op.args["stride"], op.args["groups"])
+    return all(n == 1 for n in ones) and not any(op.args["padding"])
 
 
 @function("depthwise_conv2d")
@@ -263,7 +276,7 @@ def _convert(ex: Executor, op: Op) -> Any:
     assert out is not None
     if out.q is not None and out.q.dynamic:
         stored, scale, zero = ex.numerics.choose(ex.real(value), -(out.q.axis or -1))
-        return Rows(stored, scale, zero)
+        return Rows(stored, scale, zero, ex.real(value))
     return ex.give(op, ex.real(value))
 
 
@@ -284,12 +297,13 @@ def _view(ex: Executor, op: Op) -> Array:
 
 @function("slice")
 def _slice(ex: Executor, op: Op) -> Array:
-    pairs = zip(op.args["start"], op.args["length"], strict=True)
+    """A length of 0 stands for the rest."""
     array: Array = ex.stored(op.args["self"])
-    taken = tuple(slice(a, a + n) for a, n in pairs)
-    if any(a + n > size for a, n, size in zip(op.args["start"], op.args["length"], array.shape, strict=True)):
-        raise ValueError(f"slice {op.args['start']}+{op.args['length']} is outside {list(array.shape)}")
-    return np.asarray(array[taken])
+    starts = op.args["start"]
+    lengths = [n or size - a for a, n, size in zip(starts, op.args["length"], array.shape, strict=True)]
+    if any(n <= 0 or a + n > size for a, n, size in zip(starts, lengths, array.shape, strict=True)):
+        raise ValueError(f"slice {starts}+{lengths} is outside {list(array.shape)}")
+    return np.asarray(array[tuple(slice(a, a + n) for a, n in zip(starts, lengths, strict=True))])
 
 
 @function("cat")

@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.xnnpack.lower import NHWC, Lowering, common_order, identity, limits, operand
+from edgewright.backends.xnnpack.lower import NHWC, Lowering, common_order, identity, last, limits, operand
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 
-def binary(kind: str) -> Any:
+def binary(kind: str, first: str = "self", second: str = "other") -> Any:
+    """A node of two inputs."""
+
     def lower(low: Lowering, op: Op) -> None:
         out = op.outputs[0]
         assert out is not None
         order = common_order(low, op, len(out.shape))
-        a, b = operand(low, op, "self", order), operand(low, op, "other", order)
+        a, b = operand(low, op, first, order), operand(low, op, second, order)
         low.emit(kind, low.make(out, order), self=a, other=b, **limits(op))
 
     return lower
@@ -32,6 +34,26 @@ def unary(kind: str, **arguments: str) -> Any:
         low.emit(kind, low.make(out, order), self=low.get(source, order), **attributes, **limits(op))
 
     return lower
+
+
+def softmax(low: Lowering, op: Op) -> None:
+    """Along the last dimension: any other is put last."""
+    x, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    rank = len(x.shape)
+    order = last(op.args["dim"] % rank, rank)
+    low.emit("softmax", low.make(out, order), self=low.get(x, order))
+
+
+def prelu(low: Lowering, op: Op) -> None:
+    """A slope for each channel; channels go last."""
+    x, slopes, out = op.args["self"], op.args["weight"], op.outputs[0]
+    assert out is not None
+    rank = len(x.shape)
+    order = last(1, rank) if rank > 1 else identity(rank)
+    channels = int(x.bound[order[-1]])
+    weight = low.constant(np.ascontiguousarray(np.broadcast_to(slopes.data.reshape(-1), (channels,))))
+    low.emit("prelu", low.make(out, order), self=low.get(x, order), weight=weight)
 
 
 def clamp(bounds: Any) -> Any:
@@ -72,11 +94,13 @@ def linear(low: Lowering, op: Op) -> None:
     low.emit("linear", low.make(out), **args, **limits(op))
 
 
-def matmul_by_constant(low: Lowering, op: Op) -> None:
-    """``mm`` and ``addmm`` with a constant on the right."""
-    x, weight = op.args.get("mat1", op.args["self"]), op.args["mat2"]
-    out = op.outputs[0]
+def matmul(low: Lowering, op: Op) -> None:
+    """``mm`` and ``addmm`` by a constant are linear; by something computed, a batch of one product."""
+    x, weight, out = op.args.get("mat1", op.args["self"]), op.args["mat2"], op.outputs[0]
     assert out is not None
+    if not weight.constant:
+        low.emit("bmm", low.make(out), self=low.get(x), other=low.get(weight))
+        return
     given = Op("linear", {"input": x, "weight": weight, "bias": op.args["self"] if "mat1" in op.args else None}, [out])
     args = {"input": low.get(x), "weight": low.get(weight), "bias": bias_of(low, given), "transposed": True}
     low.emit("linear", low.make(out), **args, **limits(op))

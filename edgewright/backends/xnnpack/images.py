@@ -109,6 +109,29 @@ def global_average(low: Lowering, op: Op) -> None:
     low.emit("view", low.make(out), self=pooled, size=[size_of(out, 0), size_of(out, 1)])
 
 
+def maximum_over(low: Lowering, op: Op) -> None:
+    """The largest along height, width or both: a window as large as the image."""
+    x, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    dims = over(op)
+    kernel = [int(x.bound[d]) if d in dims else 1 for d in (2, 3)]
+    kept = len(out.shape) == 4
+    shape = [x.bound[0], *(1 if d in dims else x.bound[d] for d in (2, 3)), x.bound[1]]
+    pooled = low.make(out, NHWC) if kept else low.temporary(shape, out)
+    low.emit("max_pool2d", pooled, self=low.get(x, NHWC), kernel_size=kernel, stride=kernel, padding=[0] * 4,
+             dilation=[1, 1])  # fmt: skip
+    if not kept:
+        order = (0, 2, 1) if len(out.shape) == 3 else (0, 1)
+        low.emit("view", low.make(out, order), self=pooled, size=[size_of(out, d) for d in order])
+
+
+def over(op: Op) -> list[int]:
+    """The dimensions an operator reduces."""
+    dims, rank = op.args.get("dim"), len(op.args["self"].shape)
+    listed = list(range(rank)) if dims is None or dims == [] else dims if isinstance(dims, list) else [dims]
+    return sorted(d % rank for d in listed) if rank else []
+
+
 def upsample_bilinear2d(low: Lowering, op: Op) -> None:
     x, out = op.args["input"], op.outputs[0]
     assert out is not None

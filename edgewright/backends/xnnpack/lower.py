@@ -22,6 +22,11 @@ def identity(rank: int) -> Order:
     return tuple(range(rank))
 
 
+def last(dim: int, rank: int) -> Order:
+    """All dimensions in order, but one of them last."""
+    return (*(d for d in range(rank) if d != dim), dim)
+
+
 class Lowering:
     """Builds the device graph of one group."""
 
@@ -48,7 +53,7 @@ class Lowering:
         """An output must be made by a node, and be no input or other output as well."""
         held = self.get(value, value.dim_order)
         taken = {id(v) for v in (*self.graph.inputs, *self.graph.outputs)}
-        if id(held) in taken:
+        if id(held) in taken or held.constant:
             copy = self._device(value, value.dim_order)
             self.graph.ops.append(Op("clone", {"self": held}, [copy]))
             return copy
@@ -129,11 +134,7 @@ def common_order(low: Lowering, op: Op, rank: int) -> Order:
     """The order an elementwise operator works in: that of its operands, if one is channels-last already."""
     found = [o for v in op.inputs() if not v.constant for o in low.orders(v) if len(o) == rank]
     other = [o for o in found if o != identity(rank)]
-    both = all(
-        len(v.shape) == rank or v.constant or not v.shape or int(np.prod(v.bound)) == 1
-        for v in op.inputs()
-        if v.dtype is not None
-    )
+    both = all(v.constant or sum(isinstance(s, Dim) for s in v.shape) < 2 or len(v.shape) == rank for v in op.inputs())
     return other[0] if other and both else identity(rank)
 
 
@@ -147,7 +148,20 @@ def operand(low: Lowering, op: Op, name: str, order: Order) -> Value:
         return low.get(value, order)
     if value.constant:
         return low.constant(*_expanded(value, order))
-    return low.get(value)
+    return _raised(low, value, order)
+
+
+def _raised(low: Lowering, value: Value, order: Order) -> Value:
+    """A computed operand of lower rank; nodes broadcast the original order by themselves."""
+    if order == identity(len(order)) or not value.shape:
+        return low.get(value)
+    missing = len(order) - len(value.shape)
+    shape = [1] * missing + list(value.bound)
+    size = [1] * missing + [size_of(value, d) for d in range(len(value.shape))]
+    wide, turned = low.temporary(shape, value), low.temporary([shape[d] for d in order], value)
+    low.emit("view", wide, self=low.get(value), size=size)
+    low.emit("permute", turned, self=wide, dims=list(order))
+    return turned
 
 
 def _expanded(value: Value, order: Order) -> tuple[Array, QParams | None]:

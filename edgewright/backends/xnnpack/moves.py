@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgewright.backends.xnnpack.lower import Lowering, common_order, identity, size_of
-from edgewright.ir.graph import Op
+from edgewright.backends.xnnpack.lower import Lowering, Order, common_order, identity, size_of
+from edgewright.ir.graph import Dim, Op, Value
 
 
 def cat(low: Lowering, op: Op) -> None:
@@ -12,14 +12,32 @@ def cat(low: Lowering, op: Op) -> None:
     rank = len(out.shape)
     order = common_order(low, op, rank)
     parts = [low.get(v, order) for v in op.args["tensors"]]
-    dim = order.index(op.args["dim"] % rank)
+    _join(low, parts, low.make(out, order), order.index(op.args["dim"] % rank))
+
+
+def _join(low: Lowering, parts: list[Value], out: Value, dim: int) -> None:
+    """A node joins five tensors at most."""
     while len(parts) > 5:
         shape = list(parts[0].bound)
         shape[dim] = sum(int(p.bound[dim]) for p in parts[:5])
         joined = low.temporary(shape, out)
         low.emit("cat", joined, tensors=parts[:5], dim=dim)
         parts = [joined, *parts[5:]]
-    low.emit("cat", low.make(out, order), tensors=parts, dim=dim)
+    low.emit("cat", out, tensors=parts, dim=dim)
+
+
+def stack(low: Lowering, op: Op) -> None:
+    """Each tensor with one more dimension, joined along it."""
+    out = op.outputs[0]
+    assert out is not None
+    dim = op.args["dim"] % len(out.shape)
+    parts = []
+    for value in op.args["tensors"]:
+        size = [size_of(value, d) for d in range(len(value.shape))]
+        shape = [*value.bound[:dim], 1, *value.bound[dim:]]
+        parts.append(low.temporary(shape, out))
+        low.emit("view", parts[-1], self=low.get(value), size=[*size[:dim], 1, *size[dim:]])
+    _join(low, parts, low.make(out), dim)
 
 
 def permute(low: Lowering, op: Op) -> None:
@@ -33,6 +51,9 @@ def permute(low: Lowering, op: Op) -> None:
         dims = list(range(rank))
         first, second = op.args.get("dim0", 0) % rank, op.args.get("dim1", 1) % rank
         dims[first], dims[second] = dims[second], dims[first]
+    if x.constant:
+        low.alias(out, tuple(dims.index(d) for d in range(rank)), low.get(x))
+        return
     for order in low.orders(x):
         low.alias(out, tuple(dims.index(d) for d in order), low.get(x, order))
 
@@ -50,10 +71,47 @@ def slice_(low: Lowering, op: Op) -> None:
     dim = op.args["dim"] % len(x.shape)
     size = int(x.bound[dim])
     start = op.args["start"] or 0
-    start = max(start + size if start < 0 else start, 0)
-    starts = [min(start, size) if d == dim else 0 for d in order]
-    length = [int(out.bound[d]) for d in order]
-    low.emit("slice", low.make(out, order), self=low.get(x, order), start=starts, length=length)
+    start = min(max(start + size if start < 0 else start, 0), size)
+    _cut(low, x, low.make(out, order), order, dim, start, int(out.bound[dim]))
+
+
+def _cut(low: Lowering, x: Value, out: Value, order: Order, dim: int, start: int, length: int) -> None:
+    """A range of one dimension. Lengths of 0 stand for all there is, whatever it is at run time."""
+    starts = [start if d == dim else 0 for d in order]
+    lengths = [length if d == dim else 0 if isinstance(x.shape[d], Dim) else int(x.bound[d]) for d in order]
+    low.emit("slice", out, self=low.get(x, order), start=starts, length=lengths)
+
+
+def split(low: Lowering, op: Op) -> None:
+    """Ranges of one dimension, one after the other."""
+    x = op.args["self"]
+    rank = len(x.shape)
+    order, dim = common_order(low, op, rank), op.args["dim"] % rank
+    sizes = op.args["split_sizes"] if "split_sizes" in op.args else [op.args["split_size"]] * len(op.outputs)
+    at = 0
+    for out, size in zip(op.outputs, sizes, strict=False):
+        length = min(size, int(x.bound[dim]) - at)
+        if out is not None:
+            _cut(low, x, low.make(out, order), order, dim, at, length)
+        at += length
+
+
+def select(low: Lowering, op: Op) -> None:
+    """One place of a dimension, which is then gone."""
+    x = op.args["self"]
+    dim = op.args["dim"] % len(x.shape)
+    first = op.args["index"] % int(x.bound[dim]) if "index" in op.args else 0
+    for index, out in enumerate(op.outputs):
+        if out is not None:
+            _take(low, op, x, out, dim, first + index)
+
+
+def _take(low: Lowering, op: Op, x: Value, out: Value, dim: int, index: int) -> None:
+    order = common_order(low, op, len(x.shape))
+    thin = low.temporary([1 if d == dim else x.bound[d] for d in order], out)
+    _cut(low, x, thin, order, dim, index, 1)
+    left = tuple(d - (d > dim) for d in order if d != dim)
+    low.emit("view", low.make(out, left), self=thin, size=[size_of(out, d) for d in left])
 
 
 def pad(low: Lowering, op: Op) -> None:

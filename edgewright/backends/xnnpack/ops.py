@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from edgewright.backends.table import (
     DYNAMIC,
     FLOAT,
@@ -20,12 +22,12 @@ from edgewright.backends.table import (
     not_empty,
     one_dtype,
     rank_in,
-    static_shape,
     tensor,
     tensors,
 )
 from edgewright.backends.xnnpack import compute, images, moves
 from edgewright.ir.graph import Dim, Op, Value
+from edgewright.ir.ports import Same
 from edgewright.passes.quantization import activation_limits
 
 ACTIVATIONS = ("relu", "hardtanh", "clamp")
@@ -130,10 +132,76 @@ def one_pixel(op: Op) -> object:
     return OK if list(size) == [1, 1] and value is not None and len(value.shape) == 4 else size
 
 
-@rule("softmax runs along the last dimension")
-def last_dim(op: Op) -> object:
+@rule("a dimension must be named")
+def has_dims(op: Op) -> object:
+    value = tensor(op, "self")
+    return OK if value is not None and value.shape else "rank 0"
+
+
+@rule("extremes are taken over height or width of images whose size is known now")
+def extreme_of_images(op: Op) -> object:
+    value = tensor(op, "self")
+    if value is None or len(value.shape) != 4:
+        return value and f"rank {len(value.shape)}"
+    dims = images.over(op)
+    if not set(dims) <= {2, 3}:
+        return dims
+    sizes = [value.shape[d] for d in dims]
+    dynamic = [str(s) for s in sizes if isinstance(s, Dim)]
+    return ", ".join(dynamic) if dynamic else OK if any(s != 1 for s in sizes) else "one pixel"
+
+
+@rule("pooling windows must be larger than one pixel")
+def window(op: Op) -> object:
+    kernel = images.pool_arguments(op)[0]
+    return kernel if kernel == [1, 1] else OK
+
+
+@rule("the exponent must be 2")
+def squares(op: Op) -> object:
+    exponent = op.args["exponent"]
+    given = exponent.data if isinstance(exponent, Value) else exponent
+    return OK if given is not None and np.ndim(given) == 0 and given == 2 else "computed" if given is None else given
+
+
+@rule("nothing may be repeated")
+def no_repeats(op: Op) -> object:
+    value, out = tensor(op, "self"), op.outputs[0]
+    return OK if value is not None and out is not None and value.shape == out.shape else op.args.get("size")
+
+
+@rule("numbers must be known now")
+def known_numbers(op: Op) -> object:
+    loose = [v.name for v in op.inputs() if v.dtype is None and op.kind not in ("view", "expand")]
+    return ", ".join(loose) if loose else OK
+
+
+@rule("lengths of sequences, or their number, may be known at run time only, not both")
+def one_dynamic_sequence(op: Op) -> object:
+    value = tensor(op, "input")
+    sizes = value.shape if value is not None and len(value.shape) == 3 else ()
+    dynamic = [str(s) for s in sizes if isinstance(s, Dim)]
+    return ", ".join(dynamic) if len(dynamic) > 1 else OK
+
+
+@rule("the size of the result must be known now")
+def known_size(op: Op) -> object:
+    out = op.outputs[0]
+    dynamic = [str(s) for s in (out.shape[2:] if out is not None else ()) if isinstance(s, Dim)]
+    return ", ".join(dynamic) if dynamic else OK
+
+
+@rule("the dimension that is cut must be of a size that is known now")
+def known_dimension(op: Op) -> object:
     value, dim = tensor(op, "self"), op.args["dim"]
-    return OK if value is not None and dim in (-1, len(value.shape) - 1) else dim
+    size = value.shape[dim % len(value.shape)] if value is not None and value.shape else 0
+    return str(size) if isinstance(size, Dim) else OK
+
+
+@rule("one size of what is stacked or selected may be known at run time only")
+def one_dynamic(op: Op) -> object:
+    found = [sum(isinstance(s, Dim) for s in v.shape) for v in tensors(op)]
+    return max(found) if max(found) > 1 else OK
 
 
 @rule("slices take every element of a range that is known now")
@@ -179,16 +247,10 @@ def no_numbers(op: Op) -> object:
     return ", ".join(loose) if loose and any(v.q is not None for v in tensors(op)) else OK
 
 
-@rule("two operands must be of one rank, or one of them a constant or a single number")
-def alike(op: Op) -> object:
-    ranks = {len(v.shape) for v in op.inputs() if not v.constant and v.bound not in ((), (1,))}
-    return sorted(ranks) if len(ranks) > 1 and max(ranks) > 3 else OK
-
-
-@rule("both operands of a batched product are computed")
+@rule("products are of two matrices, or of as many pairs")
 def batched(op: Op) -> object:
-    loose = [n for n in ("self", "mat2") if (v := tensor(op, n)) is not None and len(v.shape) != 3]
-    return ", ".join(loose) if loose else OK
+    ranks = [len(v.shape) for n in ("self", "mat2") if (v := tensor(op, n)) is not None]
+    return OK if ranks in ([2, 2], [3, 3]) else ranks
 
 
 BOTH, ALL = (FLOAT, STATIC), (FLOAT, STATIC, DYNAMIC)
@@ -201,28 +263,30 @@ def _unary(op: str, kind: str = "", config: str = "", **arguments: str) -> OpSpe
 ROWS: tuple[OpSpec, ...] = (
     OpSpec("linear", compute.linear, (constant("weight", "bias"), dynamic_weights), ALL, ACTIVATIONS,
            config="LinearConfig"),
-    OpSpec("mm", compute.matmul_by_constant, (constant("mat2"),), (FLOAT,), ACTIVATIONS, config="MMConfig"),
-    OpSpec("addmm", compute.matmul_by_constant,
+    OpSpec("mm", compute.matmul, (batched,), config="MMConfig"),
+    OpSpec("addmm", compute.matmul,
            (constant("self", "mat2"), argument_is("alpha", 1), argument_is("beta", 1)), (FLOAT,), ACTIVATIONS,
            config="AddmmConfig"),
     OpSpec("bmm", compute.batch_matmul, (batched,), config="BMMConfig"),
     *(
         OpSpec(op, images.convolution, (constant("weight", "bias"), image_or_sequence, transposed_scales,
-                                        dynamic_convolution, dynamic_weights), ALL, ACTIVATIONS,
+                                        dynamic_convolution, dynamic_weights, one_dynamic_sequence), ALL, ACTIVATIONS,
                config="ConvolutionConfig")
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec("add", compute.binary("add"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
+    OpSpec("add", compute.binary("add"), (argument_is("alpha", 1), no_numbers), BOTH, ACTIVATIONS,
            config="AddConfig"),
-    OpSpec("sub", compute.binary("sub"), (argument_is("alpha", 1), no_numbers, alike), BOTH, ACTIVATIONS,
+    OpSpec("sub", compute.binary("sub"), (argument_is("alpha", 1), no_numbers), BOTH, ACTIVATIONS,
            config="SubConfig"),
-    OpSpec("mul", compute.binary("mul"), (no_numbers, alike), BOTH, ACTIVATIONS, config="MulConfig"),
-    OpSpec("div", compute.binary("div"), (argument_is("rounding_mode", None), alike), config="DivConfig"),
-    OpSpec("maximum", compute.binary("maximum"), (alike,), config="MaximumConfig"),
-    OpSpec("minimum", compute.binary("minimum"), (alike,), config="MinimumConfig"),
+    OpSpec("rsub", compute.binary("sub", "other", "self"), (argument_is("alpha", 1), no_numbers), BOTH, ACTIVATIONS,
+           config="SubConfig"),
+    OpSpec("mul", compute.binary("mul"), (no_numbers,), BOTH, ACTIVATIONS, config="MulConfig"),
+    OpSpec("div", compute.binary("div"), (argument_is("rounding_mode", None),), config="DivConfig"),
+    OpSpec("maximum", compute.binary("maximum"), (), config="MaximumConfig"),
+    OpSpec("minimum", compute.binary("minimum"), (), config="MinimumConfig"),
     *(
         OpSpec(op, compute.clamp(lambda o, name=op: activation_limits(name, o)), (same_parameters,), BOTH,
-               config=config)
+               ports={"out": Same("self")}, config=config)
         for op, config in (("relu", "ReLUConfig"), ("hardtanh", "HardtanhConfig"), ("clamp", "ClampConfig"))
     ),
     _unary("abs", config="AbsConfig"), _unary("ceil", config="CeilConfig"), _unary("floor", config="FloorConfig"),
@@ -233,22 +297,39 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("gelu", compute.unary("gelu"), (argument_is("approximate", "none"), dtypes_in("float32")),
            config="GeluConfig"),
     _unary("leaky_relu", config="LeakyReLUConfig", negative_slope="negative_slope"),
-    OpSpec("softmax", compute.unary("softmax"), (last_dim,), config="SoftmaxConfig"),
-    OpSpec("max_pool2d", images.max_pool2d, (rank_in("self", 4), stride_within_kernel, ceil_mode_static, first_result,
-                                            same_parameters), BOTH, config="MaxPool2dConfig"),
-    OpSpec("avg_pool2d", images.avg_pool2d, (rank_in("self", 4), plain_average), config="AvgPoolingConfig"),
+    OpSpec("prelu", compute.prelu, (constant("weight"),), config="PreluConfig"),
+    OpSpec("elu", compute.unary("elu", alpha="alpha"), (argument_is("scale", 1), argument_is("input_scale", 1)),
+           config="ELUConfig"),
+    OpSpec("pow", compute.unary("square"), (squares,), config="PowConfig"),
+    OpSpec("square", compute.unary("square"), config="PowConfig"),
+    OpSpec("softmax", compute.softmax, (has_dims,), config="SoftmaxConfig"),
+    OpSpec("amax", images.maximum_over, (extreme_of_images,), config="MaxDimConfig"),
+    OpSpec("max_dim", images.maximum_over, (extreme_of_images, first_result), config="MaxDimConfig"),
+    OpSpec("max_pool2d", images.max_pool2d, (rank_in("self", 4), window, stride_within_kernel, ceil_mode_static,
+                                             first_result, same_parameters), BOTH, config="MaxPool2dConfig"),
+    OpSpec("avg_pool2d", images.avg_pool2d, (rank_in("self", 4), window, plain_average), config="AvgPoolingConfig"),
     OpSpec("adaptive_avg_pool2d", images.global_average, (one_pixel,), BOTH, config="AdaptiveAvgPool2dConfig"),
     OpSpec("mean", images.global_average, (over_images,), BOTH, config="MeanDimConfig"),
-    OpSpec("upsample_bilinear2d", images.upsample_bilinear2d, (static_shape(),), config="UpsampleBilinear2dConfig"),
+    OpSpec("upsample_bilinear2d", images.upsample_bilinear2d, (known_size,), config="UpsampleBilinear2dConfig"),
     OpSpec("cat", moves.cat, (several, same_parameters), BOTH, config="CatConfig"),
+    OpSpec("stack", moves.stack, (several, one_dynamic, same_parameters), BOTH, config="CatConfig"),
     OpSpec("permute", moves.permute, (same_parameters,), BOTH, config="PermuteConfig"),
     OpSpec("transpose", moves.permute, (same_parameters,), BOTH, config="PermuteConfig"),
+    OpSpec("t", moves.permute, (rank_in("self", 2), same_parameters), BOTH, config="PermuteConfig"),
+    OpSpec("expand", moves.same, (no_repeats, same_parameters), BOTH, config="CloneConfig"),
     OpSpec("view", moves.view, (one_dynamic_size, same_parameters), BOTH, config="ViewCopyConfig"),
     OpSpec("unsqueeze", moves.view, (one_dynamic_size, same_parameters), BOTH, config="UnsqueezeCopyConfig"),
     OpSpec("squeeze", moves.view, (one_dynamic_size, same_parameters), BOTH, config="SqueezeCopyConfig"),
-    OpSpec("slice", moves.slice_, (plain_slice, static_shape(), same_parameters), BOTH, config="SliceCopyConfig"),
+    OpSpec("slice", moves.slice_, (plain_slice, known_dimension, same_parameters), BOTH, config="SliceCopyConfig"),
+    *(
+        OpSpec(op, moves.split, (known_dimension,), config="SliceCopyConfig")
+        for op in ("split", "split_with_sizes")
+    ),
+    OpSpec("select", moves.select, (known_dimension, one_dynamic, same_parameters), BOTH, config="SliceCopyConfig"),
+    OpSpec("unbind", moves.select, (known_dimension, one_dynamic), config="SliceCopyConfig"),
     OpSpec("pad", moves.pad, (positive_pads, same_parameters), BOTH, config="ConstantPadConfig"),
     OpSpec("clone", moves.same, (same_type,), BOTH, config="CloneConfig"),
+    OpSpec("cast", moves.same, (same_type,), config="CloneConfig"),
     OpSpec("batch_norm", compute.batch_norm, (constant("weight", "bias", "running_mean", "running_var"), first_result),
            absorbs=ACTIVATIONS, config="BatchNormConfig"),
     OpSpec("quantize", compute.convert, (), (STATIC,), config="QuantizeConfig"),
@@ -259,5 +340,5 @@ ROWS: tuple[OpSpec, ...] = (
 BACKEND = Backend(
     "xnnpack",
     ROWS,
-    (dtypes_in("float32", "float16"), one_dtype(), int8, not_empty(), max_rank(6)),
+    (dtypes_in("float32", "float16"), one_dtype(), int8, not_empty(), known_numbers, max_rank(6)),
 )

@@ -34,7 +34,10 @@ class ConfigPrecisionType(enum.Enum):
 
 
 # Movement alone is not worth a delegate.
-_IDLE = {"permute", "transpose", "view", "unsqueeze", "squeeze", "clone", "quantize", "dequantize", "convert", "slice"}
+_IDLE = {
+    "permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "cast", "quantize", "dequantize",
+    "convert", "slice", "split", "split_with_sizes", "select", "unbind", "stack",
+}  # fmt: skip
 
 
 class XnnpackPartitioner(Partitioner):
@@ -47,7 +50,7 @@ class XnnpackPartitioner(Partitioner):
 
     backend = BACKEND
     backend_id = "XnnpackBackend"
-    kept = (aten.hardswish.default,)
+    kept = (aten.hardswish.default, aten.prelu.default, aten.elu.default, aten.rsub.Scalar)
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class XnnpackPartitioner(Partitioner):
         return any(op.kind not in _IDLE for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
+        group.inputs = [v for v in group.inputs if v.dtype is not None]  # sizes follow from the tensors
         fold_constants(group, OPS)
         fold_batch_norms(group, batch_norm_factors)
         blob, named = to_blob(Lowering(group, BACKEND.rows).run())
