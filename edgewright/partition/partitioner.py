@@ -16,6 +16,7 @@ from edgewright.ir.opset import OPS
 from edgewright.partition.apply import Application
 from edgewright.partition.exclude import as_exclusion
 from edgewright.partition.report import PartitionReport
+from edgewright.passes.fold import fold_constants
 from edgewright.passes.quantization import fold_quantization
 
 log = logging.getLogger("edgewright.partition")
@@ -64,6 +65,7 @@ class Partitioner:
         excluded = self._excluded(work)
         absorbs = {row.op: row.absorbs for row in self.backend.rows.values()}
         folded = fold_quantization(work.graph, OPS, absorbs, frozenset(excluded))
+        fold_constants(folded, OPS)  # weights that the model computes are constant to the rules
 
         def refusals(op: Op) -> list[str]:
             return excluded.get(id(op.origin)) or self.refusals(op)
