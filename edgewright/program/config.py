@@ -37,12 +37,17 @@ class EdgeCompileConfig:
         _check(self, "runtime", texts, "must be the name of a profile, or names such as 'aten::add.out'")
 
 
+HOST_TWINS = ("side", "embed", "none")
+
+
 @dataclass
 class ExecutorchBackendConfig:
     """How a graph becomes a file.
 
     ``external_constants``: True, or a function of a placeholder node that gives the name of the data file its
-    constant goes to, or None. ``manifest=False`` leaves out the description of the build.
+    constant goes to, or None. ``manifest=False`` leaves out the description of the build. ``host_twin``: where to put
+    what this machine runs in place of blobs that only a device can run: ``side`` (``m.twin`` beside ``m.pte``),
+    ``embed`` or ``none``.
     """
 
     passes: Sequence[Callable[[Any], Any]] = field(default_factory=list)
@@ -59,8 +64,10 @@ class ExecutorchBackendConfig:
     external_mutable_weights: bool = False
     emit_mutable_buffer_names: bool = False
     manifest: bool = True
+    host_twin: str = "side"
 
     def __post_init__(self) -> None:
+        _check(self, "host_twin", self.host_twin in HOST_TWINS, f"must be {' or '.join(HOST_TWINS)}")
         _check_flags(self, "emit_stacktrace", "extract_delegate_segments", "remove_view_copy", "manifest")
         _check_flags(self, "external_mutable_weights", "emit_mutable_buffer_names")
         for name, least in (("segment_alignment", 16), ("constant_tensor_alignment", 1), ("delegate_alignment", 1)):

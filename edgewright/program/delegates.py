@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from edgewright.ir.deserialize import read_twin
+from edgewright.ir.serialize import write_twin
 from edgewright.pte import schema
 from edgewright.pte.flat import Buffer
 
@@ -17,11 +19,17 @@ class DelegatePool:
     blobs: list[Buffer] = field(default_factory=list)
     delegates: list[schema.BackendDelegate] = field(default_factory=list)
     named: dict[str, bytes] = field(default_factory=dict)  # data that blobs look up
+    _twins: dict[str, bytes] = field(default_factory=dict)  # by the blob's SHA-256
     _known: dict[bytes, int] = field(default_factory=dict)
 
-    def add(self, backend: str, blob: Buffer, specs: Mapping[str, bytes]) -> schema.BackendDelegate:
+    def add(
+        self, backend: str, blob: Buffer, specs: Mapping[str, bytes], twin: bytes | None = None
+    ) -> schema.BackendDelegate:
         """What a method says about one call of a delegate."""
-        index = self._known.setdefault(hashlib.sha256(blob).digest(), len(self.blobs))
+        digest = hashlib.sha256(blob)
+        index = self._known.setdefault(digest.digest(), len(self.blobs))
+        if twin is not None:
+            self._twins[digest.hexdigest()] = twin
         if index == len(self.blobs):
             self.blobs.append(blob)
         made = schema.BackendDelegate(
@@ -31,6 +39,12 @@ class DelegatePool:
         )
         self.delegates.append(made)
         return made
+
+    def twin(self) -> bytes | None:
+        """The host twins of all blobs in one file, by the SHA-256 of the blob, or None if none needs one."""
+        if not self._twins:
+            return None
+        return write_twin({key: next(iter(read_twin(data).values())) for key, data in sorted(self._twins.items())})
 
     def store(self, program: schema.Program, *, extract: bool, alignment: int) -> None:
         """Put the blobs into segments of their own or, unless ``extract``, into the tables."""

@@ -130,7 +130,7 @@ class Emitter:
         """A call of a delegate: ``id``, ``blob``, ``specs``, and ``inputs`` in the blob's order."""
         inputs = [self.argument(v, Kind.ANY) for v in op.args["inputs"]]
         outputs = [self.define(v) for v in op.outputs if v is not None]
-        self.delegates.append(self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"]))
+        self.delegates.append(self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], op.args.get("twin")))
         self.blobs.named.update(op.args.get("named", {}))
         self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)
 

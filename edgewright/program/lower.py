@@ -32,6 +32,8 @@ from edgewright.pte import schema
 from edgewright.pte.ptd import write_data
 from edgewright.pte.writer import program_chunks
 
+TWIN_KEY = "edgewright.twin"
+
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
 Pass = Callable[[Any], Any]
 Passes = Union[Sequence[Pass], Mapping[str, Sequence[Pass]]]
@@ -246,12 +248,19 @@ class ExecutorchProgramManager:
             open_file.write(chunk)
 
     def save(self, path: str | os.PathLike[str]) -> int:
-        """Write to a path, whole or not at all; the bytes written."""
+        """Write to a path, whole or not at all; the bytes written. A host twin goes beside it, before it."""
         from edgewright.files import write_file
 
         if Path(path).suffix != ".pte":
             raise UsageError(str(path), "must end in .pte")
+        if self.config.host_twin == "side" and self.twin is not None:
+            write_file(Path(path).with_suffix(".twin"), [self.twin])
         return write_file(path, self._chunks())
+
+    @cached_property
+    def twin(self) -> bytes | None:
+        """What this machine runs in place of blobs that only a device can run, or None if there are no such blobs."""
+        return None if self.config.host_twin == "none" else self._blobs.twin()
 
     @property
     def data_files(self) -> dict[str, bytes]:
@@ -290,6 +299,9 @@ class ExecutorchProgramManager:
             schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
             for key, data in self._blobs.named.items()
         ]
+        if self.config.host_twin == "embed" and self.twin is not None:
+            index = program.add_segment(self.twin, self.config.segment_alignment)
+            program.named_data.append(schema.NamedData(key=TWIN_KEY, segment_index=index))
         if self.config.manifest:
             data = manifest.build(program, ["portable"], self._edge.kernels.name)
             index = program.add_segment(data, self.config.segment_alignment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -14,7 +15,7 @@ import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob
 from edgewright.backends.xnnpack.translate import from_blob
-from edgewright.errors import EdgewrightError, FormatError, LimitError, VersionError
+from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Dim, Graph, GraphError, Op, Value
@@ -91,11 +92,8 @@ def test_what_a_file_cannot_hold_is_refused() -> None:
 
 def attempt(data: bytes) -> None:
     """Read: graphs, or an error of ours. Anything else escapes."""
-    try:
+    with contextlib.suppress(FormatError, LimitError):
         read_twin(data, limit=1 << 20)
-    except EdgewrightError as error:
-        assert isinstance(error, FormatError | LimitError)
-        assert str(error)
 
 
 def test_every_truncation_and_every_changed_byte() -> None:
