@@ -24,6 +24,7 @@ from edgewright.frontend.functional import Functional
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 
 log = logging.getLogger("edgewright.frontend")
+_INNER_TENSOR = torch.ops.export.access_subclass_inner_tensor.default
 
 
 def prepare(
@@ -97,12 +98,30 @@ class Walk(Functional):
     def _call(self, node: fx.Node, val: Any = None) -> None:
         if node.target is executorch_call_delegate:
             self._symbolic(node)
+        elif node.target is _INNER_TENSOR:
+            self._inner(node)
         elif isinstance(node.target, torch._ops.HigherOrderOperator):
             from edgewright.frontend.control import lower_higher_order
 
             lower_higher_order(self, node)
         elif node not in self.inlined:
             super()._call(node, val)
+
+    def _inner(self, node: fx.Node) -> None:
+        """A part of a weight that is several tensors (quantized by torchao): a constant of its own."""
+        path: list[str] = []
+        holder: Any = node
+        while isinstance(holder, fx.Node) and holder.target is _INNER_TENSOR:
+            path.insert(0, str(holder.args[1]))
+            holder = holder.args[0]
+        specs = {s.arg.name: str(s.target) for s in self.exported.graph_signature.input_specs}
+        target = specs[holder.name]
+        held = self.exported.state_dict.get(target, self.exported.constants.get(target))
+        name = "_".join([*target.split("."), *path])
+        self.attributes[name] = operator.attrgetter(".".join(path))(held)
+        new = self.rewriter.graph.get_attr(name)
+        new.meta.update(node.meta)
+        self.aliases.define(node, new)
 
     def _finish(self, output: fx.Node) -> Any:
         signature = self.exported.graph_signature
@@ -160,6 +179,9 @@ class _AnyGraph(Verifier):
     """Our graphs are checked by the importer; torch's own dialect rules do not apply to them."""
 
     dialect = "EDGEWRIGHT"
+
+    def allowed_getattr_types(self) -> tuple[type[Any], ...]:
+        return (*super().allowed_getattr_types(), torch.Tensor)
 
     def check_valid_op(self, op: Any) -> None:
         return None

@@ -7,6 +7,7 @@ conversions. Operators get their names from the op table here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy as np
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
+from edgewright.passes.fold import dequantized
 
 QUANTIZE, DEQUANTIZE, CONVERT = "quantize", "dequantize", "convert"
-_PREFIX = "quantized_decomposed."
+_PREFIX, _AFFINE = "quantized_decomposed.", "torchao."
 
 
 def fold_quantization(
@@ -43,6 +45,7 @@ class _Folder:
         self.kept = {id(v) for v in graph.outputs if isinstance(v, Value)} | {id(s) for _, s in graph.updates}
         self.done: set[int] = set()
         self.ops: list[Op] = []
+        self.rows: dict[tuple[int, int], Value] = {}  # what was quantized row by row already
 
     def run(self) -> Graph:
         for op in self.graph.ops:
@@ -52,7 +55,7 @@ class _Folder:
         return Graph(self.graph.name, self.graph.inputs, self.graph.outputs, live, self.graph.updates)
 
     def _visit(self, op: Op) -> None:
-        if op.kind.startswith(_PREFIX):
+        if op.kind.startswith((_PREFIX, _AFFINE)):
             self._conversion(op)
             return
         row = self.table.of(op)
@@ -77,38 +80,18 @@ class _Folder:
     # ---------------------------------------------------------------------------------------------- conversions
 
     def _conversion(self, op: Op) -> None:
-        name = op.kind.removeprefix(_PREFIX)
-        if name.startswith("choose_qparams"):
-            self.ops.append(op)
-            return
-        if self._parameters(op) is None or "per_token" in name or "embedding" in name:
+        parameters = known_parameters(op)
+        if parameters is None or parameters.block:
             self.ops.append(op)
             return
         source, out = op.args["input"], op.outputs[0]
         assert out is not None
-        if name.startswith("quantize"):
-            out.q = self._parameters(op)
+        if _is(op, "quantize"):
+            out.q = parameters
             self.ops.append(Op(QUANTIZE, {"self": source}, [out], op.origin))
         else:
-            source.q = self._parameters(op)
+            source.q = parameters
             self.ops.append(Op(DEQUANTIZE, {"self": source}, [out], op.origin))
-
-    def _parameters(self, op: Op) -> QParams | None:
-        """The parameters of a conversion, if they are known now."""
-        name, args = op.kind.removeprefix(_PREFIX), op.args
-        stored = op.outputs[0] if name.startswith("quantize") else args["input"]
-        if not isinstance(stored, Value) or stored.dtype is None:
-            return None
-        if "per_channel" in name:
-            scales, zeros = args["scales"], args["zero_points"]
-            if scales.data is None or (zeros is not None and zeros.data is None):
-                return None
-            zero = tuple(int(z) for z in zeros.data) if zeros is not None else (0,) * scales.data.size
-            scale = tuple(np.asarray(scales.data, np.float64).tolist())
-            return QParams(scale, zero, stored.dtype, args["quant_min"], args["quant_max"], axis=args["axis"])
-        if isinstance(args["scale"], Value) or isinstance(args["zero_point"], Value):
-            return None
-        return QParams(args["scale"], args["zero_point"], stored.dtype, args["quant_min"], args["quant_max"])
 
     # --------------------------------------------------------------------------------------------------- folding
 
@@ -138,24 +121,28 @@ class _Folder:
         """Let an operator work on integers, if all its activations and its result are quantized."""
         row = self.table[op.kind]
         sources = {name: self._source(value) for name, value in op.args.items()}
-        for name, port in row.ports.items():
-            if isinstance(port, Weight) and sources.get(name) is not None and sources[name].constant:
-                op.args[name] = sources[name]
         loose = [
             name
             for name, value in op.args.items()
             if _is_activation(value) and not isinstance(row.ports.get(name), Weight | Bias | Index)
         ]
-        if not loose or len(op.outputs) != 1:
-            return
-        dynamic = self._dynamic(op, loose)
-        if dynamic:
-            return
+        weights = [
+            name
+            for name, port in row.ports.items()
+            if isinstance(port, Weight) and sources.get(name) is not None and sources[name].constant
+        ]
+        integers = len(op.outputs) == 1 and (self._dynamic(op, loose, weights) or self._static(op, loose, sources))
+        for name in weights:
+            op.args[name] = sources[name] if integers else self._real(sources[name], op.args[name])
+            if op.args["input"].q is not None and op.args["input"].q.dynamic and integers:
+                op.args[name] = _by_channel(op.args[name], row.ports[name])
+
+    def _static(self, op: Op, loose: list[str], sources: dict[str, Any]) -> bool:
+        """``dequantize → operator → quantize``."""
         reader = self._only_reader(op.outputs[0])
-        ends = reader is not None and reader.kind.startswith(_PREFIX + "quantize_per_tensor")
-        parameters = self._parameters(reader) if ends and reader is not None else None
-        if any(sources[name] is None for name in loose) or parameters is None or reader is None:
-            return
+        parameters = known_parameters(reader) if reader is not None and _is(reader, "quantize") else None
+        if not loose or any(sources[name] is None for name in loose) or parameters is None or reader is None:
+            return False
         for name in loose:
             op.args[name] = sources[name]
         out = reader.outputs[0]
@@ -163,6 +150,7 @@ class _Folder:
         out.q = parameters
         op.outputs = [out]
         self.done.add(id(reader))
+        return True
 
     def _source(self, value: Any) -> Any:
         """The integers behind a dequantized value (or list of them), or None."""
@@ -170,33 +158,114 @@ class _Folder:
             found = [self._source(v) for v in value]
             return None if any(f is None for f in found) else found
         maker = self.makers.get(id(value)) if isinstance(value, Value) else None
-        if maker is None or not maker.kind.startswith(_PREFIX + "dequantize"):
+        if maker is None or not _is(maker, "dequantize"):
             return None
-        q = self._parameters(maker)
+        q = known_parameters(maker)
         if q is None:
             return None
         maker.args["input"].q = q
         return maker.args["input"]
 
-    def _dynamic(self, op: Op, loose: list[str]) -> bool:
-        """``choose_qparams → quantize → dequantize → operator``: rows are quantized as they come."""
-        if len(loose) != 1 or op.kind not in ("linear", "conv2d"):
+    def _real(self, stored: Value, given: Value) -> Value:
+        """A quantized weight of an operator on real numbers, as real numbers."""
+        if stored.q is None or stored.q.block:
+            return given
+        made = Value(given.name, given.dtype, given.shape, given.dim_order, dequantized(stored).astype(given.dtype))
+        made.qualified_name = stored.qualified_name
+        return made
+
+    def _dynamic(self, op: Op, loose: list[str], weights: list[str]) -> bool:
+        """``choose parameters → quantize → dequantize → operator``: rows are quantized as they come."""
+        if len(loose) != 1 or not weights or op.kind not in ("linear", "conv2d"):
             return False
         maker = self.makers.get(id(op.args[loose[0]]))
-        if maker is None or not maker.kind.startswith(_PREFIX + "dequantize_per_t"):
-            return False
-        if self._parameters(maker) is not None:
-            return False
-        source = self.makers.get(id(maker.args["input"]))
-        if source is None or not source.kind.startswith(_PREFIX + "quantize_per_t"):
+        source = self.makers.get(id(maker.args["input"])) if maker is not None and _is(maker, "dequantize") else None
+        if maker is None or source is None or not _is(source, "quantize") or known_parameters(maker) is not None:
             return False
         real: Value = source.args["input"]
+        if not self._by_rows(source, real):
+            return False
         dims = 1 if op.kind == "linear" else 3
-        q = QParams(1.0, 0, np.dtype(np.int8), -128, 127, axis=-dims, dynamic="per_token")
-        stored = Value(f"{real.name}_rows", np.dtype(np.int8), real.shape, tuple(range(len(real.shape))), q=q)
-        self.ops.append(Op(CONVERT, {"self": real}, [stored], op.origin))
-        op.args[loose[0]] = stored
+        if (id(real), dims) not in self.rows:
+            q = QParams(1.0, 0, np.dtype(np.int8), -128, 127, axis=-dims, dynamic="per_token")
+            stored = Value(f"{real.name}_rows", np.dtype(np.int8), real.shape, tuple(range(len(real.shape))), q=q)
+            self.ops.append(Op(CONVERT, {"self": real}, [stored], op.origin))
+            self.rows[id(real), dims] = stored
+        op.args[loose[0]] = self.rows[id(real), dims]
         return True
+
+    def _by_rows(self, quantize: Op, real: Value) -> bool:
+        """True if the parameters are found from the tensor itself, whole or row by row, with a zero point."""
+        chooser = self.makers.get(id(quantize.args.get("scale", quantize.args.get("scales"))))
+        if chooser is None or "choose_qparams" not in chooser.kind or chooser.args["input"] is not real:
+            return False
+        if not quantize.kind.startswith(_AFFINE):
+            return "symmetric" not in chooser.kind or "asymmetric" in chooser.kind
+        blocks = list(quantize.args["block_size"])
+        rows = all(b == 1 for b in blocks[:-1]) and blocks[-1] in (-1, real.shape[-1])
+        return rows and chooser.args["mapping_type"] == "ASYMMETRIC"
+
+
+# ----------------------------------------------------------------------------------------------------- parameters
+
+
+def _is(op: Op, name: str) -> bool:
+    """True for operators that quantize (or dequantize), of either library."""
+    prefix = _AFFINE if op.kind.startswith(_AFFINE) else _PREFIX
+    short = op.kind.removeprefix(prefix)
+    return op.kind.startswith(prefix) and short.startswith((f"{name}_per", f"{name}_affine"))
+
+
+def known_parameters(op: Op) -> QParams | None:
+    """The parameters of a conversion, if they are known now."""
+    args = op.args
+    if not (_is(op, "quantize") or _is(op, "dequantize")):
+        return None
+    stored = op.outputs[0] if _is(op, "quantize") else args["input"]
+    if not isinstance(stored, Value) or stored.dtype is None or "per_token" in op.kind:
+        return None
+    if op.kind.startswith(_AFFINE):
+        return _affine_parameters(args, stored)
+    if "per_channel" in op.kind:
+        scales, zeros = args["scales"], args["zero_points"]
+        if scales.data is None or (zeros is not None and zeros.data is None):
+            return None
+        zero = tuple(int(z) for z in zeros.data) if zeros is not None else (0,) * scales.data.size
+        scale = tuple(np.asarray(scales.data, np.float64).tolist())
+        return QParams(scale, zero, stored.dtype, args["quant_min"], args["quant_max"], axis=args["axis"])
+    if isinstance(args["scale"], Value) or isinstance(args["zero_point"], Value):
+        return None
+    return QParams(args["scale"], args["zero_point"], stored.dtype, args["quant_min"], args["quant_max"])
+
+
+def _affine_parameters(args: dict[str, Any], stored: Value) -> QParams | None:
+    """Blocks that are the whole, a slice along one dimension, or pieces of the rows of a matrix."""
+    scales, zeros = args["scale"], args["zero_point"]
+    constant = isinstance(scales, Value) and scales.constant and (zeros is None or zeros.constant)
+    if not constant or args["quant_min"] is None or args.get("zero_point_domain", "INT") != "INT":
+        return None
+    sizes = [n if b == -1 else b for n, b in zip(stored.shape, args["block_size"], strict=True)]
+    cut = [d for d, (n, b) in enumerate(zip(stored.shape, sizes, strict=True)) if n != b]
+    scale = tuple(np.asarray(scales.data, np.float64).ravel().tolist())
+    zero = (0,) * len(scale) if zeros is None else tuple(int(z) for z in np.asarray(zeros.data).ravel())
+    fixed = (stored.dtype, args["quant_min"], args["quant_max"])
+    if not cut and len(scale) == 1:
+        return QParams(scale[0], zero[0], *fixed)  # type: ignore[arg-type]
+    if len(cut) == 1 and sizes[cut[0]] == 1:
+        return QParams(scale, zero, *fixed, axis=cut[0])  # type: ignore[arg-type]
+    if len(sizes) == 2 and sizes[0] == 1:
+        return QParams(scale, zero, *fixed, axis=0, block=sizes[1])  # type: ignore[arg-type]
+    return None
+
+
+def _by_channel(weight: Value, port: Any) -> Value:
+    """A weight with one scale for all, as one with a scale per channel."""
+    q = weight.q
+    if q is None or q.axis is not None or isinstance(q.scale, tuple) or isinstance(q.zero_point, tuple):
+        return weight
+    count = weight.bound[port.axis]
+    spread = replace(q, scale=(q.scale,) * count, zero_point=(q.zero_point,) * count, axis=port.axis)
+    return replace(weight, q=spread)
 
 
 def _is_activation(value: Any) -> bool:

@@ -31,6 +31,7 @@ from edgewright.program.resolve import KernelSet, kernel_set
 from edgewright.pte import schema
 from edgewright.pte.ptd import write_data
 from edgewright.pte.writer import program_chunks
+from edgewright.quantize.affine import affine_operators
 
 TWIN_KEY = "edgewright.twin"
 
@@ -162,7 +163,8 @@ class EdgeProgramManager:
                 remedy = "Backends come with their own partitioner classes; pass one of those."
                 raise UsageError("partitioner", "must be a partitioner of an Edgewright backend",
                                  value=type(each).__name__, remedy=remedy)  # fmt: skip
-            changed[name] = each.partition(self._prepare(self._given[name], each.kept), name)
+            whole = [*each.kept, *affine_operators()]
+            changed[name] = each.partition(self._prepare(self._given[name], whole), name)
         made = EdgeProgramManager(changed, self.constant_methods, self.compile_config)
         fresh = {name: merge(self.partition_reports.get(name), each.reports[name]) for name, each in chosen.items()}
         made.partition_reports = {**self.partition_reports, **fresh}

@@ -116,7 +116,7 @@ class Annotator:
             return True
         axes = _weight_axes(plan)
         for axis in dict.fromkeys((axes, None)):
-            if not self.backend.refusals(_trial(op, row, plan, axis)):
+            if not self.backend.refusals(_trial(op, row, plan, _expected(plan, axis))):
                 _weigh(op, plan, axis, self.nodes)
                 return True
         return False
@@ -156,6 +156,12 @@ def _weight_axes(plan: _Plan) -> int | None:
     """The axis of a weight's scales, if they differ by channel."""
     axes = [port.axis for port in plan.ports.values() if isinstance(port, Weight)]
     return axes[0] if axes and plan.config.is_per_channel else None
+
+
+def _expected(plan: _Plan, axis: int | None) -> int | None:
+    """Lowering spreads one scale over the channels where rows are quantized on the fly."""
+    axes = [port.axis for port in plan.ports.values() if isinstance(port, Weight)]
+    return axes[0] if plan.config.is_dynamic and axes else axis
 
 
 def _trial(op: Op, row: OpDef, plan: _Plan, axis: int | None) -> Op:

@@ -31,7 +31,7 @@ _TORCHAO_READS = (
 )
 
 
-class TableQuantizer(Quantizer):
+class TableQuantizer(Quantizer):  # type: ignore[misc]
     """Quantizes what a backend's rows take. Of several settings that fit, the most specific holds: module name, module
     type, operator type, global. A setting of None leaves what it fits alone."""
 
