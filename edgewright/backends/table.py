@@ -38,6 +38,11 @@ class Refusal:
 
 
 FLOAT, STATIC, DYNAMIC = "fp32", "static_quant", "dynamic_quant"
+PRECISIONS = {
+    FLOAT: "floating point",
+    STATIC: "integers, with scales found by calibration or training",
+    DYNAMIC: "activations become integers row by row as the program runs",
+}
 
 
 @dataclass(frozen=True)
@@ -72,17 +77,19 @@ Emit = Callable[[Graph], tuple[bytes, Mapping[str, bytes]]]
 
 
 class Backend:
-    """Rows by operator. ``id`` is what files call the delegate; ``emit`` makes a group into a blob and its data."""
+    """Rows by operator. ``id`` is what files call the delegate; ``emit`` makes a group into a blob and its data.
+    ``title`` and ``summary`` are for people."""
 
     def __init__(
         self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, id: str = "", emit: Emit | None = None,
-        summary: str = "",
+        title: str = "", summary: str = "",
     ) -> None:  # fmt: skip
         self.name = name
         self.rows = {row.op: row for row in rows}
         self.rules = tuple(rules)  # for every operator
         self.id = id or name
         self.emit = emit
+        self.title = title or name
         self.summary = summary
 
     def configs(self) -> dict[str, type[OperatorConfig]]:

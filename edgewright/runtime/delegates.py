@@ -90,7 +90,15 @@ def find_delegate(backend: str) -> Factory | None:
     if backend not in _REGISTERED and backend in _OURS:
         module, name = _OURS[backend]
         _REGISTERED[backend] = getattr(import_module(module), name)
-    return _REGISTERED.get(backend)
+    return _REGISTERED.get(backend) or _of_backends(backend)
+
+
+def _of_backends(backend: str) -> Factory | None:
+    """The delegate of a backend whose package was found, in a folder or by its entry point."""
+    from edgewright.backends import find_delegate as find_own
+
+    found: Factory | None = find_own(backend)
+    return found
 
 
 def require_delegate(backend: str) -> Factory:

@@ -91,5 +91,5 @@ def test_blobs_that_run_here_need_none(tmp_path: Path, host_twin: str) -> None:
 
 
 def test_other_words_are_refused() -> None:
-    with pytest.raises(UsageError, match="host_twin: must be side or embed or none; got 'yes'|got yes"):
+    with pytest.raises(UsageError, match="host_twin: must be side or embed or none; got yes"):
         ExecutorchBackendConfig(host_twin="yes")

@@ -34,3 +34,6 @@ class XnnpackDelegate:
 
     def close(self) -> None:
         """Nothing is held but memory."""
+
+
+DELEGATE = XnnpackDelegate

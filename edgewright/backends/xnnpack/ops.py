@@ -341,4 +341,7 @@ BACKEND = Backend(
     "xnnpack",
     ROWS,
     (dtypes_in("float32", "float16"), one_dtype(), int8, not_empty(), known_numbers, max_rank(6)),
+    id="XnnpackBackend",
+    title="XNNPACK",
+    summary="Any Arm or x86 CPU. The stock runtimes for Android, iOS and Python carry XNNPACK; its blobs run here without.",
 )

@@ -1,0 +1,137 @@
+"""The pages about backends, written from their tables: ``python -m edgewright.docs [FOLDER] [--check]``.
+
+A page says what its backend takes in the very sentences that refuse a model, so that the two cannot differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from edgewright.backends import discover, find_partitioner, find_quantizer, load_backend
+from edgewright.backends.table import FLOAT, PRECISIONS, Backend, OpSpec
+from edgewright.ir.opset import OPS
+
+NOTE = "<!-- Written by `python -m edgewright.docs` from the backend's table. Change the table, not this page. -->"
+
+
+def page(name: str) -> str:
+    """The page of a backend, in Markdown."""
+    backend = load_backend(name)
+    head = [f"# {backend.title}", "", NOTE, "", backend.summary]
+    sections = [head, _partitioner(name), _quantizer(name, backend), _operators(backend)]
+    return "\n\n".join("\n".join(lines).strip() for lines in sections) + "\n"
+
+
+def _partitioner(name: str) -> list[str]:
+    made = find_partitioner(name)
+    lines = [
+        "## Partitioner", "", "```python", "from edgewright import to_edge_transform_and_lower", _import(name, made), "",
+        f"program = to_edge_transform_and_lower(exported, partitioner=[{made.__name__}()])",
+        'print(program.partition_reports["forward"])  # what is taken, and every reason why not',
+        "```", "", _text(made),
+    ]  # fmt: skip
+    rows = [(f"`{p.name}`", f"`{p.default!r}`") for p in inspect.signature(made).parameters.values() if _optional(p)]
+    return [*lines, "", *_table(("option", "default"), rows)] if rows else lines
+
+
+def _optional(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not parameter.empty
+
+
+def _quantizer(name: str, backend: Backend) -> list[str]:
+    lines = ["## Quantization", ""]
+    held: dict[str, list[str]] = {}
+    for op, row in sorted(backend.rows.items()):
+        for precision in row.precisions:
+            held.setdefault(precision, []).append(op)
+    if set(held) <= {FLOAT}:
+        return [*lines, "This backend computes in floating point only."]
+    made = find_quantizer(name)
+    own = made.__module__.startswith(discover()[name])
+    told = _text(made) if own else "Quantizes what the rows below take, through `prepare_pt2e` of torchao."
+    lines += ["```python", _import(name, made), "```", "", told]
+    for preset in _presets(sys.modules[made.__module__]) if own else ():
+        lines += ["", f"`{preset.__name__}{_arguments(preset)}`: {_text(preset)}"]
+    schemes = ((f"`{precision}`", PRECISIONS[precision], _codes(held[precision])) for precision in held)
+    return [*lines, "", *_table(("scheme", "meaning", "operators"), schemes)]
+
+
+def _presets(module: Any) -> list[Any]:
+    held = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
+    return [f for f in held if not f.__name__.startswith("_")]
+
+
+def _arguments(function: Any) -> str:
+    shown = [f"{p.name}={p.default!r}" for p in inspect.signature(function).parameters.values()]
+    return f"({', '.join(shown)})"
+
+
+def _operators(backend: Backend) -> list[str]:
+    rows = [row for _, row in sorted(backend.rows.items())]
+    lines = ["## Operators", "", f"{len(rows)} operators, by the names of the op table.", ""]
+    if backend.rules:
+        lines += ["For every operator:", "", *(f"- {rule.text}" for rule in backend.rules), ""]
+    head = ("operator", "from", "config", "precisions", "fuses", "requirements")
+    return [*lines, *_table(head, (_row(row) for row in rows))]
+
+
+def _row(row: OpSpec) -> tuple[str, ...]:
+    overloads = OPS[row.op].aten if row.op in OPS else ()
+    return (
+        f"`{row.op}`", _codes(overloads), _codes(row.configs), ", ".join(row.precisions), _codes(row.absorbs),
+        "; ".join(rule.text for rule in row.rules),
+    )  # fmt: skip
+
+
+def _import(name: str, made: type) -> str:
+    """How a class is imported; the table's own classes are asked for by the backend's name."""
+    package = discover()[name]
+    if made.__module__.startswith(package):
+        return f"from {package} import {made.__name__}"
+    kind = "partitioner" if made.__name__.endswith("Partitioner") else "quantizer"
+    return f"from edgewright.backends import find_{kind}\n\n{made.__name__} = find_{kind}({name!r})"
+
+
+def _text(described: Any) -> str:
+    """A docstring without its examples."""
+    text = inspect.getdoc(described) or ""
+    return text.split("\n>>>")[0].strip().replace("``", "`")
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the pages, or tell which are out of date."""
+    parser = argparse.ArgumentParser(prog="python -m edgewright.docs", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", nargs="?", default="docs/backends", type=Path, help="where the pages are")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not current")
+    args = parser.parse_args(arguments)
+    stale = []
+    for name in discover():
+        path, text = args.folder / f"{name}.md", page(name)
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(str(path))
+        if not args.check:
+            args.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    print("\n".join(f"{'not current' if args.check else 'wrote'}: {path}" for path in stale) or "all pages are current")
+    return int(args.check and bool(stale))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
