@@ -221,16 +221,12 @@ def _binary(ex: Executor, op: Op) -> Array:
 
 
 def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) -> Array:
-    """Sums exactly, products as an accumulator: one rounding, at the end."""
-    x = np.asarray(ex.stored(op.args["self"])).astype(np.int64) - a.zero_point
-    y = np.asarray(ex.stored(op.args["other"])).astype(np.int64) - b.zero_point
+    x, y = (np.asarray(ex.stored(op.args[name])).astype(np.int64) for name in ("self", "other"))
+    x, y = x - a.zero_point, y - b.zero_point
+    limits = op.args.get("limits")
     if op.kind == "mul":
-        factor = single(a.scale) * single(b.scale) / single(out.scale)
-        return ex.numerics.requantize(x * y, factor, out, op.args.get("limits"))
-    left, right = (np.asarray(q.scale, np.float64) / np.asarray(out.scale, np.float64) for q in (a, b))
-    total = x * left + (y * right if op.kind == "add" else -y * right)
-    lo, hi = ex.numerics.limits(out, op.args.get("limits"))
-    return np.clip(np.rint(total) + out.zero_point, lo, hi).astype(out.dtype)
+        return ex.numerics.requantize(x * y, single(a.scale) * single(b.scale) / single(out.scale), out, limits)
+    return ex.numerics.sum(x, y if op.kind == "add" else -y, (a, b), out, limits)
 
 
 @function(*_UNARY)
@@ -354,8 +350,14 @@ def _max_pool2d(ex: Executor, op: Op) -> Array:
 def _avg_pool2d(ex: Executor, op: Op) -> Array:
     """Padding is not counted."""
     image = _planar(ex.real(op.args["self"]))
-    top, _, left, _ = op.args["padding"]
-    pooled = avg_pool2d(image, op.args["kernel_size"], op.args["stride"], [top, left], False, False)
+    kernel, stride, pads = op.args["kernel_size"], op.args["stride"], op.args["padding"]
+    top, bottom, left, right = pads
+    if (top, left) == (bottom, right):
+        pooled = avg_pool2d(image, kernel, stride, [top, left], False, False)
+    else:
+        inside = _padded(np.ones((1, 1, *image.shape[2:]), np.float32), pads, 0)
+        shares = avg_pool2d(inside, kernel, stride, [0, 0], False, False)
+        pooled = avg_pool2d(_padded(image, pads, 0), kernel, stride, [0, 0], False, False) / shares
     return ex.give(op, pooled.transpose(0, 2, 3, 1))
 
 

@@ -49,6 +49,20 @@ class Numerics:
         clamped = np.clip(scaled, _F32(lo - zero), _F32(hi - zero))
         return (np.rint(clamped).astype(np.int32) + zero).astype(q.dtype)
 
+    def sum(
+        self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
+    ) -> Array:
+        """Two integers without their zero points, added in the output's scale.
+
+        The factors are integers of 21 bits (the larger one has all of them); half a step rounds up.
+        """
+        left, right = (np.asarray(g.scale, _F32) / np.asarray(q.scale, _F32) for g in given)
+        shift = 21 - int(np.frexp(max(left, right))[1])
+        first, second = (int(np.rint(np.ldexp(np.float64(f), shift))) for f in (left, right))
+        total = (x * first + y * second + (1 << shift - 1)) >> shift
+        lo, hi = self.limits(q, limits)
+        return np.asarray(np.clip(total + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
+
     def limits(self, q: QParams, limits: tuple[float, float] | None) -> tuple[int, int]:
         """Real limits as integers of the output."""
         lo, hi = q.qmin, q.qmax
