@@ -30,7 +30,8 @@ def page(name: str) -> str:
 def _partitioner(name: str) -> list[str]:
     made = find_partitioner(name)
     lines = [
-        "## Partitioner", "", "```python", "from edgewright import to_edge_transform_and_lower", _import(name, made), "",
+        "## Partitioner", "",
+        "```python", "from edgewright import to_edge_transform_and_lower", _import(name, made), "",
         f"program = to_edge_transform_and_lower(exported, partitioner=[{made.__name__}()])",
         'print(program.partition_reports["forward"])  # what is taken, and every reason why not',
         "```", "", _text(made),

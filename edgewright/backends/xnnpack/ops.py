@@ -343,5 +343,5 @@ BACKEND = Backend(
     (dtypes_in("float32", "float16"), one_dtype(), int8, not_empty(), known_numbers, max_rank(6)),
     id="XnnpackBackend",
     title="XNNPACK",
-    summary="Any Arm or x86 CPU. The stock runtimes for Android, iOS and Python carry XNNPACK; its blobs run here without.",
+    summary="Any Arm or x86 CPU. Stock runtimes (Android, iOS, Python) carry XNNPACK; here its blobs run without it.",
 )
