@@ -43,7 +43,7 @@ def overload_named(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
-def _torch_argument(value: Any, kind: str) -> Any:
+def torch_argument(value: Any, kind: str) -> Any:
     if "ScalarType" in kind and isinstance(value, int):
         return TORCH[str(to_numpy(value))]
     return to_torch(value)
@@ -63,7 +63,7 @@ def eager(call: Call) -> list[np.ndarray]:
     """The results of the overload itself, by its own arguments."""
     op = overload_named(call.overload)
     arguments = {a.name: a for a in op._schema.arguments}
-    given = {n: _torch_argument(v, str(arguments[n].real_type)) for n, v in call.args.items()}
+    given = {n: torch_argument(v, str(arguments[n].real_type)) for n, v in call.args.items()}
     if "memory_format" in given and not isinstance(given["memory_format"], torch.memory_format):
         del given["memory_format"]  # a number, as schemas write their default
     positional = [v for n, v in given.items() if not arguments[n].kwarg_only]

@@ -1,0 +1,93 @@
+"""Tests that every backend gets: each row on the op table's own samples, offered one operator at a time.
+
+What is offered is taken, or refused by a rule that says why; lowering never fails; and the program gives what eager
+torch gives, whoever runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgewright.backends import find_partitioner
+from edgewright.ir.opset import OPS
+from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.runtime import Runtime
+from tests.ops.harness import to_array
+from tests.ops.opset_calls import Call, calls_of, overload_named, torch_argument
+
+
+@dataclass
+class Outcome:
+    """What became of a row's samples."""
+
+    seen: int = 0  # offered under the row's name; some forms are decomposed, or dropped, before
+    taken: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+class One(torch.nn.Module):
+    """A call of one operator. The first tensor is computed, so that it is no constant; the others are weights."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self.op = overload_named(call.overload)
+        schema = {a.name: a for a in self.op._schema.arguments}
+        self.given = {n: torch_argument(v, str(schema[n].real_type)) for n, v in call.args.items()}
+        if not isinstance(self.given.get("memory_format"), torch.memory_format):
+            self.given.pop("memory_format", None)  # a number, as schemas write their default
+        self.by_name = {n for n in self.given if schema[n].kwarg_only}
+        self.names = [n for n, v in self.given.items() if isinstance(v, torch.Tensor)]
+        for name in self.names[1:]:
+            self.register_buffer(f"held_{name}", self.given[name])
+        self.first = self.given[self.names[0]]
+
+    def forward(self, x: torch.Tensor) -> Any:
+        held = {n: getattr(self, f"held_{n}") for n in self.names[1:]}
+        given = {**self.given, **held, self.names[0]: x}
+        positional = [v for n, v in given.items() if n not in self.by_name]
+        return self.op(*positional, **{n: given[n] for n in self.by_name})
+
+
+def samples(op: str, most: int = 4) -> list[Call]:
+    """Calls of an operator whose first tensor is of single precision and not empty."""
+    found = [c for overload in OPS[op].aten for c in calls_of(OPS[op], overload)]
+    return [c for c in found if _usable(c)][:most]
+
+
+def _usable(call: Call) -> bool:
+    tensors = [v for v in call.args.values() if isinstance(v, np.ndarray)]
+    lists = any(isinstance(v, list) and any(isinstance(i, np.ndarray) for i in v) for v in call.args.values())
+    return bool(tensors) and not lists and all(str(t.dtype) == "float32" and t.size for t in tensors)
+
+
+def check_row(backend: str, op: str, also: Callable[[bytes, Any, Any], None] | None = None) -> Outcome:
+    """Run a row's samples; ``also`` is given program, input and eager outputs of every one that was taken."""
+    outcome = Outcome()
+    for call in samples(op):
+        module = One(call).eval()
+        exported = torch.export.export(module, (module.first,), strict=False)
+        partitioner = find_partitioner(backend)()
+        program = to_edge_transform_and_lower(exported, partitioner=[partitioner]).to_executorch().buffer
+        report = partitioner.reports["forward"]
+        outcome.seen += any(v.operator == op for v in report.verdicts)
+        outcome.taken += any(v.operator == op for v in report.taken)
+        outcome.refused += [why for v in report.refused for why in v.refusals]
+        wanted = _results(module(module.first))
+        _close(Runtime.get().load_program(program).load_method("forward").execute([to_array(module.first)]), wanted)
+        if also is not None and report.taken:
+            also(program, to_array(module.first), wanted)
+    return outcome
+
+
+def _results(result: Any) -> list[Any]:
+    return [to_array(r) for r in (result if isinstance(result, tuple | list) else [result])]
+
+
+def _close(got: Any, wanted: list[Any]) -> None:
+    for ours, eager in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(ours, np.float64), np.asarray(eager, np.float64), 1e-4, 1e-5)
