@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,7 +42,10 @@ class QuantizationConfig:
 
     def weight_spec(self, axis: int | None) -> QuantizationSpec:
         """For weights with their output channels along ``axis``, or with one scale."""
-        return self.weight_per_tensor if axis is None else replace(self.weight, ch_axis=axis)
+        if axis is None:
+            return self.weight_per_tensor
+        limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
+        return _weights(axis, self.is_qat, limits)
 
     def fixed(self, low: float, high: float) -> FixedQParamsQuantizationSpec:
         """For results whose range is known."""
@@ -60,8 +63,8 @@ def symmetric_config(
     for name, (low, high) in (("activations", activation), ("weights", weight)):
         if not -128 <= low < high <= 127:
             raise UsageError(f"the range of {name}", "must lie within -128 and 127, low end first", value=(low, high))
-    channel = _weights(True, is_qat, weight)
-    tensor = _weights(False, is_qat, weight)
+    channel = _weights(0, is_qat, weight)
+    tensor = _weights(None, is_qat, weight)
     return QuantizationConfig(_activations(is_qat, is_dynamic, activation), channel if is_per_channel else tensor,
                               tensor, is_qat)  # fmt: skip
 
@@ -78,11 +81,12 @@ def _activations(is_qat: bool, is_dynamic: bool, limits: tuple[int, int]) -> Qua
     return QuantizationSpec(torch.int8, observer, *limits, torch.per_tensor_affine, is_dynamic=is_dynamic)
 
 
-def _weights(per_channel: bool, is_qat: bool, limits: tuple[int, int]) -> QuantizationSpec:
-    plain: Any = PerChannelMinMaxObserver if per_channel else MinMaxObserver
-    moving: Any = MovingAveragePerChannelMinMaxObserver if per_channel else MovingAverageMinMaxObserver
-    observer: Any = plain.with_args(eps=EPSILON)
-    if is_qat:
-        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=moving, eps=EPSILON)
-    scheme = torch.per_channel_symmetric if per_channel else torch.per_tensor_symmetric
-    return QuantizationSpec(torch.int8, observer, *limits, scheme, ch_axis=0 if per_channel else None)
+def _weights(axis: int | None, is_qat: bool, limits: tuple[int, int]) -> QuantizationSpec:
+    observer: Any = (MinMaxObserver if axis is None else PerChannelMinMaxObserver).with_args(eps=EPSILON)
+    if is_qat and axis is None:
+        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=EPSILON)
+    elif is_qat:  # torchao hands the axis to observers only; the fused form has none but the first
+        fake: Any = FakeQuantize if axis else FusedMovingAvgObsFakeQuantize
+        observer = fake.with_args(observer=MovingAveragePerChannelMinMaxObserver, eps=EPSILON, ch_axis=axis)
+    scheme = torch.per_tensor_symmetric if axis is None else torch.per_channel_symmetric
+    return QuantizationSpec(torch.int8, observer, *limits, scheme, ch_axis=axis)
