@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import ExecutionError
+from edgewright.ir.budget import elements, steps
 from edgewright.ir.dtypes import compute_type
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics, single, spread
@@ -32,6 +33,11 @@ class Rows:
     real: Array
 
 
+def _array(stored: Any) -> Array:
+    array: Array = stored.stored if isinstance(stored, Rows) else stored
+    return array
+
+
 Function = Callable[["Executor", Op], Any]
 FUNCTIONS: dict[str, Function] = {}
 
@@ -46,27 +52,47 @@ def function(*kinds: str) -> Callable[[Function], Function]:
 
 
 class Executor:
-    """Runs one graph; nothing is kept between runs."""
+    """Runs one graph; nothing is kept between runs. ``memory``: bytes that values may take at a time."""
 
-    def __init__(self, graph: Graph, numerics: Numerics) -> None:
+    def __init__(self, graph: Graph, numerics: Numerics, memory: int = 4 << 30) -> None:
         missing = sorted({op.kind for op in graph.ops} - set(FUNCTIONS))
         if missing:
             raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(missing)}")
         self.graph = graph
         self.numerics = numerics
+        self.memory = memory
         self.values: dict[int, Any] = {}
+        self._held = 0  # bytes
+        self._dead: dict[int, list[int]] = {id(op): [] for op in graph.ops}  # values by their last reader
+        kept = {id(v) for v in graph.outputs}
+        for value, reader in {id(v): op for op in graph.ops for v in op.inputs()}.items():
+            if value not in kept:
+                self._dead[id(reader)].append(value)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``."""
         self.values = {id(v): x for v, x in zip(self.graph.inputs, inputs, strict=True)}
+        self._held = sum(x.nbytes for x in inputs)
         for op in self.graph.ops:
+            self._afford(op)
             results = FUNCTIONS[op.kind](self, op)
             for out, result in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=False):
                 if out is not None:
                     self.values[id(out)] = result
+                    self._held += _array(result).nbytes
+            for dead in self._dead[id(op)]:
+                if dead in self.values:
+                    self._held -= _array(self.values.pop(dead)).nbytes
         outputs = [self.values[id(v)] for v in self.graph.outputs]
         self.values = {}
         return outputs
+
+    def _afford(self, op: Op) -> None:
+        """Refuse an operator whose result, with all that is held, would be larger than it may be."""
+        size = elements(op, lambda value: _array(self.stored(value)).shape)
+        if self._held + 8 * size > self.memory or size * steps(op) > 16 * self.memory:
+            rule = f"values may take {self.memory} bytes at a time"
+            raise ExecutionError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
 
     def stored(self, value: Value) -> Any:
         return self.values.get(id(value), value.data)
@@ -315,8 +341,6 @@ def _pad(ex: Executor, op: Op) -> Array:
     stored = ex.numerics.quantize(np.asarray(fill), value.q) if value.q is not None else fill
     widths = list(zip(op.args["before"], op.args["after"], strict=True))
     array: Array = ex.stored(value)
-    if sum(a + b for a, b in widths) > (1 << 24):
-        raise ValueError(f"padding {widths} is too large")
     return np.pad(array, widths, constant_values=stored.astype(array.dtype))
 
 

@@ -40,12 +40,16 @@ class Delegate(Protocol):
 
 @dataclass(frozen=True)
 class DelegateBlob:
-    """What the file says about one delegate: its bytes, compile specs, and the data it may look up by name."""
+    """What the file says about one delegate: its bytes, compile specs, and the data it may look up by name.
+
+    ``memory``: bytes that its values may take at a time.
+    """
 
     backend: str
     blob: Buffer
     compile_specs: Mapping[str, bytes]
     named_data: Mapping[str, Buffer]
+    memory: int = 4 << 30
 
 
 Factory = Callable[[DelegateBlob], Delegate]

@@ -52,7 +52,7 @@ class Method:
         kernels = _find_kernels(plan)
         _require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits)
-        self._delegates = _load_delegates(program, plan, data)
+        self._delegates = _load_delegates(program, plan, data, limits.memory)
         self._written = _written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         log.debug("loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
@@ -266,7 +266,9 @@ def _require_delegates(plan: schema.ExecutionPlan) -> None:
         raise error
 
 
-def _load_delegates(program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry]) -> list[Delegate]:
+def _load_delegates(
+    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], memory: int
+) -> list[Delegate]:
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     named.update({key: entry.data for key, entry in data.items()})
     loaded = []
@@ -274,5 +276,5 @@ def _load_delegates(program: schema.Program, plan: schema.ExecutionPlan, data: M
         factory = find_delegate(delegate.id)
         assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        loaded.append(factory(DelegateBlob(delegate.id, program.blob(delegate), specs, named)))
+        loaded.append(factory(DelegateBlob(delegate.id, program.blob(delegate), specs, named, memory)))
     return loaded

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgewright.backends.xnnpack.blob import read_blob
 from edgewright.backends.xnnpack.translate import from_blob
+from edgewright.errors import FormatError
 from edgewright.ir.execute import Executor
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.delegates import DelegateBlob
@@ -22,8 +23,11 @@ class XnnpackDelegate:
     storage_order = True  # XNNPACK sees tensors as they lie in memory
 
     def __init__(self, given: DelegateBlob) -> None:
-        self._graph = from_blob(read_blob(given.blob), given.named_data)
-        self._executor = Executor(self._graph, XNNPACK)
+        try:
+            self._graph = from_blob(read_blob(given.blob), given.named_data)
+        except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # numbers that fit no tensor
+            raise FormatError(f"the graph does not hold together: {error}", where="XNNPACK blob") from error
+        self._executor = Executor(self._graph, XNNPACK, given.memory)
 
     @property
     def input_count(self) -> int:

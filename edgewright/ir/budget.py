@@ -1,0 +1,80 @@
+"""How large an operator's result will be, before it is computed: a file must not ask for more than it may have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from edgewright.ir.graph import Op, Value
+
+Shape = Sequence[int]
+Shapes = Callable[[Value], Shape]
+
+
+def elements(op: Op, shape_of: Shapes) -> int:
+    """At least as many elements as an operator's result has, and the largest it makes on the way."""
+    size = _SIZES.get(op.kind)
+    if size is not None:
+        return size(op, shape_of)
+    return max((math.prod(shape_of(v)) for v in op.inputs()), default=1)
+
+
+def steps(op: Op) -> int:
+    """How often a window's elements are read: what a pool costs beyond its result."""
+    if "kernel_size" not in op.args:
+        return 1
+    return math.prod(int(k) for k in op.args["kernel_size"])
+
+
+def _broadcast(op: Op, shape_of: Shapes) -> int:
+    a, b = (list(shape_of(op.args[n])) for n in ("self", "other"))
+    rank = max(len(a), len(b))
+    a, b = ([1] * (rank - len(s)) + s for s in (a, b))
+    if op.kind == "bmm":
+        return math.prod(max(x, y) for x, y in zip(a[:-2], b[:-2], strict=True)) * math.prod((*a[-2:-1], *b[-1:]))
+    return math.prod(max(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _linear(op: Op, shape_of: Shapes) -> int:
+    return math.prod(shape_of(op.args["input"])[:-1]) * max(shape_of(op.args["weight"]), default=1)
+
+
+def _joined(op: Op, shape_of: Shapes) -> int:
+    return sum(math.prod(shape_of(v)) for v in op.args["tensors"])
+
+
+def _padded(op: Op, shape_of: Shapes) -> int:
+    widths = zip(shape_of(op.args["self"]), op.args["before"], op.args["after"], strict=True)
+    return math.prod(n + a + b for n, a, b in widths)
+
+
+def _windowed(op: Op, shape_of: Shapes) -> int:
+    """Images with their padding; convolutions make as many channels as there are filters."""
+    batch, height, width, channels = shape_of(op.args["input"] if "input" in op.args else op.args["self"])
+    top, bottom, left, right = op.args["padding"]
+    weight = shape_of(op.args["weight"]) if "weight" in op.args else ()
+    if op.kind == "conv_transpose2d":
+        grown = [(n - 1) * s + d * (k - 1) + 1 + e for n, s, d, k, e in zip((height, width), op.args["stride"],
+                 op.args["dilation"], weight[1:3], op.args["output_padding"], strict=True)]  # fmt: skip
+        height, width = grown
+    channels = max(channels, weight[3] if op.kind == "depthwise_conv2d" else weight[0] if weight else 0)
+    return batch * (height + top + bottom) * (width + left + right) * channels
+
+
+def _resized(op: Op, shape_of: Shapes) -> int:
+    batch, height, width, channels = shape_of(op.args["input"])
+    new = [int(n) for n in op.args["output_size"]]
+    return batch * channels * max(height, new[0]) * max(width, new[1])
+
+
+_SIZES: dict[str, Callable[[Op, Any], int]] = {
+    **dict.fromkeys(("add", "sub", "mul", "div", "maximum", "minimum", "bmm"), _broadcast),
+    **dict.fromkeys(
+        ("conv2d", "depthwise_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "argmax_pool2d"), _windowed
+    ),
+    "linear": _linear,
+    "cat": _joined,
+    "pad": _padded,
+    "upsample_bilinear2d": _resized,
+}
