@@ -180,7 +180,9 @@ def argument_is(name: str, *wanted: Any) -> Rule:
 
     def why(op: Op, target: Any) -> object:
         value = op.args.get(name)
-        return OK if any(value == w for w in wanted) else value
+        if name not in op.args or any(value == w for w in wanted):
+            return OK
+        return "nothing" if value is None else value
 
     return Rule(f"{name} must be {shown}", why)
 

@@ -1,0 +1,195 @@
+"""A backend is a folder: three rows in one give partitioner, quantizer, page and tests, and nothing else changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+import edgewright.backends
+from edgewright import docs, to_edge_transform_and_lower
+from edgewright.backends import discover, find_delegate, find_partitioner, find_quantizer, load_backend
+from edgewright.errors import UsageError
+from edgewright.quantize.recipes import symmetric_config
+from edgewright.runtime import Runtime
+from tests.support.rows import check_row
+
+OPS = '''
+"""What the Abacus takes."""
+
+from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, constant, dtypes_in, rank_in
+from edgewright.ir.serialize import write_twin
+
+
+def lower(names, op):
+    names.append(op.kind)
+
+
+def emit(group):
+    """The blob is the graph itself, for want of a chip."""
+    names = []
+    for op in group.ops:
+        if op.kind in BACKEND.rows:
+            BACKEND.rows[op.kind].lower(names, op)
+    return write_twin({"+".join(names): group}), {}
+
+
+BOTH = (FLOAT, STATIC)
+BACKEND = Backend(
+    "abacus",
+    [
+        OpSpec("linear", lower, (constant("weight", "bias"), rank_in("input", 2)), BOTH, config="LinearConfig"),
+        OpSpec("relu", lower, precisions=BOTH, config="ReLUConfig"),
+        OpSpec("add", lower, precisions=BOTH, config="AddConfig"),
+    ],
+    (dtypes_in("float32"),),
+    id="AbacusBackend", emit=emit, title="Abacus", summary="Beads on wires.",
+)
+'''
+
+DELEGATE = '''
+"""Runs what the Abacus would."""
+
+from edgewright.ir.deserialize import read_twin
+from edgewright.ir.graph import Value
+from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.opset import OPS
+
+
+class AbacusDelegate:
+    def __init__(self, given):
+        ((self.name, self.graph),) = read_twin(given.blob).items()
+
+    @property
+    def input_count(self):
+        return len(self.graph.inputs)
+
+    def execute(self, inputs):
+        held = {id(v): x for v, x in zip(self.graph.inputs, inputs)}
+
+        def real(item):
+            if not isinstance(item, Value):
+                return item
+            array = held.get(id(item), item.data)
+            return array if item.q is None else XNNPACK.dequantize(array, item.q)
+
+        for op in self.graph.ops:
+            (result,) = OPS[op.kind].call({name: real(a) for name, a in op.args.items()})
+            out = op.outputs[0]
+            stored = result if out.q is None else XNNPACK.quantize(result, out.q)
+            held[id(out)] = stored.astype(out.dtype)
+        return [held[id(v)] for v in self.graph.outputs]
+
+    def close(self):
+        pass
+
+
+DELEGATE = AbacusDelegate
+'''
+
+
+def write_package(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "ops.py").write_text(OPS)
+    (folder / "delegate.py").write_text(DELEGATE)
+
+
+@pytest.fixture(params=["folder", "entry point"])
+def abacus(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The backend in a folder of backends, or in a package that was installed."""
+    find_delegate.cache_clear()
+    if request.param == "folder":
+        write_package(tmp_path / "abacus")
+        monkeypatch.setattr(edgewright.backends, "__path__", [*edgewright.backends.__path__, str(tmp_path)])
+        package = "edgewright.backends.abacus"
+    else:
+        write_package(tmp_path / "abacus_package")
+        facts = tmp_path / "abacus-1.0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: abacus\nVersion: 1.0\n")
+        (facts / "entry_points.txt").write_text("[edgewright.backends]\nabacus = abacus_package\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        package = "abacus_package"
+    assert discover()["abacus"] == package
+    yield package
+    find_delegate.cache_clear()
+    for name in [n for n in sys.modules if n.split(".ops")[0].startswith(package)]:
+        del sys.modules[name]
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(6, 6), torch.nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.one(x)) + x
+        return torch.sigmoid(self.two(y))
+
+
+def run(exported: Any, x: torch.Tensor) -> tuple[Any, Any]:
+    manager = to_edge_transform_and_lower(exported, partitioner=[find_partitioner("abacus")()])
+    program = manager.to_executorch()
+    method = Runtime.get().load_program(program.buffer).load_method("forward")
+    return manager.partition_reports["forward"], method.execute([x.numpy()])[0]
+
+
+def test_partitioner(abacus: str) -> None:
+    x = torch.randn(3, 6)
+    exported = torch.export.export(Net().eval(), (x,))
+    report, result = run(exported, x)
+    assert [v.operator for v in report.taken] == ["linear", "relu", "add", "linear"]
+    assert report.groups == 1
+    assert [v.refusals for v in report.refused] == [["abacus has no row for sigmoid"]]
+    np.testing.assert_allclose(result, exported.module()(x).detach().numpy(), 1e-5, 1e-6)
+    assert find_partitioner("abacus").__name__ == "AbacusPartitioner"
+
+
+def test_quantizer(abacus: str) -> None:
+    x = torch.randn(3, 6)
+    captured = torch.export.export(Net().eval(), (x,)).module()
+    prepared = prepare_pt2e(captured, find_quantizer("abacus")().set_global(symmetric_config(False, False, False)))
+    for seed in range(4):
+        torch.manual_seed(seed)
+        prepared(torch.randn(3, 6))
+    prepared(x)
+    quantized = torch.export.export(convert_pt2e(prepared), (x,))
+    report, result = run(quantized, x)
+    assert {"linear", "relu", "add"} <= {v.operator for v in report.taken}
+    np.testing.assert_allclose(result, quantized.module()(x).detach().numpy(), atol=0.02)
+
+
+def test_page(abacus: str, tmp_path: Path) -> None:
+    text = docs.page("abacus")
+    for shown in ("# Abacus", "Beads on wires.", "weight and bias must be constant", "`AddConfig`", "static_quant",
+                  "element type must be float32", "AbacusPartitioner = find_partitioner('abacus')"):  # fmt: skip
+        assert shown in text
+    docs.main([str(tmp_path / "pages")])
+    assert {p.name for p in (tmp_path / "pages").iterdir()} == {f"{name}.md" for name in discover()}
+
+
+@pytest.mark.parametrize("op", ["linear", "relu", "add"])
+def test_rows(abacus: str, op: str) -> None:
+    outcome = check_row("abacus", op)
+    assert outcome.taken
+    assert all(outcome.refused)
+
+
+def test_configs(abacus: str) -> None:
+    assert {n: c.operators for n, c in load_backend("abacus").configs().items()} == {
+        "AddConfig": ("add",),
+        "LinearConfig": ("linear",),
+        "ReLUConfig": ("relu",),
+    }
+
+
+def test_it_is_gone_without_its_folder() -> None:
+    with pytest.raises(UsageError, match="backend 'abacus': must be one of xnnpack"):
+        find_partitioner("abacus")
