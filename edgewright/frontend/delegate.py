@@ -12,13 +12,14 @@ from torch._ops import HigherOrderOperator
 class LoweredBackendModule(torch.nn.Module):
     """What a backend made of a group: the blob of its delegate, and the data the blob looks up by name.
 
+    ``tail``: bytes that the delegate may read past the end of a tensor.
     ``twin``: the group as ``ir.serialize`` writes it (one graph), if the blob cannot be run on this machine.
     Its class name and the names of its fields are those that torch's own verifier lets an exported program hold.
     """
 
     def __init__(
         self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, bytes],
-        twin: bytes | None = None,
+        twin: bytes | None = None, tail: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.backend_id = backend_id
@@ -27,6 +28,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.original_module: Any = None
         self.named_data = dict(named_data)
         self.twin = twin
+        self.tail = tail
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on this machine."""

@@ -132,6 +132,7 @@ class Emitter:
         outputs = [self.define(v) for v in op.outputs if v is not None]
         self.delegates.append(self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], op.args.get("twin")))
         self.blobs.named.update(op.args.get("named", {}))
+        self.storage.tail = max(self.storage.tail, op.args.get("tail", 0))
         self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)
 
     def _kernel(self, op: Op) -> tuple[Signature, dict[str, Any]]:

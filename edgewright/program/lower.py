@@ -25,11 +25,11 @@ from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
 from edgewright.program.emit import EmitOptions, Emitter
-from edgewright.program.external import external_tag, training_methods
+from edgewright.program.external import DEFAULT_TAG, external_tag, training_methods
 from edgewright.program.layout import assign_dim_orders
 from edgewright.program.resolve import KernelSet, kernel_set
 from edgewright.pte import schema
-from edgewright.pte.ptd import write_data
+from edgewright.pte.ptd import Entry, write_data
 from edgewright.pte.writer import program_chunks
 from edgewright.quantize.affine import affine_operators
 
@@ -297,6 +297,7 @@ class ExecutorchProgramManager:
             program.mutable_data_segments = [offsets]
         alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
         self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
+        self._blobs.named = self._outside(self._blobs.named)
         program.named_data = [
             schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
             for key, data in self._blobs.named.items()
@@ -310,6 +311,14 @@ class ExecutorchProgramManager:
             program.named_data.append(schema.NamedData(key=manifest.KEY, segment_index=index))
         program.named_data = program.named_data or None
         return program
+
+    def _outside(self, named: dict[str, bytes]) -> dict[str, bytes]:
+        """What of the blobs' data stays in the program: none, if all constants are external."""
+        if self.config.external_constants is not True or not named:
+            return named
+        entries = {key: Entry(data) for key, data in named.items()}
+        self._constants.external.setdefault(DEFAULT_TAG, {}).update(entries)
+        return {}
 
     def _plan(self, name: str) -> schema.ExecutionPlan:
         exported = self._edge.exported_program(name)

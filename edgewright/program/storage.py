@@ -29,6 +29,7 @@ class Storage:
         self.outputs = {id(v) for v in graph.outputs if isinstance(v, Value)}
         self.updated = {id(target) for target, _ in graph.updates}
         self.loops: list[tuple[int, int]] = []  # first and last instruction of each loop
+        self.tail = 0  # bytes that may be read past the end of a tensor
         self._places: dict[int, Place] = {}
         self._indices: dict[int, int] = {}  # value index -> key of its place
         self._states: dict[str, Block] = {}
@@ -87,6 +88,7 @@ class Storage:
         sizes = [0, plan(blocks, self.planning.alignment)]
         if shared:
             sizes.append(self._place_states())
+        sizes = [size + self.tail if size else 0 for size in sizes]
         for index, place in placed.items():
             values[index].allocation_info = schema.AllocationDetails(
                 memory_id=2 if id(place.block) in shared else 1,

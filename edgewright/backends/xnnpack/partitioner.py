@@ -33,6 +33,7 @@ class ConfigPrecisionType(enum.Enum):
     DYNAMIC_QUANT = DYNAMIC
 
 
+_TAIL = 64  # bytes that XNNPACK may read past the end of a tensor
 # Movement alone is not worth a delegate.
 _IDLE = {
     "permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "cast", "quantize", "dequantize",
@@ -81,7 +82,7 @@ class XnnpackPartitioner(Partitioner):
         fold_constants(group, OPS)
         fold_batch_norms(group, batch_norm_factors)
         blob, named = to_blob(Lowering(group, BACKEND.rows).run())
-        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named)
+        return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, tail=_TAIL)
 
 
 def _precisions(given: Any) -> set[str]:
