@@ -13,6 +13,7 @@
     │   └── MissingDataError   external weights (.ptd) not given, or not the right ones
     ├── ExportError            torch.export cannot capture the model (names the user's line)
     ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
+    ├── CoverageError          backends take less of the model than was asked for
     ├── UsageError             a call, option or name that does not exist
     ├── InputError             inputs that do not fit the method's signature
     ├── ExecutionError         an instruction failed while the method ran
@@ -155,6 +156,11 @@ class ExportError(EdgewrightError):
 class UnsupportedOperatorError(EdgewrightError):
     stage = "compile"
     exit_code = 11
+
+
+class CoverageError(EdgewrightError):
+    stage = "partition"
+    exit_code = 12
 
 
 class UsageError(EdgewrightError):

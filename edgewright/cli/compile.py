@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from edgewright.backends import discover
 from edgewright.cli.console import clean, console, plural, progress, size, table
 from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
-from edgewright.errors import LimitError, MissingError, UsageError
+from edgewright.errors import CoverageError, LimitError, MissingError, UsageError
+from edgewright.files import write_file
+
+if TYPE_CHECKING:
+    from edgewright.partition.report import PartitionReport
 
 RUNTIMES = ("wheel", "android", "ios", "portable-only")
 _STAGES = 6
@@ -21,6 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("spec", metavar="SPEC", help="package.module:factory that gives a model with example inputs, or a .pt2")
     add("-o", "--output", required=True, metavar="m.pte", help="where to write the program")
     add("--runtime", choices=RUNTIMES, default="wheel", help="the runtime whose kernels may be used (default: wheel)")
+    add(
+        "--backend",
+        action="append",
+        default=[],
+        metavar="xnnpack",
+        help="give what it takes to this backend; several, in order of priority",
+    )
+    add(
+        "--require-delegated",
+        type=parse_share,
+        metavar="95%",
+        help="fail if backends take less than this share of the multiply-accumulates",
+    )
+    add("--report", metavar="out.json", help="write what runs where, and every reason why not")
     add("--weights", metavar="w.safetensors", help="load the model's weights from here, without copying them")
     add(
         "--external-constants", nargs="?", const="", metavar="TAG",
@@ -68,17 +90,25 @@ def need_torch() -> None:
 def _check_options(args: argparse.Namespace, output: Path) -> None:
     if output.suffix != ".pte":
         raise UsageError(str(output), "must end in .pte")
+    for option in ("require_delegated", "report"):
+        if getattr(args, option) is not None and not args.backend:
+            raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")
+    known = discover()
+    for name in args.backend:
+        if name not in known:
+            raise UsageError("--backend", f"must be one of {', '.join(known)}", value=name)
     tag = args.external_constants
     if tag and (Path(tag).name != tag or not tag.isprintable()):
         raise UsageError("--external-constants", "must be the name of a file, without folder or ending", value=tag)
 
 
 def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
+    from edgewright.backends import find_partitioner
     from edgewright.frontend.export import export
     from edgewright.frontend.spec import load_spec
     from edgewright.frontend.weights import load_weights
     from edgewright.program.config import EdgeCompileConfig
-    from edgewright.program.lower import to_edge
+    from edgewright.program.lower import to_edge_transform_and_lower
 
     with stages("load"):
         spec = load_spec(args.spec)
@@ -89,8 +119,13 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
         if spec.module is not None:
             exported = export(spec.module.eval(), spec.args, spec.kwargs, spec.dynamic_shapes)
     assert exported is not None
-    with stages("rewrite"):
-        edge = to_edge(exported, compile_config=EdgeCompileConfig(runtime=args.runtime))
+    with stages("lower"):
+        chosen = [find_partitioner(name)() for name in args.backend]
+        edge = to_edge_transform_and_lower(
+            exported, partitioner=chosen, compile_config=EdgeCompileConfig(runtime=args.runtime)
+        )
+    _write_report(args.report, edge.partition_reports)
+    check_coverage(edge.partition_reports, args.require_delegated)
     with stages("plan and emit"):
         built = Built(edge.to_executorch(_config(args, output)), exported)
         _check_memory(built.program, args.max_memory)
@@ -108,6 +143,38 @@ def _config(args: argparse.Namespace, output: Path) -> Any:
         emit_stacktrace=args.emit_stacktrace,
         manifest=not args.no_manifest,
     )
+
+
+def parse_share(text: str) -> float:
+    """A share: ``95%``.
+
+    >>> parse_share("95%")
+    0.95
+    """
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not text.endswith("%") or not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"must be a share from 0% to 100%, not {text!r}")
+    return share
+
+
+def check_coverage(reports: Mapping[str, PartitionReport], wanted: float | None) -> None:
+    """Raise unless backends take at least a share of the multiply-accumulates of every method."""
+    for report in reports.values():
+        share = report.coverage()["macs"]
+        if wanted is not None and share < wanted:
+            worst = sorted(report.refused, key=lambda v: -v.macs)[:3]
+            remedy = f"No program was written. Most work left: {' | '.join(str(v) for v in worst)}"
+            rule = f"{report.backend} must take at least {wanted:.1%} of multiply-accumulates"
+            raise CoverageError(f"method {report.method!r}", rule, value=f"{share:.1%}", remedy=remedy)
+
+
+def _write_report(path: str | None, reports: Mapping[str, PartitionReport]) -> None:
+    if path is not None:
+        content = json.dumps({name: report.to_dict() for name, report in reports.items()}, indent=2)
+        write_file(path, [content.encode() + b"\n"])
 
 
 def _check_memory(program: Any, limit: int | None) -> None:
@@ -141,6 +208,8 @@ def _show(built: Built, stages: Stages) -> None:
         out.print(f"wrote {clean(path)} ({size(count)})", style="bold green", soft_wrap=True)
     for plan in program.execution_plan:
         out.print(_facts(program, plan), soft_wrap=True)
+    for report in built.program.partition_reports.values():
+        out.print(clean(report.verdict), soft_wrap=True)
     rows = [(name, f"{seconds:.2f}") for name, seconds in stages.times.items()]
     out.print(table("", ("stage", ">seconds"), [*rows, ("total", f"{stages.total:.2f}")]))
     peak = peak_memory()
@@ -152,7 +221,9 @@ def _facts(program: Any, plan: Any) -> str:
     """What a method is made of, in a line."""
     calls = sum(len(chain.instructions) for chain in plan.chains)
     constants = program.segments[program.constant_segment.segment_index].size
-    delegates = ", ".join(sorted(delegate.id for delegate in plan.delegates)) or "none"
+    calls_of = Counter(delegate.id for delegate in plan.delegates)
+    shown = [clean(name) if count == 1 else f"{count} of {clean(name)}" for name, count in sorted(calls_of.items())]
+    delegates = ", ".join(shown) or "none"
     return (
         f"{clean(plan.name)}: {plural(calls, 'instruction')}, {plural(len(plan.operators or ()), 'operator')}; "
         f"planned memory {size(sum(plan.non_const_buffer_sizes))}; constants {size(constants)}; delegates: {delegates}"

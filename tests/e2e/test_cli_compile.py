@@ -187,7 +187,7 @@ def test_summary(cli: Cli, folder: Path) -> None:
     calls = len(plan.chains[0].instructions)
     assert f"forward: {calls} instructions, {len(plan.operators or ())} operators; planned memory" in result.out
     assert "delegates: none" in result.out
-    for stage in ("import torch", "load", "export", "rewrite", "plan and emit", "write", "total"):
+    for stage in ("import torch", "load", "export", "lower", "plan and emit", "write", "total"):
         assert re.search(rf"^{stage} +\d+\.\d\d", result.out, re.MULTILINE)
     assert re.search(r"^peak memory \d+\.\d [MG]iB$", result.out, re.MULTILINE)
 
