@@ -334,13 +334,13 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("select", moves.select, (known_dimension, one_dynamic, same_parameters), BOTH, config="SliceCopyConfig"),
     OpSpec("unbind", moves.select, (known_dimension, one_dynamic), config="SliceCopyConfig"),
     OpSpec("pad", moves.pad, (positive_pads, same_parameters), BOTH, config="ConstantPadConfig"),
-    OpSpec("clone", moves.same, (same_type,), BOTH, config="CloneConfig"),
-    OpSpec("cast", moves.same, (same_type,), config="CloneConfig"),
+    OpSpec("clone", moves.same, (same_type,), BOTH, config="CloneConfig CloneDimOrderConfig"),
+    OpSpec("cast", moves.same, (same_type,), config="ToDimOrderCopyConfig"),
     OpSpec("batch_norm", compute.batch_norm, (constant("weight", "bias", "running_mean", "running_var"), first_result),
            absorbs=ACTIVATIONS, config="BatchNormConfig"),
-    OpSpec("quantize", compute.convert, (), (STATIC,), config="QuantizeConfig"),
-    OpSpec("dequantize", compute.convert, (), (STATIC,), config="DeQuantizeConfig"),
-    OpSpec("convert", compute.convert, (), (DYNAMIC,), config="ConvertConfig"),
+    OpSpec("quantize", compute.convert, (), (STATIC,), config="QuantizedPerTensorConfig QuantizeAffineConfig"),
+    OpSpec("dequantize", compute.convert, (), (STATIC,), config="DeQuantizedPerTensorConfig DeQuantizeAffineConfig"),
+    OpSpec("convert", compute.convert, (), (DYNAMIC,), config="ChooseQParamsAffineConfig"),
 )  # fmt: skip
 
 BACKEND = Backend(
