@@ -105,8 +105,8 @@ def compare(target: str, network: str, rounds: int) -> None:
         for who, results in found.items():
             results.append(measure(who, target, network))
     middle = {who: {k: statistics.median(r[k] for r in results) for k in results[0]} for who, results in found.items()}
-    table = Table(f"{network}, {target}", "seconds", "fastest", "peak memory, MiB", "file, bytes", "arena, bytes",
-                  "delegates", "export, s")  # fmt: skip
+    head = ("", "seconds", "fastest", "peak MiB", "file bytes", "arena bytes", "delegates", "export s")
+    table = Table(*head, title=f"{network}, {target}")
     for who, numbers in middle.items():
         fastest = min(r["seconds"] for r in found[who])
         whole = (f"{numbers[k]:.0f}" for k in ("bytes", "arena", "delegates"))

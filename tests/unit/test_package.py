@@ -22,7 +22,10 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("package", ["edgewright", "edgewright.pte", "edgewright.runtime"])
+@pytest.mark.parametrize(
+    "package",
+    ["edgewright", "edgewright.pte", "edgewright.runtime", "edgewright.partition", "edgewright.backends.xnnpack"],
+)
 def test_public_names_exist_and_are_listed(package: str) -> None:
     module = importlib.import_module(package)
     for name in module.__all__:
@@ -33,7 +36,9 @@ def test_public_names_exist_and_are_listed(package: str) -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    script = "import sys, edgewright, edgewright.pte, edgewright.runtime; print(*sorted(sys.modules))"
+    script = (
+        "import sys, edgewright, edgewright.pte, edgewright.runtime, edgewright.partition; print(*sorted(sys.modules))"
+    )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not {"numpy", "torch", "llvmlite", "rich", "flatbuffers"} & set(loaded.stdout.split())
 
@@ -61,8 +66,9 @@ def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks
+    names: dict[str, object] = {}  # blocks follow one another
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, "README.md", "exec"), names)
 
 
 def test_nothing_in_the_package_reads_the_test_or_build_tree() -> None:
