@@ -271,3 +271,9 @@ def unbind(rw: Rewriter, x: fx.Node, dim: int = 0) -> Any:
     if not is_dynamic(x.meta["val"]):
         return NotImplemented
     return [rw.call(aten.select_copy.int, x, dim, i) for i in range(int(x.meta["val"].shape[dim]))]
+
+
+@rule(aten.cat.default)
+def single_cat(rw: Rewriter, tensors: Any, dim: int = 0) -> Any:
+    """Nothing to join: the tensor itself."""
+    return tensors[0] if len(tensors) == 1 else NotImplemented
