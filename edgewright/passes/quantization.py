@@ -22,11 +22,18 @@ _PREFIX, _AFFINE = "quantized_decomposed.", "torchao."
 
 
 def fold_quantization(
-    graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]], apart: frozenset[int] = frozenset()
+    graph: Graph,
+    table: OpTable,
+    absorbs: Mapping[str, tuple[str, ...]],
+    apart: frozenset[int] = frozenset(),
+    static: frozenset[str] | None = None,
 ) -> Graph:
     """The graph with canonical operators and quantized values. ``absorbs`` says what may be fused onto what;
-    operators whose origins are in ``apart`` (by identity) are not fused."""
-    return _Folder(graph, table, absorbs, apart).run()
+    operators whose origins are in ``apart`` (by identity) are not fused. ``static``: the operators that work on
+    integers (None: all); the others stay real, between conversions."""
+    folder = _Folder(graph, table, absorbs, apart)
+    folder.static = static
+    return folder.run()
 
 
 class _Folder:
@@ -46,6 +53,7 @@ class _Folder:
         self.done: set[int] = set()
         self.ops: list[Op] = []
         self.rows: dict[tuple[int, int], Value] = {}  # what was quantized row by row already
+        self.static: frozenset[str] | None = None
 
     def run(self) -> Graph:
         for op in self.graph.ops:
@@ -139,6 +147,8 @@ class _Folder:
 
     def _static(self, op: Op, loose: list[str], sources: dict[str, Any]) -> bool:
         """``dequantize → operator → quantize``."""
+        if self.static is not None and op.kind not in self.static:
+            return False
         reader = self._only_reader(op.outputs[0])
         parameters = known_parameters(reader) if reader is not None and _is(reader, "quantize") else None
         if not loose or any(sources[name] is None for name in loose) or parameters is None or reader is None:
@@ -197,13 +207,22 @@ class _Folder:
     def _by_rows(self, quantize: Op, real: Value) -> bool:
         """True if the parameters are found from the tensor itself, whole or row by row, with a zero point."""
         chooser = self.makers.get(id(quantize.args.get("scale", quantize.args.get("scales"))))
-        if chooser is None or "choose_qparams" not in chooser.kind or chooser.args["input"] is not real:
+        if chooser is None or "choose_qparams" not in chooser.kind or not self._same(chooser.args["input"], real):
             return False
         if not quantize.kind.startswith(_AFFINE):
             return "symmetric" not in chooser.kind or "asymmetric" in chooser.kind
         blocks = list(quantize.args["block_size"])
         rows = all(b == 1 for b in blocks[:-1]) and blocks[-1] in (-1, real.shape[-1])
         return rows and chooser.args["mapping_type"] == "ASYMMETRIC"
+
+    def _same(self, first: Value, second: Value) -> bool:
+        """True if two values are one: torchao gives every reader of a dequantized value one of its own."""
+        if first is second:
+            return True
+        a, b = self.makers.get(id(first)), self.makers.get(id(second))
+        if a is None or b is None or not (_is(a, "dequantize") and _is(b, "dequantize")):
+            return False
+        return a.args["input"] is b.args["input"] and known_parameters(a) == known_parameters(b) is not None
 
 
 # ----------------------------------------------------------------------------------------------------- parameters

@@ -146,7 +146,9 @@ class Annotator:
         first = plan.nodes[0]
         inputs: dict[str, list[Any]] = {name: [(n, first) for n in nodes] for name, nodes in plan.edges.items()}
         edges = [edge for points in inputs.values() for edge in points]
-        return Unit(plan.ports, inputs, plan.result, {e: e[0] for e in edges if e[0] in self.scaled})
+        # Rows quantized on the fly have no scale to share.
+        sources = {} if plan.config.is_dynamic else {e: e[0] for e in edges if e[0] in self.scaled}
+        return Unit(plan.ports, inputs, plan.result, sources)
 
 
 # ------------------------------------------------------------------------------------------- would it be accepted?

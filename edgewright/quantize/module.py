@@ -24,6 +24,9 @@ from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 from edgewright.ir.graph import Graph
 
+aten = torch.ops.aten
+_DROPOUTS = (aten.dropout.default, aten.feature_dropout.default)
+
 
 @dataclass
 class ModuleProgram:
@@ -77,6 +80,7 @@ def rewritten(module: fx.GraphModule, takes: Takes, kept: Collection[Any]) -> fx
         return module
     for node in module.graph.nodes:
         _remember(node, module)
+    kept = {*kept, *(n.target for n in module.graph.nodes if _drops(n))}
     try:
         made: fx.GraphModule = _ModuleWalk(module, Rewriter(takes, kept, strict=False)).run()
     except NeedsRetrace:
@@ -95,6 +99,13 @@ class _ModuleWalk(Walk):
             self.aliases.define(node, new)
         else:
             super().visit(node)
+            self._keep_name(node)
+
+    def _keep_name(self, node: fx.Node) -> None:
+        """Users know nodes by their names, in filters and reports."""
+        new = self.aliases.read(node) if node.op in ("call_function", "get_attr") else None
+        if isinstance(new, fx.Node) and new.meta.get("origin") == node.name != new.name:
+            new._rename(node.name)
 
     def _finish(self, output: fx.Node) -> fx.GraphModule:
         results = self._read(output.args[0])
@@ -107,6 +118,11 @@ class _ModuleWalk(Walk):
         made.train(self.module.training)
         made.recompile()
         return made
+
+
+def _drops(node: fx.Node) -> bool:
+    """True for dropout while training: torchao turns it off when that is over."""
+    return node.target in _DROPOUTS and len(node.args) > 2 and node.args[2] is True
 
 
 def _is_write(node: fx.Node) -> bool:

@@ -22,13 +22,12 @@ from edgewright.quantize.recipes import QuantizationConfig
 
 aten = torch.ops.aten
 
-# torchao finds these by name when it folds batch norms, and when it ends training.
-_TORCHAO_READS = (
-    aten.batch_norm.default,
-    aten.dropout.default,
-    aten.feature_dropout.default,
-    aten.conv3d.default,
-)
+# torchao finds these by name when it folds batch norms; lowering has other names for the same rows.
+_WHOLE = (
+    aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.conv_transpose1d.default,
+    aten.conv_transpose2d.input, aten.conv_transpose3d.input, aten.linear.default, aten.batch_norm.default,
+    aten.max_pool2d.default,
+)  # fmt: skip
 
 
 class TableQuantizer(Quantizer):  # type: ignore[misc]
@@ -77,7 +76,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Decompose as lowering does, so that every intermediate value has an observer."""
-        return rewritten(model, kernel_set("wheel").takes, self.whole())
+        return rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         Annotator(model, self.backend, self.config_of).run()
@@ -85,11 +84,6 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def validate(self, model: fx.GraphModule) -> None:
         """Rows were asked already."""
-
-    def whole(self) -> frozenset[Any]:
-        """Operators that need no rewriting: those that the backend's rows stand for."""
-        names = [n for r in self.backend.rows if r in OPS for n in OPS[r].aten if not n.endswith(".padding")]
-        return frozenset([*(op for n in names if (op := _overload(n)) is not None), *self.kept, *_TORCHAO_READS])
 
     def config_of(self, op: Op, row: OpDef, node: fx.Node) -> QuantizationConfig | None:
         """The setting that fits an operator best."""
@@ -131,8 +125,3 @@ def _operator_name(kind: Any) -> str:
     if not found:
         raise UsageError(f"operator {name!r}", "is not in the op table")
     return found[0]
-
-
-def _overload(name: str) -> Any:
-    namespace, packet, overload = name.split(".")
-    return getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)

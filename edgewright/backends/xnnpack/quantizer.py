@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-
 from edgewright.backends.xnnpack.ops import BACKEND
+from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
@@ -35,4 +34,4 @@ class XNNPACKQuantizer(TableQuantizer):
     """
 
     backend = BACKEND
-    kept = (torch.ops.aten.hardswish.default,)
+    kept = XnnpackPartitioner.kept
