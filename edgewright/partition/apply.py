@@ -14,7 +14,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
 from edgewright.ir.graph import Graph, Op
-from edgewright.partition.group import extract, group
+from edgewright.partition.group import extract, group, readers_of
 from edgewright.partition.macs import count_macs
 from edgewright.partition.report import PartitionReport, Verdict
 
@@ -38,7 +38,8 @@ class Application:
         reasons = {id(op): list(refusals(op)) for op in folded.ops}
         groups = [g for g in group(folded, lambda op: not reasons[id(op)], single=single) if keep(g)]
         self._tell(folded, groups, reasons)
-        units = [_Unit(extract(folded, ops, f"{self.backend}_{i}")) for i, ops in enumerate(groups)]
+        readers = readers_of(folded)
+        units = [_Unit(extract(folded, ops, f"{self.backend}_{i}", readers)) for i, ops in enumerate(groups)]
         for unit in units:
             unit.lowered = lower(unit.graph)
         return self._replaced(units) if units else self.exported

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from edgewright.ir.graph import Graph, Op
 
@@ -47,13 +47,26 @@ def _reached(units: Sequence[set[int]], start: set[int], goal: int) -> bool:
     return False
 
 
-def extract(graph: Graph, ops: Sequence[Op], name: str) -> Graph:
-    """A group as a graph of its own: what it reads from outside are its inputs, what is read outside its outputs."""
+def readers_of(graph: Graph) -> dict[int, set[int]]:
+    """Who reads each value, by identity; the graph itself reads its outputs."""
+    found: dict[int, set[int]] = {}
+    for op in graph.ops:
+        for value in op.inputs():
+            found.setdefault(id(value), set()).add(id(op))
+    for value in (*graph.outputs, *(source for _, source in graph.updates)):
+        found.setdefault(id(value), set()).add(id(graph))
+    return found
+
+
+def extract(graph: Graph, ops: Sequence[Op], name: str, readers: Mapping[int, set[int]] | None = None) -> Graph:
+    """A group as a graph of its own: what it reads from outside are its inputs, what is read outside its outputs.
+
+    ``readers``: of the graph's values, if they are known already.
+    """
+    readers = readers_of(graph) if readers is None else readers
     inside = {id(v) for op in ops for v in op.outputs if v is not None}
-    outside = (v for op in ops for v in op.inputs() if id(v) not in inside and not v.constant)
-    inputs = {id(v): v for v in outside if v.dtype is not None}  # sizes are in the shapes
+    inputs = {id(v): v for op in ops for v in op.inputs() if id(v) not in inside and not v.constant}
     chosen = {id(op) for op in ops}
-    read = {id(v) for op in graph.ops if id(op) not in chosen for v in op.inputs()}
-    read |= {id(v) for v in graph.outputs} | {id(source) for _, source in graph.updates}
-    outputs = [v for op in ops for v in op.outputs if v is not None and id(v) in read]
+    made = [v for op in ops for v in op.outputs if v is not None]
+    outputs = [v for v in made if not readers.get(id(v), set()) <= chosen]
     return Graph(name, list(inputs.values()), outputs, list(ops))
