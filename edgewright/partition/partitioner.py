@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
-from edgewright.backends.table import Backend
+from edgewright.backends.table import STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op
@@ -64,7 +64,8 @@ class Partitioner:
         work = Application(exported, method, self.backend.name)
         excluded = self._excluded(work)
         absorbs = {row.op: row.absorbs for row in self.backend.rows.values()}
-        folded = fold_quantization(work.graph, OPS, absorbs, frozenset(excluded))
+        static = frozenset(row.op for row in self.backend.rows.values() if STATIC in row.precisions)
+        folded = fold_quantization(work.graph, OPS, absorbs, frozenset(excluded), static)
         fold_constants(folded, OPS)  # weights that the model computes are constant to the rules
 
         def refusals(op: Op) -> list[str]:
