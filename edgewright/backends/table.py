@@ -14,6 +14,7 @@ import numpy as np
 
 from edgewright.ir.graph import Dim, Graph, Op, Value
 from edgewright.ir.ports import Port
+from edgewright.pte.flat import Buffer
 
 OK = None  # what a rule's function gives when the rule holds
 
@@ -73,7 +74,7 @@ class OperatorConfig:
     operators: tuple[str, ...] = ()
 
 
-Emit = Callable[[Graph], tuple[bytes, Mapping[str, bytes]]]
+Emit = Callable[[Graph], tuple[bytes, Mapping[str, Buffer]]]
 
 
 class Backend:

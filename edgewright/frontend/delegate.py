@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator
 
+from edgewright.pte.flat import Buffer
+
 
 class LoweredBackendModule(torch.nn.Module):
     """What a backend made of a group: the blob of its delegate, and the data the blob looks up by name.
@@ -18,7 +20,7 @@ class LoweredBackendModule(torch.nn.Module):
     """
 
     def __init__(
-        self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, bytes],
+        self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, Buffer],
         twin: bytes | None = None, tail: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()

@@ -18,7 +18,7 @@ class DelegatePool:
 
     blobs: list[Buffer] = field(default_factory=list)
     delegates: list[schema.BackendDelegate] = field(default_factory=list)
-    named: dict[str, bytes] = field(default_factory=dict)  # data that blobs look up
+    named: dict[str, Buffer] = field(default_factory=dict)  # data that blobs look up
     _twins: dict[str, bytes] = field(default_factory=dict)  # by the blob's SHA-256
     _known: dict[bytes, int] = field(default_factory=dict)
 

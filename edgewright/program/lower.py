@@ -29,6 +29,7 @@ from edgewright.program.external import DEFAULT_TAG, external_tag, training_meth
 from edgewright.program.layout import assign_dim_orders
 from edgewright.program.resolve import KernelSet, kernel_set
 from edgewright.pte import schema
+from edgewright.pte.flat import Buffer
 from edgewright.pte.ptd import Entry, write_data
 from edgewright.pte.writer import program_chunks
 from edgewright.quantize.affine import affine_operators
@@ -312,7 +313,7 @@ class ExecutorchProgramManager:
         program.named_data = program.named_data or None
         return program
 
-    def _outside(self, named: dict[str, bytes]) -> dict[str, bytes]:
+    def _outside(self, named: dict[str, Buffer]) -> dict[str, Buffer]:
         """What of the blobs' data stays in the program: none, if all constants are external."""
         if self.config.external_constants is not True or not named:
             return named

@@ -176,7 +176,7 @@ def _unpack(data: Array, shape: tuple[int, ...], name: int) -> Array:
 # ------------------------------------------------------------------------------------------------ graph to blob
 
 
-def to_blob(graph: Graph) -> tuple[Blob, dict[str, bytes]]:
+def to_blob(graph: Graph) -> tuple[Blob, dict[str, Buffer]]:
     """The blob of a device graph, and its constants by name."""
     writer = _Writer(graph)
     return writer.run(), writer.named
@@ -188,7 +188,7 @@ class _Writer:
         self.ids: dict[int, int] = {}
         self.xvalues: list[XValue] = []
         self.constants = [ConstantData()]
-        self.named: dict[str, bytes] = {}
+        self.named: dict[str, Buffer] = {}
         externals = [*graph.inputs, *graph.outputs]
         self.external = {id(v): i for i, v in enumerate(externals)}
 
@@ -244,7 +244,7 @@ class _Writer:
         fields: dict[str, Any] = {"scale": (), "channel_dim": q.axis, "scale_buffer_idx": index, "num_scales": count}
         return PerChannelGroupQuant(group_size=q.block, **fields) if q.block else PerChannelQuant(**fields)
 
-    def _store(self, data: bytes, prefix: str = "") -> int:
+    def _store(self, data: Buffer, prefix: str = "") -> int:
         """Constants go by the hash of their contents: equal ones are one, across graphs and methods too."""
         key = prefix + hashlib.sha256(data).hexdigest()
         known = next((i for i, c in enumerate(self.constants) if c.named_key == key), None)
@@ -324,10 +324,12 @@ def _datatype(value: Value) -> int:
 _QUANTIZED = set(range(Datatype.QINT8, Datatype.QPINT8 + 1))
 
 
-def _packed(value: Value) -> bytes:
+def _packed(value: Value) -> Buffer:
+    """A constant's bytes; those that lie in order are not copied."""
     assert value.data is not None
     if _datatype(value) not in _FOUR_BIT:
-        return np.ascontiguousarray(value.data).tobytes()
+        flat: Any = np.ascontiguousarray(value.data).reshape(-1).view(np.uint8)
+        return memoryview(flat).toreadonly()
     stored = (value.data.astype(np.int16) + 8).astype(np.uint8)
     if stored.shape[-1] % 2:
         stored = np.concatenate((stored, np.full((*stored.shape[:-1], 1), 8, np.uint8)), axis=-1)
