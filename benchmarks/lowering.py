@@ -48,6 +48,8 @@ class Encoder(torch.nn.Module):  # ViT-B/16: 86 million weights
         layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True, norm_first=True, activation="gelu")
         self.layers = torch.nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
         self.norm, self.head = torch.nn.LayerNorm(768), torch.nn.Linear(768, 1000)
+        for weight in self.parameters():  # layers are made as copies: equal weights would be stored once
+            torch.nn.init.normal_(weight, std=0.02)
 
     def forward(self, x):
         x = self.patches(x).flatten(2).transpose(1, 2)
