@@ -70,9 +70,9 @@ class Numerics:
             return lo, hi
         scale, zero = _F32(np.asarray(q.scale)), int(np.asarray(q.zero_point))
         if np.isfinite(limits[0]):
-            lo = max(lo, int(np.rint(_F32(limits[0]) / scale)) + zero)
+            lo = max(lo, int(np.rint(_F32(limits[0]) / scale + _F32(zero))))  # the zero point takes part in rounding
         if np.isfinite(limits[1]):
-            hi = min(hi, int(np.rint(_F32(limits[1]) / scale)) + zero)
+            hi = min(hi, int(np.rint(_F32(limits[1]) / scale + _F32(zero))))
         return lo, hi
 
     def choose(self, x: Array, dims: int) -> tuple[Array, Array, Array]:

@@ -17,7 +17,8 @@ _PRODUCTS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear
 
 
 def fold_constants(graph: Graph, table: OpTable) -> None:
-    """Replace operators on constants by their results."""
+    """Replace operators on constants by their results, and sizes that reshapes are told by those of their results."""
+    _tell_sizes(graph)
     kept = []
     outputs = {id(v) for v in graph.outputs}
     for op in graph.ops:
@@ -32,6 +33,16 @@ def fold_constants(graph: Graph, table: OpTable) -> None:
         else:
             out.data = result
     graph.ops = kept
+
+
+def _tell_sizes(graph: Graph) -> None:
+    """A reshape's sizes are known from its result: what computes them at run time is then needed no more."""
+    for op in graph.ops:
+        out = op.outputs[0] if op.outputs else None
+        if op.kind in ("view", "expand") and out is not None and any(v.dtype is None for v in op.inputs()):
+            op.args["size"] = list(out.shape)
+    read = {id(v) for op in graph.ops for v in op.inputs()} | {id(v) for v in graph.outputs}
+    graph.ops = [op for op in graph.ops if op.kind != "sym_size" or any(id(o) in read for o in op.outputs)]
 
 
 def _computed(op: Op, table: OpTable, given: int) -> Any:

@@ -221,6 +221,8 @@ _POOLS = [
 ]
 
 _MOVES = [
+    fn("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2).abs(), (2, 12, 3, 4), dynamic=_ANY),
+    fn("pixel_shuffle", lambda x: F.pixel_shuffle(F.max_pool2d(x, 2), 3), (1, 9, 6, 4)),
     fn("cat", lambda *x: torch.cat(x, 1), _IMAGE, (2, 2, 8, 9)),
     *(fn("cat", lambda *x: torch.cat(x, -1).abs(), *[(2, n + 1) for n in range(count)]) for count in (3, 4, 5, 6, 11)),
     fn("cat", lambda x, y: torch.cat([F.max_pool2d(x, 2), F.max_pool2d(y, 2)], 1), _IMAGE, _IMAGE),
@@ -348,6 +350,5 @@ REFUSED: list[tuple[Case, str]] = [
     ),
     (fn("sum", lambda x: x.sum(1), (3, 4)), "xnnpack has no row for sum"),
     (fn("add", lambda x: (x > 0).int() + (x > 1).int(), (3, 4)), "element type must be float32 or float16"),
-    (fn("cat", lambda x: torch.cat([x], 0).abs(), (3, 4)), "needs two tensors or more; got 1"),
     (fn("abs", lambda x: x[None, None, None, None, None].abs(), (2, 3)), "rank must be at most 6; got 7"),
 ]

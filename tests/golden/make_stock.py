@@ -52,7 +52,32 @@ def make_sizes(models: Path) -> None:
     write_file(Path(__file__).parent / "stock_sizes.json", [text.encode()])
 
 
-FILES: dict[str, Callable[[Path], None]] = {"images": make_images, "sizes": make_sizes}
+def make_xnnpack_sizes(models: Path) -> None:
+    """How large stock's files and arenas are when XNNPACK takes what it can. Slow."""
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    from tests.backends.networks import NETWORKS
+
+    sizes = {}
+    for name, make in NETWORKS.items():
+        model, inputs = make()
+        exported = torch.export.export(model, inputs)
+        program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch().buffer
+        (plan,) = read_program(program).execution_plan
+        sizes[name] = {"bytes": len(program), "arena": sum(plan.non_const_buffer_sizes),
+                       "delegates": len(plan.delegates)}  # fmt: skip
+        print(name, sizes[name], flush=True)
+    text = json.dumps({"executorch": version("executorch"), "models": sizes}, indent=1) + "\n"
+    write_file(Path(__file__).parent / "stock_xnnpack_sizes.json", [text.encode()])
+
+
+FILES: dict[str, Callable[[Path], None]] = {
+    "images": make_images,
+    "sizes": make_sizes,
+    "xnnpack_sizes": make_xnnpack_sizes,
+}
 
 
 def main() -> None:

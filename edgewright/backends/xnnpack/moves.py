@@ -58,6 +58,20 @@ def permute(low: Lowering, op: Op) -> None:
         low.alias(out, tuple(dims.index(d) for d in order), low.get(x, order))
 
 
+def pixel_shuffle(low: Lowering, op: Op) -> None:
+    """Channels become pixels: cut them in three, put two of the parts beside height and width."""
+    x, out, factor = op.args["self"], op.outputs[0], op.args["upscale_factor"]
+    assert out is not None
+    batch, channels, height, width = (size_of(x, d) for d in range(4))
+    cut = [batch, channels // factor**2, factor, factor, height, width]
+    bound = [x.bound[0], channels // factor**2, factor, factor, *x.bound[2:]]
+    dims = [0, 1, 4, 2, 5, 3]
+    parts, moved = low.temporary(bound, out), low.temporary([bound[d] for d in dims], out)
+    low.emit("view", parts, self=low.get(x), size=cut)
+    low.emit("permute", moved, self=parts, dims=dims)
+    low.emit("view", low.make(out), self=moved, size=[size_of(out, d) for d in range(4)])
+
+
 def view(low: Lowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None

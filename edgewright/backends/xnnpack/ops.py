@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ from edgewright.ir.graph import Dim, Op, Value
 from edgewright.ir.ports import Same
 from edgewright.passes.quantization import activation_limits
 
+_CONVOLUTIONS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
 ACTIVATIONS = ("relu", "hardtanh", "clamp")
 
 
@@ -55,6 +57,24 @@ def int8(op: Op) -> object:
         if wide or lopsided or (not value.constant and q.axis is not None and not q.dynamic):
             return f"{value.name}: {q.dtype}, zero point {q.zero_point}"
     return OK
+
+
+@rule("scales of integers must not be too far apart")
+def near_scales(op: Op) -> object:
+    """What the factors that integers are multiplied by may be, at least and below: by XNNPACK's fixed-point forms."""
+    out = op.outputs[0]
+    if out is None or out.q is None or out.q.dynamic or out.q.axis is not None:
+        return OK
+    given = [np.asarray(v.q.scale, np.float64) for v in op.inputs() if v.q is not None and not v.q.dynamic]
+    unit = np.asarray(out.q.scale, np.float64)
+    if op.kind in ("add", "sub", "rsub"):
+        factors, least = [g / unit for g in given], 2.0**-10
+    elif op.kind in ("mul", "linear", *_CONVOLUTIONS):
+        factors, least = ([math.prod(given) / unit] if given else []), 2.0**-16 if op.kind == "mul" else 0.0
+    else:
+        factors, least = [g / unit for g in given], 2.0**-8
+    far = [float(f) for factor in factors for f in np.ravel(factor) if not least <= f < 2.0**8]
+    return f"a factor of {far[0]:.3g}" if far else OK
 
 
 def _listed(value: Any) -> list[Any]:
@@ -247,10 +267,12 @@ def same_type(op: Op) -> object:
     return ", ".join(kinds) if len(kinds) > 1 else OK
 
 
-@rule("operands must not be numbers when quantized")
-def no_numbers(op: Op) -> object:
-    loose = [n for n in ("self", "other") if n in op.args and not isinstance(op.args[n], Value)]
-    return ", ".join(loose) if loose and any(v.q is not None for v in tensors(op)) else OK
+@rule("operands must all be integers, or all real numbers")
+def one_kind(op: Op) -> object:
+    if all(v.q is None for v in tensors(op)):
+        return OK
+    loose = [n for n in ("self", "other") if n in op.args and ((v := tensor(op, n)) is None or v.q is None)]
+    return ", ".join(loose) if loose else OK
 
 
 @rule("products are of two matrices, or of as many pairs")
@@ -278,15 +300,15 @@ ROWS: tuple[OpSpec, ...] = (
         OpSpec(op, images.convolution, (constant("weight", "bias"), image_or_sequence, transposed_scales,
                                         dynamic_convolution, dynamic_weights, one_dynamic_sequence), ALL, ACTIVATIONS,
                config="ConvolutionConfig")
-        for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
+        for op in _CONVOLUTIONS
     ),
-    OpSpec("add", compute.binary("add"), (argument_is("alpha", 1), no_numbers), BOTH, ACTIVATIONS,
+    OpSpec("add", compute.binary("add"), (argument_is("alpha", 1), one_kind), BOTH, ACTIVATIONS,
            config="AddConfig"),
-    OpSpec("sub", compute.binary("sub"), (argument_is("alpha", 1), no_numbers), BOTH, ACTIVATIONS,
+    OpSpec("sub", compute.binary("sub"), (argument_is("alpha", 1), one_kind), BOTH, ACTIVATIONS,
            config="SubConfig"),
-    OpSpec("rsub", compute.binary("sub", "other", "self"), (argument_is("alpha", 1), no_numbers), BOTH, ACTIVATIONS,
+    OpSpec("rsub", compute.binary("sub", "other", "self"), (argument_is("alpha", 1), one_kind), BOTH, ACTIVATIONS,
            config="SubConfig"),
-    OpSpec("mul", compute.binary("mul"), (no_numbers,), BOTH, ACTIVATIONS, config="MulConfig"),
+    OpSpec("mul", compute.binary("mul"), (one_kind,), BOTH, ACTIVATIONS, config="MulConfig"),
     OpSpec("div", compute.binary("div"), (argument_is("rounding_mode", None),), config="DivConfig"),
     OpSpec("maximum", compute.binary("maximum"), (), config="MaximumConfig"),
     OpSpec("minimum", compute.binary("minimum"), (), config="MinimumConfig"),
@@ -319,6 +341,8 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("upsample_bilinear2d", images.upsample_bilinear2d, (known_size,), config="UpsampleBilinear2dConfig"),
     OpSpec("cat", moves.cat, (several, same_parameters), BOTH, config="CatConfig"),
     OpSpec("stack", moves.stack, (several, one_dynamic, same_parameters), BOTH, config="CatConfig"),
+    OpSpec("pixel_shuffle", moves.pixel_shuffle, (rank_in("self", 4), one_dynamic_size, same_parameters), BOTH,
+           config="PermuteConfig"),
     OpSpec("permute", moves.permute, (same_parameters,), BOTH, config="PermuteConfig"),
     OpSpec("transpose", moves.permute, (same_parameters,), BOTH, config="PermuteConfig"),
     OpSpec("t", moves.permute, (rank_in("self", 2), same_parameters), BOTH, config="PermuteConfig"),
@@ -346,7 +370,16 @@ ROWS: tuple[OpSpec, ...] = (
 BACKEND = Backend(
     "xnnpack",
     ROWS,
-    (dtypes_in("float32", "float16"), one_dtype(), int8, not_empty(), some_rank, known_numbers, max_rank(6)),
+    (
+        dtypes_in("float32", "float16"),
+        one_dtype(),
+        int8,
+        near_scales,
+        not_empty(),
+        some_rank,
+        known_numbers,
+        max_rank(6),
+    ),
     id="XnnpackBackend",
     title="XNNPACK",
     summary="Any Arm or x86 CPU. Stock runtimes (Android, iOS, Python) carry XNNPACK; here its blobs run without it.",

@@ -37,7 +37,7 @@ _TAIL = 64  # bytes that XNNPACK may read past the end of a tensor
 # Movement alone is not worth a delegate.
 _IDLE = {
     "permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "cast", "quantize", "dequantize",
-    "convert", "slice", "split", "split_with_sizes", "select", "unbind", "stack",
+    "convert", "slice", "split", "split_with_sizes", "select", "unbind", "stack", "pixel_shuffle",
 }  # fmt: skip
 
 
