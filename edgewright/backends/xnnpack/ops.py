@@ -53,9 +53,19 @@ def int8(op: Op) -> object:
         if q is None:
             continue
         wide = str(q.dtype) != "int8"
-        lopsided = value.constant and q.zero_point not in (0, (0,) * len(_listed(q.zero_point)))
+        weight = value is op.args.get("weight")
+        lopsided = weight and q.zero_point not in (0, (0,) * len(_listed(q.zero_point)))
         if wide or lopsided or (not value.constant and q.axis is not None and not q.dynamic):
             return f"{value.name}: {q.dtype}, zero point {q.zero_point}"
+    return OK
+
+
+@rule("weights with a scale for each block must be in 4 bits, in blocks of 32 elements or a multiple")
+def blocks(op: Op) -> object:
+    for value in tensors(op):
+        q = value.q
+        if q is not None and q.block and ((q.qmin, q.qmax) != (-8, 7) or q.block % 32):
+            return f"{q.qmin} to {q.qmax}, {q.block} elements"
     return OK
 
 
@@ -374,6 +384,7 @@ BACKEND = Backend(
         dtypes_in("float32", "float16"),
         one_dtype(),
         int8,
+        blocks,
         near_scales,
         not_empty(),
         some_rank,
