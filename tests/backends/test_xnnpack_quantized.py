@@ -52,6 +52,54 @@ def test_four_bits_are_stored_in_half_the_bytes() -> None:
     assert abs(len(wide.buffer) - len(narrow.buffer) - weights // 2) < 256
 
 
+@pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
+@pytest.mark.parametrize("name", ["mlp", "residual"])
+def test_four_bits_with_static_scales(name: str, per_channel: bool) -> None:
+    """Only linear layers with a scale for each channel have kernels for 4 bits: the rest is kept in 8."""
+    model, inputs = made(name)
+    chosen = quantizer(is_per_channel=per_channel, weight_qmin=-8, weight_qmax=7)
+    run = Run(converted(model, inputs, chosen), inputs)
+    assert run.whole, str(run.report)
+    np.testing.assert_array_equal(run.ours, run.stock)
+    assert sqnr(run.stock, run.eager) > 35
+
+
+def test_four_bits_of_dynamic_convolutions_are_kept_in_eight() -> None:
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 8, 8, 8),)
+    chosen = quantizer(is_per_channel=True, is_dynamic=True, weight_qmin=-8, weight_qmax=7)
+    run = Run(converted(nn.Conv2d(8, 16, 3), inputs, chosen), inputs)
+    assert run.whole, str(run.report)
+    assert relative(run.ours, run.stock) < 1e-3
+
+
+@pytest.mark.parametrize(("dtype", "group"), [(torch.int4, 16), (torch.int8, 32)])
+def test_groups_without_a_kernel_run_as_real_numbers(dtype: torch.dtype, group: int) -> None:
+    model, inputs = made("mlp")
+    quantize_(model, Int8DynamicActivationIntxWeightConfig(weight_dtype=dtype, weight_granularity=PerGroup(group)))
+    run = Run(model, inputs)
+    assert "blocks of 32 elements or a multiple" in str(run.report)
+    assert relative(run.ours, run.eager) < 1e-4
+    assert relative(run.stock, run.eager) < 1e-4
+
+
+def test_constants_beside_activations_are_quantized_with_a_zero_point() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 1)
+            self.register_buffer("factor", torch.rand(1, 4, 1, 1) + 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.conv(x) * self.factor
+
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 3, 4, 4),)
+    run = Run(converted(Scaled(), inputs, quantizer()), inputs)
+    assert run.whole, str(run.report)
+    np.testing.assert_array_equal(run.ours, run.stock)
+
+
 def test_one_scale_for_all_weights_is_spread_over_channels() -> None:
     model, inputs = made("mlp")
     run = Run(converted(model, inputs, quantizer(is_dynamic=True)), inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.translate import to_blob
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
-from edgewright.ir.graph import Graph, Op
+from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes.fold import fold_batch_norms, fold_constants
@@ -79,10 +80,20 @@ class XnnpackPartitioner(Partitioner):
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         group.inputs = [v for v in group.inputs if v.dtype is not None]  # sizes follow from the tensors
+        widen_weights(group)
         fold_constants(group, OPS)
         fold_batch_norms(group, batch_norm_factors)
         blob, named = to_blob(Lowering(group, BACKEND.rows).run())
         return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, tail=_TAIL)
+
+
+def widen_weights(group: Graph) -> None:
+    """Keep 4-bit weights in 8 bits, unless they are of a linear layer and have a scale for each channel."""
+    for op in group.ops:
+        weight = op.args.get("weight")
+        q = weight.q if isinstance(weight, Value) else None
+        if q is not None and not q.block and (q.qmin, q.qmax) == (-8, 7) and (op.kind != "linear" or q.axis is None):
+            op.args["weight"] = replace(weight, q=replace(q, qmin=-127, qmax=127))
 
 
 def _precisions(given: Any) -> set[str]:
