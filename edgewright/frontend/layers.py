@@ -241,3 +241,9 @@ def embedding_bag(
         count = rw.call(aten.sum.dim_IntList, member, [1], True)
         out = rw.call(aten.div.Tensor, out, rw.call(aten.clamp.default, count, 1.0))
     return [out, None, None, None]
+
+
+@rule(torch.ops.aten._int_mm.default)
+def int_mm(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
+    """A product of bytes, added up in 32 bits (what torchao makes of 8-bit linear layers)."""
+    return rw.call(torch.ops.aten.mm.default, to_dtype(rw, a, torch.int32), to_dtype(rw, b, torch.int32))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.errors import UsageError
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import spread
 from edgewright.ir.ops import OpTable
@@ -64,7 +65,7 @@ def _computed(op: Op, table: OpTable, given: int) -> Any:
     arguments = {name: _plain(value) for name, value in op.args.items() if name != "limits"}
     try:
         result = np.asarray(table[op.kind].reference(**arguments)).astype(out.dtype)
-    except TypeError:  # an argument that only torch knows (a memory format, a device)
+    except (TypeError, UsageError):  # an argument that only torch knows (a memory format, a device)
         return None
     limits = op.args.get("limits")
     return result if limits is None else np.clip(result, *limits).astype(out.dtype)

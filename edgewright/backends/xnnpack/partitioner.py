@@ -91,8 +91,10 @@ def widen_weights(group: Graph) -> None:
     """Keep 4-bit weights in 8 bits, unless they are of a linear layer and have a scale for each channel."""
     for op in group.ops:
         weight = op.args.get("weight")
-        q = weight.q if isinstance(weight, Value) else None
-        if q is not None and not q.block and (q.qmin, q.qmax) == (-8, 7) and (op.kind != "linear" or q.axis is None):
+        if not isinstance(weight, Value) or weight.q is None or weight.q.block:
+            continue
+        q = weight.q
+        if (q.qmin, q.qmax) == (-8, 7) and (op.kind != "linear" or q.axis is None):
             op.args["weight"] = replace(weight, q=replace(q, qmin=-127, qmax=127))
 
 
