@@ -48,7 +48,7 @@ def to_edge(
 ) -> EdgeProgramManager:
     """Rewrite exported programs into operators that the target's runtime has kernels for."""
     manager = EdgeProgramManager(_named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
-    return manager.ready()
+    return manager._ready()
 
 
 def to_edge_transform_and_lower(
@@ -65,7 +65,7 @@ def to_edge_transform_and_lower(
         manager = manager.transform(transform_passes)
     for chosen in _partitioners(partitioner):
         manager = manager._delegated(chosen)
-    return manager.ready()
+    return manager._ready()
 
 
 def _named(programs: Programs) -> dict[str, ExportedProgram]:
@@ -115,7 +115,7 @@ class EdgeProgramManager:
         """Rewritten when first needed: a backend is offered the programs as they came."""
         return {name: self._prepare(program) for name, program in self._given.items()}
 
-    def ready(self) -> EdgeProgramManager:
+    def _ready(self) -> EdgeProgramManager:
         """Rewrite now what is not rewritten yet, so that errors come here; gives itself."""
         _ = self._programs
         return self
@@ -149,11 +149,11 @@ class EdgeProgramManager:
             changed[name] = _transformed(program, chosen)
         made = EdgeProgramManager(changed, self.constant_methods, config)
         made.partition_reports = dict(self.partition_reports)
-        return made.ready()
+        return made._ready()
 
     def to_backend(self, partitioner: Any) -> EdgeProgramManager:
         """Give what a backend takes to it: a partitioner, or a mapping of methods to partitioners."""
-        return self._delegated(partitioner).ready()
+        return self._delegated(partitioner)._ready()
 
     def _delegated(self, partitioner: Any) -> EdgeProgramManager:
         chosen = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self.methods, partitioner)

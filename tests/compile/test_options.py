@@ -365,6 +365,7 @@ def test_unknown_options_are_refused(options: Callable[..., Any]) -> None:
 def test_every_option_has_a_test() -> None:
     text = Path(__file__).read_text() + (Path(__file__).parent / "test_training.py").read_text()
     text += (Path(__file__).parent / "test_managers.py").read_text()
+    text += (Path(__file__).parent / "test_host_twin.py").read_text()
     for options in (ExecutorchBackendConfig, EdgeCompileConfig, MemoryPlanningPass):
         for field in dataclasses.fields(options):
             assert text.count(field.name) > 1, f"{options.__name__}.{field.name}"
