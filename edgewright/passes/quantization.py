@@ -151,9 +151,12 @@ class _Folder:
             return False
         reader = self._only_reader(op.outputs[0])
         parameters = known_parameters(reader) if reader is not None and _is(reader, "quantize") else None
-        if not loose or any(sources[name] is None for name in loose) or parameters is None or reader is None:
+        # A second operand that is a number, or a constant left real, keeps the operator real.
+        fixed = [name for name in ("self", "other") if name in op.args and name not in loose and "other" in op.args]
+        taken = [*loose, *fixed]
+        if not loose or any(sources[name] is None for name in taken) or parameters is None or reader is None:
             return False
-        for name in loose:
+        for name in taken:
             op.args[name] = sources[name]
         out = reader.outputs[0]
         assert out is not None

@@ -289,7 +289,7 @@ class ExecutorchProgramManager:
         extra = {k: v for name in names for k, v in training_methods(self._edge.exported_program(name), name).items()}
         for name, value in {**self._edge.constant_methods, **extra}.items():
             plans.append(_constant_plan(name, value, self._constants))
-        program = schema.Program(execution_plan=plans, constant_buffer=[], backend_delegate_data=[])
+        program = schema.Program(execution_plan=plans)
         index = program.add_segment(self._constants.chunks)  # type: ignore[arg-type]
         program.constant_segment = schema.SubsegmentOffsets(segment_index=index, offsets=self._constants.offsets)
         if len(self._states.offsets) > 1:
