@@ -11,11 +11,12 @@ from torch.export import ExportedProgram
 from edgewright.backends.table import STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
-from edgewright.ir.graph import Graph, Op
+from edgewright.ir.graph import Graph, Op, verify
 from edgewright.ir.opset import OPS
 from edgewright.partition.apply import Application
 from edgewright.partition.exclude import as_exclusion
 from edgewright.partition.report import PartitionReport
+from edgewright.passes import apply
 from edgewright.passes.fold import fold_constants
 from edgewright.passes.quantization import fold_quantization
 
@@ -66,7 +67,8 @@ class Partitioner:
         absorbs = {row.op: row.absorbs for row in self.backend.rows.values()}
         static = frozenset(row.op for row in self.backend.rows.values() if STATIC in row.precisions)
         folded = fold_quantization(work.graph, OPS, absorbs, frozenset(excluded), static)
-        fold_constants(folded, OPS)  # weights that the model computes are constant to the rules
+        verify(folded)
+        apply(folded, lambda graph: fold_constants(graph, OPS))  # weights that the model computes are constant to rules
 
         def refusals(op: Op) -> list[str]:
             return excluded.get(id(op.origin)) or self.refusals(op)

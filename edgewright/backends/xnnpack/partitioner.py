@@ -18,9 +18,10 @@ from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.translate import to_blob
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, Value, verify
 from edgewright.ir.opset import OPS
 from edgewright.partition.partitioner import Partitioner
+from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
 
 aten = torch.ops.aten
@@ -80,10 +81,15 @@ class XnnpackPartitioner(Partitioner):
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         group.inputs = [v for v in group.inputs if v.dtype is not None]  # sizes follow from the tensors
-        widen_weights(group)
-        fold_constants(group, OPS)
-        fold_batch_norms(group, batch_norm_factors)
-        blob, named = to_blob(Lowering(group, BACKEND.rows).run())
+        apply(
+            group,
+            widen_weights,
+            lambda graph: fold_constants(graph, OPS),
+            lambda graph: fold_batch_norms(graph, batch_norm_factors),
+        )
+        device = Lowering(group, BACKEND.rows).run()
+        verify(device)
+        blob, named = to_blob(device)
         return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, tail=_TAIL)
 
 
