@@ -143,8 +143,8 @@ def test_products_of_bytes_run_in_the_runtime() -> None:
     model, inputs = made("mlp")
     quantize_(model, Int8DynamicActivationInt8WeightConfig())
     run = Run(model, inputs)
-    for outputs in (run.ours, run.stock):  # an activation between two integers may become either
-        assert relative(outputs, run.eager) < 0.05
+    assert relative(run.ours, run.eager) < 1e-4
+    assert relative(run.stock, run.eager) < 0.05  # its kernels round one activation of this input the other way
 
 
 def test_torchao_graphs_run_without_a_backend() -> None:
