@@ -1,0 +1,102 @@
+"""What the compiler hands to the driver: steps, kernels as LLVM text, packed weights, and the memory they need.
+
+Operators are data. A kernel is one external function ``void @name(ptr args, i64 begin, i64 end, ptr scratch)`` in a
+module of its own: it does units ``begin`` to ``end`` of a step. ``args`` points to the step's slots, 8 bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+
+from edgewright.ir.dtypes import DType
+from edgewright.ir.graph import Array
+
+ALIGN = 64  # of the arena, the weights, each thread's scratch, and what is in them
+SLACK = 256  # bytes beyond the arena and the weights that kernels may read and never use
+
+
+@dataclass(frozen=True)
+class Place:
+    """An address known when buffers are: ``buffer`` is ``arena``, ``weights``, ``input`` or ``output``."""
+
+    buffer: str
+    offset: int
+    index: int = 0  # of the input or output
+
+
+# An int takes its slot as i64; a float is single precision in the slot's low half, the high half 0.
+Slot = Union[int, float, Place]
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor in one of the buffers, as numpy sees it: strides in bytes."""
+
+    place: Place
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """An operator without a kernel: ``run(reads, writes)`` is given views of the buffers."""
+
+    run: Callable[[Sequence[Array], Sequence[Array]], None]
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """``units`` pieces of work; threads claim ``grain`` of them at a time.
+
+    Without ``barrier`` a step may start while the one before it is still running; with it, everything before has been
+    completed. A step with ``python`` has no kernel and always has a barrier, as has the step after it.
+    """
+
+    kernel: str
+    args: tuple[Slot, ...]
+    units: int
+    grain: int
+    barrier: bool = True
+    label: str = ""  # what the profile calls it
+    macs: int = 0
+    bytes: int = 0  # read and written at least once
+    python: PythonCall | None = None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of the compiled graph: dense, in the order of its dimensions."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled graph before machine code. Kernels never write to ``weights``.
+
+    ``kernels`` maps a name to the text of the module that defines it.
+    """
+
+    steps: tuple[Step, ...]
+    kernels: dict[str, str]
+    weights: Array  # uint8; to be copied to an aligned buffer with SLACK bytes after it
+    arena_size: int
+    scratch_size: int  # bytes for each thread
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    cpu: str = ""  # what the code is generated for, as LLVM names it
+    features: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
