@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.xnnpack.compute import bias_of
-from edgewright.backends.xnnpack.lower import NHWC, NLC, Lowering, identity, limits, size_of, with_axis
+from edgewright.backends.xnnpack.lower import limits, size_of
 from edgewright.ir.graph import Op, Value
+from edgewright.passes.layout import NHWC, NLC, Lowering, identity, with_axis
 
 
 def convolution(low: Lowering, op: Op) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from edgewright.backends.xnnpack.lower import Lowering, Order, common_order, identity, size_of
+from edgewright.backends.xnnpack.lower import size_of
 from edgewright.ir.graph import Dim, Op, Value
+from edgewright.passes.layout import Lowering, Order, common_order, identity
 
 
 def cat(low: Lowering, op: Op) -> None:

@@ -13,7 +13,6 @@ from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.compute import batch_norm_factors
 from edgewright.backends.xnnpack.configs import CONFIGS
-from edgewright.backends.xnnpack.lower import Lowering
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.translate import to_blob
 from edgewright.errors import UsageError
@@ -23,6 +22,7 @@ from edgewright.ir.opset import OPS
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
+from edgewright.passes.layout import Lowering
 
 aten = torch.ops.aten
 
