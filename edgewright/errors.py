@@ -14,6 +14,7 @@
     ├── ExportError            torch.export cannot capture the model (names the user's line)
     ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
     ├── CoverageError          backends take less of the model than was asked for
+    ├── VendorError            a vendor's compiler or simulator failed, or lost part of what it was given
     ├── UsageError             a call, option or name that does not exist
     ├── InputError             inputs that do not fit the method's signature
     ├── ExecutionError         an instruction failed while the method ran
@@ -161,6 +162,11 @@ class UnsupportedOperatorError(EdgewrightError):
 class CoverageError(EdgewrightError):
     stage = "partition"
     exit_code = 12
+
+
+class VendorError(EdgewrightError):
+    stage = "vendor"
+    exit_code = 13
 
 
 class UsageError(EdgewrightError):

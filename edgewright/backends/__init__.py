@@ -28,7 +28,8 @@ def discover() -> dict[str, str]:
     'edgewright.backends.xnnpack'
     """
     found = {entry.name: entry.value for entry in entry_points(group=GROUP)}
-    found.update({m.name: f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__) if m.ispkg})
+    folders = {m.name: f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__) if m.ispkg}
+    found.update({name: package for name, package in folders.items() if find_spec(f"{package}.ops") is not None})
     return dict(sorted(found.items()))
 
 

@@ -1,0 +1,15 @@
+"""Arm Ethos-U55, U65 and U85: quantize, lower to TOSA, compile with Vela, run the commands on this machine."""
+
+from __future__ import annotations
+
+from edgewright._lazy import lazy_names
+
+_NAMES = {
+    "ArmCompileSpecBuilder": "edgewright.backends.ethos_u.target",
+    "EthosUCompileSpec": "edgewright.backends.ethos_u.target",
+    "EthosUPartitioner": "edgewright.backends.ethos_u.partitioner",
+    "EthosUQuantizer": "edgewright.backends.ethos_u.quantizer",
+    "get_symmetric_quantization_config": "edgewright.backends.ethos_u.quantizer",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,180 @@
+"""Vela's estimates of a compiled delegate. They are the compiler's arithmetic, not measurements, and always say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from edgewright.backends.ethos_u.target import EthosUCompileSpec
+
+LABEL = "Vela's estimate"
+# What Vela calls memories in its report and in its table, and what people call them.
+MEMORIES = {
+    "sram": ("sram", "SRAM"),
+    "dram": ("dram", "DRAM"),
+    "onchipflash": ("on_chip_flash", "on-chip flash"),
+    "offchipflash": ("off_chip_flash", "off-chip flash"),
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One operation of the NPU, under the name of the tensor it makes."""
+
+    name: str
+    operator: str
+    cycles: int
+    npu_cycles: int
+    macs: int
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What Vela expects of a delegate: cycles, memory by kind in bytes, and how far weights were compressed."""
+
+    target: str
+    system_config: str
+    memory_mode: str
+    clock: float  # Hz
+    macs_per_cycle: int
+    total_cycles: int
+    npu_cycles: int
+    macs: int
+    memory: Mapping[str, int]
+    original_weights: int  # bytes
+    encoded_weights: int
+    layers: Sequence[Layer] = ()
+
+    @property
+    def inferences_per_second(self) -> float:
+        return self.clock / self.total_cycles if self.total_cycles else 0.0
+
+    @property
+    def mac_utilisation(self) -> float:
+        """The share of the multiply-accumulates that the cycles had room for."""
+        room = self.total_cycles * self.macs_per_cycle
+        return self.macs / room if room else 0.0
+
+    @property
+    def weight_compression(self) -> float:
+        """Encoded over original bytes of weights; 1 without weights."""
+        return self.encoded_weights / self.original_weights if self.original_weights else 1.0
+
+    def utilisation(self, layer: Layer) -> float:
+        """A layer's share of the multiply-accumulates that its cycles had room for."""
+        return layer.macs / (layer.cycles * self.macs_per_cycle) if layer.cycles else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The totals as plain data, the same bytes each time: what a manifest holds."""
+        return {
+            "basis": LABEL,
+            "target": self.target,
+            "system": self.system_config,
+            "memory_mode": self.memory_mode,
+            "cycles": self.total_cycles,
+            "npu_cycles": self.npu_cycles,
+            "inferences_per_second": round(self.inferences_per_second, 3),
+            "macs": self.macs,
+            "mac_utilisation": round(self.mac_utilisation, 4),
+            "memory": {name: self.memory[name] for name in sorted(self.memory)},
+            "weights": {"original": self.original_weights, "encoded": self.encoded_weights},
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Totals and layers, for reports."""
+        layers = [{**asdict(layer), "mac_utilisation": round(self.utilisation(layer), 4)} for layer in self.layers]
+        return {**self.summary(), "layers": layers}
+
+    def __str__(self) -> str:
+        return describe(self.summary())
+
+
+def describe(summary: Mapping[str, Any]) -> str:
+    """A summary in one line.
+
+    >>> describe({"target": "ethos-u55-128", "cycles": 1600, "inferences_per_second": 312500.0, "mac_utilisation": 0.18,
+    ...           "memory": {"sram": 1280}, "weights": {"original": 576, "encoded": 944}})
+    "Vela's estimate for ethos-u55-128: 1,600 cycles, 312500.0 inferences/s, 18.0% of MACs used, SRAM 1.2 KiB, weights 576 B as 944 B"
+    """  # noqa: E501
+    names = dict(MEMORIES.values())
+    used = [f"{names.get(name, name)} {_size(count)}" for name, count in summary["memory"].items() if count]
+    weights = summary["weights"]
+    return ", ".join(
+        [
+            f"{LABEL} for {summary['target']}: {summary['cycles']:,} cycles",
+            f"{summary['inferences_per_second']:.1f} inferences/s",
+            f"{summary['mac_utilisation']:.1%} of MACs used",
+            *used,
+            f"weights {_size(weights['original'])} as {_size(weights['encoded'])}",
+        ]
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count} B" if count < 1024 else f"{count / 1024:,.1f} KiB"
+
+
+def from_report(report: Any, database: Any, spec: EthosUCompileSpec, config: Mapping[str, Any]) -> Estimates:
+    """What the in-process compiler says. ``config``: the system's clock and the ports of the memory mode."""
+    memory = {}
+    for name, used in report.memories.items():
+        key = str(name).lower()
+        if key in MEMORIES:
+            memory[MEMORIES[key][0]] = int(used.peakUsage)
+    constants = int(report.readOnlyPeakUsage)
+    if config["constants_in_sram"] and constants and "on_chip_flash" not in memory:
+        memory["on_chip_flash"] = constants  # Vela counts constants in the arena's SRAM apart, under this name
+        memory["sram"] = memory.get("sram", 0) - constants
+    return Estimates(
+        **_target(spec, config["clock"]),
+        total_cycles=int(report.totalCycles),
+        npu_cycles=int(report.npuCycles),
+        macs=int(report.macCount),
+        memory={name: count for name, count in sorted(memory.items()) if count},
+        original_weights=int(report.originalWeights),
+        encoded_weights=int(report.encodedWeights),
+        layers=_layers(database),
+    )
+
+
+def _target(spec: EthosUCompileSpec, clock: float) -> dict[str, Any]:
+    return {
+        "target": spec.target,
+        "system_config": spec.system_config,
+        "memory_mode": spec.memory_mode,
+        "clock": clock,
+        "macs_per_cycle": spec.macs,
+    }
+
+
+def _layers(database: Any) -> tuple[Layer, ...]:
+    table = database.tables.get("perf") if database is not None else None
+    if table is None:
+        return ()
+    at = {name: index for index, name in enumerate(table.header)}
+    return tuple(
+        Layer(
+            row[at["name"]],
+            row[at["operator"]],
+            *(int(row[at[name]] or 0) for name in ("op_cycles", "npu_cycles", "mac_count")),
+        )
+        for row in table.data
+    )
+
+
+def from_table(row: Mapping[str, str], spec: EthosUCompileSpec, layers: Sequence[Mapping[str, str]] = ()) -> Estimates:
+    """What the tables say that Vela's command line writes."""
+    used = {name: round(float(row[f"{name}_memory_used"]) * 1024) for name, _ in MEMORIES.values()}
+    return Estimates(
+        **_target(spec, float(row["core_clock"])),
+        total_cycles=round(float(row["cycles_total"])),
+        npu_cycles=round(float(row["cycles_npu"])),
+        macs=round(float(row["nn_macs"])),
+        memory={name: count for name, count in sorted(used.items()) if count},
+        original_weights=round(float(row["total_original_weights"])),
+        encoded_weights=round(float(row["total_npu_encoded_weights"])),
+        layers=tuple(
+            Layer(r["Name"], r["NNG Operator"], int(r["Op Cycles"]), int(r["NPU"]), int(r["MAC Count"])) for r in layers
+        ),
+    )
