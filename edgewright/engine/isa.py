@@ -1,0 +1,69 @@
+"""What the machine can do, as far as generated code depends on it.
+
+One description serves every x86 with AVX2 or more: the vector width is a number. ``EDGEWRIGHT_CPU`` (``avx2`` or
+``avx512``) asks for a lower one than the machine has. Other architectures plug in here: a new ``ISA`` and the few
+functions of ``vector.py`` that name an instruction.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+
+from edgewright.errors import MissingError, UsageError
+
+VARIABLE = "EDGEWRIGHT_CPU"
+
+
+@dataclass(frozen=True)
+class ISA:
+    """``lanes`` floats make a vector, ``registers`` of which there are."""
+
+    name: str
+    lanes: int
+    registers: int
+    dot: bool  # four bytes by four bytes into 32 bits, in one instruction
+    permute_bytes: bool  # any byte of two vectors by index, in one instruction
+    cpu: str  # as LLVM names it
+    features: str
+
+    @property
+    def bytes(self) -> int:
+        return 4 * self.lanes
+
+
+_AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
+_AVX2 = ("avx2", "fma")
+
+
+def _without_avx512(features: dict[str, bool]) -> dict[str, bool]:
+    return {name: on and not name.startswith(("avx512", "avx10", "avxvnni")) for name, on in features.items()}
+
+
+def _flat(features: dict[str, bool]) -> str:
+    return ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
+
+
+@cache
+def _machine() -> tuple[str, dict[str, bool]]:
+    import llvmlite.binding as llvm
+
+    return llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+
+
+def host(wanted: str | None = None) -> ISA:
+    """The best instruction set this machine has, or the lower one that was asked for."""
+    wanted = wanted or os.environ.get(VARIABLE, "")
+    if wanted not in ("", "avx2", "avx512"):
+        raise UsageError(VARIABLE, "must be avx2 or avx512", value=wanted)
+    cpu, features = _machine()
+    wide = all(features.get(name) for name in _AVX512)
+    if wanted == "avx512" and not wide:
+        raise UsageError(VARIABLE, "must be one that this machine has", value=wanted, remedy="Use avx2.")
+    if wide and wanted != "avx2":
+        dot, permute = bool(features.get("avx512vnni")), bool(features.get("avx512vbmi"))
+        return ISA("avx512", 16, 32, dot, permute, cpu, _flat({**features, "prefer-256-bit": False}))
+    if not all(features.get(name) for name in _AVX2):
+        raise MissingError("engine", "needs AVX2 and FMA", value=cpu, remedy="Set EDGEWRIGHT_ENGINE=reference.")
+    return ISA("avx2", 8, 16, False, False, "x86-64-v3", _flat(_without_avx512(features)))

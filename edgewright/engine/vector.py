@@ -1,0 +1,154 @@
+"""Vector arithmetic: everything that names an instruction, or must be written so that LLVM finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgewright.engine.codegen import Function, Reg, count, element, number, vec
+from edgewright.engine.isa import ISA
+
+# ------------------------------------------------------------------------------------------------------------ reals
+
+
+def _suffix(kind: str) -> str:
+    lanes = count(kind)
+    short = {"float": "f32", "i32": "i32", "i16": "i16", "i8": "i8", "i64": "i64"}[element(kind)]
+    return f"v{lanes}{short}" if lanes > 1 else short
+
+
+def fma(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
+    """a * b + c."""
+    return f.call(f"llvm.fma.{_suffix(c.type)}", c.type, a, b, c)
+
+
+def larger(f: Function, x: Reg, bound: Reg) -> Reg:
+    """The larger one; x if it is NaN. (One instruction: x86 gives the second operand if either is NaN.)"""
+    return f.select(f.compare("ogt", bound, x), bound, x)
+
+
+def smaller(f: Function, x: Reg, bound: Reg) -> Reg:
+    return f.select(f.compare("olt", bound, x), bound, x)
+
+
+def clamp(f: Function, x: Reg, low: float, high: float) -> Reg:
+    """Between two constants, either of which may be infinite."""
+    if low != float("-inf"):
+        x = larger(f, x, number(low, x.type))
+    if high != float("inf"):
+        x = smaller(f, x, number(high, x.type))
+    return x
+
+
+def to_real(f: Function, x: Reg) -> Reg:
+    return f.cast("sitofp", x, vec(count(x.type), "float"))
+
+
+def round_to_int(f: Function, x: Reg) -> Reg:
+    """The nearest integer, the even one of two. Beyond 32 bits, the lowest one."""
+    lanes = count(x.type)
+    kind = vec(lanes, "i32")
+    if lanes == 16:
+        none, all_lanes, as_set = number(0, kind), Reg("-1", "i16"), Reg("4", "i32")
+        return f.call("llvm.x86.avx512.mask.cvtps2dq.512", kind, x, none, all_lanes, as_set)
+    if lanes == 1:
+        four = f.let("<4 x float>", f"insertelement <4 x float> zeroinitializer, float {x}, i32 0")
+        return f.let("i32", f"extractelement <4 x i32> {round_to_int(f, four)}, i32 0")
+    return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
+
+
+# --------------------------------------------------------------------------------------------------------- integers
+
+
+def int_max(f: Function, a: Reg, b: Reg, signed: bool = True) -> Reg:
+    return f.call(f"llvm.{'s' if signed else 'u'}max.{_suffix(a.type)}", a.type, a, b)
+
+
+def int_min(f: Function, a: Reg, b: Reg, signed: bool = True) -> Reg:
+    return f.call(f"llvm.{'s' if signed else 'u'}min.{_suffix(a.type)}", a.type, a, b)
+
+
+def widen(f: Function, x: Reg, signed: bool = False) -> Reg:
+    """Bytes to 32 bits."""
+    return f.cast("sext" if signed else "zext", x, vec(count(x.type), "i32"))
+
+
+class Dots:
+    """Sums of four products of an unsigned byte and a signed one, into 32-bit lanes.
+
+    Without the instruction, even and odd bytes are multiplied as 16 bits, which is exact; what that needs of an
+    operand is prepared once (``data``, ``weights``) however often it is used.
+    """
+
+    def __init__(self, f: Function, isa: ISA) -> None:
+        self.f, self.isa = f, isa
+
+    def data(self, x: Reg) -> tuple[Reg, ...]:
+        if self.isa.dot:
+            return (x,)
+        halves = self.f.bits(x, vec(count(x.type) // 2, "i16"))
+        return self.f.op("and", halves, 255), self.f.op("lshr", halves, 8)
+
+    def weights(self, w: Reg) -> tuple[Reg, ...]:
+        if self.isa.dot:
+            return (w,)
+        halves = self.f.bits(w, vec(count(w.type) // 2, "i16"))
+        return self.f.op("ashr", self.f.op("shl", halves, 8), 8), self.f.op("ashr", halves, 8)
+
+    def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
+        lanes, f = count(total.type), self.f
+        if self.isa.dot:
+            return f.call(f"llvm.x86.avx512.vpdpbusd.{lanes * 32}", total.type, total, x[0], w[0])
+        multiply = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
+        for a, b in zip(x, w, strict=True):
+            total = f.add(total, f.call(f"llvm.x86.{multiply}", total.type, a, b))
+        return total
+
+
+def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
+    """32 bits to 16, saturated, 128 bits of a and of b in turn."""
+    lanes = count(a.type)
+    name = {16: "avx512.packssdw.512", 8: "avx2.packssdw", 4: "sse2.packssdw.128"}[lanes]
+    return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i16"), a, b)
+
+
+def pack_bytes(f: Function, a: Reg, b: Reg) -> Reg:
+    """Signed 16 bits to unsigned 8, saturated, 128 bits of a and of b in turn."""
+    lanes = count(a.type)
+    name = {32: "avx512.packuswb.512", 16: "avx2.packuswb", 8: "sse2.packuswb.128"}[lanes]
+    return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i8"), a, b)
+
+
+def add_saturated(f: Function, a: Reg, b: Reg) -> Reg:
+    return f.call(f"llvm.sadd.sat.{_suffix(a.type)}", a.type, a, b)
+
+
+def four_to_bytes(f: Function, four: Sequence[Reg], zero: Reg | None) -> Reg:
+    """Four vectors of 32 bits as bytes, ``zero`` (16 bits) added on the way.
+
+    In each 128 bits lie four bytes of the first, then of the second, the third and the fourth.
+    """
+    words = [pack_words(f, four[0], four[1]), pack_words(f, four[2], four[3])]
+    if zero is not None:
+        words = [add_saturated(f, w, zero) for w in words]
+    return pack_bytes(f, *words)
+
+
+def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
+    """Elements of a and b in turn, inside each 128 bits: the lower halves, the upper halves."""
+    lanes, size = count(a.type), int(element(a.type)[1:])
+    each = 128 // size
+    low, high = [], []
+    for start in range(0, lanes, each):
+        for i in range(start, start + each // 2):
+            low += [i, lanes + i]
+            high += [each // 2 + i, lanes + each // 2 + i]
+    return f.shuffle(a, b, low), f.shuffle(a, b, high)
+
+
+def bytes_to_four(f: Function, x: Reg) -> list[Reg]:
+    """The inverse of ``four_to_bytes`` for unsigned bytes, without its addition."""
+    zero = number(0, x.type)
+    wide = vec(count(x.type) // 2, "i16")
+    halves = [f.bits(h, wide) for h in interleave(f, x, zero)]
+    four = [q for h in halves for q in interleave(f, h, number(0, wide))]
+    return [f.bits(q, vec(count(x.type) // 4, "i32")) for q in four]
