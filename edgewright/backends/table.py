@@ -52,6 +52,9 @@ class OpSpec:
 
     ``lower`` is given the backend's lowering and the operator. ``precisions``: how its data may be held. ``absorbs``:
     operators that may be fused onto its result. ``ports`` override the op table's. ``config`` names the row for users.
+    ``legalize`` rewrites an operator that was taken into others of the table, or gives None; no value that it makes
+    may need a scale that calibration would have to find. ``numbers``: operands that are integers otherwise may be
+    plain numbers, which the lowering quantizes.
     """
 
     op: str
@@ -61,6 +64,8 @@ class OpSpec:
     absorbs: tuple[str, ...] = ()
     ports: Mapping[str, Port] = field(default_factory=dict)
     config: str = ""
+    legalize: Callable[[Op, Any], list[Op] | None] | None = None
+    numbers: bool = False
 
     @property
     def configs(self) -> tuple[str, ...]:
@@ -222,3 +227,26 @@ def operands_are_tensors(*names: str) -> Rule:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.generic) and not isinstance(value, bool)
+
+
+# --------------------------------------------------------------------------------------- arguments, as all read them
+
+
+def pool_arguments(op: Op) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Window, step, padding (top, bottom, left, right) and dilation of a pool."""
+
+    def pair(name: str, default: list[int]) -> list[int]:
+        given = list(op.args.get(name) or default)
+        return given * 2 if len(given) == 1 else given
+
+    kernel = pair("kernel_size", [1])
+    stride = pair("stride", kernel)
+    height, width = pair("padding", [0])
+    return kernel, stride, [height, height, width, width], pair("dilation", [1])
+
+
+def over(op: Op) -> list[int]:
+    """The dimensions an operator reduces."""
+    dims, rank = op.args.get("dim"), len(op.args["self"].shape)
+    listed = list(range(rank)) if dims is None or dims == [] else dims if isinstance(dims, list) else [dims]
+    return sorted(d % rank for d in listed) if rank else []

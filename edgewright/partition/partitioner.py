@@ -64,9 +64,11 @@ class Partitioner:
         """The program with what this backend takes as delegate calls."""
         work = Application(exported, method, self.backend.name)
         excluded = self._excluded(work)
-        absorbs = {row.op: row.absorbs for row in self.backend.rows.values()}
-        static = frozenset(row.op for row in self.backend.rows.values() if STATIC in row.precisions)
-        folded = fold_quantization(work.graph, OPS, absorbs, frozenset(excluded), static)
+        rows = self.backend.rows.values()
+        absorbs = {row.op: row.absorbs for row in rows}
+        static = frozenset(row.op for row in rows if STATIC in row.precisions)
+        numbers = frozenset(row.op for row in rows if row.numbers)
+        folded = fold_quantization(work.graph, OPS, absorbs, frozenset(excluded), static, numbers)
         verify(folded)
         apply(folded, lambda graph: fold_constants(graph, OPS))  # weights that the model computes are constant to rules
 

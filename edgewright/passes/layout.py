@@ -27,6 +27,12 @@ def last(dim: int, rank: int) -> Order:
     return (*(d for d in range(rank) if d != dim), dim)
 
 
+def moves_nothing(shape: Sequence[int], dims: Sequence[int]) -> bool:
+    """True if a permutation of these sizes leaves every element where it is: it moves sizes of 1 only."""
+    moved = [d for d in dims if shape[d] != 1]
+    return moved == sorted(moved)
+
+
 class Lowering:
     """Builds the device graph of one group."""
 

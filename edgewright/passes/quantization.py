@@ -27,12 +27,14 @@ def fold_quantization(
     absorbs: Mapping[str, tuple[str, ...]],
     apart: frozenset[int] = frozenset(),
     static: frozenset[str] | None = None,
+    numbers: frozenset[str] = frozenset(),
 ) -> Graph:
     """The graph with canonical operators and quantized values. ``absorbs`` says what may be fused onto what;
     operators whose origins are in ``apart`` (by identity) are not fused. ``static``: the operators that work on
-    integers (None: all); the others stay real, between conversions."""
+    integers (None: all); the others stay real, between conversions. ``numbers``: those that take plain numbers too."""
     folder = _Folder(graph, table, absorbs, apart)
     folder.static = static
+    folder.numbers = numbers
     return folder.run()
 
 
@@ -54,6 +56,7 @@ class _Folder:
         self.ops: list[Op] = []
         self.rows: dict[tuple[int, int], Value] = {}  # what was quantized row by row already
         self.static: frozenset[str] | None = None
+        self.numbers: frozenset[str] = frozenset()
 
     def run(self) -> Graph:
         for op in self.graph.ops:
@@ -153,6 +156,8 @@ class _Folder:
         parameters = known_parameters(reader) if reader is not None and _is(reader, "quantize") else None
         # A second operand that is a number, or a constant left real, keeps the operator real.
         fixed = [name for name in ("self", "other") if name in op.args and name not in loose and "other" in op.args]
+        if op.kind in self.numbers:
+            fixed = [name for name in fixed if isinstance(op.args[name], Value)]
         taken = [*loose, *fixed]
         if not loose or any(sources[name] is None for name in taken) or parameters is None or reader is None:
             return False

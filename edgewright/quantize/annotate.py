@@ -45,8 +45,9 @@ class _Plan:
 class Annotator:
     """One pass of a backend's rows over one module."""
 
-    def __init__(self, module: fx.GraphModule, backend: Backend, config_of: ConfigOf) -> None:
+    def __init__(self, module: fx.GraphModule, backend: Backend, config_of: ConfigOf, target: Any = None) -> None:
         self.backend = backend
+        self.target = target
         self.config_of = config_of
         self.graph, self.nodes = import_module(module)
         self.readers: dict[int, list[Op]] = {}
@@ -104,6 +105,8 @@ class Annotator:
             if name == "out" or values is None or not isinstance(port, Act | Weight | Same | Tied | Range):
                 continue
             listed = values if isinstance(values, list) else [values]
+            if self._takes_numbers(row) and isinstance(values, int | float):
+                continue
             if not all(isinstance(v, Value) and v.dtype == np.float32 and id(v) in self.nodes for v in listed):
                 return False
             if not isinstance(port, Weight):
@@ -116,10 +119,13 @@ class Annotator:
             return True
         axes = _weight_axes(plan)
         for axis in dict.fromkeys((axes, None)):
-            if not self.backend.refusals(_trial(op, row, plan, _expected(plan, axis))):
+            if not self.backend.refusals(_trial(op, row, plan, _expected(plan, axis)), self.target):
                 _weigh(op, plan, axis, self.nodes)
                 return True
         return False
+
+    def _takes_numbers(self, row: OpDef) -> bool:
+        return row.name in self.backend.rows and self.backend.rows[row.name].numbers
 
     def _fuse(self, op: Op, row: OpDef, absorbs: tuple[str, ...], plan: _Plan) -> None:
         """Take in the activation that follows, behind a batch norm too while training."""
@@ -174,7 +180,8 @@ def _trial(op: Op, row: OpDef, plan: _Plan, axis: int | None) -> Op:
         args.setdefault("output_padding", [0] * int(row.name[-2]))
     spec = plan.config.activation
     limits = (int(spec.quant_min or 0), int(spec.quant_max or 0))
-    q = QParams(1.0, 0, _INT8, *limits, dynamic="per_token" if spec.is_dynamic else None)
+    stored = np.dtype(str(spec.dtype).removeprefix("torch."))
+    q = QParams(1.0, 0, stored, *limits, dynamic="per_token" if spec.is_dynamic else None)
     for name in plan.edges:
         held = args[name]
         args[name] = [replace(v, q=q) for v in held] if isinstance(held, list) else replace(held, q=q)

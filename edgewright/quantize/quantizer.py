@@ -45,6 +45,10 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.by_operator: dict[str, QuantizationConfig | None] = {}
         self.filter: Callable[[fx.Node], bool] | None = None
 
+    def target(self) -> Any:
+        """What rules are asked about; None if the backend has one kind of device only."""
+        return None
+
     # --------------------------------------------------------------------------------------------------- settings
 
     def set_global(self, config: QuantizationConfig | None) -> Self:
@@ -79,7 +83,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         return rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
-        Annotator(model, self.backend, self.config_of).run()
+        Annotator(model, self.backend, self.config_of, self.target()).run()
         return model
 
     def validate(self, model: fx.GraphModule) -> None:

@@ -31,6 +31,7 @@ class QuantizationConfig:
     weight: QuantizationSpec
     weight_per_tensor: QuantizationSpec
     is_qat: bool = False
+    epsilon: float = EPSILON
 
     @property
     def is_dynamic(self) -> bool:
@@ -45,11 +46,14 @@ class QuantizationConfig:
         if axis is None:
             return self.weight_per_tensor
         limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
-        return _weights(axis, self.is_qat, limits)
+        return _weights(axis, self.is_qat, limits, self.epsilon)
 
     def fixed(self, low: float, high: float) -> FixedQParamsQuantizationSpec:
         """For results whose range is known."""
         first, last = int(self.activation.quant_min or 0), int(self.activation.quant_max or 0)
+        if self.activation.qscheme == torch.per_tensor_symmetric:
+            scale = max(abs(low), abs(high)) / last
+            return FixedQParamsQuantizationSpec(self.activation.dtype, scale, 0, first, last, torch.per_tensor_symmetric)
         scale = (high - low) / (last - first)
         zero = max(first, min(last, round(first - low / scale)))
         return FixedQParamsQuantizationSpec(self.activation.dtype, scale, zero, first, last, torch.per_tensor_affine)
@@ -57,36 +61,41 @@ class QuantizationConfig:
 
 def symmetric_config(
     is_per_channel: bool = False, is_qat: bool = False, is_dynamic: bool = False,
-    activation: tuple[int, int] = (-128, 127), weight: tuple[int, int] = (-127, 127),
+    activation: tuple[int, int] = (-128, 127), weight: tuple[int, int] = (-127, 127), *,
+    bits: int = 8, epsilon: float = EPSILON,
 ) -> QuantizationConfig:  # fmt: skip
-    """8-bit activations with a zero point, weights without one. The ranges are of stored integers."""
-    for name, (low, high) in (("activations", activation), ("weights", weight)):
-        if not -128 <= low < high <= 127:
-            raise UsageError(f"the range of {name}", "must lie within -128 and 127, low end first", value=(low, high))
-    channel = _weights(0, is_qat, weight)
-    tensor = _weights(None, is_qat, weight)
-    return QuantizationConfig(_activations(is_qat, is_dynamic, activation), channel if is_per_channel else tensor,
-                              tensor, is_qat)  # fmt: skip
+    """Activations of 8 bits with a zero point, or of 16 without; weights without one. The ranges are of stored
+    integers."""
+    widest = 1 << (bits - 1)
+    for name, (low, high), wide in (("activations", activation, widest), ("weights", weight, 128)):
+        if not -wide <= low < high < wide:
+            rule = f"must lie within {-wide} and {wide - 1}, low end first"
+            raise UsageError(f"the range of {name}", rule, value=(low, high))
+    channel = _weights(0, is_qat, weight, epsilon)
+    tensor = _weights(None, is_qat, weight, epsilon)
+    return QuantizationConfig(_activations(is_qat, is_dynamic, activation, bits, epsilon),
+                              channel if is_per_channel else tensor, tensor, is_qat, epsilon)  # fmt: skip
 
 
-def _activations(is_qat: bool, is_dynamic: bool, limits: tuple[int, int]) -> QuantizationSpec:
+def _activations(is_qat: bool, is_dynamic: bool, limits: tuple[int, int], bits: int, eps: float) -> QuantizationSpec:
     observer: Any
     if is_qat and is_dynamic:
         moving = MovingAverageMinMaxObserver.with_args(averaging_constant=1)
-        observer = FakeQuantize.with_args(observer=moving, eps=EPSILON)
+        observer = FakeQuantize.with_args(observer=moving, eps=eps)
     elif is_qat:
-        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=EPSILON)
+        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
     else:
-        observer = (PlaceholderObserver if is_dynamic else HistogramObserver).with_args(eps=EPSILON)
-    return QuantizationSpec(torch.int8, observer, *limits, torch.per_tensor_affine, is_dynamic=is_dynamic)
+        observer = (PlaceholderObserver if is_dynamic else HistogramObserver).with_args(eps=eps)
+    dtype, scheme = (torch.int8, torch.per_tensor_affine) if bits == 8 else (torch.int16, torch.per_tensor_symmetric)
+    return QuantizationSpec(dtype, observer, *limits, scheme, is_dynamic=is_dynamic)
 
 
-def _weights(axis: int | None, is_qat: bool, limits: tuple[int, int]) -> QuantizationSpec:
-    observer: Any = (MinMaxObserver if axis is None else PerChannelMinMaxObserver).with_args(eps=EPSILON)
+def _weights(axis: int | None, is_qat: bool, limits: tuple[int, int], eps: float) -> QuantizationSpec:
+    observer: Any = (MinMaxObserver if axis is None else PerChannelMinMaxObserver).with_args(eps=eps)
     if is_qat and axis is None:
-        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=EPSILON)
+        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
     elif is_qat:  # torchao hands the axis to observers only; the fused form has none but the first
         fake: Any = FakeQuantize if axis else FusedMovingAvgObsFakeQuantize
-        observer = fake.with_args(observer=MovingAveragePerChannelMinMaxObserver, eps=EPSILON, ch_axis=axis)
+        observer = fake.with_args(observer=MovingAveragePerChannelMinMaxObserver, eps=eps, ch_axis=axis)
     scheme = torch.per_tensor_symmetric if axis is None else torch.per_channel_symmetric
     return QuantizationSpec(torch.int8, observer, *limits, scheme, ch_axis=axis)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.table import over, pool_arguments
 from edgewright.backends.xnnpack.compute import bias_of
 from edgewright.backends.xnnpack.lower import limits, size_of
 from edgewright.ir.graph import Op, Value
@@ -87,17 +88,6 @@ def avg_pool2d(low: Lowering, op: Op) -> None:
              padding=padding, **limits(op))  # fmt: skip
 
 
-def pool_arguments(op: Op) -> tuple[list[int], list[int], list[int], list[int]]:
-    def pair(name: str, default: list[int]) -> list[int]:
-        given = list(op.args.get(name) or default)
-        return given * 2 if len(given) == 1 else given
-
-    kernel = pair("kernel_size", [1])
-    stride = pair("stride", kernel)
-    height, width = pair("padding", [0])
-    return kernel, stride, [height, height, width, width], pair("dilation", [1])
-
-
 def global_average(low: Lowering, op: Op) -> None:
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
@@ -124,13 +114,6 @@ def maximum_over(low: Lowering, op: Op) -> None:
     if not kept:
         order = (0, 2, 1) if len(out.shape) == 3 else (0, 1)
         low.emit("view", low.make(out, order), self=pooled, size=[size_of(out, d) for d in order])
-
-
-def over(op: Op) -> list[int]:
-    """The dimensions an operator reduces."""
-    dims, rank = op.args.get("dim"), len(op.args["self"].shape)
-    listed = list(range(rank)) if dims is None or dims == [] else dims if isinstance(dims, list) else [dims]
-    return sorted(d % rank for d in listed) if rank else []
 
 
 def upsample_bilinear2d(low: Lowering, op: Op) -> None:

@@ -22,6 +22,8 @@ from edgewright.backends.table import (
     max_rank,
     not_empty,
     one_dtype,
+    over,
+    pool_arguments,
     rank_in,
     tensor,
     tensors,
@@ -127,7 +129,7 @@ def dynamic_weights(op: Op) -> object:
 
 @rule("pooling strides must not be larger than the window")
 def stride_within_kernel(op: Op) -> object:
-    kernel, stride, _, _ = images.pool_arguments(op)
+    kernel, stride, _, _ = pool_arguments(op)
     return stride if any(s > k for s, k in zip(stride, kernel, strict=True)) else OK
 
 
@@ -138,7 +140,7 @@ def ceil_mode_static(op: Op) -> object:
 
 @rule("average pooling must not count padding or round up, and must divide by the window")
 def plain_average(op: Op) -> object:
-    kernel, _, padding, _ = images.pool_arguments(op)
+    kernel, _, padding, _ = pool_arguments(op)
     if op.args.get("ceil_mode"):
         return "ceil_mode"
     if op.args.get("count_include_pad", True) and any(padding):
@@ -173,7 +175,7 @@ def extreme_of_images(op: Op) -> object:
     value = tensor(op, "self")
     if value is None or len(value.shape) != 4:
         return value and f"rank {len(value.shape)}"
-    dims = images.over(op)
+    dims = over(op)
     if not set(dims) <= {2, 3}:
         return dims
     sizes = [value.shape[d] for d in dims]
@@ -183,7 +185,7 @@ def extreme_of_images(op: Op) -> object:
 
 @rule("pooling windows must be larger than one pixel")
 def window(op: Op) -> object:
-    kernel = images.pool_arguments(op)[0]
+    kernel = pool_arguments(op)[0]
     return kernel if kernel == [1, 1] else OK
 
 

@@ -1,0 +1,73 @@
+"""``EthosUPartitioner``: what runs on an Ethos-U."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from edgewright.backends.ethos_u.blob import write_blob
+from edgewright.backends.ethos_u.lower import TosaLowering
+from edgewright.backends.ethos_u.ops import BACKEND
+from edgewright.backends.ethos_u.target import EthosUCompileSpec
+from edgewright.backends.ethos_u.tosa_file import write_tosa
+from edgewright.backends.ethos_u.vela import compile_tosa
+from edgewright.errors import UsageError
+from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.graph import Graph, Op, verify
+from edgewright.ir.opset import OPS
+from edgewright.partition.partitioner import Partitioner
+from edgewright.passes import apply
+from edgewright.passes.fold import fold_batch_norms, fold_constants
+from edgewright.passes.legalize import legalize
+
+aten = torch.ops.aten
+KEPT = (aten.hardswish.default, aten.elu.default, aten.relu6.default)
+# Movement alone is not worth a delegate.
+_IDLE = {"permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "quantize", "dequantize"}
+
+
+class EthosUPartitioner(Partitioner):
+    """Delegates to an Ethos-U as much as its rows take.
+
+    ``additional_checks``: ``DontPartition(...)`` and the like, or objects with ``is_node_supported``.
+    """
+
+    backend = BACKEND
+    backend_id = "EthosUBackend"
+    kept = KEPT
+
+    def __init__(
+        self, compile_spec: EthosUCompileSpec, additional_checks: Sequence[Any] = (), *, verbose: bool = False
+    ) -> None:
+        if not isinstance(compile_spec, EthosUCompileSpec):
+            remedy = 'Make one: EthosUCompileSpec("ethos-u55-128").'
+            raise UsageError("compile_spec", "must be an EthosUCompileSpec", value=compile_spec, remedy=remedy)
+        super().__init__(list(additional_checks or ()), verbose=verbose)
+        self.compile_spec = compile_spec
+
+    def target(self) -> EthosUCompileSpec:
+        return self.compile_spec
+
+    def keep(self, ops: Sequence[Op]) -> bool:
+        return any(op.kind not in _IDLE for op in ops)
+
+    def lower(self, group: Graph) -> LoweredBackendModule:
+        device = to_tosa(group, self.compile_spec)
+        compiled = compile_tosa(
+            write_tosa(device), self.compile_spec, inputs=len(device.inputs), outputs=len(device.outputs)
+        )
+        return LoweredBackendModule(self.backend_id, write_blob(compiled), self.compile_spec.to_compile_specs(), {})
+
+
+def to_tosa(group: Graph, target: EthosUCompileSpec | None) -> Graph:
+    """A group as a device graph of TOSA operators."""
+    apply(
+        group,
+        lambda graph: fold_constants(graph, OPS),
+        lambda graph: legalize(graph, BACKEND.rows, target),
+    )
+    device = TosaLowering(group, BACKEND.rows, target).run()
+    verify(device)
+    return device

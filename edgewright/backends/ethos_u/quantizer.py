@@ -1,0 +1,50 @@
+"""``EthosUQuantizer``: presets for quantizing what an Ethos-U runs. The rows say the rest."""
+
+from __future__ import annotations
+
+from edgewright.backends.ethos_u.ops import BACKEND
+from edgewright.backends.ethos_u.partitioner import KEPT
+from edgewright.backends.ethos_u.target import EthosUCompileSpec
+from edgewright.quantize.quantizer import TableQuantizer
+from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
+
+EPSILON_8, EPSILON_16 = 2.0**-16, 2.0**-12  # the smallest scales of activations
+
+
+def get_symmetric_quantization_config(
+    is_per_channel: bool = True,
+    is_qat: bool = False,
+    is_dynamic: bool = False,
+    act_qmin: int = -128,
+    act_qmax: int = 127,
+    weight_qmin: int = -127,
+    weight_qmax: int = 127,
+) -> QuantizationConfig:
+    """a8w8: 8-bit activations with a zero point, and 8-bit weights without one."""
+    return symmetric_config(
+        is_per_channel, is_qat, is_dynamic, (act_qmin, act_qmax), (weight_qmin, weight_qmax), epsilon=EPSILON_8
+    )
+
+
+def get_symmetric_a8w4_quantization_config(is_per_channel: bool = True, is_qat: bool = True) -> QuantizationConfig:
+    """8-bit activations, 4-bit weights: smaller, and better trained with them than calibrated."""
+    return symmetric_config(is_per_channel, is_qat, weight=(-7, 7), epsilon=EPSILON_8)
+
+
+def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True, is_qat: bool = False) -> QuantizationConfig:
+    """16-bit activations without a zero point, 8-bit weights."""
+    return symmetric_config(is_per_channel, is_qat, activation=(-32767, 32767), bits=16, epsilon=EPSILON_16)
+
+
+class EthosUQuantizer(TableQuantizer):
+    """Quantizes for an Ethos-U, through ``prepare_pt2e`` or ``prepare_qat_pt2e`` of torchao."""
+
+    backend = BACKEND
+    kept = KEPT
+
+    def __init__(self, compile_spec: EthosUCompileSpec) -> None:
+        super().__init__()
+        self.compile_spec = compile_spec
+
+    def target(self) -> EthosUCompileSpec:
+        return self.compile_spec

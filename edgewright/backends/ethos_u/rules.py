@@ -1,0 +1,50 @@
+"""What an Ethos-U asks of operators. ``target`` is an ``EthosUCompileSpec``, or None for TOSA alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.table import OK, Rule, constant, max_rank, not_empty, static_shape, tensors
+from edgewright.ir.graph import Op
+
+
+def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
+    """A rule whose sentence stands above its function."""
+    return lambda why: Rule(text, why)
+
+
+@rule("integers must be 8 bits wide, or 16 without a zero point, with one scale for a whole tensor")
+def storage(op: Op, target: Any) -> object:
+    for value in tensors(op):
+        q = value.q
+        if q is None:
+            continue
+        weight = value is op.args.get("weight")
+        wide = str(q.dtype) not in ("int8", "int16")
+        if wide or q.dynamic or q.block or (q.axis is not None and not weight):
+            return f"{value.name}: {q.dtype}" + (" by channel" if q.axis is not None else "")
+        if (weight or str(q.dtype) == "int16") and np.any(np.asarray(q.zero_point)):
+            return f"{value.name}: {q.dtype}, zero point {q.zero_point}"
+    return OK
+
+
+@rule("results and operands must be integers: quantize the model with EthosUQuantizer")
+def quantized(op: Op, target: Any) -> object:
+    if target is None:  # TOSA in floating point, for debugging
+        return OK
+    real = [v.name for v in tensors(op) if v.q is None and v.dtype is not None and v.dtype.kind == "f"]
+    real = [n for n in real if n not in _parameters(op)]
+    return ", ".join(real) if real else OK
+
+
+def _parameters(op: Op) -> set[str]:
+    """Biases are real numbers until they are lowered."""
+    return {v.name for n in ("bias",) if (v := op.args.get(n)) is not None and hasattr(v, "name")}
+
+
+fixed_weights = constant("weight", "bias")
+
+EVERYWHERE: tuple[Rule, ...] = (quantized, storage, static_shape(), not_empty(), max_rank(6))

@@ -1,0 +1,135 @@
+"""A device graph of TOSA operators as the file that Vela and the reference model read, through Arm's serializer."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import MissingError
+from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.tosa.table import PREFIX, TOSA, TosaOp
+
+VERSION = (1, 0, 0)
+_TYPES = {"int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT48", "bool": "BOOL", "float32": "FP32"}
+_ACCUMULATORS = {"INT8": "INT32", "INT16": "INT48", "FP32": "FP32"}
+_ATTRIBUTES = {"argmax": "ArgMax", "matmul": "MatMul", "intdiv": "IntDiv"}  # names that are not one word per part
+
+
+def serializer() -> Any:
+    """Arm's ``tosa_serializer``."""
+    try:
+        import tosa_serializer
+    except ImportError as error:
+        remedy = 'Install it: pip install "edgewright[ethos-u]"'
+        raise MissingError("tosa-tools", "is needed to compile for Ethos-U", remedy=remedy) from error
+    return tosa_serializer
+
+
+def write_tosa(graph: Graph) -> bytes:
+    """The graph as a TOSA 1.0 flatbuffer."""
+    return _Writer(graph).run()
+
+
+class _Writer:
+    def __init__(self, graph: Graph) -> None:
+        self.ts = serializer()
+        self.graph = graph
+        self.file = self.ts.TosaSerializer("", self.ts.ConstMode.EMBED, *VERSION, False)
+        self.block = self.file.currRegion.currBasicBlock
+        self.names: dict[int, str] = {}
+        self.constants: dict[Any, str] = {}
+
+    def run(self) -> bytes:
+        for i, value in enumerate(self.graph.inputs):
+            self.names[id(value)] = f"input_{i}"
+            self.file.addInputTensor(self._tensor(f"input_{i}", value))
+        outputs = {id(o): f"output_{i}" for i, o in enumerate(self.graph.outputs)}
+        for number, op in enumerate(self.graph.ops):
+            self._op(op, number, outputs)
+        for value in self.graph.outputs:
+            self.file.addOutputTensor(self._tensor(self.names[id(value)], value))
+        return bytes(self.file.serialize())
+
+    def _op(self, op: Op, number: int, outputs: dict[int, str]) -> None:
+        row = TOSA[op.kind.removeprefix(PREFIX)]
+        operands = [name for operand in row.operands for name in self._operand(row, op, operand)]
+        out = op.outputs[0]
+        assert out is not None
+        name = self.names[id(out)] = outputs.get(id(out), f"value_{number}")
+        self.block.addTensor(name, list(out.bound), self._type(out))
+        self.file.addOperator(getattr(self.ts.Op, row.name.upper()), operands, [name], self._attribute(row, op))
+
+    # ------------------------------------------------------------------------------------------------- operands
+
+    def _operand(self, row: TosaOp, op: Op, name: str) -> list[str]:
+        given = op.args[name]
+        if name in row.shapes:
+            return [self._const(np.asarray(given, np.int64), "SHAPE")]
+        if row.name == "mul" and name == "shift":
+            return [self._const(np.asarray([given], np.int8), "INT8")]
+        for zero, of in row.zeros:
+            if name == zero:
+                like = op.outputs[0] if of == "output" else op.args[of]
+                return [self._const(np.asarray([given], np.int64), self._type_name(like))]
+        return [self._value(v) for v in (given if isinstance(given, list) else [given])]
+
+    def _value(self, value: Value) -> str:
+        if id(value) not in self.names:
+            assert value.data is not None, value.name
+            self.names[id(value)] = self._const(value.data, self._type_name(value))
+        return self.names[id(value)]
+
+    def _const(self, data: Array, kind: str) -> str:
+        key = (kind, data.shape, data.tobytes())
+        if key not in self.constants:
+            name = self.constants[key] = f"constant_{len(self.constants)}"
+            self.file.addConst(list(data.shape), getattr(self.ts.DType, kind), data.ravel().tolist(), name)
+        return self.constants[key]
+
+    def _tensor(self, name: str, value: Value) -> Any:
+        return self.ts.TosaSerializerTensor(name, list(value.bound), self._type(value))
+
+    def _type_name(self, value: Value) -> str:
+        return _TYPES[str(value.dtype)]
+
+    def _type(self, value: Value) -> Any:
+        return getattr(self.ts.DType, self._type_name(value))
+
+    # ----------------------------------------------------------------------------------------------- attributes
+
+    def _attribute(self, row: TosaOp, op: Op) -> Any:
+        made = self.ts.TosaSerializerAttribute()
+        known = _ATTRIBUTES.get(row.name) or "".join(part.capitalize() for part in row.name.split("_"))
+        given = {name: op.args[name] for name in row.attributes}
+        getattr(made, f"{known}Attribute")(**self._arguments(row.name, op, given))
+        return made
+
+    def _arguments(self, name: str, op: Op, given: dict[str, Any]) -> dict[str, Any]:
+        ts = self.ts
+        first = next(op.inputs())
+        if name == "rescale":
+            rounding = ts.RoundingMode.DOUBLE_ROUND if given["rounding"] == "double" else ts.RoundingMode.SINGLE_ROUND
+            wide = op.args["multiplier"].dtype.itemsize == 4
+            return {**{k: v for k, v in given.items() if k != "rounding"}, "scale32": wide, "rounding_mode": rounding}
+        if name == "clamp":
+            limits = {k: self._bytes(first, given[k]) for k in ("min_val", "max_val")}
+            return {**limits, "nan_mode": ts.NanPropagationMode.PROPAGATE}
+        if name == "resize":
+            return {"mode": getattr(ts.ResizeMode, given["mode"].upper())}
+        if name in ("maximum", "minimum", "max_pool2d", "argmax", "reduce_max", "reduce_min"):
+            given["nan_mode"] = ts.NanPropagationMode.PROPAGATE
+        if "conv" in name:
+            given["local_bound"] = False
+        if "conv" in name or name == "avg_pool2d":
+            kind = self._type_name(first)
+            wide = "INT32" if name == "avg_pool2d" and kind != "FP32" else _ACCUMULATORS[kind]
+            given["acc_type"] = getattr(ts.DType, wide)
+        return given
+
+    def _bytes(self, value: Value, number: float) -> list[int]:
+        """A bound of a clamp, as the specification has it: the bytes of an element."""
+        if value.dtype is not None and value.dtype.kind == "f":
+            return list(struct.pack("<f", number))
+        return list(np.asarray(number, value.dtype).tobytes())

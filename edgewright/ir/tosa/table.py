@@ -1,0 +1,112 @@
+"""The operators of TOSA 1.0 that Edgewright emits: operands, parameters and meaning, each said once.
+
+In a device graph they are called ``tosa.<name>``. Tensor operands come first, in the order of the specification; what
+the specification passes as constant tensors (zero points, shapes, shifts) are plain arguments here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.reference import special
+from edgewright.ir.tosa import elements, windows
+
+PREFIX = "tosa."
+
+
+@dataclass(frozen=True)
+class TosaOp:
+    """``tensors``: operands that are Values. ``zeros``: zero points, with the operand (or ``output``) whose type they
+    have. ``shapes``: lists of numbers that are operands. ``attributes``: what belongs to the operator itself.
+    ``extra``: arguments that decide the result's type, or of which the writer knows the place."""
+
+    name: str
+    tensors: tuple[str, ...]
+    reference: Callable[..., Any]
+    zeros: tuple[tuple[str, str], ...] = ()
+    shapes: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Everything the specification passes as a tensor, in its order."""
+        zeros = tuple(name for name, _ in self.zeros)
+        if self.name == "pad":  # the one whose shape comes between two tensors
+            return ("input", "padding", "value")
+        return (*self.tensors, *zeros, *self.shapes, *(("shift",) if self.name == "mul" else ()))
+
+
+def _unary(name: str, function: Any, *attributes: str) -> TosaOp:
+    return TosaOp(name, ("input",), function, attributes=attributes)
+
+
+def _binary(name: str, function: Any, *attributes: str) -> TosaOp:
+    return TosaOp(name, ("a", "b"), lambda a, b, **rest: np.asarray(function(a, b, **rest)), attributes=attributes)
+
+
+def _logic(name: str, function: Any) -> TosaOp:
+    return TosaOp(name, ("a", "b"), lambda a, b: np.asarray(function(a, b)))
+
+
+_CONVOLUTION: dict[str, Any] = {
+    "tensors": ("input", "weight", "bias"), "zeros": (("input_zp", "input"), ("weight_zp", "weight")),
+}  # fmt: skip
+_WINDOW = ("pad", "stride", "dilation")
+
+TOSA: dict[str, TosaOp] = {
+    op.name: op
+    for op in (
+        TosaOp("conv2d", reference=windows.conv2d, attributes=_WINDOW, **_CONVOLUTION),
+        TosaOp("conv3d", reference=windows.conv3d, attributes=_WINDOW, **_CONVOLUTION),
+        TosaOp("depthwise_conv2d", reference=windows.depthwise_conv2d, attributes=_WINDOW, **_CONVOLUTION),
+        TosaOp("transpose_conv2d", reference=windows.transpose_conv2d, attributes=("out_pad", "stride"),
+               **_CONVOLUTION),
+        TosaOp("matmul", ("a", "b"), windows.matmul, (("a_zp", "a"), ("b_zp", "b"))),
+        TosaOp("max_pool2d", ("input",), windows.max_pool2d, attributes=("kernel", "stride", "pad")),
+        TosaOp("avg_pool2d", ("input",), windows.avg_pool2d, (("input_zp", "input"), ("output_zp", "output")),
+               attributes=("kernel", "stride", "pad")),
+        TosaOp("resize", ("input",), windows.resize, shapes=("scale", "offset", "border"), attributes=("mode",)),
+        TosaOp("rescale", ("input", "multiplier", "shift"), elements.rescale,
+               (("input_zp", "input"), ("output_zp", "output")),
+               attributes=("rounding", "per_channel", "input_unsigned", "output_unsigned"), extra=("dtype",)),
+        TosaOp("table", ("input", "table"), elements.table),
+        _unary("clamp", elements.clamp, "min_val", "max_val"),
+        _unary("abs", np.abs), _unary("clz", elements.clz), _unary("bitwise_not", np.bitwise_not),
+        _unary("logical_not", np.logical_not), _unary("exp", np.exp), _unary("log", np.log),
+        _unary("ceil", np.ceil), _unary("floor", np.floor), _unary("sin", np.sin), _unary("cos", np.cos),
+        _unary("tanh", np.tanh), _unary("erf", special.erf), _unary("reciprocal", np.reciprocal),
+        _unary("rsqrt", lambda input: 1 / np.sqrt(input)), _unary("sigmoid", lambda input: 1 / (1 + np.exp(-input))),
+        _unary("identity", np.array),
+        TosaOp("negate", ("input",), elements.negate, (("input_zp", "input"), ("output_zp", "output"))),
+        TosaOp("cast", ("input",), elements.cast, extra=("dtype",)),
+        _binary("add", np.add), _binary("sub", np.subtract), _binary("pow", np.power),
+        _binary("maximum", np.maximum), _binary("minimum", np.minimum), _binary("intdiv", elements.intdiv),
+        TosaOp("mul", ("a", "b"), elements.mul, extra=("shift",)),
+        _binary("arithmetic_right_shift", elements.arithmetic_right_shift, "round"),
+        _binary("logical_left_shift", elements.logical_left_shift),
+        _binary("logical_right_shift", elements.logical_right_shift),
+        _binary("bitwise_and", np.bitwise_and), _binary("bitwise_or", np.bitwise_or),
+        _binary("bitwise_xor", np.bitwise_xor),
+        _logic("logical_and", np.logical_and), _logic("logical_or", np.logical_or),
+        _logic("logical_xor", np.logical_xor), _logic("equal", np.equal), _logic("greater", np.greater),
+        _logic("greater_equal", np.greater_equal),
+        TosaOp("select", ("condition", "on_true", "on_false"), elements.select),
+        _unary("reduce_sum", elements.reduce(np.sum), "axis"), _unary("reduce_max", elements.reduce(np.max), "axis"),
+        _unary("reduce_min", elements.reduce(np.min), "axis"), _unary("reduce_any", elements.reduce(np.any), "axis"),
+        _unary("reduce_all", elements.reduce(np.all), "axis"), _unary("argmax", elements.argmax, "axis"),
+        TosaOp("concat", ("inputs",), elements.concat, attributes=("axis",)),
+        TosaOp("pad", ("input", "value"), elements.pad, shapes=("padding",)),
+        TosaOp("reshape", ("input",), lambda input, shape: input.reshape(shape), shapes=("shape",)),
+        TosaOp("slice", ("input",), elements.slice_, shapes=("start", "size")),
+        TosaOp("tile", ("input",), lambda input, multiples: np.tile(input, multiples), shapes=("multiples",)),
+        _unary("reverse", lambda input, axis: np.ascontiguousarray(np.flip(input, axis)), "axis"),
+        _unary("transpose", lambda input, perms: np.ascontiguousarray(input.transpose(perms)), "perms"),
+        TosaOp("gather", ("values", "indices"), elements.gather),
+        TosaOp("scatter", ("values", "indices", "input"), elements.scatter),
+    )
+}  # fmt: skip
