@@ -1,0 +1,170 @@
+"""Every word of the NPU's command language, once: opcode, name, and what its 16-bit parameter and payload mean.
+
+A command word holds the opcode in bits 0..9, the payload's length in 14..15 and the parameter in 16..31. The decoder,
+the register file and the disassembler all read this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+FAMILIES = ("u55", "u65", "u85")
+_ALL, _U5, _U8 = frozenset(FAMILIES), frozenset(("u55", "u65")), frozenset(("u85",))
+
+
+class Field(NamedTuple):
+    """Bits ``low`` and up of a parameter; ``names`` gives meanings to values."""
+
+    name: str
+    low: int
+    width: int
+    names: Mapping[int, str] = {}
+
+    def of(self, word: int) -> int:
+        return (word >> self.low) & ((1 << self.width) - 1)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One row of the language. ``payload`` says what the 32 bits that follow the word are, if any do."""
+
+    code: int
+    name: str
+    meaning: str = "number"  # of the parameter: number, signed, fields, nothing
+    payload: str = ""  # "", address (40 bits, the high 8 in the parameter), length, scale
+    fields: tuple[Field, ...] = ()
+    families: frozenset[str] = _ALL
+
+    @property
+    def is_operation(self) -> bool:
+        return not self.payload and self.code < 0x100
+
+
+BITS = {0: "8", 1: "16", 2: "32"}
+SIGN = {0: "u", 1: "s"}
+LAYOUT = {0: "NHWC", 1: "NHCWB16"}
+ROUND = {0: "tfl", 1: "truncate", 2: "natural"}
+SCALE_MODE = {0: "both16", 1: "a32", 2: "b32"}
+UPSCALE = {0: "none", 1: "nearest", 2: "zeros"}
+POOLING = {0: "MAX", 1: "AVERAGE", 2: "REDUCE_SUM", 3: "SUM", 4: "NONE", 5: "MIN", 6: "ARGMAX_X", 7: "ARGMAX_Y"}
+ELEMENTWISE = {0: "MUL", 1: "ADD", 2: "SUB", 3: "MIN", 4: "MAX", 5: "LRELU", 6: "ABS", 7: "CLZ", 8: "SHR", 9: "SHL"}
+CLIP = {0: "ofm", 2: "u8", 3: "s8", 5: "s16"}
+
+_IFM_PRECISION = (
+    Field("signed", 0, 1, SIGN),
+    Field("bits", 2, 2, BITS),
+    Field("layout", 6, 2, LAYOUT),
+    Field("scale_mode", 8, 2, SCALE_MODE),
+    Field("round", 14, 2, ROUND),
+)
+_OFM_PRECISION = (
+    Field("signed", 0, 1, SIGN),
+    Field("bits", 1, 2, BITS),
+    Field("layout", 6, 2, LAYOUT),
+    Field("global_scale", 8, 1),
+    Field("round", 14, 2, ROUND),
+)
+_STRIDE = (
+    Field("x", 0, 1),
+    Field("y", 1, 1),
+    Field("part_kernel", 2, 1),
+    Field("dilation_x", 3, 1),
+    Field("dilation_y", 4, 1),
+    Field("x_high", 6, 3),
+    Field("y_high", 9, 3),
+)
+_BROADCAST = (
+    Field("height", 0, 1),
+    Field("width", 1, 1),
+    Field("depth", 2, 1),
+    Field("reversed", 6, 1),
+    Field("scalar", 7, 1),
+)
+_DMA_REGION = (Field("region", 0, 8), Field("internal", 8, 1), Field("dimensions", 9, 2))
+_ACTIVATION = (Field("function", 0, 12), Field("clip", 12, 4, CLIP))
+
+
+def _fields(code: int, name: str, fields: tuple[Field, ...], families: frozenset[str] = _ALL) -> Command:
+    return Command(code, name, "fields", fields=fields, families=families)
+
+
+def _numbers(rows: str, meaning: str = "number", families: frozenset[str] = _ALL) -> list[Command]:
+    pairs = (row.split(":") for row in rows.split())
+    return [Command(int(code, 16), name, meaning, families=families) for code, name in pairs]
+
+
+def _payloads(rows: str, payload: str, families: frozenset[str] = _ALL) -> list[Command]:
+    pairs = (row.split(":") for row in rows.split())
+    return [Command(int(code, 16), name, "number", payload, families=families) for code, name in pairs]
+
+
+COMMANDS: tuple[Command, ...] = (
+    # Operations
+    *_numbers("000:STOP 001:IRQ 010:DMA_START 011:DMA_WAIT 012:KERNEL_WAIT 013:PMU_MASK"),
+    *_numbers("002:CONV 003:DEPTHWISE"),
+    _fields(0x005, "POOL", (Field("mode", 0, 16, POOLING),)),
+    _fields(0x006, "ELEMENTWISE", (Field("mode", 0, 16, ELEMENTWISE),)),
+    *_numbers("007:RESIZE", families=_U8),
+    # The input feature map
+    *_numbers("100:IFM_PAD_TOP 101:IFM_PAD_LEFT 102:IFM_PAD_RIGHT 103:IFM_PAD_BOTTOM 104:IFM_DEPTH_M1"),
+    _fields(0x105, "IFM_PRECISION", _IFM_PRECISION),
+    _fields(0x107, "IFM_UPSCALE", (Field("mode", 0, 2, UPSCALE),)),
+    _fields(0x108, "IFM_BROADCAST", _BROADCAST, _U8),
+    *_numbers("109:IFM_ZERO_POINT", "signed"),
+    *_numbers("10A:IFM_WIDTH0_M1 10B:IFM_HEIGHT0_M1 10C:IFM_HEIGHT1_M1 10F:IFM_REGION"),
+    *_numbers("10D:IFM_IB_END", families=_U5),
+    # The output feature map
+    *_numbers("111:OFM_WIDTH_M1 112:OFM_HEIGHT_M1 113:OFM_DEPTH_M1"),
+    _fields(0x114, "OFM_PRECISION", _OFM_PRECISION),
+    *_numbers("115:OFM_BLK_WIDTH_M1 116:OFM_BLK_HEIGHT_M1 117:OFM_BLK_DEPTH_M1"),
+    *_numbers("118:OFM_ZERO_POINT", "signed"),
+    *_numbers("11A:OFM_WIDTH0_M1 11B:OFM_HEIGHT0_M1 11C:OFM_HEIGHT1_M1 11F:OFM_REGION"),
+    # Kernel, activation, constants
+    *_numbers("120:KERNEL_WIDTH_M1 121:KERNEL_HEIGHT_M1"),
+    _fields(0x122, "KERNEL_STRIDE", _STRIDE),
+    *_numbers("123:PARALLEL_MODE", families=_U5),
+    *_numbers("124:ACC_FORMAT"),
+    _fields(0x125, "ACTIVATION", _ACTIVATION),
+    *_numbers("126:ACTIVATION_MIN 127:ACTIVATION_MAX", "signed"),
+    *_numbers("128:WEIGHT_REGION 129:SCALE_REGION 12F:BLOCKDEP"),
+    *_numbers("12D:AB_START", families=_U5),
+    # Copies
+    _fields(0x130, "DMA0_SRC_REGION", _DMA_REGION),
+    _fields(0x131, "DMA0_DST_REGION", _DMA_REGION),
+    *_numbers("132:DMA0_SIZE0 133:DMA0_SIZE1"),
+    # The second input feature map
+    _fields(0x180, "IFM2_BROADCAST", _BROADCAST),
+    *_numbers("181:IFM2_SCALAR", "signed", _U5),
+    _fields(0x185, "IFM2_PRECISION", _IFM_PRECISION),
+    *_numbers("189:IFM2_ZERO_POINT", "signed"),
+    *_numbers("18A:IFM2_WIDTH0_M1 18B:IFM2_HEIGHT0_M1 18C:IFM2_HEIGHT1_M1 18F:IFM2_REGION"),
+    *_numbers("18D:IFM2_IB_START", families=_U5),
+    # Words with a payload
+    *_payloads("000:IFM_BASE0 001:IFM_BASE1 002:IFM_BASE2 003:IFM_BASE3", "address"),
+    *_payloads("004:IFM_STRIDE_X 005:IFM_STRIDE_Y 006:IFM_STRIDE_C", "address"),
+    *_payloads("010:OFM_BASE0 011:OFM_BASE1 012:OFM_BASE2 013:OFM_BASE3", "address"),
+    *_payloads("014:OFM_STRIDE_X 015:OFM_STRIDE_Y 016:OFM_STRIDE_C", "address"),
+    *_payloads("020:WEIGHT_BASE 022:SCALE_BASE 030:DMA0_SRC 031:DMA0_DST", "address"),
+    *_payloads("021:WEIGHT_LENGTH 023:SCALE_LENGTH", "length"),
+    *_payloads("024:OFM_SCALE", "scale"),
+    *_payloads("025:OPA_SCALE 026:OPB_SCALE", "scale", _U5),
+    *_payloads("032:DMA0_LEN", "address"),
+    *_payloads("033:DMA0_SKIP0 034:DMA0_SKIP1", "address", _U5),
+    *_payloads("080:IFM2_BASE0 081:IFM2_BASE1 082:IFM2_BASE2 083:IFM2_BASE3", "address"),
+    *_payloads("084:IFM2_STRIDE_X 085:IFM2_STRIDE_Y 086:IFM2_STRIDE_C", "address"),
+    *_payloads("090:WEIGHT1_BASE", "address"),
+    *_payloads("091:WEIGHT1_LENGTH", "length"),
+    *_payloads("092:SCALE1_BASE", "address", _U5),
+    *_payloads("093:SCALE1_LENGTH", "length", _U5),
+)
+
+_BY_FAMILY = {
+    family: {(row.code, bool(row.payload)): row for row in COMMANDS if family in row.families} for family in FAMILIES
+}
+
+
+def find(family: str, code: int, payload: bool) -> Command | None:
+    """The row of an opcode on a family of NPUs."""
+    return _BY_FAMILY[family].get((code, payload))

@@ -1,0 +1,93 @@
+"""The memories an NPU reaches, behind checked addresses: no number of a command stream is used unchecked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import FormatError, LimitError
+
+INTERNAL = "internal memory"
+_INTERNAL_BYTES = {"u55-32": 16, "u55-64": 16, "u55-128": 24, "u55-256": 48, "u65-256": 48}  # KiB
+TABLE_BYTES = 2048  # the end of the internal memory, where lookup tables live
+
+
+class Memory:
+    """Regions by number, and the NPU's own memory, which only copies and lookup tables reach."""
+
+    def __init__(self, accelerator: str, regions: Mapping[int, np.ndarray[Any, Any]]) -> None:
+        self._regions = dict(regions)
+        self._internal = np.zeros(1024 * _INTERNAL_BYTES[accelerator.removeprefix("ethos-")], np.uint8)
+
+    def view(self, region: int, at: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+        """Elements at ``at`` and beyond, after checking that the first and the last byte lie within the region."""
+        buffer = self._region(region)
+        steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+        low = at + sum(s for s in steps if s < 0)
+        high = at + sum(s for s in steps if s > 0) + np.dtype(dtype).itemsize
+        if low < 0 or high > buffer.size:
+            rule = f"addresses must lie within the {buffer.size} bytes of region {region}"
+            raise FormatError(rule, value=f"{low}..{high}", where="cmd_data")
+        return np.ndarray(shape, dtype, buffer.data, at, strides)
+
+    def bytes(self, region: int, at: int, length: int) -> bytes:
+        """A copy of ``length`` bytes."""
+        if length == 0:
+            return b""
+        return bytes(self.view(region, at, (length,), (1,), np.uint8))
+
+    def copy(self, source: tuple[int, int], target: tuple[int | str, int], length: int) -> None:
+        """``length`` bytes from one (region, address) to another, or into the internal memory."""
+        if length == 0:
+            return
+        data = self.view(*source, (length,), (1,), np.uint8).copy()
+        region, at = target
+        if isinstance(region, int):
+            self.writable(region, at, (length,), (1,), np.uint8)[:] = data
+            return
+        if at < 0 or at + length > self._internal.size:
+            rule = f"a copy must lie within the {self._internal.size} bytes of the {INTERNAL}"
+            raise FormatError(rule, value=f"{length} bytes at {at}", where="cmd_data")
+        self._internal[at : at + length] = data
+
+    def writable(self, region: int, at: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+        if not self._region(region).flags.writeable:
+            raise FormatError("constants must not be written to", value=f"region {region}", where="cmd_data")
+        return self.view(region, at, shape, strides, dtype)
+
+    def table(self, slot: int, dtype: str, entries: int) -> np.ndarray[Any, Any]:
+        """A lookup table: there are eight slots of 256 bytes, and large tables take several."""
+        tables = self._internal[-TABLE_BYTES:]
+        at, length = 256 * slot, entries * np.dtype(dtype).itemsize
+        if at + length > TABLE_BYTES:
+            raise FormatError(f"a table of {length} bytes must fit behind its slot", value=slot, where="cmd_data")
+        return tables[at : at + length].view(dtype)
+
+    def _region(self, region: int) -> np.ndarray[Any, Any]:
+        if region not in self._regions:
+            known = ", ".join(map(str, sorted(self._regions)))
+            raise FormatError(f"a region must be one of {known}", value=region, where="cmd_data")
+        return self._regions[region]
+
+
+class Budget:
+    """What a stream may cost. A few words can ask for years of work: ``spend`` stops them before they start."""
+
+    ELEMENTS = 1 << 27  # of one feature map
+
+    def __init__(self, steps: int) -> None:
+        self._left = self._steps = steps
+
+    def elements(self, *shapes: tuple[int, ...]) -> None:
+        for shape in shapes:
+            count = int(np.prod([int(n) for n in shape], dtype=object))
+            if count > self.ELEMENTS:
+                raise LimitError("feature map", f"must have at most {self.ELEMENTS} elements", value=count)
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            remedy = "Pass a larger `steps` if the file is one you trust."
+            raise LimitError("command stream", f"must take at most {self._steps} steps", remedy=remedy)

@@ -1,0 +1,251 @@
+"""The machine: it walks a command stream and runs its operations in order, in place on the given memories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.ethos_u.npu import pooling, weights
+from edgewright.backends.ethos_u.npu.convolution import convolve, convolve_depthwise, strips
+from edgewright.backends.ethos_u.npu.elementwise import UNARY, combine, operand_scales, transform
+from edgewright.backends.ethos_u.npu.featuremap import FeatureMap, element_type, feature_map
+from edgewright.backends.ethos_u.npu.kernel import Kernel, kernel, padded_input
+from edgewright.backends.ethos_u.npu.memory import INTERNAL, Budget, Memory
+from edgewright.backends.ethos_u.npu.output import OutputStage, output_stage
+from edgewright.backends.ethos_u.npu.registers import Registers
+from edgewright.backends.ethos_u.npu.stream import Instruction, Program
+from edgewright.errors import FormatError, InputError, MissingError
+
+Array = np.ndarray[Any, Any]
+STEPS = 1 << 38  # multiplications; an element that passes the output stage counts as 64
+_ELEMENT_STEPS = 64
+_WAITS = frozenset(("DMA_WAIT", "KERNEL_WAIT", "PMU_MASK", "IRQ"))  # nothing runs ahead here, so nothing is waited for
+
+
+def supported(accelerator: str) -> str | None:
+    """Why an NPU's stream cannot be run here, or None.
+
+    >>> supported("ethos-u55-128")
+    >>> supported("ethos-u85-256")
+    'ethos-u85-256 is not simulated yet'
+    """
+    simulated = {f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)} | {"ethos-u65-256"}
+    return None if accelerator in simulated else f"{accelerator} is not simulated yet"
+
+
+def run(
+    program: Program,
+    *,
+    weights: bytes,
+    scratch: Array,
+    fast_scratch: Array | None = None,
+    regions: Mapping[int, Array] | None = None,
+    steps: int = STEPS,
+) -> None:
+    """Run a program in place on ``scratch``, which holds its inputs and will hold its outputs.
+
+    Regions 0, 1 and 2 are the constants, the scratch and the fast scratch; ``regions`` adds others or replaces them.
+    """
+    reason = supported(program.accelerator)
+    if reason is not None:
+        raise MissingError("command stream", f"cannot be run: {reason}")
+    memories = {0: np.frombuffer(weights, np.uint8), 1: _bytes_of(scratch, "scratch")}
+    if fast_scratch is not None:
+        memories[2] = _bytes_of(fast_scratch, "fast_scratch")
+    memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
+    Npu(program.accelerator, Memory(program.accelerator, memories), Budget(steps)).run(program)
+
+
+def _bytes_of(memory: Any, name: str) -> Array:
+    array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
+    if not array.flags.c_contiguous:
+        raise InputError(name, "must be contiguous")
+    return array.reshape(-1).view(np.uint8)
+
+
+class Npu:
+    """One NPU with its registers and memories."""
+
+    def __init__(self, accelerator: str, memory: Memory, budget: Budget) -> None:
+        self._accelerator = accelerator
+        self._memory = memory
+        self._budget = budget
+        self._registers = Registers()
+        self._unpacked: dict[Any, Array] = {}
+
+    def run(self, program: Program) -> None:
+        operations = {
+            "CONV": self._convolution,
+            "DEPTHWISE": self._convolution,
+            "POOL": self._pool,
+            "ELEMENTWISE": self._elementwise,
+            "DMA_START": self._copy,
+        }
+        for instruction in program.instructions:
+            name = instruction.command.name
+            if name == "STOP":
+                return
+            if name in operations:
+                _located(operations[name], instruction)
+            elif name not in _WAITS:
+                self._registers.set(instruction)
+        raise FormatError("a command stream must end with STOP", where="cmd_data")
+
+    # Operations -------------------------------------------------------------------------------------------------------
+
+    def _convolution(self, instruction: Instruction) -> None:
+        registers, window = self._registers, kernel(self._registers)
+        ofm, ifm, stage, (height, width, depth) = self._ends()
+        depthwise = instruction.command.name == "DEPTHWISE"
+        ifm_depth = registers.count("IFM_DEPTH")
+        if depthwise and ifm_depth != depth:
+            raise FormatError("a depthwise convolution must keep its depth", value=(ifm_depth, depth), where="cmd_data")
+        taps = window.elements * (1 if depthwise else ifm_depth)
+        self._budget.elements((taps, depth))
+        self._budget.spend(height * width * depth * (taps + _ELEMENT_STEPS) + 4 * taps * depth)
+        bias, multiplier, shift = self._scales(depth)
+        matrix = self._weights(window, depth, 1 if depthwise else ifm_depth, depthwise, ifm.dtype.itemsize * 8)
+        image = padded_input(ifm, self._memory, window, (height, width), ifm_depth, self._budget)
+        sums = (convolve_depthwise if depthwise else convolve)(image, matrix, window, (height, width))
+        sums += bias
+        if registers.field("OFM_PRECISION", "global_scale"):
+            multiplier, shift = (np.array(part, np.int64) for part in registers.scale("OFM_SCALE"))
+        self._store(ofm, stage, sums, multiplier, shift)
+
+    def _pool(self, instruction: Instruction) -> None:
+        registers, window = self._registers, kernel(self._registers)
+        ofm, ifm, stage, (height, width, depth) = self._ends()
+        mode = _mode(instruction)
+        ifm_depth = registers.count("IFM_DEPTH")
+        if mode != "REDUCE_SUM" and ifm_depth != depth:
+            raise FormatError("a pool must keep its depth", value=(ifm_depth, depth), where="cmd_data")
+        self._budget.spend(height * width * (ifm_depth * 4 * window.elements + depth * _ELEMENT_STEPS))
+        size, fill = (height, width), pooling.LEAST if mode == "MAX" else 0
+        image = padded_input(ifm, self._memory, window, size, ifm_depth, self._budget, fill)
+        if mode == "MAX":
+            values = pooling.largest(image, window, size)
+        elif mode == "AVERAGE":
+            values = pooling.mean(image, window, size, stage.rounding)
+        elif mode == "REDUCE_SUM":
+            values = pooling.summed(image, window, size).sum(2, keepdims=True)
+            depth = _must_be_one(depth)
+        else:
+            raise FormatError("must be a pool of an ethos-u55 or u65", value=mode, where="cmd_data")
+        self._store(ofm, stage, values, *registers.scale("OFM_SCALE"))
+
+    def _elementwise(self, instruction: Instruction) -> None:
+        registers, mode = self._registers, _mode(instruction)
+        ofm, ifm, stage, shape = self._ends()
+        height, width, depth = shape
+        self._budget.spend(height * width * depth * 2 * _ELEMENT_STEPS)
+        first = ifm.read(self._memory, *shape)
+        second = np.zeros((1, 1, 1), np.int64) if mode in UNARY else self._second(shape)
+        values = np.empty(shape, ofm.dtype)
+        scales = operand_scales(registers) if mode in ("ADD", "SUB") else None
+        multiplier, shift = registers.scale("OFM_SCALE")
+        swapped = mode not in UNARY and registers.field("IFM2_BROADCAST", "reversed")
+        for rows in strips(height, width * depth):
+            a = first[rows].astype(np.int64) - ifm.zero_point
+            b = second[rows] if second.shape[0] > 1 else second
+            a, b = (b, a) if swapped else (a, b)
+            if scales is not None:
+                a, b = scales(a, b, ifm.dtype.itemsize)
+            result = transform(mode, a) if mode in UNARY else combine(mode, a, b, stage.rounding)
+            if mode == "LRELU":
+                values[rows] = np.where(result < 0, stage(result, multiplier, shift), stage(result, 1, 0))
+            else:
+                values[rows] = stage(result, multiplier, shift)
+        ofm.write(self._memory, values)
+
+    def _copy(self, instruction: Instruction) -> None:
+        registers = self._registers
+        for end in ("SRC", "DST"):
+            if registers.field(f"DMA0_{end}_REGION", "dimensions"):
+                raise MissingError("a copy in two or three dimensions", "is not simulated yet")
+        if registers.field("DMA0_SRC_REGION", "internal"):
+            raise FormatError("a copy must not come out of the NPU", where="cmd_data", offset=instruction.offset)
+        source = registers.field("DMA0_SRC_REGION", "region"), registers.address("DMA0_SRC")
+        internal = registers.field("DMA0_DST_REGION", "internal")
+        region = INTERNAL if internal else registers.field("DMA0_DST_REGION", "region")
+        length = registers.address("DMA0_LEN")
+        if length < 0:
+            raise FormatError("a copy's length must not be negative", value=length, where="cmd_data")
+        self._budget.spend(length)
+        self._memory.copy(source, (region, registers.address("DMA0_DST")), length)
+
+    # Parts ------------------------------------------------------------------------------------------------------------
+
+    def _ends(self) -> tuple[FeatureMap, FeatureMap, OutputStage, tuple[int, int, int]]:
+        registers = self._registers
+        ofm, ifm = feature_map(registers, "OFM"), feature_map(registers, "IFM")
+        shape = (registers.count("OFM_HEIGHT"), registers.count("OFM_WIDTH"), registers.count("OFM_DEPTH"))
+        self._budget.elements(shape)
+        return ofm, ifm, output_stage(registers, self._memory, ofm.dtype), shape
+
+    def _second(self, shape: tuple[int, int, int]) -> Array:
+        """The second operand of an elementwise operation, less its zero point."""
+        registers = self._registers
+        if registers.field("IFM2_BROADCAST", "scalar"):
+            sign, bits = registers.field("IFM2_PRECISION", "signed"), registers.choice("IFM2_PRECISION", "bits")
+            element_type(sign, bits)
+            value = registers.signed("IFM2_SCALAR") if sign else registers.number("IFM2_SCALAR")
+            return np.full((1, 1, 1), value - registers.signed("IFM2_ZERO_POINT"), np.int64)
+        axes = ("height", "width", "depth")
+        spread = [registers.field("IFM2_BROADCAST", axis) for axis in axes]
+        height, width, depth = (1 if one else n for n, one in zip(shape, spread, strict=True))
+        second = feature_map(registers, "IFM2")
+        return second.read(self._memory, height, width, depth).astype(np.int64) - second.zero_point
+
+    def _scales(self, channels: int) -> tuple[Array, Array, Array]:
+        length = self._registers.number("SCALE_LENGTH")
+        if length < channels * weights.RECORD_BYTES:
+            rule = f"a scale stream must hold {channels} records of {weights.RECORD_BYTES} bytes"
+            raise FormatError(rule, value=f"{length} bytes", where="cmd_data")
+        region, base = self._registers.number("SCALE_REGION"), self._registers.address("SCALE_BASE")
+        return weights.scales(self._memory.bytes(region, base, length), channels)
+
+    def _weights(self, window: Kernel, depth: int, ifm_depth: int, depthwise: bool, bits: int) -> Array:
+        """A layer's weights. Stripes of a layer share a stream, so what was unpacked is kept."""
+        registers = self._registers
+        shape = weights.Shape(depth, ifm_depth, *window.size, window.dilation, registers.count("OFM_BLK_DEPTH"), bits,
+                              window.part_kernel, depthwise, weights.ofm_micro(self._accelerator))  # fmt: skip
+        region, base = registers.number("WEIGHT_REGION"), registers.address("WEIGHT_BASE")
+        key = (self._memory.bytes(region, base, registers.number("WEIGHT_LENGTH")), shape)
+        if key not in self._unpacked:
+            if len(self._unpacked) >= 8:
+                self._unpacked.pop(next(iter(self._unpacked)))
+            self._unpacked[key] = weights.unpack(*key)
+        return self._unpacked[key]
+
+    def _store(self, ofm: FeatureMap, stage: OutputStage, values: Array, multiplier: Any, shift: Any) -> None:
+        stored = np.empty(values.shape, ofm.dtype)
+        for rows in strips(values.shape[0], values.shape[1] * values.shape[2]):
+            stored[rows] = stage(values[rows], multiplier, shift)
+        ofm.write(self._memory, stored)
+
+
+def _mode(instruction: Instruction) -> str:
+    row = instruction.command.fields[0]
+    value = row.of(instruction.parameter)
+    if value not in row.names:
+        rule = f"must be a mode of {instruction.command.name}"
+        raise FormatError(rule, value=value, where="cmd_data", offset=instruction.offset)
+    return row.names[value]
+
+
+def _must_be_one(depth: int) -> int:
+    if depth != 1:
+        raise FormatError("a sum over channels must have a depth of one", value=depth, where="cmd_data")
+    return depth
+
+
+def _located(operation: Any, instruction: Instruction) -> None:
+    """Run one operation; what is wrong with it is reported at its place in the stream."""
+    try:
+        operation(instruction)
+    except FormatError as error:
+        if error.offset is None and error.where == "cmd_data":
+            error.offset = instruction.offset
+        raise

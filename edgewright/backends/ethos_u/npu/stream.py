@@ -1,0 +1,116 @@
+"""The container of a command stream: driver actions around the NPU's words, decoded and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.backends.ethos_u.npu.commands import Command, find
+from edgewright.errors import FormatError, VersionError
+
+_CONFIG, _COMMANDS, _READ, _DUMP, _NOTHING = 1, 2, 3, 4, 5
+_FAMILY = {0: "u55", 1: "u65", 2: "u85"}
+_MACS = {"u55": (5, 6, 7, 8), "u65": (8, 9), "u85": (7, 8, 9, 10, 11)}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One command of a stream. ``offset`` is its first byte within the file."""
+
+    offset: int
+    command: Command
+    parameter: int
+    payload: int = 0
+
+    def field(self, name: str) -> int:
+        return next(f for f in self.command.fields if f.name == name).of(self.parameter)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A checked command stream and the NPU it was made for (``"ethos-u55-128"``)."""
+
+    accelerator: str
+    instructions: tuple[Instruction, ...]
+
+    @property
+    def family(self) -> str:
+        return self.accelerator.split("-")[1]
+
+    @property
+    def macs(self) -> int:
+        return int(self.accelerator.rsplit("-", 1)[1])
+
+
+def decode(data: bytes) -> Program:
+    """The commands of a ``COP1`` or ``COP2`` file."""
+    if data[:4] not in (b"COP1", b"COP2"):
+        raise FormatError("must begin with COP1 or COP2", value=bytes(data[:4]), where="cmd_data", offset=0)
+    if len(data) % 4:
+        raise FormatError("must be whole 32-bit words", value=f"{len(data)} bytes", where="cmd_data")
+    words = [int(word) for word in np.frombuffer(data, "<u4")]
+    accelerator, instructions, at = "", [], 1
+    while at < len(words):
+        action = words[at] & 0xFF
+        if action == _CONFIG:
+            accelerator = _accelerator(words, at, accelerator)
+        if action == _COMMANDS:
+            instructions += _instructions(words, at, accelerator)
+        at += _length(words, at, action)
+    if not accelerator:
+        raise FormatError("must name its NPU before its end", where="cmd_data", offset=len(data))
+    return Program(accelerator, tuple(instructions))
+
+
+def _length(words: list[int], at: int, action: int) -> int:
+    """How many words a driver action takes, itself included."""
+    lengths = {_CONFIG: 3, _COMMANDS: 1 + _word_count(words[at]), _READ: 1, _DUMP: 1, _NOTHING: 1}
+    if action not in lengths:
+        raise FormatError("must be a known driver action", value=action, where="cmd_data", offset=4 * at)
+    if at + lengths[action] > len(words):
+        left = len(words) - at
+        rule = f"a driver action must lie within the {left} words left"
+        raise FormatError(rule, value=lengths[action], where="cmd_data", offset=4 * at)
+    return lengths[action]
+
+
+def _word_count(tag: int) -> int:
+    return (tag >> 16) | ((tag >> 8) & 0xFF) << 16
+
+
+def _accelerator(words: list[int], at: int, before: str) -> str:
+    _length(words, at, _CONFIG)
+    config = words[at + 1]
+    family, log2_macs = _FAMILY.get(config >> 28), config & 0xF
+    if family is None or log2_macs not in _MACS[family]:
+        value = f"product {config >> 28}, 2^{log2_macs} MACs"
+        raise VersionError("must be made for a known NPU", value=value, where="cmd_data", offset=4 * at + 4)
+    name = f"ethos-{family}-{1 << log2_macs}"
+    if before not in ("", name):
+        raise FormatError("must be made for one NPU", value=f"{before} and {name}", where="cmd_data", offset=4 * at)
+    return name
+
+
+def _instructions(words: list[int], at: int, accelerator: str) -> list[Instruction]:
+    if not accelerator:
+        raise FormatError("must name its NPU before its commands", where="cmd_data", offset=4 * at)
+    family = accelerator.split("-")[1]
+    end = at + _length(words, at, _COMMANDS)
+    made, at = [], at + 1
+    while at < end:
+        made.append(_instruction(words, at, end, family))
+        at += 2 if made[-1].command.payload else 1
+    return made
+
+
+def _instruction(words: list[int], at: int, end: int, family: str) -> Instruction:
+    word = words[at]
+    code, size, parameter = word & 0x3FF, (word >> 14) & 3, word >> 16
+    command = find(family, code, size == 1) if size < 2 and not word & 0x3C00 else None
+    if command is None:
+        rule = f"must be a command of an ethos-{family}"
+        raise FormatError(rule, value=f"{word:#010x}", where="cmd_data", offset=4 * at)
+    if command.payload and at + 1 >= end:
+        raise FormatError(f"{command.name} must have a payload", where="cmd_data", offset=4 * at)
+    return Instruction(4 * at, command, parameter, words[at + 1] if command.payload else 0)
