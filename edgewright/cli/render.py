@@ -11,6 +11,7 @@ from rich.text import Text
 
 from edgewright.cli.console import clean, console, dims, plural, size, table
 from edgewright.cli.facts import Facts
+from edgewright.program.estimates import describe
 
 _TOP = 20  # rows of a long table that are shown unless everything is asked for
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -63,6 +64,9 @@ def _manifest(out: Console, manifest: Facts | None) -> None:
     said = {key: _word(manifest.get(key)) for key in ("edgewright", "torch", "targets", "runtime")}
     line = f"made by Edgewright {said['edgewright']} with torch {said['torch']}"
     out.print(f"{line}; targets {said['targets']}, kernels of {said['runtime']!r}", soft_wrap=True)
+    listed = manifest.get("estimates")
+    for line in filter(None, map(describe, listed if isinstance(listed, list) else ())):
+        out.print(clean(line), soft_wrap=True)
 
 
 def _word(value: object) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator
 
+from edgewright.ir.deserialize import read_twin
+from edgewright.ir.graph import Graph
 from edgewright.pte.flat import Buffer
 
 
@@ -16,12 +18,13 @@ class LoweredBackendModule(torch.nn.Module):
 
     ``tail``: bytes that the delegate may read past the end of a tensor.
     ``twin``: the group as ``ir.serialize`` writes it (one graph), if the blob cannot be run on this machine.
+    ``estimates``: what a vendor's compiler expects of it, as plain data with its ``basis`` (see ``program.estimates``).
     Its class name and the names of its fields are those that torch's own verifier lets an exported program hold.
     """
 
     def __init__(
         self, backend_id: str, processed_bytes: bytes, specs: Mapping[str, bytes], named_data: Mapping[str, Buffer],
-        twin: bytes | None = None, tail: int = 0,
+        twin: bytes | None = None, tail: int = 0, estimates: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.backend_id = backend_id
@@ -31,6 +34,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.named_data = dict(named_data)
         self.twin = twin
         self.tail = tail
+        self.estimates = estimates
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on this machine."""
@@ -38,9 +42,15 @@ class LoweredBackendModule(torch.nn.Module):
         from edgewright.runtime.boundary import give_array
         from edgewright.runtime.delegates import DelegateBlob, require_delegate
 
-        blob = DelegateBlob(self.backend_id, self.processed_bytes, dict(self.compile_specs), self.named_data)
+        specs = dict(self.compile_specs)
+        blob = DelegateBlob(
+            self.backend_id, self.processed_bytes, specs, self.named_data, twin=lambda digest: self._twin()
+        )
         delegate = require_delegate(self.backend_id)(blob)
         return [give_array(a, as_torch=True) for a in delegate.execute([to_array(i) for i in inputs])]
+
+    def _twin(self) -> Graph | None:
+        return None if self.twin is None else next(iter(read_twin(self.twin).values()))
 
 
 class _CallDelegate(HigherOrderOperator):

@@ -208,7 +208,7 @@ def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
     taken, given = node.meta["delegate_orders"]
     op.args = {"id": lowered.backend_id, "blob": lowered.processed_bytes, "specs": dict(lowered.compile_specs),
                "named": lowered.named_data, "twin": lowered.twin, "tail": lowered.tail, "inputs": inputs,
-               "orders": taken}  # fmt: skip
+               "orders": taken, "estimates": lowered.estimates}  # fmt: skip
     for value, order in zip(op.outputs, given, strict=True):
         if value is not None:
             value.dim_order = order

@@ -26,6 +26,7 @@ from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, QParams, Size
 
 MAGIC = b"EWTWIN"
 VERSION = 1
+TWIN_KEY = "edgewright.twin"  # of twins that are embedded in a program
 HEAD = struct.Struct("<6sHQ")
 ALIGNMENT = 16
 PLAIN = [s for s in ScalarType if s < ScalarType.QINT8 and s != ScalarType.COMPLEX32] + [

@@ -42,6 +42,8 @@ class Application:
         units = [_Unit(extract(folded, ops, f"{self.backend}_{i}", readers)) for i, ops in enumerate(groups)]
         for unit in units:
             unit.lowered = lower(unit.graph)
+            if unit.lowered.estimates is not None:
+                self.report.estimates.append(unit.lowered.estimates)
         return self._replaced(units) if units else self.exported
 
     def _tell(self, folded: Graph, groups: list[list[Op]], reasons: dict[int, list[str]]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from edgewright.program.estimates import describe
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class PartitionReport:
     method: str
     backend: str
     verdicts: list[Verdict] = field(default_factory=list)
+    estimates: list[Mapping[str, Any]] = field(default_factory=list)  # of the delegates, where a vendor gives any
 
     @property
     def taken(self) -> list[Verdict]:
@@ -72,12 +75,14 @@ class PartitionReport:
         )
 
     def __str__(self) -> str:
-        return "\n".join([self.verdict, *(f"  {v}" for v in self.refused)])
+        expected = [f"  {line}" for e in self.estimates if (line := describe(e))]
+        return "\n".join([self.verdict, *expected, *(f"  {v}" for v in self.refused)])
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
         head = {"method": self.method, "backend": self.backend, "groups": self.groups, "coverage": self.coverage()}
-        return {**head, "operators": [asdict(v) for v in self.verdicts]}
+        expected = {"estimates": [dict(e) for e in self.estimates]} if self.estimates else {}
+        return {**head, **expected, "operators": [asdict(v) for v in self.verdicts]}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
@@ -97,7 +102,7 @@ def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionRe
     used = 1 + max((v.group for v in first.taken if v.backend == second.backend), default=-1)
     before = {(v.operator, v.node): v for v in first.refused}
     rest = [_joined(before.get((v.operator, v.node)), v, used) for v in second.verdicts]
-    return PartitionReport(first.method, joint, [*first.taken, *rest])
+    return PartitionReport(first.method, joint, [*first.taken, *rest], [*first.estimates, *second.estimates])
 
 
 def _joined(before: Verdict | None, now: Verdict, used: int) -> Verdict:

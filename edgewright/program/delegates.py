@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.serialize import write_twin
@@ -19,12 +20,14 @@ class DelegatePool:
     blobs: list[Buffer] = field(default_factory=list)
     delegates: list[schema.BackendDelegate] = field(default_factory=list)
     named: dict[str, Buffer] = field(default_factory=dict)  # data that blobs look up
+    estimates: list[Mapping[str, Any]] = field(default_factory=list)  # what vendors expect of blobs
     _twins: dict[str, bytes] = field(default_factory=dict)  # by the blob's SHA-256
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def add(
-        self, backend: str, blob: Buffer, specs: Mapping[str, bytes], twin: bytes | None = None
-    ) -> schema.BackendDelegate:
+        self, backend: str, blob: Buffer, specs: Mapping[str, bytes], twin: bytes | None = None,
+        estimates: Mapping[str, Any] | None = None,
+    ) -> schema.BackendDelegate:  # fmt: skip
         """What a method says about one call of a delegate."""
         digest = hashlib.sha256(blob)
         index = self._known.setdefault(digest.digest(), len(self.blobs))
@@ -32,6 +35,7 @@ class DelegatePool:
             self._twins[digest.hexdigest()] = twin
         if index == len(self.blobs):
             self.blobs.append(blob)
+            self.estimates += [] if estimates is None else [estimates]
         made = schema.BackendDelegate(
             id=backend,
             processed=schema.BackendDelegateDataReference(location=int(schema.DataLocation.INLINE), index=index),

@@ -18,6 +18,7 @@ from edgewright.errors import UsageError
 from edgewright.frontend.importer import import_graph, to_array
 from edgewright.frontend.prepare import prepare
 from edgewright.ir.graph import Graph, Value
+from edgewright.ir.serialize import TWIN_KEY
 from edgewright.partition.partitioner import Partitioner
 from edgewright.partition.report import PartitionReport, merge
 from edgewright.program import manifest
@@ -33,8 +34,6 @@ from edgewright.pte.flat import Buffer
 from edgewright.pte.ptd import Entry, write_data
 from edgewright.pte.writer import program_chunks
 from edgewright.quantize.affine import affine_operators
-
-TWIN_KEY = "edgewright.twin"
 
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
 Pass = Callable[[Any], Any]
@@ -307,7 +306,7 @@ class ExecutorchProgramManager:
             index = program.add_segment(self.twin, self.config.segment_alignment)
             program.named_data.append(schema.NamedData(key=TWIN_KEY, segment_index=index))
         if self.config.manifest:
-            data = manifest.build(program, ["portable"], self._edge.kernels.name)
+            data = manifest.build(program, ["portable"], self._edge.kernels.name, self._blobs.estimates)
             index = program.add_segment(data, self.config.segment_alignment)
             program.named_data.append(schema.NamedData(key=manifest.KEY, segment_index=index))
         program.named_data = program.named_data or None

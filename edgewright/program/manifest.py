@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright._version import VERSION
@@ -16,10 +16,12 @@ KEY = "edgewright.manifest"
 MAX_BYTES = 4096
 
 # What a large program has too much of is counted instead of listed, in this order, until the rest fits.
-_LISTS = ("operators", "methods", "delegates", "targets", "runtime")
+_LISTS = ("estimates", "operators", "methods", "delegates", "targets", "runtime")
 
 
-def build(program: schema.Program, targets: Sequence[str], runtime: str) -> bytes:
+def build(
+    program: schema.Program, targets: Sequence[str], runtime: str, estimates: Sequence[Mapping[str, Any]] = ()
+) -> bytes:
     """The manifest of a program: the same program always gives the same bytes."""
     import torch
 
@@ -34,6 +36,8 @@ def build(program: schema.Program, targets: Sequence[str], runtime: str) -> byte
         "delegates": _delegates(program),
         "segments": [_digest(segment.data) for segment in (program.segments or ())[:8]],
     }
+    if estimates:
+        content["estimates"] = [{key: e[key] for key in e if key != "layers"} for e in estimates[:8]]
     return _fit(content)
 
 
@@ -69,7 +73,8 @@ def _fit(content: dict[str, Any]) -> bytes:
     for name in _LISTS:
         if len(text) <= MAX_BYTES:
             break
-        content[name] = len(content[name])
+        if name in content:
+            content[name] = len(content[name])
         text = _json(content)
     assert len(text) <= MAX_BYTES, "a manifest of counts fits"
     return text

@@ -13,6 +13,7 @@ from edgewright.files import Source
 from edgewright.ir.dtypes import is_complex
 from edgewright.pte.bundled import Data, read_bundled
 from edgewright.runtime.program import LoadedProgram, Runtime
+from edgewright.runtime.twins import beside
 from edgewright.runtime.values import Limits
 
 
@@ -32,7 +33,7 @@ def verify_bundle(
 ) -> list[CaseResult]:
     """Run every test case of a ``.bpte``; ``|a - b| <= atol + rtol * |b|``, NaN equals NaN."""
     bundle = read_bundled(source)
-    program = Runtime.get().load_program(memoryview(bundle.program), data, limits=limits)
+    program = Runtime.get().load_program(memoryview(bundle.program), data, limits=limits, twin=beside(source))
     results = []
     for name, cases in bundle.suites.items():
         for index, case in enumerate(cases):

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from edgewright.errors import MissingDelegateError
+from edgewright.ir.graph import Graph
 from edgewright.pte.flat import Buffer
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +43,8 @@ class Delegate(Protocol):
 class DelegateBlob:
     """What the file says about one delegate: its bytes, compile specs, and the data it may look up by name.
 
-    ``memory``: bytes that its values may take at a time.
+    ``memory``: bytes that its values may take at a time. ``twin``: gives the host twin of the blob with a SHA-256, or
+    None if there is none; for backends whose blobs only a device can run.
     """
 
     backend: str
@@ -50,6 +52,7 @@ class DelegateBlob:
     compile_specs: Mapping[str, bytes]
     named_data: Mapping[str, Buffer]
     memory: int = 4 << 30
+    twin: Callable[[str], Graph | None] = lambda digest: None
 
 
 Factory = Callable[[DelegateBlob], Delegate]
@@ -57,7 +60,10 @@ Factory = Callable[[DelegateBlob], Delegate]
 _REGISTERED: dict[str, Factory] = {}
 
 # Delegates that come with Edgewright: backend id, module, class. They are imported when a file needs them.
-_OURS = {"XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate")}
+_OURS = {
+    "EthosUBackend": ("edgewright.backends.ethos_u.delegate", "EthosUDelegate"),
+    "XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate"),
+}
 
 # What a file needs, in words, when its delegate is not here.
 _BACKENDS = {

@@ -18,6 +18,7 @@ from edgewright.errors import (
     MissingDelegateError,
     MissingOperatorError,
 )
+from edgewright.files import Source
 from edgewright.pte import schema
 from edgewright.pte.ptd import Entry
 from edgewright.runtime.binding import KernelStep, Values, load, slots, written_values
@@ -27,6 +28,7 @@ from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.registry import KERNELS, Kernel
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
+from edgewright.runtime.twins import Twins
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
 log = logging.getLogger("edgewright.runtime")
@@ -42,8 +44,9 @@ class Method:
     """
 
     def __init__(
-        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits
-    ) -> None:
+        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits,
+        twin: Source | None = None,
+    ) -> None:  # fmt: skip
         self._program = program
         self._plan = plan
         self._limits = limits
@@ -52,7 +55,7 @@ class Method:
         kernels = _find_kernels(plan)
         _require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits)
-        self._delegates = _load_delegates(program, plan, data, limits.memory)
+        self._delegates = _load_delegates(program, plan, data, limits.memory, twin)
         self._written = _written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         log.debug("loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
@@ -267,14 +270,15 @@ def _require_delegates(plan: schema.ExecutionPlan) -> None:
 
 
 def _load_delegates(
-    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], memory: int
+    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], memory: int, twin: Source | None
 ) -> list[Delegate]:
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     named.update({key: entry.data for key, entry in data.items()})
+    twins = Twins(named, twin, memory)
     loaded = []
     for delegate in plan.delegates:
         factory = find_delegate(delegate.id)
         assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        loaded.append(factory(DelegateBlob(delegate.id, program.blob(delegate), specs, named, memory)))
+        loaded.append(factory(DelegateBlob(delegate.id, program.blob(delegate), specs, named, memory, twins.find)))
     return loaded

@@ -14,6 +14,7 @@ from edgewright.runtime.delegates import available_delegates
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import KERNELS
+from edgewright.runtime.twins import beside
 from edgewright.runtime.values import Limits
 
 
@@ -28,10 +29,15 @@ class Runtime:
         return cls._instance
 
     def load_program(
-        self, source: Source, data: Source | Sequence[Source] | None = None, *, limits: Limits | None = None
-    ) -> LoadedProgram:
-        """Read and verify a ``.pte`` (path, bytes, mmap), with its ``.ptd`` files if it has any."""
-        return LoadedProgram(read_program(source), _merge(data), limits or Limits())
+        self, source: Source, data: Source | Sequence[Source] | None = None, *, limits: Limits | None = None,
+        twin: Source | None = None,
+    ) -> LoadedProgram:  # fmt: skip
+        """Read and verify a ``.pte`` (path, bytes, mmap), with its ``.ptd`` files if it has any.
+
+        ``twin``: what to run for blobs that only a device can run, if it is not inside the program or beside its file.
+        """
+        found = beside(source) if twin is None else twin
+        return LoadedProgram(read_program(source), _merge(data), limits or Limits(), found)
 
     @property
     def operators(self) -> list[str]:
@@ -47,10 +53,11 @@ class Runtime:
 class LoadedProgram:
     """A verified program and its external data."""
 
-    def __init__(self, program: Program, data: Mapping[str, Entry], limits: Limits) -> None:
+    def __init__(self, program: Program, data: Mapping[str, Entry], limits: Limits, twin: Source | None = None) -> None:
         self.program = program
         self._data = data
         self._limits = limits
+        self._twin = twin
         clash = sorted({item.key for item in program.named_data or ()} & set(data))
         if clash:
             raise MissingDataError("data", "must not repeat names of the program's own data", value=", ".join(clash))
@@ -67,7 +74,7 @@ class LoadedProgram:
         """A method with memory of its own, ready to run. Load it again for another thread or a fresh state."""
         index = self._index(name)
         try:
-            return Method(self.program, self.program.execution_plan[index], self._data, self._limits)
+            return Method(self.program, self.program.execution_plan[index], self._data, self._limits, self._twin)
         except FormatError as error:
             raise error.inside(f"execution_plan[{index}]") from None
 

@@ -7,15 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
+from edgewright.program.estimates import MEMORIES, describe
 
 LABEL = "Vela's estimate"
-# What Vela calls memories in its report and in its table, and what people call them.
-MEMORIES = {
-    "sram": ("sram", "SRAM"),
-    "dram": ("dram", "DRAM"),
-    "onchipflash": ("on_chip_flash", "on-chip flash"),
-    "offchipflash": ("off_chip_flash", "off-chip flash"),
-}
+_REPORTED = {name.replace("_", ""): name for name in MEMORIES}  # memories as the in-process compiler calls them
 
 
 @dataclass(frozen=True)
@@ -90,38 +85,13 @@ class Estimates:
         return describe(self.summary())
 
 
-def describe(summary: Mapping[str, Any]) -> str:
-    """A summary in one line.
-
-    >>> describe({"target": "ethos-u55-128", "cycles": 1600, "inferences_per_second": 312500.0, "mac_utilisation": 0.18,
-    ...           "memory": {"sram": 1280}, "weights": {"original": 576, "encoded": 944}})
-    "Vela's estimate for ethos-u55-128: 1,600 cycles, 312500.0 inferences/s, 18.0% of MACs used, SRAM 1.2 KiB, weights 576 B as 944 B"
-    """  # noqa: E501
-    names = dict(MEMORIES.values())
-    used = [f"{names.get(name, name)} {_size(count)}" for name, count in summary["memory"].items() if count]
-    weights = summary["weights"]
-    return ", ".join(
-        [
-            f"{LABEL} for {summary['target']}: {summary['cycles']:,} cycles",
-            f"{summary['inferences_per_second']:.1f} inferences/s",
-            f"{summary['mac_utilisation']:.1%} of MACs used",
-            *used,
-            f"weights {_size(weights['original'])} as {_size(weights['encoded'])}",
-        ]
-    )
-
-
-def _size(count: int) -> str:
-    return f"{count} B" if count < 1024 else f"{count / 1024:,.1f} KiB"
-
-
 def from_report(report: Any, database: Any, spec: EthosUCompileSpec, config: Mapping[str, Any]) -> Estimates:
     """What the in-process compiler says. ``config``: the system's clock and the ports of the memory mode."""
     memory = {}
     for name, used in report.memories.items():
-        key = str(name).lower()
-        if key in MEMORIES:
-            memory[MEMORIES[key][0]] = int(used.peakUsage)
+        key = _REPORTED.get(str(name).lower())
+        if key is not None:
+            memory[key] = int(used.peakUsage)
     constants = int(report.readOnlyPeakUsage)
     if config["constants_in_sram"] and constants and "on_chip_flash" not in memory:
         memory["on_chip_flash"] = constants  # Vela counts constants in the arena's SRAM apart, under this name
@@ -165,7 +135,7 @@ def _layers(database: Any) -> tuple[Layer, ...]:
 
 def from_table(row: Mapping[str, str], spec: EthosUCompileSpec, layers: Sequence[Mapping[str, str]] = ()) -> Estimates:
     """What the tables say that Vela's command line writes."""
-    used = {name: round(float(row[f"{name}_memory_used"]) * 1024) for name, _ in MEMORIES.values()}
+    used = {name: round(float(row[f"{name}_memory_used"]) * 1024) for name in MEMORIES}
     return Estimates(
         **_target(spec, float(row["core_clock"])),
         total_cycles=round(float(row["cycles_total"])),

@@ -1,0 +1,58 @@
+"""What a vendor's compiler expects of a delegate, in a line. It is always said to be an estimate, and whose.
+
+Estimates are plain data: ``basis`` and ``target`` in words, ``cycles``, ``inferences_per_second``, ``mac_utilisation``,
+``memory`` and ``weights`` in bytes, and ``layers`` in reports. They come back from files, so nothing is believed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+MEMORIES = {
+    "sram": "SRAM",
+    "dram": "DRAM",
+    "on_chip_flash": "on-chip flash",
+    "off_chip_flash": "off-chip flash",
+}
+
+
+def describe(estimate: Any) -> str:
+    """An estimate in one line, or nothing if it is none.
+
+    >>> describe({"basis": "Vela's estimate", "target": "ethos-u55-128", "cycles": 1600, "memory": {"sram": 1280}})
+    "Vela's estimate for ethos-u55-128: 1,600 cycles, SRAM 1.2 KiB"
+    """
+    if not isinstance(estimate, Mapping):
+        return ""
+    basis, target = (estimate.get(key) for key in ("basis", "target"))
+    cycles = _number(estimate.get("cycles"))
+    if not isinstance(basis, str) or not isinstance(target, str) or cycles is None:
+        return ""
+    parts = [f"{basis[:60]} for {target[:60]}: {cycles:,.0f} cycles"]
+    speed, used = (_number(estimate.get(key)) for key in ("inferences_per_second", "mac_utilisation"))
+    parts += [] if speed is None else [f"{speed:,.1f} inferences/s"]
+    parts += [] if used is None else [f"{used:.1%} of MACs used"]
+    memory = estimate.get("memory")
+    for key, name in MEMORIES.items():
+        count = _number(memory.get(key)) if isinstance(memory, Mapping) else None
+        parts += [f"{name} {_size(count)}"] if count else []
+    return ", ".join([*parts, *_weights(estimate.get("weights"))])
+
+
+def _weights(weights: Any) -> list[str]:
+    if not isinstance(weights, Mapping):
+        return []
+    original, encoded = (_number(weights.get(key)) for key in ("original", "encoded"))
+    return [f"weights {_size(original)} as {_size(encoded)}"] if original and encoded else []
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _size(count: float) -> str:
+    return f"{count:.0f} B" if count < 1024 else f"{count / 1024:,.1f} KiB"
