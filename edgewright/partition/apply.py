@@ -17,6 +17,7 @@ from edgewright.ir.graph import Graph, Op
 from edgewright.partition.group import extract, group, readers_of
 from edgewright.partition.macs import count_macs
 from edgewright.partition.report import PartitionReport, Verdict
+from edgewright.passes.quantization import QUANTIZE
 
 Lower = Callable[[Graph], LoweredBackendModule]
 
@@ -38,6 +39,7 @@ class Application:
         reasons = {id(op): list(refusals(op)) for op in folded.ops}
         groups = [g for g in group(folded, lambda op: not reasons[id(op)], single=single) if keep(g)]
         self._tell(folded, groups, reasons)
+        _keep_orders(folded, {id(op) for ops in groups for op in ops})
         readers = readers_of(folded)
         units = [_Unit(extract(folded, ops, f"{self.backend}_{i}", readers)) for i, ops in enumerate(groups)]
         for unit in units:
@@ -137,6 +139,13 @@ class Application:
         signature = ExportGraphSignature(self.exported.graph_signature.input_specs, specs)
         updated: ExportedProgram = self.exported._update(module, signature)
         return updated
+
+
+def _keep_orders(graph: Graph, taken: set[int]) -> None:
+    """Conversions outside delegates keep their input's order of dimensions, so delegates are lowered for that."""
+    for op in graph.ops:
+        if op.kind == QUANTIZE and id(op) not in taken and op.outputs[0] is not None:
+            op.outputs[0].dim_order = op.args["self"].dim_order
 
 
 class _Unit:
