@@ -1,0 +1,249 @@
+"""A compiled graph: its memory, its table of steps, and one native call per inference and thread.
+
+Compiled code checks nothing, so everything it relies on is checked here: the plan when the graph is made, the caller's
+arrays before every call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine import context
+from edgewright.engine.build import CodegenError, Library, build_objects
+from edgewright.engine.cores import thread_count
+from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, Tensor, View
+from edgewright.engine.profile import EngineProfile
+from edgewright.engine.threads import Pool, address_of, aligned, driver, pool, retire
+from edgewright.errors import InputError
+from edgewright.ir.graph import Array
+
+# A sleeping thread takes some 50 us to wake: less work than that is done before it comes.
+_MACS_PER_US, _BYTES_PER_US, _WORTH_US = 50_000, 10_000, 40
+_I64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Native steps in a row: their table in memory, and whether several threads are worth waking."""
+
+    table: Array
+    address: int
+    steps: tuple[Step, ...]
+    shared: bool
+
+
+class CompiledGraph:
+    """Runs a plan. Calls from several Python threads wait for each other; different graphs do not."""
+
+    def __init__(self, plan: Plan, threads: int | None = None) -> None:
+        self.plan = plan
+        self.threads = thread_count(threads)
+        names = sorted({step.kernel for step in plan.steps if step.python is None})
+        self._library = Library(build_objects([plan.kernels[n] for n in names], plan.cpu, plan.features))
+        self._kernels = {name: self._library.address(name) for name in names}
+        self._buffers = {"arena": aligned(plan.arena_size + SLACK), "weights": aligned(plan.weights.nbytes + SLACK)}
+        self._buffers["weights"][: plan.weights.nbytes] = plan.weights.reshape(-1).view(np.uint8)
+        self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no two threads write to one cache line
+        self._scratch = aligned(self._stride * self.threads)
+        self._scratch_address = address_of(self._scratch)
+        self._patches: list[tuple[int, Place]] = []
+        self._args = self._make_args()
+        self._parts = self._make_parts()
+        self._lock = threading.Lock()
+        _GRAPHS.add(self)
+        weakref.finalize(self, retire, [part.table for part in self._parts if isinstance(part, _Segment)])
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes held, by what for."""
+        return {
+            "arena": self.plan.arena_size,
+            "weights": self.plan.weights.nbytes,
+            "scratch": self._scratch.nbytes,
+        }
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None, profile: EngineProfile | None = None
+    ) -> list[Array]:
+        """The outputs for ``inputs``: new arrays, or ``outputs`` written to."""
+        given = _checked(inputs, self.plan.inputs)
+        made = [np.empty(t.shape, t.dtype) for t in self.plan.outputs] if outputs is None else list(outputs)
+        if outputs is not None:
+            _check_outputs(made, self.plan.outputs)
+            given = [a.copy() if any(np.may_share_memory(a, o) for o in made) else a for a in given]
+        with self._lock:
+            bases = {"input": given, "output": made}
+            for at, place in self._patches:
+                self._args[at] = address_of(bases[place.buffer][place.index]) + place.offset
+            if profile is not None:
+                profile.begin(self.plan)
+            for part in self._parts:
+                if isinstance(part, _Segment):
+                    self._run_segment(part, profile)
+                else:
+                    self._run_python(part, bases, profile)
+            if profile is not None:
+                profile.end()
+        return made
+
+    def _run_segment(self, part: _Segment, profile: EngineProfile | None) -> None:
+        count, table, scratch = len(part.steps), part.address, self._scratch_address
+        stamps = np.zeros((count, 2), np.int64) if profile is not None else None
+        workers = pool() if part.shared else None
+        if workers is not None and workers.lock.acquire(blocking=False):
+            try:
+                self._share(workers, table, count, stamps)
+            finally:
+                workers.lock.release()
+        elif stamps is not None:
+            driver().run_alone_timed(table, count, scratch, address_of(stamps))
+        else:
+            driver().run_alone(table, count, scratch)
+        if profile is not None and stamps is not None:
+            profile.add(part.steps, stamps)
+
+    def _share(self, workers: Pool, table: int, count: int, stamps: Array | None) -> None:
+        workers.ensure(self.threads)
+        at = 0 if stamps is None else address_of(stamps)
+        workers.run(table, count, self.threads, self._scratch_address, self._stride, at)
+
+    def _run_python(self, step: Step, bases: dict[str, list[Array]], profile: EngineProfile | None) -> None:
+        call = step.python
+        assert isinstance(call, PythonCall)
+        start = driver().now() if profile is not None else 0
+        call.run([self._view(v, bases) for v in call.reads], [self._view(v, bases) for v in call.writes])
+        if profile is not None:
+            profile.add([step], np.array([[start, driver().now()]], np.int64))
+
+    def _view(self, view: View, bases: dict[str, list[Array]]) -> Array:
+        place = view.place
+        own = self._buffers.get(place.buffer)
+        buffer = bases[place.buffer][place.index].reshape(-1).view(np.uint8) if own is None else own
+        array: Array = np.ndarray(view.shape, view.dtype, buffer, place.offset, view.strides)  # refuses what is outside
+        if place.buffer in ("input", "weights"):
+            array.flags.writeable = False
+        return array
+
+    def _make_args(self) -> Array:
+        steps = [step for step in self.plan.steps if step.python is None]
+        args: Array = aligned(8 * sum(len(step.args) for step in steps)).view(_I64)
+        at = 0
+        for step in steps:
+            for slot in step.args:
+                args[at] = self._slot(step, slot, at)
+                at += 1
+        return args
+
+    def _slot(self, step: Step, slot: Slot, at: int) -> int:
+        """A slot's 8 bytes; those that point to the caller's arrays are filled in by every call."""
+        if isinstance(slot, float):
+            return int(np.float32(slot).view(np.uint32))
+        if not isinstance(slot, Place):
+            return slot
+        sizes = {"arena": self.plan.arena_size, "weights": self.plan.weights.nbytes}
+        if slot.buffer in ("input", "output"):
+            tensors = self.plan.inputs if slot.buffer == "input" else self.plan.outputs
+            sizes[slot.buffer] = tensors[slot.index].nbytes
+            self._patches.append((at, slot))
+        if not 0 <= slot.offset <= sizes[slot.buffer]:
+            rule = f"must lie in the {slot.buffer} of {sizes[slot.buffer]} bytes"
+            raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
+        return 0 if slot.buffer not in self._buffers else address_of(self._buffers[slot.buffer]) + slot.offset
+
+    def _make_parts(self) -> list[_Segment | Step]:
+        parts: list[_Segment | Step] = []
+        at = 0
+        for python, group in groupby(self.plan.steps, key=lambda step: step.python is not None):
+            steps = tuple(group)
+            if python:
+                parts += steps
+                continue
+            table = self._make_table(steps, at)
+            parts.append(_Segment(table, address_of(table), steps, self.threads > 1 and _worth_sharing(steps)))
+            at += sum(len(step.args) for step in steps)
+        return parts
+
+    def _make_table(self, steps: tuple[Step, ...], at: int) -> Array:
+        """Rows of kernel, args, units, grain, chunks in a share, longer shares, chunks to wait for, nothing."""
+        table: Array = aligned(context.ROW * len(steps)).view(_I64).reshape(-1, context.ROW // 8)
+        done = 0
+        for k, step in enumerate(steps):
+            if step.units < 1 or step.grain < 1:
+                raise CodegenError(f"{step.label or step.kernel}: units and grain", "must be at least 1")
+            grain = max(step.grain, -(-step.units // context.MOST_CHUNKS))
+            chunks = -(-step.units // grain)
+            done += chunks
+            share, longer = divmod(chunks, self.threads)
+            last = k + 1 == len(steps) or steps[k + 1].barrier
+            args = address_of(self._args) + 8 * at
+            table[k] = (self._kernels[step.kernel], args, step.units, grain, share, longer, done if last else 0, 0)
+            at += len(step.args)
+        return table
+
+
+def _worth_sharing(steps: Sequence[Step]) -> bool:
+    if all(step.units <= step.grain for step in steps):
+        return False
+    macs, touched = sum(step.macs for step in steps), sum(step.bytes for step in steps)
+    return macs / _MACS_PER_US + touched / _BYTES_PER_US >= _WORTH_US
+
+
+def _checked(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> list[Array]:
+    """The caller's inputs, copied where a kernel could not read them as they lie."""
+    if len(arrays) != len(tensors):
+        raise InputError("inputs", f"must be {len(tensors)} arrays", value=len(arrays))
+    result = []
+    for at, tensor in enumerate(tensors):
+        array = arrays[at]
+        if not _fits(array, tensor):
+            raise _misfit(f"input {at} ({tensor.name})", array, tensor)
+        flags = array.flags
+        result.append(array if flags.c_contiguous and flags.aligned else np.array(array, order="C"))
+    return result
+
+
+def _check_outputs(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> None:
+    if len(arrays) != len(tensors):
+        raise InputError("outputs", f"must be {len(tensors)} arrays", value=len(arrays))
+    for at, tensor in enumerate(tensors):
+        array = arrays[at]
+        if not _fits(array, tensor):
+            raise _misfit(f"output {at} ({tensor.name})", array, tensor)
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+            raise InputError(f"output {at} ({tensor.name})", "must be contiguous, aligned and writable")
+        if any(np.may_share_memory(array, other) for other in arrays[:at]):
+            raise InputError(f"output {at} ({tensor.name})", "must not share memory with another output")
+
+
+def _fits(array: Any, tensor: Tensor) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype == tensor.dtype and array.shape == tensor.shape
+
+
+def _misfit(name: str, array: Any, tensor: Tensor) -> InputError:
+    if not isinstance(array, np.ndarray):
+        return InputError(name, "must be a numpy array", value=type(array).__name__)
+    if array.dtype != tensor.dtype:
+        return InputError(name, f"must be of type {tensor.dtype}", value=str(array.dtype))
+    return InputError(name, f"must have shape {list(tensor.shape)}", value=list(array.shape))
+
+
+_GRAPHS: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
+
+
+def _unlock() -> None:
+    """In a forked child nobody is in a call, whatever the locks say."""
+    for graph in _GRAPHS:
+        graph._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)

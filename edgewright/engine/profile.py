@@ -1,0 +1,165 @@
+"""Where the time of compiled graphs goes: two clock readings a step, shown as a table, an ETDump or a Chrome trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgewright.engine.plan import Plan, Step
+from edgewright.files import write_file
+from edgewright.ir.graph import Array
+from edgewright.pte import etdump
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """A step of one run, in nanoseconds of ``time.perf_counter_ns``."""
+
+    step: Step
+    start: int
+    end: int
+
+
+@dataclass
+class EngineRun:
+    """One inference, from the first step's start to the last one's end."""
+
+    start: int
+    end: int = 0
+    steps: list[StepTime] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A step over all runs. ``native`` is False for operators without a kernel, which run in Python."""
+
+    label: str
+    kernel: str
+    native: bool
+    calls: int
+    mean_us: float
+    least_us: float
+    share: float
+    gmacs: float  # thousand millions of products a second, in the fastest run
+    gbytes: float
+
+
+class EngineProfile:
+    """Collects times of ``graph.run(inputs, profile=profile)``; may be passed to several calls of one graph."""
+
+    def __init__(self) -> None:
+        self.runs: list[EngineRun] = []
+        self._ticks: list[tuple[Step, int, int]] = []
+        self._anchor = (0, 0)
+
+    def begin(self, plan: Plan) -> None:
+        self._ticks.clear()
+        self._anchor = _now()
+        self.runs.append(EngineRun(self._anchor[1]))
+
+    def add(self, steps: Sequence[Step], stamps: Array) -> None:
+        """Clock ticks at the start and end of each step, as the driver wrote them."""
+        self._ticks += [(step, int(start), int(end)) for step, (start, end) in zip(steps, stamps, strict=True)]
+
+    def end(self) -> None:
+        """Turn ticks into nanoseconds: both clocks were read before the run, and are read again after it."""
+        ticks, stop = _now()
+        first, begin = self._anchor
+        rate = (stop - begin) / max(ticks - first, 1)
+        run = self.runs[-1]
+        run.end = stop
+        for step, start, end in self._ticks:
+            run.steps.append(StepTime(step, begin + int((start - first) * rate), begin + int((end - first) * rate)))
+
+    def rows(self) -> list[Row]:
+        """Time per step over all runs, in the order they are executed."""
+        times: dict[int, list[float]] = {}
+        steps: dict[int, Step] = {}
+        for run in self.runs:
+            for at, entry in enumerate(run.steps):
+                steps[at] = entry.step
+                times.setdefault(at, []).append((entry.end - entry.start) / 1e3)
+        whole = sum(map(sum, times.values())) or 1.0
+        return [_row(steps[at], spent, whole) for at, spent in times.items()]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max((len(r.label) for r in rows), default=4)
+        lines = [
+            f"{'#':>4}  {'step':<{width}}  {'mean us':>9}  {'min us':>9}  {'share':>6}  {'GMAC/s':>7}  {'GB/s':>6}"
+        ]
+        for at, r in enumerate(rows):
+            note = "" if r.native else "  in Python"
+            figures = f"{r.mean_us:>9.2f}  {r.least_us:>9.2f}  {r.share:>6.1%}  {r.gmacs:>7.1f}  {r.gbytes:>6.1f}"
+            lines.append(f"{at:>4}  {r.label:<{width}}  {figures}{note}")
+        spent = [(run.end - run.start) / 1e6 for run in self.runs]
+        mean = sum(spent) / len(spent) if spent else 0.0
+        return "\n".join([*lines, f"{len(spent)} runs, {mean:.3f} ms each, {min(spent, default=0.0):.3f} ms at least"])
+
+    def events(self, instruction: int = 0, chain: int = 0) -> list[list[etdump.Event]]:
+        """Per run, the steps as events of a delegate called by that instruction."""
+        return [[_event(entry, at, chain, instruction) for at, entry in enumerate(run.steps)] for run in self.runs]
+
+    def etdump(self) -> etdump.ETDump:
+        """The profile as stock tools read it: steps are a delegate's events."""
+        return etdump.ETDump(run_data=[etdump.RunData(name="Execute", events=events) for events in self.events()])
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The profile for ``chrome://tracing`` or Perfetto."""
+        events = []
+        for run in self.runs:
+            events.append(_slice("inference", run.start, run.end, {}))
+            for entry in run.steps:
+                facts = {"kernel": entry.step.kernel, "macs": entry.step.macs, "bytes": entry.step.bytes}
+                events.append(_slice(entry.step.label or entry.step.kernel, entry.start, entry.end, facts))
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+    def save_etdump(self, path: str | os.PathLike[str]) -> int:
+        return etdump.write_etdump(self.etdump(), path)
+
+    def save_chrome_trace(self, path: str | os.PathLike[str]) -> int:
+        return write_file(path, [json.dumps(self.chrome_trace()).encode()])
+
+
+def _now() -> tuple[int, int]:
+    from edgewright.engine.threads import driver
+
+    return int(driver().now()), time.perf_counter_ns()
+
+
+def _row(step: Step, spent: list[float], whole: float) -> Row:
+    least = max(min(spent), 1e-3)
+    return Row(
+        label=step.label or step.kernel,
+        kernel=step.kernel,
+        native=step.python is None,
+        calls=len(spent),
+        mean_us=sum(spent) / len(spent),
+        least_us=min(spent),
+        share=sum(spent) / whole,
+        gmacs=step.macs / least / 1e3,
+        gbytes=step.bytes / least / 1e3,
+    )
+
+
+def _slice(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "ts": start / 1e3, "dur": (end - start) / 1e3, "pid": 1, "tid": 1, "args": args}
+
+
+def _event(entry: StepTime, at: int, chain: int, instruction: int) -> etdump.Event:
+    label = entry.step.label or entry.step.kernel
+    return etdump.Event(
+        profile_event=etdump.ProfileEvent(
+            name=label,
+            chain_index=chain,
+            instruction_id=instruction,
+            delegate_debug_id_int=-1,
+            delegate_debug_id_str=f"{at}: {label}",
+            start_time=entry.start,
+            end_time=entry.end,
+        )
+    )
