@@ -30,6 +30,7 @@ def convolution(shape: Any, weights: Any, *, kind: str = "CONV2D", dtype: str = 
     return graph.output(scaled)
 
 
+DEPTHWISE, TRANSPOSE = "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D"
 CASES: dict[str, Callable[[], Graph]] = {
     "3x3": partial(convolution, (1, 9, 10, 4), weights=(16, 3, 3, 4), pad=(1, 1, 1, 1)),
     "3x3 of 3 channels": partial(convolution, (1, 16, 16, 3), weights=(8, 3, 3, 3), pad=(0, 1, 0, 1), stride=(2, 2)),
@@ -58,18 +59,18 @@ CASES: dict[str, Callable[[], Graph]] = {
     "int16 1x1": partial(convolution, (1, 8, 9, 40), weights=(33, 1, 1, 40), dtype="i16"),
     "int16 stride 2": partial(convolution, (1, 9, 9, 3), weights=(11, 3, 3, 3), dtype="i16", stride=(2, 2)),
     "int4 weights": partial(convolution, (1, 8, 8, 8), weights=(16, 3, 3, 8), weight_type="i4"),
-    "depthwise": partial(convolution, (1, 9, 9, 19), weights=(3, 3, 19, 1), kind="DEPTHWISE_CONV2D", pad=(1, 1, 1, 1)),
-    "depthwise stride 2": partial(convolution, (1, 9, 9, 32), weights=(3, 3, 32, 1), kind="DEPTHWISE_CONV2D", stride=(2, 2)),
-    "depthwise dilated": partial(convolution, (1, 12, 12, 8), weights=(3, 3, 8, 1), kind="DEPTHWISE_CONV2D", dilation=(2, 2)),
-    "depthwise 5x5": partial(convolution, (1, 12, 12, 24), weights=(5, 5, 24, 1), kind="DEPTHWISE_CONV2D", pad=(2, 2, 2, 2)),
-    "depthwise 9x9": partial(convolution, (1, 12, 12, 8), weights=(9, 9, 8, 1), kind="DEPTHWISE_CONV2D", pad=(4, 4, 4, 4)),
-    "depthwise of one channel": partial(convolution, (1, 9, 9, 1), weights=(3, 3, 1, 8), kind="DEPTHWISE_CONV2D"),
-    "depthwise multiplied": partial(convolution, (1, 9, 9, 4), weights=(3, 3, 4, 2), kind="DEPTHWISE_CONV2D"),
-    "depthwise int16": partial(convolution, (1, 9, 9, 12), weights=(3, 3, 12, 1), kind="DEPTHWISE_CONV2D", dtype="i16"),
-    "transposed": partial(convolution, (1, 5, 6, 8), weights=(12, 3, 3, 8), kind="TRANSPOSE_CONV2D", stride=(2, 2)),
-    "transposed 2x2": partial(convolution, (1, 5, 6, 8), weights=(12, 2, 2, 8), kind="TRANSPOSE_CONV2D", stride=(2, 2)),
-    "transposed stride 1": partial(convolution, (1, 5, 6, 8), weights=(12, 3, 3, 8), kind="TRANSPOSE_CONV2D"),
-    "transposed cut": partial(convolution, (1, 5, 6, 8), weights=(12, 4, 4, 8), kind="TRANSPOSE_CONV2D", stride=(2, 2),
+    "depthwise": partial(convolution, (1, 9, 9, 19), weights=(3, 3, 19, 1), kind=DEPTHWISE, pad=(1, 1, 1, 1)),
+    "depthwise stride 2": partial(convolution, (1, 9, 9, 32), weights=(3, 3, 32, 1), kind=DEPTHWISE, stride=(2, 2)),
+    "depthwise dilated": partial(convolution, (1, 12, 12, 8), weights=(3, 3, 8, 1), kind=DEPTHWISE, dilation=(2, 2)),
+    "depthwise 5x5": partial(convolution, (1, 12, 12, 24), weights=(5, 5, 24, 1), kind=DEPTHWISE, pad=(2, 2, 2, 2)),
+    "depthwise 9x9": partial(convolution, (1, 12, 12, 8), weights=(9, 9, 8, 1), kind=DEPTHWISE, pad=(4, 4, 4, 4)),
+    "depthwise of one channel": partial(convolution, (1, 9, 9, 1), weights=(3, 3, 1, 8), kind=DEPTHWISE),
+    "depthwise multiplied": partial(convolution, (1, 9, 9, 4), weights=(3, 3, 4, 2), kind=DEPTHWISE),
+    "depthwise int16": partial(convolution, (1, 9, 9, 12), weights=(3, 3, 12, 1), kind=DEPTHWISE, dtype="i16"),
+    "transposed": partial(convolution, (1, 5, 6, 8), weights=(12, 3, 3, 8), kind=TRANSPOSE, stride=(2, 2)),
+    "transposed 2x2": partial(convolution, (1, 5, 6, 8), weights=(12, 2, 2, 8), kind=TRANSPOSE, stride=(2, 2)),
+    "transposed stride 1": partial(convolution, (1, 5, 6, 8), weights=(12, 3, 3, 8), kind=TRANSPOSE),
+    "transposed cut": partial(convolution, (1, 5, 6, 8), weights=(12, 4, 4, 8), kind=TRANSPOSE, stride=(2, 2),
                               pad=(-1, -1, -1, -1)),
 }  # fmt: skip
 

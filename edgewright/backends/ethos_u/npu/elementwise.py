@@ -12,6 +12,7 @@ from edgewright.backends.ethos_u.npu.registers import Registers
 
 Array = np.ndarray[Any, Any]
 UNARY = frozenset(("LRELU", "ABS", "CLZ"))
+UNSCALED = frozenset(("MIN", "MAX", "CLZ", "SHR", "SHL"))  # unless the output's scale is asked for
 _HEADROOM = {1: 19, 2: 14, 4: 0}  # left shift of the operand that is not scaled, by element size
 
 
@@ -51,7 +52,8 @@ def combine(mode: str, a: Array, b: Array, rounding: str) -> Array:
 
 
 def _shifted_right(a: Array, by: Array, rounding: str) -> Array:
-    if rounding == "truncate":
+    """Halves go up in ``natural`` rounding; in the other modes the bits are dropped, as compilers expect."""
+    if rounding != "natural":
         return a >> by
     half = np.where(by > 0, np.int64(1) << np.maximum(by - 1, 0), 0)
     rounded: Array = (a + half) >> by

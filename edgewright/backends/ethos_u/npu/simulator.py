@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.npu import pooling, weights
 from edgewright.backends.ethos_u.npu.convolution import convolve, convolve_depthwise, strips
-from edgewright.backends.ethos_u.npu.elementwise import UNARY, combine, operand_scales, transform
+from edgewright.backends.ethos_u.npu.elementwise import UNARY, UNSCALED, combine, operand_scales, transform
 from edgewright.backends.ethos_u.npu.featuremap import FeatureMap, element_type, feature_map
 from edgewright.backends.ethos_u.npu.kernel import Kernel, kernel, padded_input
 from edgewright.backends.ethos_u.npu.memory import INTERNAL, Budget, Memory
@@ -105,13 +105,13 @@ class Npu:
         taps = window.elements * (1 if depthwise else ifm_depth)
         self._budget.elements((taps, depth))
         self._budget.spend(height * width * depth * (taps + _ELEMENT_STEPS) + 4 * taps * depth)
-        bias, multiplier, shift = self._scales(depth)
         matrix = self._weights(window, depth, 1 if depthwise else ifm_depth, depthwise, ifm.dtype.itemsize * 8)
         image = padded_input(ifm, self._memory, window, (height, width), ifm_depth, self._budget)
         sums = (convolve_depthwise if depthwise else convolve)(image, matrix, window, (height, width))
-        sums += bias
+        bias, multiplier, shift = self._records(depth)
         if registers.field("OFM_PRECISION", "global_scale"):
             multiplier, shift = (np.array(part, np.int64) for part in registers.scale("OFM_SCALE"))
+        sums += bias
         self._store(ofm, stage, sums, multiplier, shift)
 
     def _pool(self, instruction: Instruction) -> None:
@@ -133,7 +133,7 @@ class Npu:
             depth = _must_be_one(depth)
         else:
             raise FormatError("must be a pool of an ethos-u55 or u65", value=mode, where="cmd_data")
-        self._store(ofm, stage, values, *registers.scale("OFM_SCALE"))
+        self._store(ofm, stage, values, *self._scales(depth))
 
     def _elementwise(self, instruction: Instruction) -> None:
         registers, mode = self._registers, _mode(instruction)
@@ -144,7 +144,8 @@ class Npu:
         second = np.zeros((1, 1, 1), np.int64) if mode in UNARY else self._second(shape)
         values = np.empty(shape, ofm.dtype)
         scales = operand_scales(registers) if mode in ("ADD", "SUB") else None
-        multiplier, shift = registers.scale("OFM_SCALE")
+        unscaled = mode in UNSCALED and not registers.field("OFM_PRECISION", "global_scale")
+        multiplier, shift = (1, 0) if unscaled else self._scales(depth)
         swapped = mode not in UNARY and registers.field("IFM2_BROADCAST", "reversed")
         for rows in strips(height, width * depth):
             a = first[rows].astype(np.int64) - ifm.zero_point
@@ -198,7 +199,17 @@ class Npu:
         second = feature_map(registers, "IFM2")
         return second.read(self._memory, height, width, depth).astype(np.int64) - second.zero_point
 
-    def _scales(self, channels: int) -> tuple[Array, Array, Array]:
+    def _scales(self, channels: int) -> tuple[Any, Any]:
+        """The output's multiplier and shift, where there is no bias: one for all channels, or one for each."""
+        if self._registers.field("OFM_PRECISION", "global_scale"):
+            return self._registers.scale("OFM_SCALE")
+        bias, multiplier, shift = self._records(channels)
+        if bias.any():
+            raise FormatError("only convolutions must have a bias", where="cmd_data")
+        return multiplier, shift
+
+    def _records(self, channels: int) -> tuple[Array, Array, Array]:
+        """Bias, multiplier and shift of each channel."""
         length = self._registers.number("SCALE_LENGTH")
         if length < channels * weights.RECORD_BYTES:
             rule = f"a scale stream must hold {channels} records of {weights.RECORD_BYTES} bytes"
