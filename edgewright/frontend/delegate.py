@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch._ops import HigherOrderOperator
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Graph
 from edgewright.pte.flat import Buffer
+from edgewright.runtime.delegates import Result
 
 
 class LoweredBackendModule(torch.nn.Module):
@@ -35,19 +36,24 @@ class LoweredBackendModule(torch.nn.Module):
         self.twin = twin
         self.tail = tail
         self.estimates = estimates
+        self.orders: Sequence[Sequence[int]] | None = None  # of the inputs' dimensions in memory, once it is placed
+        self.results: Sequence[Result] | None = None
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on this machine."""
         from edgewright.frontend.importer import to_array  # which imports this module
         from edgewright.runtime.boundary import give_array
-        from edgewright.runtime.delegates import DelegateBlob, require_delegate
+        from edgewright.runtime.delegates import DelegateBlob, invoke, require_delegate
 
         specs = dict(self.compile_specs)
         blob = DelegateBlob(
             self.backend_id, self.processed_bytes, specs, self.named_data, twin=lambda digest: self._twin()
         )
         delegate = require_delegate(self.backend_id)(blob)
-        return [give_array(a, as_torch=True) for a in delegate.execute([to_array(i) for i in inputs])]
+        arrays = [to_array(i) for i in inputs]
+        if self.orders is None or self.results is None:
+            return [give_array(a, as_torch=True) for a in delegate.execute(arrays)]
+        return [give_array(a, as_torch=True) for a in invoke(delegate, arrays, self.orders, self.results)]
 
     def _twin(self) -> Graph | None:
         return None if self.twin is None else next(iter(read_twin(self.twin).values()))

@@ -18,6 +18,7 @@ from edgewright.partition.group import extract, group, readers_of
 from edgewright.partition.macs import count_macs
 from edgewright.partition.report import PartitionReport, Verdict
 from edgewright.passes.quantization import QUANTIZE
+from edgewright.runtime.delegates import Result
 
 Lower = Callable[[Graph], LoweredBackendModule]
 
@@ -118,6 +119,10 @@ class Application:
         call = graph.call_function(executorch_call_delegate, (held, *(env[n] for n in self._inputs(unit))))
         call.meta["val"] = [n.meta["val"] for n in outputs]
         call.meta["delegate_orders"] = [[v.dim_order for v in side] for side in (unit.graph.inputs, unit.graph.outputs)]
+        assert unit.lowered is not None
+        unit.lowered.orders, orders = call.meta["delegate_orders"]
+        shapes = zip(unit.graph.outputs, orders, strict=True)
+        unit.lowered.results = [Result(v.dtype, v.bound, order) for v, order in shapes]
         for index, node in enumerate(outputs):
             env[node] = graph.call_function(operator.getitem, (call, index))
             env[node].meta.update(node.meta)

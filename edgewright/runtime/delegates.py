@@ -6,6 +6,7 @@ packages offer under the entry point group ``edgewright.delegates``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edgewright.errors import MissingDelegateError
+from edgewright.errors import ExecutionError, MissingDelegateError
 from edgewright.ir.graph import Graph
 from edgewright.pte.flat import Buffer
 
@@ -53,6 +54,46 @@ class DelegateBlob:
     named_data: Mapping[str, Buffer]
     memory: int = 4 << 30
     twin: Callable[[str], Graph | None] = lambda digest: None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tensor that a delegate fills: element type, shape, and the order its dimensions lie in memory."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+def invoke(
+    delegate: Delegate, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[Result]
+) -> list[Array]:
+    """The outputs for ``inputs``, both as everyone sees them, whatever the delegate sees.
+
+    A delegate with ``storage_order`` sees tensors as they lie in memory; one with ``raw_outputs`` gives integers of the
+    right size, and the result says what they are.
+    """
+    in_memory = getattr(delegate, "storage_order", False)
+    if in_memory:
+        inputs = [x.transpose(order) for x, order in zip(inputs, orders, strict=True)]
+    made = list(delegate.execute(inputs))
+    if len(made) != len(results):
+        raise ExecutionError("delegate", f"must give {len(results)} outputs", value=len(made))
+    if getattr(delegate, "raw_outputs", False):
+        made = [_typed(array, result) for array, result in zip(made, results, strict=True)]
+    if in_memory:
+        made = [array.transpose(np.argsort(r.order)) for array, r in zip(made, results, strict=True)]
+    return made
+
+
+def _typed(array: Array, result: Result) -> Array:
+    """Integers as the elements they are, in the result's shape as it lies in memory."""
+    shape = [result.shape[dim] for dim in result.order]
+    if array.dtype.itemsize != result.dtype.itemsize or array.size != math.prod(shape):
+        rule = f"must give {list(result.shape)} of {result.dtype}"
+        raise ExecutionError("delegate", rule, value=f"{array.size} elements of {array.dtype.itemsize} bytes")
+    typed = array != 0 if result.dtype == np.bool_ else array.view(result.dtype)
+    return np.asarray(typed.reshape(shape))
 
 
 Factory = Callable[[DelegateBlob], Delegate]

@@ -23,7 +23,15 @@ from edgewright.pte import schema
 from edgewright.pte.ptd import Entry
 from edgewright.runtime.binding import KernelStep, Values, load, slots, written_values
 from edgewright.runtime.boundary import give, take
-from edgewright.runtime.delegates import Delegate, DelegateBlob, available_delegates, describe_backend, find_delegate
+from edgewright.runtime.delegates import (
+    Delegate,
+    DelegateBlob,
+    Result,
+    available_delegates,
+    describe_backend,
+    find_delegate,
+    invoke,
+)
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.registry import KERNELS, Kernel
@@ -126,7 +134,9 @@ class Method:
         if isinstance(instruction, schema.KernelCall):
             return (self._plan.operators or [])[instruction.op_index].key
         if isinstance(instruction, schema.DelegateCall):
-            return self._plan.delegates[instruction.delegate_index].id
+            index = instruction.delegate_index
+            how = getattr(self._delegates[index], "how", "") if index < len(self._delegates) else ""
+            return f"{self._plan.delegates[index].id} ({how})" if how else self._plan.delegates[index].id
         return _LABELS[type(instruction)]
 
     def _fail(self, chain: int, at: int, error: Exception) -> NoReturn:
@@ -224,15 +234,13 @@ def _delegate_step(delegate: Delegate, args: Sequence[int], values: Values, writ
         if index not in written:
             slots(index, values)
 
-    in_memory = getattr(delegate, "storage_order", False)
-
     def call(table: Values) -> None:
         inputs = [load(table[i], table) for i in args[:count]]
         outputs = [slot for i in args[count:] for slot in slots(i, table)]
-        if in_memory:
-            inputs = [x.transpose(table[i].dim_order) for i, x in zip(args[:count], inputs, strict=True)]
-        for slot, array in zip(outputs, delegate.execute(inputs), strict=True):
-            slot.store(array.transpose(np.argsort(slot.dim_order)) if in_memory else array)
+        results = [Result(slot.dtype, slot.bound, slot.dim_order) for slot in outputs]
+        made = invoke(delegate, inputs, [table[i].dim_order for i in args[:count]], results)
+        for slot, array in zip(outputs, made, strict=True):
+            slot.store(array)
 
     for index in args[:count]:
         if not isinstance(values[index], TensorSlot):

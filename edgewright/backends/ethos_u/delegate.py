@@ -1,0 +1,157 @@
+"""Runs Ethos-U blobs on this machine, ours and stock's: the NPU's own commands where they are simulated.
+
+For other NPUs the TOSA graph that Vela was given runs instead, from the host twin, and it is said so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.ethos_u import npu
+from edgewright.backends.ethos_u.blob import Blob, Tensor, read_blob
+from edgewright.backends.ethos_u.target import MEMORY_MODES
+from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDataError
+from edgewright.ir.graph import Graph
+from edgewright.ir.tosa.execute import execute
+from edgewright.ir.tosa.table import PREFIX, TOSA
+from edgewright.runtime.delegates import DelegateBlob
+
+Array = np.ndarray[Any, Any]
+log = logging.getLogger("edgewright.ethos_u")
+
+_INPUTS = ("int8", "uint8", "bool", "int16", "int32")  # what stock's runtime takes
+_FAST = 64 << 20  # bytes of fast memory for systems whose mode names no limit
+_MODE = re.compile(rb"--memory-mode=(\w{1,64})(?:\s|$)")
+_LIMIT = re.compile(rb"--arena-cache-size=(\d{1,12})(?:\s|$)")
+
+
+class EthosUDelegate:
+    """One blob, ready to run. ``how`` says what runs it."""
+
+    storage_order = True  # tensors are bytes as they lie in memory
+    raw_outputs = True  # a blob knows the sizes of its outputs, not their types
+
+    def __init__(self, given: DelegateBlob) -> None:
+        self._blob = read_blob(given.blob, given.named_data)
+        try:
+            program = npu.decode(bytes(self._blob.cmd_data))
+        except FormatError as error:
+            raise error.inside("Ethos-U blob") from None
+        reason = npu.supported(program.accelerator)
+        self._runner: _Simulated | _Twin
+        if reason is None:
+            self._runner = _Simulated(program, self._blob, given)
+            self.how = f"{program.accelerator} simulated"
+        else:
+            self._runner = _Twin(_find_twin(given, reason), self._blob, given.memory)
+            self.how = f"{program.accelerator}: TOSA graph of the host twin"
+            log.warning("%s: the TOSA graph of the host twin runs in place of its commands", reason)
+
+    @property
+    def input_count(self) -> int:
+        return len(self._blob.inputs)
+
+    def execute(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for ``inputs``, as integers of their size."""
+        if len(inputs) != len(self._blob.inputs):
+            raise ExecutionError("Ethos-U delegate", f"takes {len(self._blob.inputs)} inputs", value=len(inputs))
+        stored = [_bytes(i, x, t) for i, (x, t) in enumerate(zip(inputs, self._blob.inputs, strict=True))]
+        return self._runner.run(stored)
+
+    def close(self) -> None:
+        """Nothing is held but memory."""
+
+
+DELEGATE = EthosUDelegate
+
+
+def _bytes(index: int, array: Array, tensor: Tensor) -> Array:
+    """An input's bytes, after the checks that stock's runtime makes."""
+    subject = f"input {index} of the Ethos-U delegate"
+    if str(array.dtype) not in _INPUTS or array.dtype.itemsize != tensor.element_size:
+        rule = f"must be {' or '.join(_INPUTS)} with {tensor.element_size} bytes per element"
+        raise ExecutionError(subject, rule, value=str(array.dtype))
+    if array.nbytes != tensor.nbytes:
+        shape = [n for n in tensor.shape if n != 1]
+        raise ExecutionError(subject, f"must have {tensor.nbytes} bytes (sizes {shape})", value=list(array.shape))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _integers(tensor: Tensor) -> np.dtype[Any]:
+    return np.dtype(f"<i{tensor.element_size}")
+
+
+class _Simulated:
+    """The command stream on the NPU's simulator."""
+
+    def __init__(self, program: npu.Program, blob: Blob, given: DelegateBlob) -> None:
+        self._program = program
+        self._blob = blob
+        self._weights = bytes(blob.weight_data)
+        self._fast = min(_fast_bytes(given.compile_specs), given.memory)
+        needed = blob.scratch_size + len(self._weights)
+        if needed > given.memory:
+            rule = f"scratch and constants may take {given.memory} bytes"
+            remedy = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
+            raise LimitError("Ethos-U delegate", rule, value=needed, remedy=remedy)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        scratch = np.zeros(self._blob.scratch_size, np.uint8)
+        for data, tensor in zip(inputs, self._blob.inputs, strict=True):
+            scratch[tensor.offset : tensor.offset + tensor.nbytes] = data
+        fast = np.zeros(self._fast, np.uint8)
+        npu.run(self._program, weights=self._weights, scratch=scratch, fast_scratch=fast)
+        ends = [(t, scratch[t.offset : t.offset + t.nbytes]) for t in self._blob.outputs]
+        return [data.copy().view(_integers(t)).reshape(t.shape) for t, data in ends]
+
+
+def _fast_bytes(specs: Mapping[str, bytes]) -> int:
+    """The fast memory a blob was compiled for. Blobs do not say how much of it they use; the flags give a bound."""
+    flags = specs.get("compile_flags", b"")
+    limit, mode = _LIMIT.search(flags), _MODE.search(flags)
+    known = MEMORY_MODES.get(mode.group(1).decode()) if mode else None
+    return min(int(limit.group(1)) if limit else known or _FAST, _FAST)
+
+
+def _find_twin(given: DelegateBlob, reason: str) -> Graph:
+    digest = hashlib.sha256(given.blob).hexdigest()
+    graph = given.twin(digest)
+    if graph is None:
+        rule = f"has no host twin, which is needed here: {reason}"
+        remedy = (
+            "Keep m.twin beside m.pte, give load_program(..., twin=...), compile with ExecutorchBackendConfig("
+            "host_twin='embed'), or compile for an ethos-u55 or ethos-u65-256, which are simulated."
+        )
+        raise MissingDataError(f"Ethos-U blob {digest[:12]}", rule, remedy=remedy)
+    return graph
+
+
+class _Twin:
+    """The TOSA graph that Vela was given, in its place."""
+
+    def __init__(self, graph: Graph, blob: Blob, memory: int) -> None:
+        unknown = sorted({op.kind for op in graph.ops if op.kind.removeprefix(PREFIX) not in TOSA})
+        if unknown:
+            raise FormatError("must be a graph of TOSA operators", where="host twin", value=", ".join(unknown)[:100])
+        for kind, values, tensors in (("inputs", graph.inputs, blob.inputs), ("outputs", graph.outputs, blob.outputs)):
+            if [v.nbytes for v in values] != [t.nbytes for t in tensors]:
+                raise FormatError("must have the sizes of its blob's", where=f"host twin.{kind}")
+        largest = max((sum(v.nbytes for v in (*op.inputs(), *op.outputs) if v) for op in graph.ops), default=0)
+        if largest > memory:
+            raise LimitError("host twin", f"an operator's values may take {memory} bytes", value=largest)
+        self._graph = graph
+        self._outputs = blob.outputs
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        given = [data.view(v.dtype).reshape(v.bound) for data, v in zip(inputs, self._graph.inputs, strict=True)]
+        made = [np.ascontiguousarray(array) for array in execute(self._graph, given)]
+        for array, tensor in zip(made, self._outputs, strict=True):
+            if array.nbytes != tensor.nbytes:
+                raise ExecutionError("host twin", f"must give {tensor.nbytes} bytes", value=array.nbytes)
+        return [a.reshape(-1).view(_integers(t)).reshape(t.shape) for a, t in zip(made, self._outputs, strict=True)]
