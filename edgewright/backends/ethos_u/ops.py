@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from edgewright.backends.ethos_u import convolutions, elementwise, reductions
 from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights
-from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, argument_is
+from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
 from edgewright.ir.ports import Same
 
-BOTH = (FLOAT, STATIC)
+INT = (STATIC,)
 ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 
 ROWS: tuple[OpSpec, ...] = (
     *(
-        OpSpec(op, convolutions.convolution, (fixed_weights,), BOTH, ACTIVATIONS)
+        OpSpec(op, convolutions.convolution, (fixed_weights,), INT, ACTIVATIONS)
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec("linear", convolutions.linear, (fixed_weights,), BOTH, ACTIVATIONS),
-    OpSpec("mm", convolutions.matmul, (), BOTH),
-    OpSpec("bmm", convolutions.matmul, (), BOTH),
-    OpSpec("add", elementwise.sums("add"), (argument_is("alpha", 1),), BOTH, ACTIVATIONS),
-    OpSpec("sub", elementwise.sums("sub"), (argument_is("alpha", 1),), BOTH, ACTIVATIONS),
-    OpSpec("mul", elementwise.product, (), BOTH, ACTIVATIONS),
-    *(OpSpec(op, elementwise.limited, (), BOTH) for op in ACTIVATIONS),
-    OpSpec("mean", reductions.summed(True), (), BOTH, ACTIVATIONS),
-    OpSpec("sum", reductions.summed(False), (), BOTH, ACTIVATIONS),
-    OpSpec("adaptive_avg_pool2d", reductions.summed(True), (), BOTH, ACTIVATIONS),
-    OpSpec("max_pool2d", reductions.max_pool2d, (), BOTH),
-    OpSpec("view", reductions.view, (), BOTH),
-    OpSpec("sigmoid", elementwise.unary("sigmoid"), (), BOTH),
-    OpSpec("dropout", reductions.view, (), BOTH, ports={"out": Same("input")}),
+    OpSpec("linear", convolutions.linear, (fixed_weights,), INT, ACTIVATIONS),
+    OpSpec("mm", convolutions.matmul, (), INT),
+    OpSpec("bmm", convolutions.matmul, (), INT),
+    OpSpec("add", elementwise.sums("add"), (argument_is("alpha", 1),), INT, ACTIVATIONS),
+    OpSpec("sub", elementwise.sums("sub"), (argument_is("alpha", 1),), INT, ACTIVATIONS),
+    OpSpec("mul", elementwise.product, (), INT, ACTIVATIONS),
+    *(OpSpec(op, elementwise.limited, (), INT) for op in ACTIVATIONS),
+    OpSpec("mean", reductions.summed(True), (), INT, ACTIVATIONS),
+    OpSpec("sum", reductions.summed(False), (), INT, ACTIVATIONS),
+    OpSpec("adaptive_avg_pool2d", reductions.summed(True), (), INT, ACTIVATIONS),
+    OpSpec("max_pool2d", reductions.max_pool2d, (), INT),
+    OpSpec("view", reductions.view, (), INT),
+    OpSpec("sigmoid", elementwise.unary("sigmoid"), (), INT),
+    OpSpec("dropout", reductions.view, (), INT, ports={"out": Same("input")}),
 )
 
 BACKEND = Backend(
