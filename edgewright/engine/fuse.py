@@ -1,0 +1,257 @@
+"""From a device graph to nodes: an operator with what follows it and can be done while its result is in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.functions import FUNCTIONS
+from edgewright.engine.tail import Clamp, Item, Scalar, Second, Tail, Unary
+from edgewright.ir.execute import Executor
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.numerics import Numerics
+
+PRODUCTS = ("conv2d", "depthwise_conv2d", "linear")
+BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
+_CONSTANTS = {"leaky_relu": ("negative_slope",), "elu": ("alpha",)}
+_SINGLE = np.dtype(np.float32)
+
+
+@dataclass(eq=False)
+class Node:
+    """``ops[0]`` and those fused into it. ``table`` maps the bytes of the result; ``second`` is read by the tail."""
+
+    ops: list[Op]
+    tail: Tail = ()
+    second: Value | None = None
+    sum: Op | None = None  # an integer sum with ``second``
+    table: Array | None = None
+    copies: list[Value] = field(default_factory=list)
+
+    @property
+    def op(self) -> Op:
+        return self.ops[0]
+
+    @property
+    def out(self) -> Value:
+        out = self.ops[-1].outputs[0]
+        assert out is not None
+        return out
+
+    @property
+    def outputs(self) -> list[Value]:
+        return [v for v in self.ops[-1].outputs if v is not None]
+
+    @property
+    def middle(self) -> Value:
+        """What the operator itself makes, before anything fused."""
+        out = self.ops[0].outputs[0]
+        assert out is not None
+        return out
+
+    def reads(self) -> Iterator[Value]:
+        """Values that are not constants and not made inside."""
+        made = {id(v) for op in self.ops for v in op.outputs}
+        seen: set[int] = set()
+        for op in self.ops:
+            for value in op.inputs():
+                if id(value) not in made and not value.constant and id(value) not in seen:
+                    seen.add(id(value))
+                    yield value
+
+    @property
+    def label(self) -> str:
+        return "+".join(op.kind for op in self.ops)
+
+
+def byte(q: QParams | None) -> bool:
+    """Quantized to 8 bits, with one scale, fixed."""
+    return q is not None and q.axis is None and q.dynamic is None and q.dtype in (np.dtype(np.int8), np.dtype(np.uint8))
+
+
+def single(value: Value) -> bool:
+    return value.q is None and value.dtype == _SINGLE
+
+
+class Fuser:
+    """Walks a graph once."""
+
+    def __init__(self, graph: Graph, numerics: Numerics) -> None:
+        self.graph, self.numerics = graph, numerics
+        self.readers: dict[int, list[Op]] = {}
+        self.maker = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
+        for op in graph.ops:
+            for value in {id(v): v for v in op.inputs()}.values():
+                self.readers.setdefault(id(value), []).append(op)
+        self.outputs = {id(v) for v in graph.outputs}
+
+    def run(self) -> list[Node]:
+        place = {id(op): i for i, op in enumerate(self.graph.ops)}
+        taken: set[int] = set()
+        nodes = []
+        for op in self.graph.ops:
+            if id(op) in taken or self._on_the_fly(op):
+                continue
+            node = Node([op])
+            self._grow(node, taken)
+            taken |= {id(o) for o in node.ops}
+            node.ops = [*(self.maker[id(v)] for v in op.inputs() if self._made_on_the_fly(v)), *node.ops]
+            nodes.append(node)
+        return sorted(nodes, key=lambda n: place[id(n.ops[-1])])
+
+    @staticmethod
+    def _on_the_fly(op: Op) -> bool:
+        out = op.outputs[0]
+        return out is not None and out.q is not None and out.q.dynamic is not None
+
+    def _made_on_the_fly(self, value: Value) -> bool:
+        return id(value) in self.maker and self._on_the_fly(self.maker[id(value)])
+
+    def next_of(self, value: Value, taken: set[int]) -> Op | None:
+        """The only reader of a value that nobody else wants."""
+        readers = self.readers.get(id(value), [])
+        if len(readers) != 1 or id(value) in self.outputs or id(readers[0]) in taken:
+            return None
+        return readers[0] if len(readers[0].outputs) == 1 else None
+
+    def _grow(self, node: Node, taken: set[int]) -> None:
+        op, out = node.op, node.out
+        if op.kind in PRODUCTS and byte(out.q):
+            self._grow_bytes(node, taken)
+        elif op.kind in (*PRODUCTS, "conv_transpose2d", "global_avg_pool2d") and single(out):
+            self._grow_reals(node, taken)
+        elif self._pointwise(op):
+            table = self._table_from(next(iter(op.inputs())), op, taken)
+            if table:
+                node.ops, node.table = table
+            else:
+                self._grow_map(node, taken)
+
+    # ------------------------------------------------------------------------------------------------ real results
+
+    def _grow_reals(self, node: Node, taken: set[int]) -> None:
+        while (following := self.next_of(node.out, taken)) is not None:
+            items = self._items(node, following)
+            if items is None:
+                return
+            node.tail += items
+            node.ops.append(following)
+
+    def _items(self, node: Node, op: Op) -> Tail | None:
+        """A following operator as items of the tail, or None."""
+        out = op.outputs[0]
+        if out is None or not single(out) or out.bound != node.out.bound:
+            return None
+        item = _unary(op) or _with_constant(op)
+        if item is None and op.kind in BINARY and node.second is None:
+            item = self._second(node, op)
+        return None if item is None else item + limits(op)
+
+    def _second(self, node: Node, op: Op) -> Tail | None:
+        a, b = op.args["self"], op.args["other"]
+        other = b if a is node.out else a
+        if a is b or not single(other) or other.bound != node.out.bound or other.constant:
+            return None
+        node.second = other
+        return (Second(op.kind, flipped=other is a),)
+
+    # ----------------------------------------------------------------------------------------------------- bytes
+
+    def _grow_bytes(self, node: Node, taken: set[int]) -> None:
+        following = self.next_of(node.out, taken)
+        if following is not None and following.kind in ("add", "sub") and self._bytes_sum(node, following):
+            node.sum = following
+            node.ops.append(following)
+            following = self.next_of(node.out, taken)
+        if following is not None:
+            table = self._table_from(node.out, following, taken)
+            if table:
+                node.ops += table[0]
+                node.table = table[1]
+
+    def _bytes_sum(self, node: Node, op: Op) -> bool:
+        a, b, out = op.args["self"], op.args["other"], op.outputs[0]
+        other = b if a is node.out else a
+        if a is b or out is None or not (byte(other.q) and byte(out.q)) or other.constant:
+            return False
+        if other.bound != node.out.bound or out.bound != node.out.bound:
+            return False
+        node.second = other
+        return True
+
+    def _pointwise(self, op: Op) -> bool:
+        out = op.outputs[0]
+        return out is not None and (_unary(op) is not None or _with_constant(op) is not None or op.kind in BINARY)
+
+    def _table_from(self, value: Value, op: Op | None, taken: set[int]) -> tuple[list[Op], Array] | None:
+        """The longest run of operators from bytes to bytes, each of one input, as a table of 256."""
+        if not byte(value.q):
+            return None
+        run: list[Op] = []
+        best = 0
+        while op is not None and (_unary(op) is not None or _with_constant(op) is not None):
+            out = op.outputs[0]
+            if out is None or out.bound != value.bound or not (single(out) or byte(out.q)):
+                break
+            run.append(op)
+            best = len(run) if byte(out.q) else best
+            op = self.next_of(out, taken)
+        return (run[:best], self._tabulate(value, run[:best])) if best else None
+
+    def _tabulate(self, value: Value, ops: list[Op]) -> Array:
+        """What the reference makes of every byte, both as the engine stores them."""
+        out = ops[-1].outputs[0]
+        assert value.q is not None
+        assert out is not None and out.q is not None
+        low = int(np.iinfo(value.q.dtype).min)
+        given = np.arange(low, low + 256).astype(value.q.dtype)
+        made = Executor(Graph("table", [value], [out], ops), self.numerics).run([given])[0]
+        return np.asarray(made.astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
+
+    # ------------------------------------------------------------------------------------------------------- maps
+
+    def _grow_map(self, node: Node, taken: set[int]) -> None:
+        """Real results of an operator on elements, up to one that stores bytes."""
+        if not single(node.out):
+            return
+        node.tail = limits(node.op)
+        self._grow_reals(node, taken)
+        following = self.next_of(node.out, taken)
+        if following is not None and following.kind in ("convert", "clamp") and following.outputs[0] is not None:
+            made = following.outputs[0]
+            if byte(made.q) and made.bound == node.out.bound:
+                node.ops.append(following)
+
+
+def limits(op: Op) -> Tail:
+    given = op.args.get("limits")
+    return () if given is None else (Clamp(float(np.float32(given[0])), float(np.float32(given[1]))),)
+
+
+def _unary(op: Op) -> Tail | None:
+    if op.kind in ("clamp", "clone", "convert"):
+        return ()
+    if op.kind in _CONSTANTS:
+        return (Unary(op.kind, tuple(float(op.args[n]) for n in _CONSTANTS[op.kind])),)
+    return (Unary(op.kind),) if op.kind in FUNCTIONS else None
+
+
+def _with_constant(op: Op) -> Tail | None:
+    """A binary operator with a single real constant."""
+    if op.kind not in BINARY:
+        return None
+    for name, flipped in (("other", False), ("self", True)):
+        value = op.args[name]
+        other = op.args["self" if name == "other" else "other"]
+        if value.constant and single(value) and value.data.size == 1 and not other.constant:
+            return (Scalar(op.kind, float(value.data.reshape(())), flipped),)
+    return None
+
+
+def unary_items(op: Op) -> tuple[Item, ...]:
+    """The tail of an operator of one input."""
+    items: Any = _unary(op)
+    return items if items is not None else _with_constant(op) or ()

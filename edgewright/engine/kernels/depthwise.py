@@ -1,0 +1,132 @@
+"""Depthwise convolution in single precision: one row of output pixels at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
+from edgewright.engine.isa import ISA
+from edgewright.engine.tail import Tail, finish
+from edgewright.engine.vector import fma
+from edgewright.ir.graph import Array
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of output pixels and what it is made of; steps in bytes."""
+
+    kernel: tuple[int, int]
+    stride: int
+    dilation: int
+    columns: int  # output pixels
+    channels: int
+    data_pixel: int
+    out_pixel: int
+    second_pixel: int
+    tail: Tail
+
+
+def blocks(isa: ISA, channels: int) -> list[tuple[int, int]]:
+    """Vectors that cover the channels: (width, channels of it that count)."""
+    full, rest = divmod(channels, isa.lanes)
+    last = [(max(4, 1 << (rest - 1).bit_length()), rest)] if rest else []
+    return [(isa.lanes, isa.lanes)] * full + last
+
+
+def pack(isa: ISA, filters: Array, bias: Array | None) -> Array:
+    """``filters`` [taps, channels]: for each vector of channels its bias, then its taps."""
+    parts, start = [], 0
+    for width, used in blocks(isa, filters.shape[1]):
+        block = np.zeros((1 + filters.shape[0], width), np.float32)
+        block[1:, :used] = filters[:, start : start + used]
+        if bias is not None:
+            block[0, :used] = bias[start : start + used]
+        parts.append(block.reshape(-1))
+        start += used
+    return np.concatenate(parts)
+
+
+def pixels_at_once(isa: ISA, row: Row) -> int:
+    """As many as registers hold beside the taps; a divisor of the row if there is a large one."""
+    taps = row.kernel[0] * row.kernel[1]
+    kept = taps if taps <= 9 and isa.registers >= 32 else row.kernel[1]
+    most = max(4, min(isa.registers - kept - 6, 8 if taps > 9 else 7)) if isa.registers >= 32 else 4
+    divisors = [n for n in range(most, most // 2, -1) if row.columns % n == 0]
+    return divisors[0] if divisors else min(most, row.columns)
+
+
+def emit_row(module: Module, isa: ISA, row: Row) -> Function:
+    """``row(data of each kernel row..., out, weights, second)``."""
+    names = [f"data{i}" for i in range(row.kernel[0])]
+    f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
+    made = blocks(isa, row.channels)
+    start = [f.arg(n) for n in (*names, "out", "second", "weights")]
+    full = sum(1 for b in made if b == made[0])
+    for block, times in ((made[0], full), (made[-1], len(made) - full)):
+        if not times:
+            continue
+
+        def channels(_: Reg, now: list[Reg], block: tuple[int, int] = block) -> list[Reg]:
+            _along(f, isa, row, block, now)
+            size = 4 * block[0]
+            taps = row.kernel[0] * row.kernel[1]
+            return [*(f.at(p, size) for p in now[:-1]), f.at(now[-1], (1 + taps) * size)]
+
+        start = f.repeat(times, start, channels)
+    f.give()
+    return f
+
+
+def _along(f: Function, isa: ISA, row: Row, block: tuple[int, int], now: list[Reg]) -> None:
+    """All pixels of the row, for one vector of channels."""
+    at_once = pixels_at_once(isa, row)
+    times, rest = divmod(row.columns, at_once)
+    *data, out, second, weights = now
+    steps = [row.stride * row.data_pixel] * len(data) + [row.out_pixel, row.second_pixel]
+
+    def tile(_: Reg, places: list[Reg]) -> list[Reg]:
+        _tile(f, row, block, places, weights, at_once)
+        return [f.at(p, at_once * s) for p, s in zip(places, steps, strict=True)]
+
+    places = f.repeat(times, [*data, out, second], tile)
+    if rest:
+        _tile(f, row, block, places, weights, rest)
+
+
+def _tile(f: Function, row: Row, block: tuple[int, int], places: Sequence[Reg], weights: Reg, pixels: int) -> None:
+    width, used = block
+    kind, size = vec(width, "float"), 4 * width
+    *data, out, second = places
+    sums = [f.load(kind, weights, 0, 16)] * pixels
+    high, wide = row.kernel
+    for dy in range(high):
+        loaded: dict[int, Reg] = {}
+        for dx in range(wide):
+            tap = f.load(kind, weights, (1 + dy * wide + dx) * size, 16)
+            for p in range(pixels):
+                column = p * row.stride + dx * row.dilation
+                if column not in loaded:
+                    loaded[column] = f.load(kind, data[dy], column * row.data_pixel, 4)
+                sums[p] = fma(f, loaded[column], tap, sums[p])
+    for p, total in enumerate(sums):
+        value = finish(f, total, row.tail, lambda p=p: f.load(kind, second, p * row.second_pixel))  # type: ignore[misc]
+        f.store_first(value, used, out, p * row.out_pixel)
+
+
+def emit_depthwise(module: Module, name: str, isa: ISA, row: Row, in_row: int, down: int, out_row: int, second_row: int,
+                   dilation: int) -> None:  # fmt: skip
+    """Units are output rows. Slots: data, weights, output, second operand."""
+    function = emit_row(module, isa, row)
+    f = module.kernel(name)
+    data, weights, out, second = (f.slot(PTR, i) for i in range(4))
+
+    def one(y: Reg) -> None:
+        top = f.at(data, f.mul(y, down * in_row))
+        rows = [f.at(top, dy * dilation * in_row) for dy in range(row.kernel[0])]
+        f.run(function, *rows, f.at(out, f.mul(y, out_row)), weights, f.at(second, f.mul(y, second_row)))
+
+    f.span(f.arg("begin"), f.arg("end"), one)
+    f.give()

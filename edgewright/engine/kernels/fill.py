@@ -1,0 +1,51 @@
+"""Borders of images: the bytes before, between and after the rows of one image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Bytes; ``before`` lies before the first pixel, ``after`` behind the last row, which ends with ``between`` too."""
+
+    rows: int
+    row: int
+    width: int  # of a row's own pixels
+    before: int
+    between: int
+    after: int
+
+
+def emit_frame(module: Module, name: str, frame: Frame) -> None:
+    """Units are the gaps: before the first row, after each. Slots: the first pixel, the byte."""
+    f = module.kernel(name)
+    first, byte = f.slot(PTR, 0), f.cast("trunc", f.slot(I64, 1), "i8")
+    wide = f.splat(byte, 16)
+
+    def gap(unit: Reg) -> None:
+        is_first = f.compare("eq", unit, 0)
+        is_last = f.compare("eq", unit, frame.rows)
+        behind = f.add(f.mul(f.add(unit, -1), frame.row), frame.width)
+        start = f.select(is_first, number(-frame.before, I64), behind)
+        last = f.select(is_last, number(frame.between + frame.after, I64), number(frame.between, I64))
+        _fill(f, f.at(first, start), f.select(is_first, number(frame.before, I64), last), byte, wide)
+
+    f.span(f.arg("begin"), f.arg("end"), gap)
+    f.give()
+
+
+def _fill(f: Function, at: Reg, length: Reg, byte: Reg, wide: Reg) -> None:
+    """Exactly so many bytes; from 16 on the last vector lies over the one before it."""
+    zero = number(0, I64)
+    small = f.compare("ult", length, 16)
+    f.when(small, lambda: f.span(zero, length, lambda i: f.store(byte, f.at(at, i))))
+
+    def large() -> None:
+        end = f.add(length, -16)
+        f.span(zero, end, lambda i: f.store(wide, f.at(at, i)), 16)
+        f.store(wide, f.at(at, end))
+
+    f.when(f.compare("uge", length, 16), large)

@@ -1,0 +1,137 @@
+"""Products with weights in single precision: one tile of pixels by one panel of output channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
+from edgewright.engine.isa import ISA
+from edgewright.engine.tail import Tail, finish
+from edgewright.engine.vector import fma
+from edgewright.ir.graph import Array
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Output channels that are computed together: vectors of these widths, of which ``used`` columns count."""
+
+    widths: tuple[int, ...]
+    used: int
+
+    @property
+    def columns(self) -> int:
+        return sum(self.widths)
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a tile reads for each pixel: ``depth`` elements in a row, at each point of nested loops over the input.
+
+    ``loops`` are (times, bytes to the next), the outermost first; ``step`` is the bytes from a pixel to the next.
+    """
+
+    loops: tuple[tuple[int, int], ...]
+    depth: int
+    step: int
+
+    @property
+    def elements(self) -> int:
+        return self.depth * int(np.prod([times for times, _ in self.loops], dtype=np.int64))
+
+
+def most_pixels(isa: ISA, vectors: int) -> int:
+    """Pixels of a tile, so that sums, a column of weights and one broadcast fit in the registers."""
+    if isa.registers >= 32:
+        return {1: 28, 2: 14}.get(vectors, max(1, (isa.registers - vectors - 1) // vectors))
+    return {1: 12}.get(vectors, max(1, (isa.registers - vectors - 1) // vectors))
+
+
+def panels(isa: ISA, channels: int, pixels: int) -> list[Panel]:
+    """``channels`` cut into panels."""
+    lanes = isa.lanes
+    vectors = 8 if pixels == 1 else 2
+    if pixels > 1 and isa.registers >= 32:
+        if channels <= lanes:
+            vectors = 1
+        elif pixels <= 6:
+            vectors = 4
+        elif channels % (3 * lanes) == 0 and channels % (2 * lanes):
+            vectors = 3
+    full, rest = divmod(channels, vectors * lanes)
+    made = [Panel((lanes,) * vectors, vectors * lanes)] * full
+    if rest:
+        whole, part = divmod(rest, lanes)
+        last = (max(4, 1 << (part - 1).bit_length()),) if part else ()
+        made.append(Panel((lanes,) * whole + last, rest))
+    return made
+
+
+def pack(filters: Array, bias: Array | None, made: Sequence[Panel]) -> list[Array]:
+    """``filters`` [channels, elements of the window]: for each panel its bias, then a row for each element."""
+    channels, elements = filters.shape
+    packed, start = [], 0
+    for panel in made:
+        block = np.zeros((elements + 1, panel.columns), np.float32)
+        block[1:, : panel.used] = filters[start : start + panel.used].T
+        if bias is not None:
+            block[0, : panel.used] = bias[start : start + panel.used]
+        packed.append(block.reshape(-1))
+        start += panel.used
+    assert start == channels
+    return packed
+
+
+def emit_tile(
+    module: Module, pixels: int, panel: Panel, window: Window, out_step: int, second_step: int, tail: Tail
+) -> Function:
+    """``tile(data, weights, out, second)``."""
+    shape = "_".join(map(str, (*panel.widths, panel.used)))
+    name = f"tile_{pixels}_{shape}"
+    if name in module.functions:
+        return module.functions[name]
+    f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
+    offsets = [4 * sum(panel.widths[:i]) for i in range(len(panel.widths))]
+    types = [vec(width, "float") for width in panel.widths]
+    bias = [f.load(t, f.arg("weights"), o, 16) for t, o in zip(types, offsets, strict=True)]
+    start = [f.arg("data"), f.at(f.arg("weights"), 4 * panel.columns)]
+
+    def multiply(_: Reg, carried: list[Reg]) -> list[Reg]:
+        data, weights, *sums = carried
+        row = [f.load(t, weights, o, 16) for t, o in zip(types, offsets, strict=True)]
+        for p in range(pixels):
+            x = f.load("float", data, p * window.step, 4)
+            for j, w in enumerate(row):
+                sums[p * len(row) + j] = fma(f, f.splat(x, panel.widths[j]), w, sums[p * len(row) + j])
+        return [f.at(data, 4), f.at(weights, 4 * panel.columns), *sums]
+
+    sums = around(f, window, [*start, *bias * pixels], multiply, window.depth)[2:]
+    for p in range(pixels):
+        for j, kind in enumerate(types):
+            used = min(panel.used - offsets[j] // 4, panel.widths[j])
+            load = lambda kind=kind, at=p * second_step + offsets[j]: f.load(kind, f.arg("second"), at)  # noqa: E731
+            value = finish(f, sums[p * len(types) + j], tail, load)
+            f.store_first(value, used, f.arg("out"), p * out_step + offsets[j])
+    f.give()
+    return f
+
+
+def around(f: Function, window: Window, start: list[Reg], body: object, times: int) -> list[Reg]:
+    """The window's loops around the innermost one. Carried: the data's address, then whatever moves on by itself."""
+
+    def level(depth: int, carried: list[Reg]) -> list[Reg]:
+        if depth == len(window.loops):
+            return f.repeat(times, carried, body)  # type: ignore[arg-type]
+        count, step = window.loops[depth]
+        if count == 1:
+            return level(depth + 1, carried)
+
+        def once(_: Reg, now: list[Reg]) -> list[Reg]:
+            after = level(depth + 1, now)
+            return [f.at(now[0], step), *after[1:]]
+
+        return f.repeat(count, carried, once)
+
+    return level(0, start)

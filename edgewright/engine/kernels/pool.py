@@ -1,0 +1,224 @@
+"""Pooling: windows that are cut off at the image's edges, and means over whole images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.isa import ISA
+from edgewright.engine.requantize import Affine, quantize
+from edgewright.engine.tail import Tail, finish
+from edgewright.engine.vector import int_max, to_real, widen
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Windows along one dimension."""
+
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    step: int  # bytes of the input from an element to the next
+
+
+@dataclass(frozen=True)
+class Pool:
+    """``kind`` is ``max`` or ``mean``; bytes are quantized by ``given`` and ``made`` if they are averaged."""
+
+    kind: str
+    item: int
+    high: Axis
+    wide: Axis
+    columns: int
+    channels: int
+    out_row: int
+    out_pixel: int
+    tail: Tail = ()
+    given: Affine | None = None
+    made: Affine | None = None
+    low: int = 0
+    top: int = 255
+
+
+def widths(total: int, most: int) -> list[tuple[int, int]]:
+    """Vectors that cover so many elements: (width, of which so many count)."""
+    made: list[tuple[int, int]] = []
+    while total:
+        width = most
+        while width > 4 and width // 2 >= total:
+            width //= 2
+        made.append((width, min(width, total)))
+        total -= min(width, total)
+    return made
+
+
+def emit_pool(module: Module, name: str, isa: ISA, pool: Pool) -> None:
+    """Units are output rows of one image. Slots: data, output."""
+    f = module.kernel(name)
+    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    most = isa.lanes if pool.item == 4 or pool.kind == "mean" else isa.bytes
+
+    def row(y: Reg) -> None:
+        above, first_y, end_y = _reach(f, pool.high, y)
+        top, line = f.at(data, above), f.at(out, f.mul(y, pool.out_row))
+
+        def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
+            beside, first_x, end_x = _reach(f, pool.wide, x)
+            corner, place, start = f.at(top, beside), f.at(line, f.mul(x, pool.out_pixel)), 0
+            for width, used in widths(pool.channels, most):
+                here = f.at(corner, start * pool.item)
+                result = _window(f, pool, width, here, (first_y, end_y), (first_x, end_x))
+                f.store_first(result, used, place, start * pool.item)
+                start += width
+            return []
+
+        f.repeat(pool.columns, [], pixel)
+
+    f.span(f.arg("begin"), f.arg("end"), row)
+    f.give()
+
+
+def _reach(f: Function, axis: Axis, index: Reg) -> tuple[Reg, Reg, Reg]:
+    """Bytes to a window's corner (perhaps outside), and the taps that lie inside."""
+    corner = f.add(f.mul(index, axis.stride), -axis.padding)
+    zero, d = number(0, I64), axis.dilation
+    below = f.op("sub", number(d - 1, I64), corner)
+    first = f.call("llvm.smax.i64", I64, f.op("sdiv", below, d) if d > 1 else below, zero)
+    room = f.op("sub", number(axis.size + d - 1, I64), corner)
+    end = f.call("llvm.smin.i64", I64, f.op("sdiv", room, d) if d > 1 else room, number(axis.kernel, I64))
+    return f.mul(corner, axis.step), first, end
+
+
+def _window(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
+    kind = vec(width, "float" if pool.item == 4 else "i8")
+    if pool.kind == "max":
+        lowest = number(float("-inf") if pool.item == 4 else 0, kind)
+        best = _nested(f, pool, here, rows, taps, lowest, lambda best, at: _larger(f, best, f.load(kind, at)))
+        return _bounded(f, pool, best)
+    return _mean(f, pool, width, here, rows, taps)
+
+
+def _larger(f: Function, best: Reg, x: Reg) -> Reg:
+    if x.type.endswith("i8>"):
+        return int_max(f, best, x, signed=False)
+    return f.select(f.compare("ogt", best, x), best, x)  # x if it is NaN
+
+
+def _bounded(f: Function, pool: Pool, x: Reg) -> Reg:
+    if pool.item == 4:
+        return finish(f, x, pool.tail)
+    name = f"v{count(x.type)}i8"
+    if pool.low > 0:
+        x = f.call(f"llvm.umax.{name}", x.type, x, number(pool.low, x.type))
+    return f.call(f"llvm.umin.{name}", x.type, x, number(pool.top, x.type)) if pool.top < 255 else x
+
+
+def _nested(f: Function, pool: Pool, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg], start: Reg,
+            body: Callable[[Reg, Reg], Reg]) -> Reg:  # fmt: skip
+    """``body(value, address)`` for every tap inside, row after row."""
+
+    def line(y: Reg, now: list[Reg]) -> list[Reg]:
+        at = f.at(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
+        return [_row(f, pool, at, taps, now[0], body)]
+
+    return f.repeat(f.op("sub", rows[1], rows[0]), [start], line)[0]
+
+
+def _row(f: Function, pool: Pool, at: Reg, taps: tuple[Reg, Reg], start: Reg, body: Callable[[Reg, Reg], Reg]) -> Reg:
+    step = pool.wide.dilation * pool.wide.step
+
+    def tap(x: Reg, now: list[Reg]) -> list[Reg]:
+        return [body(now[0], f.at(at, f.mul(f.op("add", taps[0], x), step)))]
+
+    return f.repeat(f.op("sub", taps[1], taps[0]), [start], tap)[0]
+
+
+def _mean(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
+    """Sums along rows, then over them, then divided: in the reference's order, so rounded as there."""
+    kind, zero = vec(width, "float"), number(0, vec(width, "float"))
+
+    def load(total: Reg, at: Reg) -> Reg:
+        if pool.given is None:
+            return f.op("fadd", total, f.load(kind, at))
+        return f.op("fadd", total, pool.given.real(f, f.load(vec(width, "i8"), at)))
+
+    def line(y: Reg, now: list[Reg]) -> list[Reg]:
+        at = f.at(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
+        return [f.op("fadd", now[0], _row(f, pool, at, taps, zero, load))]
+
+    total = f.repeat(f.op("sub", rows[1], rows[0]), [zero], line)[0]
+    elements = f.op("mul", f.op("sub", rows[1], rows[0]), f.op("sub", taps[1], taps[0]))
+    mean = f.op("fdiv", total, f.splat(f.cast("sitofp", elements, "float"), width))
+    mean = finish(f, mean, pool.tail)
+    return mean if pool.made is None else quantize(f, mean, pool.made, pool.low, pool.top)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of whole images. Bytes: a sum of integers times ``factor``, as ``made`` stores it."""
+
+    item: int
+    rows: int
+    columns: int
+    row: int
+    pixel: int
+    channels: int
+    block: int  # channels of a unit
+    tail: Tail = ()
+    shift: int = 0  # the sum of zero points
+    factor: float = 0.0
+    made: Affine | None = None
+    low: int = 0
+    top: int = 255
+
+
+def emit_mean(module: Module, name: str, isa: ISA, mean: Mean) -> None:
+    """Units are blocks of channels; the last may be shorter. Slots: data, output."""
+    f = module.kernel(name)
+    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    whole, rest = divmod(mean.channels, mean.block)
+
+    def block(channels: int) -> Callable[[Reg], None]:
+        def emit(unit: Reg) -> None:
+            start = f.mul(unit, mean.block * mean.item)
+            _mean_block(f, isa, mean, f.at(data, start), f.at(out, start), channels)
+
+        return emit
+
+    last = number(whole, I64)
+    f.span(f.arg("begin"), f.call("llvm.smin.i64", I64, f.arg("end"), last), block(mean.block))
+    if rest:
+        f.span(f.call("llvm.smax.i64", I64, f.arg("begin"), last), f.arg("end"), block(rest))
+    f.give()
+
+
+def _mean_block(f: Function, isa: ISA, mean: Mean, data: Reg, out: Reg, channels: int) -> None:
+    vectors = widths(channels, isa.lanes)
+    kinds = [vec(w, "float" if mean.item == 4 else "i32") for w, _ in vectors]
+    offsets = [sum(w for w, _ in vectors[:i]) * mean.item for i in range(len(vectors))]
+
+    def add(at: Reg, now: list[Reg]) -> list[Reg]:
+        if mean.item == 4:
+            return [f.op("fadd", t, f.load(t.type, at, o)) for t, o in zip(now, offsets, strict=True)]
+        loaded = [f.load(vec(w, "i8"), at, o) for (w, _), o in zip(vectors, offsets, strict=True)]
+        return [f.add(t, widen(f, x)) for t, x in zip(now, loaded, strict=True)]
+
+    def row(y: Reg, now: list[Reg]) -> list[Reg]:
+        line = f.at(data, f.mul(y, mean.row))
+        return f.repeat(mean.columns, now, lambda x, sums: add(f.at(line, f.mul(x, mean.pixel)), sums))
+
+    totals = f.repeat(mean.rows, [number(0, k) for k in kinds], row)
+    for total, (_, used), offset in zip(totals, vectors, offsets, strict=True):
+        f.store_first(_mean_result(f, mean, total), used, out, offset)
+
+
+def _mean_result(f: Function, mean: Mean, total: Reg) -> Reg:
+    if mean.made is None:
+        share = f.op("fmul", total, number(1 / (mean.rows * mean.columns), total.type))
+        return finish(f, share, mean.tail)
+    real = to_real(f, f.add(total, -mean.shift))
+    scaled = f.op("fmul", real, number(mean.factor, real.type))
+    return mean.made.store(f, scaled, mean.low, mean.top)

@@ -1,0 +1,108 @@
+"""What every lowering has, and what it may ask of the schedule."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from edgewright.engine.codegen import Module
+from edgewright.engine.fuse import Node
+from edgewright.engine.isa import ISA
+from edgewright.engine.layout import Border, Home, dense
+from edgewright.engine.pack import Weights
+from edgewright.engine.plan import PythonCall, Slot, Step
+from edgewright.engine.requantize import shift_of
+from edgewright.ir.graph import Array, Value
+from edgewright.ir.numerics import Numerics
+
+_CHUNK = 4000  # nanoseconds of work that are worth handing to another thread
+
+
+@dataclass
+class Context:
+    """What is known and what has been made so far."""
+
+    isa: ISA
+    numerics: Numerics
+    threads: int
+    weights: Weights = field(default_factory=Weights)
+    homes: dict[int, Home] = field(default_factory=dict)
+    kernels: dict[str, str] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    scratch: int = 0
+    barrier: bool = True  # of the next step
+    label: str = ""
+
+    def home(self, value: Value) -> Home:
+        if id(value) not in self.homes:
+            assert value.data is not None
+            data = stored(value)
+            self.homes[id(value)] = Home(value, self.weights.add(data), dense(data.shape, data.dtype.itemsize))
+        return self.homes[id(value)]
+
+    def kernel(self, kind: str, spec: object, build: Callable[[Module, str], None]) -> str:
+        """The name of the kernel of this kind for ``spec``, which must say everything it depends on."""
+        key = hashlib.blake2b(f"{self.isa.name}{spec!r}".encode(), digest_size=8).hexdigest()
+        name = f"{kind}_{key}"
+        if name not in self.kernels:
+            module = Module()
+            build(module, name)
+            self.kernels[name] = module.text()
+        return name
+
+    def step(self, kernel: str, args: Sequence[Slot], units: int, nanoseconds: float, macs: int = 0) -> None:
+        """``nanoseconds``: about how long one thread takes for all units."""
+        chunks = max(1, min(units, 8 * self.threads, int(nanoseconds / _CHUNK)))
+        grain = -(-units // chunks)
+        self.steps.append(Step(kernel, tuple(args), units, grain, self.barrier, self.label, macs))
+        self.barrier = False
+
+    def call(self, python: PythonCall) -> None:
+        self.steps.append(Step("", (), 1, 1, True, self.label, python=python))
+        self.barrier = True
+
+
+def stored(value: Value) -> Array:
+    """A constant as the engine stores it."""
+    data = np.asarray(value.data)
+    if value.q is not None and value.q.dtype == np.dtype(np.int8):
+        return (data.astype(np.int16) + shift_of(value.q)).astype(np.uint8)
+    return data
+
+
+class Lowering:
+    """A node, and the steps it becomes.
+
+    ``exact_reads``: nothing beyond an operand's elements is read, so they may be the caller's own arrays.
+    ``exact_writes``: nothing beyond the result's elements is written.
+    """
+
+    exact_reads: ClassVar[bool] = False
+    exact_writes: ClassVar[bool] = True
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        """A lowering of the node, or None if it is not of this kind."""
+        raise NotImplementedError
+
+    def border(self) -> tuple[Value, Border] | None:
+        """An input that must have pixels around it."""
+        return None
+
+    def alias(self) -> Value | None:
+        """The input that the output is, in other words."""
+        return None
+
+    def emit(self, context: Context) -> None:
+        raise NotImplementedError
+
+
+def spec(*parts: Any) -> tuple[Any, ...]:
+    return parts

@@ -1,0 +1,124 @@
+"""Convolutions and linear layers as products: which pixels, which window, which strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from edgewright.engine.kernels.gemm import Window
+from edgewright.engine.kernels.nest import Grid, Steps
+from edgewright.engine.layout import Border, Home
+from edgewright.ir.graph import Op
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Sizes of a convolution of channels-last images by filters [output, height, width, input]."""
+
+    images: int
+    size: tuple[int, int]  # of the output
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    border: Border
+    groups: int
+    inputs: int  # channels of a group
+    outputs: int  # channels of a group
+
+    @property
+    def pointwise(self) -> bool:
+        return self.kernel == (1, 1) and not any((self.border.top, self.border.left))
+
+    @property
+    def flat(self) -> bool:
+        """Each output pixel is made of the input pixel at the same place."""
+        return self.pointwise and self.stride == (1, 1) and not self.border
+
+    @property
+    def macs(self) -> int:
+        return self.images * math.prod((*self.size, *self.kernel)) * self.groups * self.inputs * self.outputs
+
+
+def convolution(op: Op) -> Convolution:
+    x, weight, out = op.args["input"].bound, op.args["weight"].bound, op.outputs[0]
+    assert out is not None
+    depthwise = op.kind == "depthwise_conv2d"
+    groups = op.args["groups"]
+    kernel, stride, dilation = tuple(weight[1:3]), tuple(op.args["stride"]), tuple(op.args["dilation"])
+    size = (int(out.bound[1]), int(out.bound[2]))
+    top, _, left, _ = op.args["padding"]
+    reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(size, stride, dilation, kernel, strict=True)]
+    border = Border(top, max(0, reach[0] - x[1] - top), left, max(0, reach[1] - x[2] - left))
+    inputs, outputs = (1, weight[3] // groups) if depthwise else (weight[3], weight[0] // groups)
+    return Convolution(x[0], size, kernel, stride, dilation, border, groups, inputs, outputs)
+
+
+def linear(op: Op) -> Convolution:
+    """A product of rows: one image of one row, a pixel for each."""
+    weight = op.args["weight"].bound
+    outputs, inputs = (weight[1], weight[0]) if op.args.get("transposed") else weight
+    rows = math.prod(op.args["input"].bound[:-1])
+    return Convolution(1, (1, rows), (1, 1), (1, 1), (1, 1), Border(), 1, inputs, outputs)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One product: a grid of pixels and bytes to where it starts in data, output and second operand."""
+
+    grid: Grid
+    data: int
+    out: int
+    second: int
+    group: int
+
+
+def window(conv: Convolution, data: Home, item: int) -> Window:
+    """``depth`` in elements; padded channels are part of it."""
+    if conv.flat:
+        return Window((), conv.inputs, _pixel(data))
+    pixel, row = data.layout.pixel, data.layout.row
+    down = (conv.kernel[0], conv.dilation[0] * row)
+    step = conv.stride[1] * pixel
+    if conv.groups == 1 and conv.dilation[1] == 1 and conv.kernel[1] > 1:
+        depth = (conv.kernel[1] - 1) * (pixel // item) + conv.inputs
+        return Window((down,), depth, step)
+    return Window((down, (conv.kernel[1], conv.dilation[1] * pixel)), conv.inputs, step)
+
+
+def _pixel(home: Home) -> int:
+    return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
+
+
+def parts(conv: Convolution, largest: int, data: Home, out: Home, second: Home | None) -> Iterator[Part]:
+    """Products that together are the convolution: one for each image and group, or one for all images."""
+    homes = [data, out, *([second] if second else [])]
+    if conv.flat and conv.groups == 1 and all(_even(h) for h in homes):
+        columns = conv.images * math.prod(conv.size)
+        steps = [Steps(0, _pixel(h)) for h in homes]
+        yield Part(Grid(1, columns, largest, *steps), 0, 0, 0, 0)
+        return
+    (high, wide), (down, along) = conv.size, conv.stride
+    into = Steps(down * data.layout.row, along * data.layout.pixel)
+    onto = [Steps(h.layout.row, h.layout.pixel) for h in homes[1:]]
+    corner = -conv.border.top * data.layout.row - conv.border.left * data.layout.pixel
+    for n in range(conv.images):
+        for g in range(conv.groups):
+            grid = Grid(high, wide, largest, into, *onto)
+            skips = [n * h.layout.image + g * c * h.layout.item for h, c in zip(homes, _channels(conv), strict=False)]
+            yield Part(grid, skips[0] + corner, skips[1], skips[2] if second else 0, g)
+
+
+def _channels(conv: Convolution) -> tuple[int, int, int]:
+    return conv.inputs, conv.outputs, conv.outputs
+
+
+def _even(home: Home) -> bool:
+    """Pixels lie at equal distances, from the first of the first image to the last of the last."""
+    strides, shape = home.layout.strides, home.layout.shape
+    expected = strides[-2] if len(strides) > 1 else 0
+    for n, step in zip(reversed(shape[:-1]), reversed(strides[:-1]), strict=True):
+        if n > 1 and step != expected:
+            return False
+        expected *= n
+    return True

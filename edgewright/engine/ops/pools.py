@@ -1,0 +1,81 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgewright.engine.fuse import Node, byte, limits, single
+from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
+from edgewright.engine.layout import Layout
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.requantize import affine_of, limits_of, scale_of
+from edgewright.ir.graph import Op
+
+
+class Pooling(Lowering):
+    """max_pool2d and avg_pool2d."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind not in ("max_pool2d", "avg_pool2d") or len(node.ops) > 1 or node.op.outputs[1:]:
+            return None
+        x = op.args["self"]
+        if not (single(x) and single(node.out)) and not (byte(x.q) and byte(node.out.q)):
+            return None
+        return cls(node) if op.kind == "avg_pool2d" or x.q == node.out.q else None
+
+    def emit(self, context: Context) -> None:
+        op, node = self.node.op, self.node
+        x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
+        batch, high, wide, channels = node.out.bound
+        bounds = (0, 255) if node.out.q is None else limits_of(context.numerics, node.out.q, op.args.get("limits"))
+        mean = op.kind == "avg_pool2d"
+        given, made = (affine_of(q) if mean and q is not None else None for q in (x.q, node.out.q))
+        tail = limits(op) if x.q is None else ()
+        pool = Pool("mean" if mean else "max", data.layout.item, *_axes(op, data.layout), int(wide), int(channels),
+                    out.layout.row, out.layout.pixel, tail, given, made, *bounds)  # fmt: skip
+        name = context.kernel("pool", pool, lambda module, name: emit_pool(module, name, context.isa, pool))
+        taps = pool.high.kernel * pool.wide.kernel
+        for n in range(int(batch)):
+            slots = [data.at(n * data.layout.image), out.at(n * out.layout.image)]
+            context.step(name, slots, int(high), int(high) * int(wide) * int(channels) * taps * 0.05)
+
+
+def _axes(op: Op, layout: Layout) -> tuple[Axis, Axis]:
+    kernel, stride = op.args["kernel_size"], op.args["stride"]
+    dilation = op.args.get("dilation") or [1, 1]
+    starts, steps = op.args["padding"][::2], (layout.row, layout.pixel)
+    high, wide = (Axis(int(layout.shape[1 + i]), int(kernel[i]), int(stride[i]), int(starts[i]), int(dilation[i]),
+                       steps[i]) for i in (0, 1))  # fmt: skip
+    return high, wide
+
+
+class GlobalMean(Lowering):
+    """global_avg_pool2d."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        if node.op.kind != "global_avg_pool2d" or node.second is not None:
+            return None
+        x = node.op.args["self"]
+        fits = (single(x) and single(node.out)) or (byte(x.q) and byte(node.out.q) and len(node.ops) == 1)
+        return cls(node) if fits else None
+
+    def emit(self, context: Context) -> None:
+        op, node = self.node.op, self.node
+        x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
+        batch, high, wide, channels = (int(n) for n in x.bound)
+        block = context.isa.lanes * (4 if channels > 16 * context.isa.lanes else 1)
+        sizes = (data.layout.item, high, wide, data.layout.row, data.layout.pixel, channels, block)
+        if x.q is None or node.out.q is None:
+            mean = Mean(*sizes, limits(op) + node.tail)
+        else:
+            factor = scale_of(x.q) / (scale_of(node.out.q) * np.float32(high * wide))
+            bounds = limits_of(context.numerics, node.out.q, op.args.get("limits"))
+            shift = affine_of(x.q).zero * high * wide
+            mean = Mean(*sizes, (), shift, float(factor), affine_of(node.out.q), *bounds)
+        name = context.kernel("mean", mean, lambda module, name: emit_mean(module, name, context.isa, mean))
+        for n in range(batch):
+            slots = [data.at(n * data.layout.image), out.at(n * out.layout.strides[0])]
+            context.step(name, slots, -(-channels // block), high * wide * channels * 0.03)

@@ -1,0 +1,154 @@
+"""Convolutions and linear layers in single precision."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgewright.engine.codegen import Module
+from edgewright.engine.fuse import Node, limits, single
+from edgewright.engine.kernels import depthwise, gemm
+from edgewright.engine.kernels.nest import Run, emit_nest
+from edgewright.engine.layout import Border
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.geometry import Convolution, Part, convolution, linear, parts, window
+from edgewright.engine.plan import Place
+from edgewright.engine.tail import Tail
+from edgewright.ir.graph import Array, Value
+
+_RATE = 50.0  # products per nanosecond, about
+
+
+def order(part: Part, panels: int, weight_bytes: int, channels: int, threads: int) -> tuple[bool, bool]:
+    """(units are panels, panels are the outer loop): whichever side is larger is walked once."""
+    pixels = part.grid.rows * part.grid.columns
+    by_panel = channels > pixels and panels >= 2 * threads
+    return by_panel, weight_bytes > 128 << 10
+
+
+class RealProduct(Lowering):
+    """conv2d and linear."""
+
+    def __init__(self, node: Node, conv: Convolution) -> None:
+        super().__init__(node)
+        self.conv = conv
+        self.tail: Tail = limits(node.op) + node.tail
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind not in ("conv2d", "linear") or len(node.middle.bound) == 0:
+            return None
+        x, weight, bias = op.args["input"], op.args["weight"], op.args.get("bias")
+        if not (single(x) and single(node.out) and weight.constant and single(weight)):
+            return None
+        if bias is not None and not (bias.constant and single(bias)):
+            return None
+        return cls(node, linear(op) if op.kind == "linear" else convolution(op))
+
+    def border(self) -> tuple[Value, Border] | None:
+        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
+
+    def filters(self) -> Array:
+        """[channels, height, width, inputs]."""
+        op = self.node.op
+        data = np.asarray(op.args["weight"].data)
+        if op.kind == "linear":
+            data = data.T if op.args.get("transposed") else data
+            return data[:, None, None, :]
+        return data
+
+    def emit(self, context: Context) -> None:
+        conv, isa, op = self.conv, context.isa, self.node.op
+        data, out = context.home(op.args["input"]), context.home(self.node.out)
+        second = None if self.node.second is None else context.home(self.node.second)
+        pixels = conv.size[0] * conv.size[1] * (conv.images if conv.flat else 1)
+        made = gemm.panels(isa, conv.outputs, pixels)
+        largest = gemm.most_pixels(isa, max(len(p.widths) for p in made))
+        reach = window(conv, data, 4)
+        places = [self._pack(context, made, g) for g in range(conv.groups)]
+        for part in parts(conv, largest, data, out, second):
+            size = sum(p.columns for p in made) * (reach.elements + 1) * 4
+            by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
+            name = self._kernel(context, part, made, reach, by_panel, outside)
+            beside = second.at(part.second) if second else out.at(0)
+            units = len(made) if by_panel else part.grid.rows * part.grid.tiles
+            macs = part.grid.rows * part.grid.columns * reach.elements * conv.outputs
+            slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
+            context.step(name, slots, units, macs / _RATE, macs)
+
+    def _pack(self, context: Context, made: list[gemm.Panel], group: int) -> Place:
+        conv, bias = self.conv, self.node.op.args.get("bias")
+        span = slice(group * conv.outputs, (group + 1) * conv.outputs)
+        filters = self.filters()[span].reshape(conv.outputs, -1)
+        row = None if bias is None else np.asarray(bias.data).reshape(-1)[span]
+        return context.weights.add(np.concatenate(gemm.pack(filters, row, made)))
+
+    def _kernel(self, context: Context, part: Part, made: list[gemm.Panel], reach: gemm.Window, by_panel: bool,
+                outside: bool) -> str:  # fmt: skip
+        grid, tail = part.grid, self.tail
+
+        def build(module: Module, name: str) -> None:
+            emit_nest(module, name, grid, self._runs(module, part, made, reach), by_panel, outside)
+
+        return context.kernel("gemm", (grid, tuple(made), reach, tail, by_panel, outside), build)
+
+    def _runs(self, module: Module, part: Part, made: list[gemm.Panel], reach: gemm.Window) -> list[Run]:
+        runs: list[Run] = []
+        offset = column = 0
+        for panel in dict.fromkeys(made):
+            count, size = made.count(panel), 4 * panel.columns * (reach.elements + 1)
+
+            def tile(pixels: int, panel: gemm.Panel = panel) -> object:
+                grid = part.grid
+                return gemm.emit_tile(module, pixels, panel, reach, grid.out.pixel, grid.second.pixel, self.tail)
+
+            runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))  # type: ignore[arg-type]
+            offset, column = offset + count * size, column + count * panel.used
+        return runs
+
+
+class RealDepthwise(Lowering):
+    """A filter for each channel."""
+
+    def __init__(self, node: Node, conv: Convolution) -> None:
+        super().__init__(node)
+        self.conv = conv
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind != "depthwise_conv2d":
+            return None
+        x, weight, bias = op.args["input"], op.args["weight"], op.args.get("bias")
+        fits = single(x) and single(node.out) and weight.constant and single(weight)
+        if not fits or (bias is not None and not (bias.constant and single(bias))):
+            return None
+        conv = convolution(op)
+        return cls(node, conv) if conv.outputs == 1 and conv.kernel[0] <= 16 else None
+
+    def border(self) -> tuple[Value, Border] | None:
+        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
+
+    def emit(self, context: Context) -> None:
+        conv, op, isa = self.conv, self.node.op, context.isa
+        data, out = context.home(op.args["input"]).layout, context.home(self.node.out).layout
+        second = out if self.node.second is None else context.home(self.node.second).layout
+        tail = limits(op) + self.node.tail
+        row = depthwise.Row(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], conv.groups, data.pixel,
+                            out.pixel, second.pixel, tail)  # fmt: skip
+        steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
+        build = lambda module, name: depthwise.emit_depthwise(module, name, isa, row, *steps)  # noqa: E731
+        name = context.kernel("depthwise", (row, steps), build)
+        weights = context.weights.add(self._pack(context))
+        corner = -conv.border.top * data.row - conv.border.left * data.pixel
+        for n in range(conv.images):
+            beside = context.home(self.node.second or self.node.out).at(n * second.image)
+            slots = [context.home(op.args["input"]).at(corner + n * data.image), weights,
+                     context.home(self.node.out).at(n * out.image), beside]  # fmt: skip
+            macs = conv.macs // conv.images
+            context.step(name, slots, conv.size[0], macs / _RATE * 1.5, macs)
+
+    def _pack(self, context: Context) -> Array:
+        bias = self.node.op.args.get("bias")
+        filters = np.asarray(self.node.op.args["weight"].data).reshape(-1, self.conv.groups)
+        return depthwise.pack(context.isa, filters, None if bias is None else np.asarray(bias.data).reshape(-1))

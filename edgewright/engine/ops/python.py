@@ -1,0 +1,62 @@
+"""Operators without a kernel: the reference, inside the same schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgewright.engine.fuse import Node
+from edgewright.engine.layout import Home
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.plan import PythonCall
+from edgewright.engine.requantize import shift_of
+from edgewright.ir.execute import Executor
+from edgewright.ir.graph import Array, Graph, Value
+
+
+class Reference(Lowering):
+    """Any node at all."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        return cls(node)
+
+    def emit(self, context: Context) -> None:
+        node = self.node
+        reads, writes = list(node.reads()), node.outputs
+        executor = Executor(Graph("step", list(reads), list(writes), node.ops), context.numerics)
+        homes = [context.home(v) for v in (*reads, *writes)]
+        given, made = homes[: len(reads)], homes[len(reads) :]
+
+        def run(sources: Sequence[Array], targets: Sequence[Array]) -> None:
+            results = executor.run([_plain(h, x) for h, x in zip(given, sources, strict=True)])
+            for home, target, result in zip(made, targets, results, strict=True):
+                target[...] = _kept(home, result)
+
+        views = [h.view(_dtype(h)) for h in homes]
+        context.call(PythonCall(run, tuple(views[: len(reads)]), tuple(views[len(reads) :])))
+
+
+def _moved(home: Home) -> bool:
+    q = home.value.q
+    return not home.raw and q is not None and bool(shift_of(q))
+
+
+def _dtype(home: Home) -> np.dtype[np.generic]:
+    assert home.value.dtype is not None
+    return np.dtype(np.uint8) if _moved(home) else home.value.dtype
+
+
+def _plain(home: Home, x: Array) -> Array:
+    return (x ^ 0x80).view(np.int8) if _moved(home) else np.ascontiguousarray(x)
+
+
+def _kept(home: Home, x: Array) -> Array:
+    return np.ascontiguousarray(x).view(np.uint8) ^ np.uint8(0x80) if _moved(home) else x
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    return tuple(int(n) for n in value.bound)

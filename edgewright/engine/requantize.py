@@ -1,0 +1,66 @@
+"""Between stored bytes and real numbers, rounded as the named numerics say.
+
+Inside the engine signed bytes are kept 128 higher, as unsigned ones: all zero points and limits here are of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import Function, Reg, count, number, vec
+from edgewright.engine.vector import clamp, int_max, int_min, round_to_int, to_real, widen
+from edgewright.ir.graph import QParams
+from edgewright.ir.numerics import Numerics
+
+
+@dataclass(frozen=True)
+class Affine:
+    """One scale and zero point for bytes."""
+
+    scale: float
+    zero: int
+    shift: int = 0  # what is added to a stored value
+
+    def real(self, f: Function, x: Reg) -> Reg:
+        """Bytes as the real numbers they stand for."""
+        whole = f.add(widen(f, x), -self.zero)
+        return f.op("fmul", to_real(f, whole), number(self.scale, vec(count(x.type), "float")))
+
+    def store(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
+        """Real numbers in steps of the scale, rounded, as bytes between two limits."""
+        bounded = clamp(f, scaled, low - self.zero, high - self.zero)
+        whole = f.add(round_to_int(f, bounded), self.zero)
+        return f.cast("trunc", whole, vec(count(scaled.type), "i8"))
+
+
+def quantize(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
+    """A real number as bytes: NaN is stored as 0."""
+    inverse = np.float32(1) / np.float32(made.scale)
+    scaled = f.op("fmul", x, number(float(inverse), x.type))
+    known = f.select(f.compare("ord", scaled, scaled), scaled, number(made.shift - made.zero, x.type))
+    return made.store(f, known, low, high)
+
+
+def shift_of(q: QParams) -> int:
+    """What is added to a stored value inside the engine."""
+    return 128 if q.dtype == np.dtype(np.int8) else 0
+
+
+def scale_of(q: QParams) -> np.float32:
+    return np.float32(np.asarray(q.scale).reshape(()))
+
+
+def affine_of(q: QParams) -> Affine:
+    return Affine(float(scale_of(q)), int(np.asarray(q.zero_point)) + shift_of(q), shift_of(q))
+
+
+def limits_of(numerics: Numerics, q: QParams, limits: tuple[float, float] | None) -> tuple[int, int]:
+    """The least and the largest byte of a result."""
+    low, high = numerics.limits(q, limits)
+    return low + shift_of(q), high + shift_of(q)
+
+
+def bounded_ints(f: Function, x: Reg, low: int, high: int) -> Reg:
+    return int_min(f, int_max(f, x, number(low, x.type)), number(high, x.type))

@@ -1,0 +1,207 @@
+"""From a device graph to a plan: nodes, their lowerings, layouts, memory, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgewright.engine.arena import Need, allocate
+from edgewright.engine.fuse import Fuser, Node, byte
+from edgewright.engine.isa import ISA
+from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.maps import ByteSum, Map
+from edgewright.engine.ops.moves import Move, copy, frame
+from edgewright.engine.ops.pools import GlobalMean, Pooling
+from edgewright.engine.ops.products import RealDepthwise, RealProduct
+from edgewright.engine.ops.python import Reference
+from edgewright.engine.plan import Place, Plan, Tensor
+from edgewright.engine.requantize import affine_of
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.numerics import Numerics
+
+LOWERINGS: list[type[Lowering]] = [RealProduct, RealDepthwise, Pooling, GlobalMean, Map, ByteSum, Move, Reference]
+
+
+def schedule(graph: Graph, isa: ISA, numerics: Numerics, threads: int) -> Plan:
+    """The plan of a verified graph whose shapes are all known."""
+    return _Scheduler(graph, Context(isa, numerics, threads)).run()
+
+
+class _Scheduler:
+    def __init__(self, graph: Graph, context: Context) -> None:
+        self.graph, self.context = graph, context
+        self.inputs = {id(v): i for i, v in enumerate(graph.inputs)}
+        self.lowerings = [self._lower(node) for node in self._nodes()]
+        self.borders: dict[int, Border] = {}
+        self.aliases: dict[int, Value] = {}  # values that are another one, by another name
+
+    def run(self) -> Plan:
+        self._demand_borders()
+        self._find_aliases()
+        self._place()
+        for lowering in self.lowerings:
+            self._emit(lowering)
+        context = self.context
+        return Plan(
+            steps=tuple(context.steps),
+            kernels=context.kernels,
+            weights=context.weights.build(),
+            arena_size=self.arena,
+            scratch_size=context.scratch,
+            inputs=tuple(_tensor(v) for v in self.graph.inputs),
+            outputs=tuple(_tensor(v) for v in self.graph.outputs),
+            cpu=context.isa.cpu,
+            features=context.isa.features,
+        )
+
+    # ------------------------------------------------------------------------------------------------------- nodes
+
+    def _nodes(self) -> list[Node]:
+        """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
+        nodes = Fuser(self.graph, self.context.numerics).run()
+        before = [node for value in self.graph.inputs if (node := self._copy_in(value, nodes)) is not None]
+        after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs)]
+        return [*before, *nodes, *(node for node in after if node is not None)]
+
+    def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
+        """Inputs are copied unless all that read them read nothing else."""
+        self.context.homes[id(value)] = _given(value, Place("input", 0, self.inputs[id(value)]))
+        readers = [node for node in nodes if any(v is value for v in node.reads())]
+        if all(self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers):
+            return None
+        inside = _twin(value)
+        for node in readers:
+            _replace(node, value, inside)
+        return Node([Op("clone", {"self": value}, [inside])])
+
+    def _needs_border(self, node: Node, value: Value) -> bool:
+        wanted = self._lower(node).border()
+        return wanted is not None and wanted[0] is value
+
+    def _copy_out(self, index: int, value: Value, nodes: Sequence[Node]) -> Node | None:
+        """An output is made in place if nothing else reads it and its maker writes nothing else."""
+        home = _given(value, Place("output", 0, index))
+        maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
+        read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
+        if maker is not None and not read and id(value) not in self.context.homes and not home.raw:
+            lowering = self._lower(maker)
+            if lowering.exact_writes and lowering.alias() is None:
+                self.context.homes[id(value)] = home
+                return None
+        outside = _twin(value)
+        self.context.homes[id(outside)] = _given(outside, Place("output", 0, index))
+        return Node([Op("clone", {"self": value}, [outside])])
+
+    def _lower(self, node: Node) -> Lowering:
+        return next(made for kind in LOWERINGS if (made := kind.accept(node, self.context)) is not None)
+
+    # ----------------------------------------------------------------------------------------------------- layouts
+
+    def _demand_borders(self) -> None:
+        for lowering in self.lowerings:
+            wanted = lowering.border()
+            if wanted is not None:
+                value, border = wanted
+                self.borders[id(value)] = self.borders.get(id(value), Border()).joined(border)
+
+    def _find_aliases(self) -> None:
+        """Other names for values whose elements lie densely, unless either has a place or a border of its own."""
+        for i, lowering in enumerate(self.lowerings):
+            source, out = lowering.alias(), lowering.node.out
+            if source is None:
+                continue
+            free = id(out) not in self.context.homes and id(source) not in self.context.homes
+            plain = self._layout(source).dense and self._layout(out).dense
+            if free and plain and not source.constant:
+                self.aliases[id(out)] = self._root(source)
+            elif lowering.node.op.kind == "view" and not (self._layout(source).dense or self._layout(out).dense):
+                self.lowerings[i] = Reference(lowering.node)
+
+    def _root(self, value: Value) -> Value:
+        return self.aliases.get(id(value), value)
+
+    def _layout(self, value: Value) -> Layout:
+        """How a value lies inside the engine."""
+        if id(value) in self.context.homes:
+            return self.context.homes[id(value)].layout
+        assert value.dtype is not None
+        shape, item = tuple(int(n) for n in value.bound), value.dtype.itemsize
+        border = self.borders.get(id(value), Border())
+        last = (shape[-1] if shape else 1) * item
+        if byte(value.q) and shape:
+            last = padded_channels(shape[-1])
+        if len(shape) == 4 and (border or last != shape[-1] * item):
+            return image(shape, item, last, border)
+        if not shape or last == shape[-1] * item:
+            return dense(shape, item)
+        strides = (*dense_strides((*shape[:-1], last), 1)[:-1], 1)
+        return Layout(shape, item, strides, 0, int(np.prod(shape[:-1], dtype=np.int64)) * last)
+
+    # ------------------------------------------------------------------------------------------------------ memory
+
+    def _place(self) -> None:
+        """Homes in the arena, for as long as values are needed."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        values: dict[int, Value] = {}
+        for i, lowering in enumerate(self.lowerings):
+            for value in lowering.node.outputs:
+                root = self._root(value)
+                if id(root) not in self.context.homes:
+                    values[id(root)] = root
+                    first.setdefault(id(root), i)
+                    last[id(root)] = i
+            for value in lowering.node.reads():
+                last[id(self._root(value))] = i
+        layouts = {key: self._layout(value) for key, value in values.items()}
+        offsets, self.arena = allocate([Need(layouts[key].size, first[key], last[key]) for key in values])
+        for (key, value), offset in zip(values.items(), offsets, strict=True):
+            layout = layouts[key]
+            self.context.homes[key] = Home(value, Place("arena", offset + layout.start), layout)
+
+    # ------------------------------------------------------------------------------------------------------- steps
+
+    def _emit(self, lowering: Lowering) -> None:
+        context, out = self.context, lowering.node.out
+        context.barrier, context.label = True, lowering.node.label
+        if id(out) in self.aliases:
+            root = context.homes[id(self.aliases[id(out)])]
+            context.homes[id(out)] = Home(out, root.place, self._layout(out), root.raw)
+            return
+        home = context.home(out)
+        if home.layout.border:
+            frame(context, home, 0 if out.q is None else affine_of(out.q).zero)
+        lowering.emit(context)
+
+
+def _given(value: Value, place: Place) -> Home:
+    """A value in the caller's array."""
+    assert value.dtype is not None
+    raw = value.q is not None and value.q.dtype == np.dtype(np.int8)
+    return Home(value, place, dense(tuple(int(n) for n in value.bound), value.dtype.itemsize), raw)
+
+
+def _tensor(value: Value) -> Tensor:
+    assert value.dtype is not None
+    return Tensor(value.name, value.dtype, tuple(int(n) for n in value.bound))
+
+
+def _twin(value: Value) -> Value:
+    return Value(value.name + "'", value.dtype, value.shape, value.dim_order, q=value.q)
+
+
+def _replace(node: Node, old: Value, new: Value) -> None:
+    """Make a node read another value; operators of the graph itself stay as they are."""
+
+    def changed(given: object) -> object:
+        if isinstance(given, list):
+            return [changed(g) for g in given]
+        return new if given is old else given
+
+    node.ops = [Op(op.kind, {k: changed(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
+    node.second = new if node.second is old else node.second
+
+
+__all__ = ["copy", "schedule"]
