@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import FormatError, MissingError
+from edgewright.backends.ethos_u.npu import weight_stream
+from edgewright.errors import FormatError
 
 Array = np.ndarray[Any, Any]
 _IFM_MICRO = 8  # input channels a MAC unit takes at once
@@ -40,7 +41,7 @@ def ofm_micro(accelerator: str) -> int:
 def unpack(stream: bytes, shape: Shape) -> Array:
     """The weights of a stream as (output channel, row, column, input channel)."""
     order = _order(shape)
-    values = _decoded(stream)
+    values = weight_stream.decode(stream, order.size)
     if values.size < order.size:
         rule = f"a weight stream must hold {order.size} weights"
         raise FormatError(rule, value=values.size, where="weight_data")
@@ -48,15 +49,6 @@ def unpack(stream: bytes, shape: Shape) -> Array:
     real = order >= 0
     weights[order[real]] = values[: order.size][real]
     return weights.reshape(shape.ofm_depth, shape.height, shape.width, shape.ifm_depth)
-
-
-def _decoded(stream: bytes) -> Array:
-    try:
-        from ethosu import mlw_codec
-    except ModuleNotFoundError as error:
-        remedy = "pip install 'edgewright[ethos-u]'"
-        raise MissingError("weights of an Ethos-U file", "need the codec of ethos-u-vela", remedy=remedy) from error
-    return np.array(mlw_codec.decode(bytearray(stream)), np.int16)
 
 
 def scales(data: bytes, channels: int) -> tuple[Array, Array, Array]:
