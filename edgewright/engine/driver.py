@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from edgewright.engine.build import CodegenError, Library, build_objects
 from edgewright.engine.cores import thread_count
 from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, Tensor, View
 from edgewright.engine.profile import EngineProfile
-from edgewright.engine.threads import Pool, address_of, aligned, driver, pool, retire
+from edgewright.engine.sharing import Sharing
+from edgewright.engine.threads import address_of, aligned, driver, pool, retire
 from edgewright.errors import InputError
 from edgewright.ir.graph import Array
 
@@ -32,12 +34,12 @@ _I64 = np.dtype(np.int64)
 
 @dataclass(frozen=True)
 class _Segment:
-    """Native steps in a row: their table in memory, and whether several threads are worth waking."""
+    """Native steps in a row: their table in memory, and, if several threads may be worth it, when they are."""
 
     table: Array
     address: int
     steps: tuple[Step, ...]
-    shared: bool
+    sharing: Sharing | None
 
 
 class CompiledGraph:
@@ -95,25 +97,33 @@ class CompiledGraph:
         return made
 
     def _run_segment(self, part: _Segment, profile: EngineProfile | None) -> None:
-        count, table, scratch = len(part.steps), part.address, self._scratch_address
-        stamps = np.zeros((count, 2), np.int64) if profile is not None else None
-        workers = pool() if part.shared else None
-        if workers is not None and workers.lock.acquire(blocking=False):
-            try:
-                self._share(workers, table, count, stamps)
-            finally:
-                workers.lock.release()
-        elif stamps is not None:
-            driver().run_alone_timed(table, count, scratch, address_of(stamps))
-        else:
-            driver().run_alone(table, count, scratch)
-        if profile is not None and stamps is not None:
+        if profile is not None:
+            stamps = np.zeros((len(part.steps), 2), np.int64)
+            if part.sharing is None or not self._share(part, address_of(stamps)):
+                driver().run_alone_timed(part.address, len(part.steps), self._scratch_address, address_of(stamps))
             profile.add(part.steps, stamps)
+            return
+        sharing = part.sharing
+        if sharing is None:
+            driver().run_alone(part.address, len(part.steps), self._scratch_address)
+            return
+        start = time.perf_counter_ns()
+        shared = sharing.decide() and self._share(part)
+        if not shared:
+            driver().run_alone(part.address, len(part.steps), self._scratch_address)
+        sharing.learn(shared, time.perf_counter_ns() - start)
 
-    def _share(self, workers: Pool, table: int, count: int, stamps: Array | None) -> None:
-        workers.ensure(self.threads)
-        at = 0 if stamps is None else address_of(stamps)
-        workers.run(table, count, self.threads, self._scratch_address, self._stride, at)
+    def _share(self, part: _Segment, stamps: int = 0) -> bool:
+        """Run with the workers; False, and nothing done, if they are at another graph."""
+        workers = pool()
+        if not workers.lock.acquire(blocking=False):
+            return False
+        try:
+            workers.ensure(self.threads)
+            workers.run(part.address, len(part.steps), self.threads, self._scratch_address, self._stride, stamps)
+        finally:
+            workers.lock.release()
+        return True
 
     def _run_python(self, step: Step, bases: dict[str, list[Array]], profile: EngineProfile | None) -> None:
         call = step.python
@@ -167,7 +177,8 @@ class CompiledGraph:
                 parts += steps
                 continue
             table = self._make_table(steps, at)
-            parts.append(_Segment(table, address_of(table), steps, self.threads > 1 and _worth_sharing(steps)))
+            sharing = Sharing() if self.threads > 1 and _worth_sharing(steps) else None
+            parts.append(_Segment(table, address_of(table), steps, sharing))
             at += sum(len(step.args) for step in steps)
         return parts
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import mmap
 import os
 import sys
 import threading
@@ -34,7 +33,9 @@ _SYSTEM_CALLS = {"x86_64": (202, 203), "aarch64": (98, 122)}
 
 def aligned(size: int) -> Array:
     """Zeros at the start of a page; memory is used only where it is written to."""
-    return np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8)[:size]
+    whole = np.zeros(size + _PAGE, np.uint8)
+    start = -int(whole.ctypes.data) % _PAGE
+    return whole[start : start + size]
 
 
 def _slow_address(array: Array) -> int:
