@@ -11,6 +11,7 @@ from edgewright.engine.fuse import Fuser, Node, byte
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct
 from edgewright.engine.ops.maps import ByteSum, Map
 from edgewright.engine.ops.moves import Move, copy, frame
 from edgewright.engine.ops.pools import GlobalMean, Pooling
@@ -21,7 +22,9 @@ from edgewright.engine.requantize import affine_of
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
-LOWERINGS: list[type[Lowering]] = [RealProduct, RealDepthwise, Pooling, GlobalMean, Map, ByteSum, Move, Reference]
+LOWERINGS: list[type[Lowering]] = [
+    RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, Map, ByteSum, Move, Reference,
+]  # fmt: skip
 
 
 def schedule(graph: Graph, isa: ISA, numerics: Numerics, threads: int) -> Plan:

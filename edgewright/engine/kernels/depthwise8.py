@@ -1,0 +1,209 @@
+"""Depthwise convolution of bytes: one row of output pixels at a time.
+
+Four neighbouring pixels are interleaved so that each 32-bit lane holds four taps of one channel: a quad. Quads begin at
+even columns and serve every output that meets them, each with weights moved to its own place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import PTR, Function, Module, Reg, number, vec
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels.bytes import Ending, Finish, Notes, column_order
+from edgewright.engine.vector import Dots, interleave
+from edgewright.ir.graph import Array
+
+
+@dataclass(frozen=True)
+class ByteRow:
+    """A row of output pixels and what it is made of; steps in bytes."""
+
+    kernel: tuple[int, int]
+    stride: int
+    dilation: int
+    columns: int  # output pixels
+    stored: int  # bytes of a pixel
+    data_pixel: int
+    out_pixel: int
+    second_pixel: int
+    ending: Ending
+
+
+def blocks(isa: ISA, stored: int) -> list[tuple[int, int]]:
+    """Vectors that cover a pixel: (width, bytes of it that are stored)."""
+    made, width = [], isa.bytes
+    while stored > 0:
+        while width > 16 and width > stored:
+            width //= 2
+        made.append((width, min(width, stored)))
+        stored -= width
+    return made
+
+
+def quads(row: ByteRow, column: int) -> list[tuple[int, int, int]]:
+    """The quads that the window at ``column`` is made of: (first column, odd start, number among those)."""
+    odd = column % 2 if row.dilation == 1 else 0
+    starts = _starts(row.kernel[1], odd, row.dilation)
+    return [(column - odd + s * row.dilation, odd, i) for i, s in enumerate(starts)]
+
+
+def _starts(taps: int, odd: int, dilation: int) -> list[int]:
+    """Where quads begin, in taps after the first; all even, so that neighbours share them."""
+    reach = taps + odd
+    starts = list(range(0, max(1, reach - 3), 4))
+    if starts[-1] + 4 < reach:
+        last = reach - 4
+        starts.append(last + last % 2 if dilation == 1 else last)
+    return starts
+
+
+def patterns(row: ByteRow) -> list[tuple[int, int, tuple[int, ...]]]:
+    """For each way a quad is used: odd start, its number, and the taps of its four places (-1: none)."""
+    made = []
+    for odd in (0, 1) if row.stride % 2 and row.dilation == 1 else (0,):
+        covered = odd
+        for i, start in enumerate(_starts(row.kernel[1], odd, row.dilation)):
+            places = [p if covered <= p < row.kernel[1] + odd else -1 for p in range(start, start + 4)]
+            made.append((odd, i, tuple(p - odd if p >= 0 else -1 for p in places)))
+            covered = start + 4
+    return made
+
+
+def block_bytes(row: ByteRow, width: int) -> int:
+    """Bytes of weights of one block of channels."""
+    return 8 * width + row.ending.notes + row.kernel[0] * len(patterns(row)) * 4 * width
+
+
+def pack(isa: ISA, row: ByteRow, filters: Array, bias: Array, scales: Array, notes: Notes) -> Array:
+    """``filters`` [height, width, channels] of int8."""
+    made = blocks(isa, row.stored)
+    total = sum(w for w, _ in made)
+    wide = np.zeros((*row.kernel, total), np.int8)
+    wide[..., : filters.shape[2]] = filters
+    biases, factors = np.zeros(total, np.int32), np.zeros(total, np.float32)
+    biases[: len(bias)], factors[: len(scales)] = bias, scales
+    parts, start = [], 0
+    for width, _ in made:
+        chosen = start + column_order(width // 4, 4)
+        parts += [biases[chosen].view(np.uint8), factors[chosen].view(np.uint8), notes.pack()]
+        for line in wide[..., chosen]:
+            with_none = np.concatenate((line, np.zeros((1, width), np.int8)))
+            for _, _, taps in patterns(row):
+                parts.append(np.ascontiguousarray(with_none[list(taps)].T).reshape(-1).view(np.uint8))
+        start += width
+    return np.concatenate(parts)
+
+
+def pixels_at_once(row: ByteRow) -> int:
+    """Sums of four pixels, four vectors each, and a quad fit in the registers."""
+    return min(4, row.columns)
+
+
+def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
+    """``row(data of each kernel row..., out, weights, second)``."""
+    names = [f"data{i}" for i in range(row.kernel[0])]
+    f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
+    start = [f.arg(n) for n in (*names, "out", "second", "weights")]
+    made = blocks(isa, row.stored)
+    for block in dict.fromkeys(made):
+
+        def channels(_: Reg, now: list[Reg], block: tuple[int, int] = block) -> list[Reg]:
+            _Block(f, isa, row, block, now[-1]).along(now[:-1])
+            return [*(f.at(p, block[0]) for p in now[:-1]), f.at(now[-1], block_bytes(row, block[0]))]
+
+        start = f.repeat(made.count(block), start, channels)
+    f.give()
+    return f
+
+
+class _Block:
+    """One block of channels along the row."""
+
+    def __init__(self, f: Function, isa: ISA, row: ByteRow, block: tuple[int, int], weights: Reg) -> None:
+        self.f, self.isa, self.row, self.weights = f, isa, row, weights
+        self.width, self.used = block
+        self.kind, self.whole = vec(self.width, "i8"), vec(self.width // 4, "i32")
+        self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(patterns(row))}
+        self.dots = Dots(f, isa)
+
+    def along(self, places: Sequence[Reg]) -> None:
+        f, row = self.f, self.row
+        at_once = pixels_at_once(row)
+        if (row.stride * at_once) % 2 and row.dilation == 1:
+            at_once += 1  # every tile begins at an even column
+        at_once = min(at_once, row.columns)
+        times, rest = divmod(row.columns, at_once)
+        steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.second_pixel]
+
+        def tile(_: Reg, now: list[Reg]) -> list[Reg]:
+            self._tile(now, at_once)
+            return [f.at(p, at_once * s) for p, s in zip(now, steps, strict=True)]
+
+        after = f.repeat(times, places, tile)
+        if rest:
+            self._tile(after, rest)
+
+    def _tile(self, places: Sequence[Reg], pixels: int) -> None:
+        f, row, width = self.f, self.row, self.width
+        *data, out, second = places
+        bias = [f.load(self.whole, self.weights, j * width, 16) for j in range(4)]
+        sums = [list(bias) for _ in range(pixels)]
+        for dy in range(row.kernel[0]):
+            self._line(data[dy], dy, sums)
+        scales = [f.load(vec(width // 4, "float"), self.weights, (4 + j) * width, 16) for j in range(4)]
+        finish = Finish(f, row.ending, f.at(self.weights, 8 * width))
+        for p, four in enumerate(sums):
+            other = f.load(self.kind, second, p * row.second_pixel) if row.ending.sum else None
+            f.store_first(finish.store(four, scales, other), self.used, out, p * row.out_pixel)
+
+    def _line(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
+        """One row of taps for all pixels: quads from left to right, each made once."""
+        f, row = self.f, self.row
+        uses: dict[int, list[tuple[int, int]]] = {}
+        for p in range(len(sums)):
+            for column, odd, i in quads(row, p * row.stride):
+                uses.setdefault(column, []).append((p, self.numbers[odd, i]))
+        taps = {p * row.stride + t * row.dilation for p in range(len(sums)) for t in range(row.kernel[1])}
+        pairs: dict[int, tuple[Reg, Reg]] = {}
+        for column in sorted(uses):
+            quad = self._quad(data, column, taps, pairs)
+            for p, n in uses[column]:
+                offset = 8 * self.width + row.ending.notes + (dy * len(self.numbers) + n) * 4 * self.width
+                for j in range(4):
+                    w = self.dots.weights(f.load(self.kind, self.weights, offset + j * self.width, 16))
+                    sums[p][j] = self.dots.add(sums[p][j], quad[j], w)
+
+    def _quad(self, data: Reg, column: int, taps: set[int], pairs: dict[int, tuple[Reg, Reg]]) -> list[tuple[Reg, ...]]:
+        f, d = self.f, self.row.dilation
+        half = vec(self.width // 2, "i16")
+
+        def pixel(c: int) -> Reg:
+            return f.load(self.kind, data, c * self.row.data_pixel, 1) if c in taps else number(0, self.kind)
+
+        for c in (column, column + 2 * d):
+            if c not in pairs:
+                pairs[c] = interleave(f, pixel(c), pixel(c + d))
+        quad = []
+        for a, b in zip(pairs[column], pairs[column + 2 * d], strict=True):
+            quad += interleave(f, f.bits(a, half), f.bits(b, half))
+        return [self.dots.data(f.bits(q, self.kind)) for q in quad]
+
+
+def emit_depthwise(module: Module, name: str, isa: ISA, row: ByteRow, in_row: int, down: int, out_row: int,
+                   second_row: int, dilation: int) -> None:  # fmt: skip
+    """Units are output rows. Slots: data, weights, output, second operand."""
+    function = emit_row(module, isa, row)
+    f = module.kernel(name)
+    data, weights, out, second = (f.slot(PTR, i) for i in range(4))
+
+    def one(y: Reg) -> None:
+        top = f.at(data, f.mul(y, down * in_row))
+        rows = [f.at(top, dy * dilation * in_row) for dy in range(row.kernel[0])]
+        f.run(function, *rows, f.at(out, f.mul(y, out_row)), weights, f.at(second, f.mul(y, second_row)))
+
+    f.span(f.arg("begin"), f.arg("end"), one)
+    f.give()

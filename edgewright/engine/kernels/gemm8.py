@@ -1,0 +1,125 @@
+"""Products of bytes: one tile of pixels by one panel of output channels, into 32-bit sums, stored as bytes again.
+
+Data are unsigned bytes, weights signed ones, four of each at a time. A panel is: bias (32 bits), scales (single
+precision), notes of its ending, then the weights, four bytes for each channel at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels.bytes import Ending, Finish, Notes, column_order, from_rows, rows_of
+from edgewright.engine.kernels.gemm import Window, around
+from edgewright.engine.vector import Dots
+from edgewright.ir.graph import Array
+
+
+@dataclass(frozen=True)
+class BytePanel:
+    """``vectors`` of sums (1, 2 or 4), whose first ``used`` bytes are stored."""
+
+    vectors: int
+    used: int
+
+
+def panels(isa: ISA, stored: int) -> list[BytePanel]:
+    """Panels for so many stored bytes of a pixel."""
+    made, lanes = [], isa.lanes
+    for vectors in (4, 2, 1):
+        while stored >= vectors * lanes or (stored > 0 and vectors == 1):
+            used = min(vectors * lanes, stored)
+            made.append(BytePanel(vectors, used))
+            stored -= used
+    return made
+
+
+def most_pixels(isa: ISA, vectors: int, steps: int) -> int:
+    """Pixels of a tile: fewer when a tile is short, so that one's end overlaps the next one's beginning."""
+    if isa.registers < 32:
+        return {4: 2, 2: 4, 1: 8}[vectors]
+    return {4: 6, 2: 12, 1: 16 if steps < 64 else 28}[vectors]
+
+
+def panel_bytes(isa: ISA, panel: BytePanel, ending: Ending, steps: int) -> int:
+    width = panel.vectors * isa.lanes
+    return width * 8 + ending.notes + steps * width * 4
+
+
+def pack(
+    isa: ISA, filters: Array, bias: Array, scales: Array, made: Sequence[BytePanel], ending: Ending, notes: Notes
+) -> list[Array]:
+    """``filters`` [channels, steps * 4] of int8; bias and scales for each channel."""
+    steps = filters.shape[1] // 4
+    total = sum(p.vectors for p in made) * isa.lanes
+    wide = np.zeros((total, filters.shape[1]), np.int8)
+    wide[: len(filters)] = filters
+    biases, factors = np.zeros(total, np.int32), np.zeros(total, np.float32)
+    biases[: len(bias)], factors[: len(scales)] = bias, scales
+    packed, start, tail = [], 0, notes.pack()
+    for panel in made:
+        chosen = start + column_order(isa.lanes, panel.vectors)
+        body = wide[chosen].reshape(len(chosen), steps, 4).transpose(1, 0, 2)
+        head = (biases[chosen].view(np.uint8), factors[chosen].view(np.uint8), tail)
+        packed.append(np.concatenate((*head, np.ascontiguousarray(body).reshape(-1).view(np.uint8))))
+        start += panel.used
+    assert all(len(p) == panel_bytes(isa, q, ending, steps) for p, q in zip(packed, made, strict=True))
+    return packed
+
+
+def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: Window, out_step: int, second_step: int,
+              ending: Ending) -> Function:  # fmt: skip
+    """``tile(data, weights, out, second)``. The window's depth is in steps of four bytes."""
+    name = f"tile_{pixels}_{panel.vectors}_{panel.used}"
+    if name in module.functions:
+        return module.functions[name]
+    f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
+    sums = _multiply(f, isa, pixels, panel, window, ending)
+    lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
+    scales = [
+        f.load(vec(lanes, "float"), f.arg("weights"), head + 4 * lanes * j, 4 * lanes) for j in range(panel.vectors)
+    ]
+    finish = Finish(f, ending, f.at(f.arg("weights"), 2 * head))
+    together = 4 // panel.vectors
+    for start in range(0, pixels, together):
+        chosen = [min(start + i, pixels - 1) for i in range(together)]
+        four = [sums[p * panel.vectors + j] for p in chosen for j in range(panel.vectors)]
+        second = _second(f, isa, panel, chosen, second_step) if ending.sum else None
+        packed = finish.store(four, scales * together, second)
+        for p, row in zip(dict.fromkeys(chosen), rows_of(f, packed, panel.vectors), strict=False):
+            f.store_first(row, panel.used, f.arg("out"), p * out_step)
+    f.give()
+    return f
+
+
+def _second(f: Function, isa: ISA, panel: BytePanel, chosen: Sequence[int], step: int) -> Reg:
+    kind = vec(panel.vectors * isa.lanes, "i8")
+    loaded = {p: f.load(kind, f.arg("second"), p * step) for p in dict.fromkeys(chosen)}
+    return from_rows(f, [loaded[p] for p in chosen], panel.vectors)
+
+
+def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Window, ending: Ending) -> list[Reg]:
+    lanes, size = isa.lanes, 4 * isa.lanes
+    whole, bytes_, dots = vec(lanes, "i32"), vec(size, "i8"), Dots(f, isa)
+    bias = [f.load(whole, f.arg("weights"), j * size, size) for j in range(panel.vectors)]
+    begin = f.at(f.arg("weights"), 2 * panel.vectors * size + ending.notes)
+
+    def step(_: Reg, carried: list[Reg]) -> list[Reg]:
+        data, weights, *sums = carried
+        row = [dots.weights(f.load(bytes_, weights, j * size, size)) for j in range(panel.vectors)]
+        for p in range(pixels):
+            x = dots.data(f.bits(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
+            for j, w in enumerate(row):
+                sums[p * panel.vectors + j] = dots.add(sums[p * panel.vectors + j], x, w)
+        return [f.at(data, 4), f.at(weights, panel.vectors * size), *sums]
+
+    return around(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
+
+
+def reach(limit: Array, bias: Array) -> int:
+    """The largest that a sum can become, for weights whose sizes sum to ``limit``."""
+    return int((limit.astype(np.int64) * 255 + np.abs(bias.astype(np.int64))).max(initial=0))

@@ -1,0 +1,235 @@
+"""Convolutions and linear layers of bytes, with the sum and the table that follow them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgewright.engine.codegen import Function, Module
+from edgewright.engine.fuse import Node, byte
+from edgewright.engine.kernels import depthwise8, gemm8
+from edgewright.engine.kernels.bytes import Ending, Notes
+from edgewright.engine.kernels.gemm import Window
+from edgewright.engine.kernels.nest import Run, emit_nest
+from edgewright.engine.layout import Border, Home, padded_channels
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.geometry import Convolution, Part, convolution, linear, parts, window
+from edgewright.engine.ops.maps import sum_factors, sum_fits
+from edgewright.engine.ops.products import order
+from edgewright.engine.plan import Place
+from edgewright.engine.requantize import affine_of, limits_of, scale_of
+from edgewright.ir.graph import Array, Op, QParams, Value
+
+_RATE = 200.0  # products per nanosecond, about
+_WIDE = 1 << 31
+
+
+class Numbers:
+    """A product's integers: filters, bias without the input's zero point, scales, and how its sums end."""
+
+    def __init__(self, node: Node, context: Context) -> None:
+        op = node.op
+        x, out = op.args["input"], node.middle
+        assert x.q is not None and out.q is not None
+        self.node, self.context = node, context
+        self.filters = _filters(op)
+        channels = len(self.filters)
+        bias = op.args.get("bias")
+        given = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
+        weights = self.filters.reshape(channels, -1).astype(np.int64)
+        corrected = given - affine_of(x.q).zero * weights.sum(1)
+        self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
+        scale = np.asarray(op.args["weight"].q.scale, np.float32).reshape(-1)
+        self.scales = np.broadcast_to(scale_of(x.q) * scale / scale_of(out.q), channels).astype(np.float32)
+        self.reach = gemm8.reach(np.abs(weights).sum(1), given) if channels else 0
+        self.ending, self.notes = self._ending()
+
+    @property
+    def exact(self) -> bool:
+        """No sum leaves 32 bits."""
+        return self.reach < _WIDE
+
+    def _ending(self) -> tuple[Ending, Notes]:
+        node, numerics = self.node, self.context.numerics
+        first, last = node.middle.q, node.sum.outputs[0].q if node.sum and node.sum.outputs[0] else node.middle.q
+        assert first is not None and last is not None
+        limits = (node.sum or node.op).args.get("limits")
+        low, high = limits_of(numerics, last, limits)
+        factors = self._sum(first, last) if node.sum else ()
+        far = self.reach * float(self.scales.max(initial=0)) >= 1 << 30
+        ending = Ending(low > 0, high < 255, far, bool(node.sum), node.table is not None)
+        return ending, Notes(affine_of(last).zero, low, high, factors, node.table)
+
+    def _sum(self, first: QParams, last: QParams) -> tuple[int, ...]:
+        """The limits of the product itself, and the factors of its sum with the second operand."""
+        node, op = self.node, self.node.sum
+        assert op is not None and node.second is not None and node.second.q is not None
+        other, zero = node.second.q, affine_of(first).zero
+        low, high = limits_of(self.context.numerics, first, node.op.args.get("limits"))
+        ours_first = op.args["other"] is node.second
+        a, b = (first, other) if ours_first else (other, first)
+        left, right, shift = sum_factors(a, b, last, op.kind == "sub")
+        mine, theirs = (left, right) if ours_first else (right, left)
+        rest = (1 << shift - 1) - affine_of(other).zero * theirs
+        return low - zero, high - zero, mine, theirs, rest, shift
+
+
+def _filters(op: Op) -> Array:
+    """[channels, height, width, inputs]; of a depthwise one [channels, height, width, 1]."""
+    data = np.asarray(op.args["weight"].data)
+    if op.kind == "linear":
+        return (data.T if op.args.get("transposed") else data)[:, None, None, :]
+    return data.transpose(3, 1, 2, 0) if op.kind == "depthwise_conv2d" else data
+
+
+def _fits(node: Node) -> bool:
+    op = node.op
+    x, weight, bias, out = op.args["input"], op.args["weight"], op.args.get("bias"), node.middle
+    if not (byte(x.q) and byte(out.q) and weight.constant and weight.q is not None):
+        return False
+    q = weight.q
+    if q.dtype != np.dtype(np.int8) or q.block is not None or np.any(np.asarray(q.zero_point)):
+        return False
+    if bias is not None and (not bias.constant or bias.dtype != np.dtype(np.int32)):
+        return False
+    if node.sum is not None:
+        assert node.second is not None and node.second.q is not None and node.sum.outputs[0] is not None
+        last = node.sum.outputs[0].q
+        return last is not None and out.q is not None and sum_fits(out.q, node.second.q, last)
+    return True
+
+
+class ByteProduct(Lowering):
+    """conv2d and linear."""
+
+    exact_writes = False
+
+    def __init__(self, node: Node, conv: Convolution, numbers: Numbers) -> None:
+        super().__init__(node)
+        self.conv, self.numbers = conv, numbers
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind not in ("conv2d", "linear") or not _fits(node):
+            return None
+        if node.table is not None and not context.isa.permute_bytes:
+            return None
+        conv = linear(op) if op.kind == "linear" else convolution(op)
+        if conv.groups > 1 and conv.outputs % 16:
+            return None
+        numbers = Numbers(node, context)
+        return cls(node, conv, numbers) if numbers.exact else None
+
+    def border(self) -> tuple[Value, Border] | None:
+        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
+
+    def emit(self, context: Context) -> None:
+        conv, isa = self.conv, context.isa
+        data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
+        second = None if self.node.second is None else context.home(self.node.second)
+        reach, filters = self._window(data)
+        made = gemm8.panels(isa, conv.outputs if conv.groups > 1 else padded_channels(conv.outputs))
+        largest = gemm8.most_pixels(isa, max(p.vectors for p in made), reach.elements)
+        places = [self._pack(context, made, filters, g) for g in range(conv.groups)]
+        for part in parts(conv, largest, data, out, second):
+            size = sum(gemm8.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
+            by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
+            name = self._kernel(context, part, made, reach, by_panel, outside)
+            beside = second.at(part.second) if second else out.at(0)
+            units = len(made) if by_panel else part.grid.rows * part.grid.tiles
+            macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
+            slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
+            context.step(name, slots, units, macs / _RATE, macs)
+
+    def _window(self, data: Home) -> tuple[Window, Array]:
+        """The window in steps of four bytes, and filters laid out as it goes: [channels, steps * 4]."""
+        plain = window(self.conv, data, 1)
+        filters = self.numbers.filters
+        channels, high, wide, inputs = filters.shape
+        if len(plain.loops) == 1:  # all columns of a row, with the bytes between them
+            spaced = np.zeros((channels, high, wide, data.layout.pixel), np.int8)
+            spaced[..., :inputs] = filters
+            filters = spaced.reshape(channels, high, -1)[..., : plain.depth]
+        else:
+            filters = filters.reshape(channels, -1, inputs)
+        steps = -(-plain.depth // 4)
+        padded = np.zeros((*filters.shape[:2], 4 * steps), np.int8)
+        padded[..., : plain.depth] = filters
+        return Window(plain.loops, steps, plain.step), padded.reshape(channels, -1)
+
+    def _pack(self, context: Context, made: list[gemm8.BytePanel], filters: Array, group: int) -> Place:
+        span = slice(group * self.conv.outputs, (group + 1) * self.conv.outputs)
+        numbers = self.numbers
+        packed = gemm8.pack(context.isa, filters[span], numbers.bias[span], numbers.scales[span], made, numbers.ending,
+                            numbers.notes)  # fmt: skip
+        return context.weights.add(np.concatenate(packed))
+
+    def _kernel(self, context: Context, part: Part, made: list[gemm8.BytePanel], reach: Window, by_panel: bool,
+                outside: bool) -> str:  # fmt: skip
+        def build(module: Module, name: str) -> None:
+            runs = self._runs(context, module, part, made, reach)
+            emit_nest(module, name, part.grid, runs, by_panel, outside)
+
+        key = (part.grid, tuple(made), reach, self.numbers.ending, by_panel, outside)
+        return context.kernel("gemm8", key, build)
+
+    def _runs(self, context: Context, module: Module, part: Part, made: list[gemm8.BytePanel],
+              reach: Window) -> list[Run]:  # fmt: skip
+        runs: list[Run] = []
+        offset = column = 0
+        isa, ending, grid = context.isa, self.numbers.ending, part.grid
+        for panel in dict.fromkeys(made):
+            count, size = made.count(panel), gemm8.panel_bytes(isa, panel, ending, reach.elements)
+
+            def tile(pixels: int, panel: gemm8.BytePanel = panel) -> Function:
+                return gemm8.emit_tile(module, isa, pixels, panel, reach, grid.out.pixel, grid.second.pixel, ending)
+
+            runs.append(Run(count, size, offset, column, panel.used, tile))
+            offset, column = offset + count * size, column + count * panel.used
+        return runs
+
+
+class ByteDepthwise(Lowering):
+    """A filter for each channel."""
+
+    exact_writes = False
+
+    def __init__(self, node: Node, conv: Convolution, numbers: Numbers) -> None:
+        super().__init__(node)
+        self.conv, self.numbers = conv, numbers
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        if node.op.kind != "depthwise_conv2d" or not _fits(node):
+            return None
+        if node.table is not None and not context.isa.permute_bytes:
+            return None
+        conv = convolution(node.op)
+        if conv.outputs != 1 or conv.kernel[0] > 16:
+            return None
+        if node.table is not None and padded_channels(conv.groups) % context.isa.bytes:
+            return None
+        numbers = Numbers(node, context)
+        return cls(node, conv, numbers) if numbers.exact else None
+
+    def border(self) -> tuple[Value, Border] | None:
+        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
+
+    def emit(self, context: Context) -> None:
+        conv, isa, node, numbers = self.conv, context.isa, self.node, self.numbers
+        homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
+        data, out, second = (h.layout for h in homes)
+        row = depthwise8.ByteRow(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], out.pixel, data.pixel,
+                                 out.pixel, second.pixel, numbers.ending)  # fmt: skip
+        steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
+        build = lambda module, name: depthwise8.emit_depthwise(module, name, isa, row, *steps)  # noqa: E731
+        name = context.kernel("depthwise8", (row, steps), build)
+        filters = numbers.filters[..., 0].transpose(1, 2, 0)
+        packed = depthwise8.pack(isa, row, filters, numbers.bias, numbers.scales, numbers.notes)
+        weights = context.weights.add(packed)
+        corner = -conv.border.top * data.row - conv.border.left * data.pixel
+        for n in range(conv.images):
+            slots = [homes[0].at(corner + n * data.image), weights, homes[1].at(n * out.image),
+                     homes[2].at(n * second.image)]  # fmt: skip
+            macs = conv.macs // conv.images
+            context.step(name, slots, conv.size[0], macs / _RATE * 3, macs)
