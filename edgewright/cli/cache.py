@@ -52,7 +52,7 @@ def _show(cache: Cache) -> None:
     total = size(sum(entry.size for entry in entries))
     out = console()
     out.print(f"{cache.folder or 'no folder'}", soft_wrap=True)
-    out.print(f"{plural(len(entries), 'object')}, {total} of at most {size(cache.limit)}", soft_wrap=True)
+    out.print(f"objects: {len(entries)}, {total} of at most {size(cache.limit)}", soft_wrap=True)
     if cache.problem:
         out.print(f"not used: {cache.problem}", style="yellow", soft_wrap=True)
 

@@ -218,7 +218,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
     assert main(["cache", "clear"]) == 0
     assert "1 object" in capsys.readouterr().out
     assert main(["cache"]) == 0
-    assert "0 objects" in capsys.readouterr().out
+    assert "objects: 0, 0 B" in capsys.readouterr().out
     assert not default_cache().entries()
 
 
