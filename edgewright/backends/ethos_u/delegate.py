@@ -26,6 +26,7 @@ Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.ethos_u")
 
 _INPUTS = ("int8", "uint8", "bool", "int16", "int32")  # what stock's runtime takes
+_STEPS_PER_BYTE = 64
 _FAST = 64 << 20  # bytes of fast memory for systems whose mode names no limit
 _MODE = re.compile(rb"--memory-mode=(\w{1,64})(?:\s|$)")
 _LIMIT = re.compile(rb"--arena-cache-size=(\d{1,12})(?:\s|$)")
@@ -39,18 +40,18 @@ class EthosUDelegate:
 
     def __init__(self, given: DelegateBlob) -> None:
         self._blob = read_blob(given.blob, given.named_data)
+        self._runner: _Simulated | _Twin
         try:
-            program = npu.decode(bytes(self._blob.cmd_data))
+            accelerator = npu.accelerator_of(bytes(self._blob.cmd_data))
+            reason = npu.supported(accelerator)
+            if reason is None:
+                self._runner = _Simulated(self._blob, given)
         except FormatError as error:
             raise error.inside("Ethos-U blob") from None
-        reason = npu.supported(program.accelerator)
-        self._runner: _Simulated | _Twin
-        if reason is None:
-            self._runner = _Simulated(program, self._blob, given)
-            self.how = f"{program.accelerator} simulated"
-        else:
+        self.how = f"{accelerator} simulated"
+        if reason is not None:
             self._runner = _Twin(_find_twin(given, reason), self._blob, given.memory)
-            self.how = f"{program.accelerator}: TOSA graph of the host twin"
+            self.how = f"{accelerator}: TOSA graph of the host twin"
             log.warning("%s: the TOSA graph of the host twin runs in place of its commands", reason)
 
     @property
@@ -90,11 +91,12 @@ def _integers(tensor: Tensor) -> np.dtype[Any]:
 class _Simulated:
     """The command stream on the NPU's simulator."""
 
-    def __init__(self, program: npu.Program, blob: Blob, given: DelegateBlob) -> None:
-        self._program = program
+    def __init__(self, blob: Blob, given: DelegateBlob) -> None:
+        self._program = npu.decode(bytes(blob.cmd_data))
         self._blob = blob
         self._weights = bytes(blob.weight_data)
         self._fast = min(_fast_bytes(given.compile_specs), given.memory)
+        self._steps = _STEPS_PER_BYTE * given.memory  # who may have little memory may not have much time either
         needed = blob.scratch_size + len(self._weights)
         if needed > given.memory:
             rule = f"scratch and constants may take {given.memory} bytes"
@@ -106,7 +108,7 @@ class _Simulated:
         for data, tensor in zip(inputs, self._blob.inputs, strict=True):
             scratch[tensor.offset : tensor.offset + tensor.nbytes] = data
         fast = np.zeros(self._fast, np.uint8)
-        npu.run(self._program, weights=self._weights, scratch=scratch, fast_scratch=fast)
+        npu.run(self._program, weights=self._weights, scratch=scratch, fast_scratch=fast, steps=self._steps)
         ends = [(t, scratch[t.offset : t.offset + t.nbytes]) for t in self._blob.outputs]
         return [data.copy().view(_integers(t)).reshape(t.shape) for t, data in ends]
 

@@ -203,7 +203,8 @@ def choose(what: str, name: str, valid: Iterable[str]) -> str:
     names = list(valid)
     if _text(what, name) not in names:
         folded = {n.lower(): n for n in names}
-        near = [folded[n] for n in difflib.get_close_matches(name.lower(), folded, 1, 0.6)]
+        begun = [n for n in names if name and n.lower().startswith(name.lower())]
+        near = begun or [folded[n] for n in difflib.get_close_matches(name.lower(), folded, 1, 0.6)]
         remedy = f"Did you mean {near[0]}?" if near else ""
         raise UsageError(what, f"must be one of {', '.join(names)}", value=name, remedy=remedy)
     return name

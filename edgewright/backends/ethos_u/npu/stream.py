@@ -45,22 +45,33 @@ class Program:
 
 def decode(data: bytes) -> Program:
     """The commands of a ``COP1`` or ``COP2`` file."""
+    accelerator, instructions = _decode(data, True)
+    return Program(accelerator, tuple(instructions))
+
+
+def accelerator_of(data: bytes) -> str:
+    """The NPU a file was made for, whether or not its commands are known here."""
+    return _decode(data, False)[0]
+
+
+def _decode(data: bytes, commands: bool) -> tuple[str, list[Instruction]]:
     if data[:4] not in (b"COP1", b"COP2"):
         raise FormatError("must begin with COP1 or COP2", value=bytes(data[:4]), where="cmd_data", offset=0)
     if len(data) % 4:
         raise FormatError("must be whole 32-bit words", value=f"{len(data)} bytes", where="cmd_data")
     words = [int(word) for word in np.frombuffer(data, "<u4")]
-    accelerator, instructions, at = "", [], 1
+    accelerator, at = "", 1
+    instructions: list[Instruction] = []
     while at < len(words):
         action = words[at] & 0xFF
         if action == _CONFIG:
             accelerator = _accelerator(words, at, accelerator)
-        if action == _COMMANDS:
+        if action == _COMMANDS and commands:
             instructions += _instructions(words, at, accelerator)
         at += _length(words, at, action)
     if not accelerator:
         raise FormatError("must name its NPU before its end", where="cmd_data", offset=len(data))
-    return Program(accelerator, tuple(instructions))
+    return accelerator, instructions
 
 
 def _length(words: list[int], at: int, action: int) -> int:

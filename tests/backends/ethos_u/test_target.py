@@ -1,0 +1,197 @@
+"""The compile spec: names, defaults, flags, and what goes into the file."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+
+import ethosu
+import pytest
+
+from edgewright.backends.ethos_u import ArmCompileSpecBuilder, EthosUCompileSpec
+from edgewright.backends.ethos_u.target import ACCELERATORS, DEFAULTS, MEMORY_MODES, SYSTEM_CONFIGS
+from edgewright.errors import FileAccessError, UsageError
+from edgewright.pte import read_program
+from tests.support.golden import GOLDEN
+
+INI = Path(next(iter(ethosu.__path__))) / "config_files" / "Arm" / "vela.ini"
+
+
+def sections(kind: str) -> list[str]:
+    parser = configparser.ConfigParser()
+    parser.read(INI)
+    return [name.partition(".")[2] for name in parser.sections() if name.startswith(f"{kind}.")]
+
+
+def test_our_names_are_those_of_vela() -> None:
+    assert list(SYSTEM_CONFIGS) == sections("System_Config")
+    assert list(MEMORY_MODES) == sections("Memory_Mode")
+    parser = configparser.ConfigParser()
+    parser.read(INI)
+    for mode, limit in MEMORY_MODES.items():
+        said = parser.get(f"Memory_Mode.{mode}", "arena_cache_size", fallback=None)
+        assert limit == (None if said is None else int(said))
+
+
+def test_our_accelerators_are_those_of_vela() -> None:
+    from ethosu.vela.architecture_features import Accelerator, ArchitectureFeatures, create_default_arch
+
+    assert list(ACCELERATORS) == Accelerator.member_list()
+    for name, (family, macs, cores) in ACCELERATORS.items():
+        arch: ArchitectureFeatures = create_default_arch(Accelerator(name))
+        assert (arch.num_macs_per_cycle, arch.ncores) == (macs, cores)
+        assert family in name
+        assert EthosUCompileSpec(name, *DEFAULTS[family]).arena_limit <= arch.max_address_offset
+    assert EthosUCompileSpec("ethos-u65-512").macs == 512
+
+
+@pytest.mark.parametrize("target", ACCELERATORS)
+def test_defaults_are_those_of_executorch(target: str) -> None:
+    spec = EthosUCompileSpec(target)
+    stock = {
+        "u55": ("Ethos_U55_High_End_Embedded", "Shared_Sram"),
+        "u65": ("Ethos_U65_High_End", "Dedicated_Sram_384KB"),
+        "u85": ("Ethos_U85_SYS_DRAM_Mid", "Sram_Only"),
+    }
+    assert (spec.system_config, spec.memory_mode) == stock[spec.family]
+    assert spec.accelerator == spec.target == target
+
+
+@pytest.mark.parametrize("name", ["ethos_u55_128", "ethos_u65_256", "ethos_u85_256"])
+def test_specs_in_the_file_are_those_of_stock(name: str) -> None:
+    (delegate,) = read_program(GOLDEN / "ethos_u" / f"{name}.pte").execution_plan[0].delegates
+    stock = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
+    stock.pop("transform_pipeline_config", None)  # of stock's own passes
+    assert EthosUCompileSpec(name.replace("_", "-")).to_compile_specs() == stock
+
+
+def test_the_page_builds_its_spec() -> None:
+    spec = (
+        ArmCompileSpecBuilder()
+        .ethosu_compile_spec(
+            "ethos-u55-128",
+            system_config="Ethos_U55_High_End_Embedded",
+            memory_mode="Shared_Sram",
+            extra_flags="--output-format=raw --debug-force-regor",
+        )
+        .build()
+    )
+    assert spec.extra_flags == ("--output-format=raw", "--debug-force-regor")
+    assert spec.to_compile_specs()["compile_flags"].split().count(b"--output-format=raw") == 1
+
+
+def test_a_builder_wants_one_target(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs a target"):
+        ArmCompileSpecBuilder().build()
+    with pytest.raises(UsageError, match="once"):
+        ArmCompileSpecBuilder().ethosu_compile_spec("ethos-u55-128").ethosu_compile_spec("ethos-u55-64")
+    builder = ArmCompileSpecBuilder().ethosu_compile_spec("ethos-u55-128").dump_intermediate_artifacts_to(tmp_path)
+    assert builder.build().intermediates == str(tmp_path)
+
+
+def test_specs_are_values() -> None:
+    one, two = (EthosUCompileSpec("Ethos-U55-128", extra_flags=f) for f in ("--optimise Size", ["--optimise=Size"]))
+    assert one == two and hash(one) == hash(two) and one.target == "ethos-u55-128"
+    assert one != EthosUCompileSpec("ethos-u55-128")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": "ethos-u55-129"}, r"accelerator: must be one of ethos-u55-32, .*; got ethos-u55-129\n  Did you"),
+        ({"target": "cortex-m55"}, "must be one of"),
+        ({"target": 55}, "must be text"),
+        ({"system_config": "Ethos_U55_High_End"}, r"High_End\n  Did you mean Ethos_U55_High_End_Embedded"),
+        ({"memory_mode": "shared_sram"}, r"Dedicated_Sram_512KB; got shared_sram\n  Did you mean Shared_Sram\?"),
+        ({"config_ini": "no/such.ini"}, "cannot be read"),
+        ({"extra_flags": "--optimize Size"}, "Did you mean --optimise"),
+        ({"extra_flags": "--frobnicate"}, "Vela has --optimise"),
+        ({"extra_flags": "model.tosa"}, "must be options of Vela"),
+        ({"extra_flags": 5}, "must be a string or a list"),
+        ({"extra_flags": "--optimise 'Size"}, "must be a string or a list"),
+        ({"extra_flags": [5]}, "must be a string or a list"),
+        ({"extra_flags": "--optimise"}, "needs a value"),
+        ({"extra_flags": "--optimise=Speed"}, "must be one of Size, Performance; got Speed"),
+        ({"extra_flags": "--debug-force-regor=yes"}, "takes no value"),
+        ({"extra_flags": "--arena-cache-size=big"}, "must be a whole number"),
+        ({"extra_flags": "--arena-cache-size=-1"}, "must be bytes"),
+        ({"extra_flags": "--arena-cache-size=8589934592"}, "must fit the 32-bit addresses"),
+        ({"extra_flags": "--cpu-tensor-alignment=24"}, "must be a power of two"),
+        ({"extra_flags": "--experimental-softmax-int16-neg-exp-range=0"}, "must be above 0"),
+        ({"extra_flags": "--ignore-ops=a;b"}, "must be names of operators"),
+        ({"extra_flags": "--accelerator-config=ethos-u85-256"}, "must be the target of the spec, ethos-u55-128"),
+        ({"extra_flags": "--memory-mode=Sram_Only", "memory_mode": "Shared_Sram"}, "memory_mode of the spec"),
+        ({"extra_flags": "--output-format=tflite"}, "must be raw"),
+        ({"extra_flags": "--optimise=Size --optimise=Performance"}, "must be given once"),
+        ({"extra_flags": "--debug-force-legacy-core"}, "reads no TOSA"),
+        ({"extra_flags": "--separate-io-regions"}, "one region"),
+        ({"extra_flags": "--list-configs x"}, "compiles nothing"),
+        ({"extra_flags": "--enable-debug-db"}, "needs --output-dir"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_words(given: dict[str, object], message: str) -> None:
+    with pytest.raises((UsageError, FileAccessError), match=message):
+        EthosUCompileSpec(**{"target": "ethos-u55-128", **given})
+
+
+def test_flags_may_name_what_arguments_leave_open() -> None:
+    flags = "--accelerator-config ethos-u55-128 --system-config Ethos_U55_Deep_Embedded --memory-mode=Sram_Only"
+    spec = EthosUCompileSpec("ethos-u55-128", extra_flags=flags)
+    assert (spec.system_config, spec.memory_mode) == ("Ethos_U55_Deep_Embedded", "Sram_Only")
+    assert spec.extra_flags == ()
+    assert spec.compile_flags.count("--memory-mode=Sram_Only") == 1
+
+
+MINE = """
+[System_Config.Board]
+core_clock=250e6
+axi0_port=Sram
+axi1_port=OffChipFlash
+Sram_clock_scale=1.0
+OffChipFlash_clock_scale=0.25
+[Memory_Mode.Base]
+const_mem_area=Axi1
+arena_mem_area=Axi0
+cache_mem_area=Axi0
+[Memory_Mode.Small]
+inherit=Memory_Mode.Base
+arena_cache_size=65536
+"""
+
+
+def test_a_users_own_file_brings_its_names(tmp_path: Path) -> None:
+    path = tmp_path / "board.ini"
+    path.write_text(MINE)
+    spec = EthosUCompileSpec("ethos-u55-128", "Board", "Small", config_ini=path)
+    assert spec.arena_limit == 65536
+    assert "--config=board.ini" in spec.compile_flags  # not the folder: files must not depend on it
+    with pytest.raises(UsageError, match=r"must be one of Base, Small; got Shared_Sram"):
+        EthosUCompileSpec("ethos-u55-128", "Board", config_ini=path)
+    path.write_text(MINE.replace("65536", "lots"))
+    with pytest.raises(UsageError, match="whole number"):
+        EthosUCompileSpec("ethos-u55-128", "Board", "Small", config_ini=path)
+
+
+def test_a_users_own_file_may_be_broken(tmp_path: Path) -> None:
+    path = tmp_path / "board.ini"
+    for text in (b"core_clock=1", b"\xff\xfe", b"[a]\n[a]\n"):
+        path.write_bytes(text)
+        with pytest.raises(UsageError, match=r"must be an \.ini file"):
+            EthosUCompileSpec("ethos-u55-128", config_ini=path)
+    path.write_text("[Memory_Mode.Loop]\ninherit=Memory_Mode.Loop\n[System_Config.S]\n")
+    assert EthosUCompileSpec("ethos-u55-128", "S", "Loop", config_ini=path).arena_limit == 1 << 32
+
+
+def test_specs_need_neither_torch_nor_vela() -> None:
+    code = (
+        "import sys; sys.modules['ethosu'] = sys.modules['torch'] = sys.modules['tosa_serializer'] = None\n"
+        "from edgewright.backends.ethos_u import EthosUCompileSpec\n"
+        "from edgewright.backends.ethos_u.vela import compile_tosa\n"
+        "from edgewright.errors import MissingError\n"
+        "try:\n    compile_tosa(b'', EthosUCompileSpec('ethos-u55-128'), inputs=1, outputs=1)\n"
+        "except MissingError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "is not installed" in done.stdout and 'pip install "edgewright[ethos-u]"' in done.stdout, done.stderr
