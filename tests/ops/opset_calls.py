@@ -53,7 +53,7 @@ def _own(value: Any) -> Any:
     return int(to_scalar_type(DTYPES[value])) if isinstance(value, torch.dtype) else value
 
 
-def _named(overload: str, positional: list[Any], keyword: dict[str, Any]) -> dict[str, Any]:
+def named(overload: str, positional: list[Any], keyword: dict[str, Any]) -> dict[str, Any]:
     """By name, defaults filled in by the importer itself; types as numbers."""
     op = overload_named(overload)
     return {n: _own(v) for n, v in named_arguments(op, tuple(positional), keyword).items()}
@@ -95,13 +95,13 @@ def _of_kernel(overload: str) -> Iterator[Call]:
         given = {a.name: v for a, v in zip(signature.inputs, sample.args, strict=True) if a.name in known}
         if packet == "view":  # eager's takes no copy
             given["self"] = given["self"].copy(order="C")
-        yield Call(overload, _named(overload, [], given), sample)
+        yield Call(overload, named(overload, [], given), sample)
 
 
 def _own_calls(overload: str) -> Iterator[Call]:
     for args in CALLS.get(overload, []):
         keyword = args[-1] if args and isinstance(args[-1], dict) else {}
-        named = _named(overload, args[:-1] if keyword else args, keyword)
+        named = named(overload, args[:-1] if keyword else args, keyword)
         yield Call(overload, named, Sample(overload, args))
 
 

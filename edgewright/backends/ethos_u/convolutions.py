@@ -7,117 +7,66 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.lower import (
-    FLOAT32,
-    INT32,
-    INT48,
-    TosaLowering,
-    fixed_point,
-    result,
-    scale_of,
-    sizes,
-    zero_of,
-)
+from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
+from edgewright.backends.ethos_u.products import accumulator, bias_of, spread, units_of
+from edgewright.backends.ethos_u.transposed import transposed
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.layout import NHWC, NLC, identity
-
-__all__ = ["bias_of", "convolution", "fixed_point", "linear", "matmul"]
-
-
-def weight_scales(weight: Value) -> Array:
-    return np.asarray(weight.q.scale if weight.q is not None else 1.0, np.float64)
-
-
-def accumulator(value: Value) -> Any:
-    if value.q is None:
-        return FLOAT32
-    return INT48 if value.q.dtype.itemsize == 2 else INT32
-
-
-def bias_of(low: TosaLowering, op: Op, units: Array, channels: int) -> Value:
-    """The bias in units of the accumulator: the input's scale times the weight's."""
-    bias, x = op.args.get("bias"), op.args["input"]
-    data = np.zeros(channels) if bias is None else np.asarray(bias.data, np.float64)
-    if bias is not None and bias.q is not None:
-        data = (data - np.asarray(bias.q.zero_point)) * np.asarray(bias.q.scale)
-    if x.q is None:
-        return low.tensor(data, np.float32)
-    kind = accumulator(x)
-    bits = 31 if kind == INT32 else 47
-    stored = np.clip(np.round(data / units), -(2**bits), 2**bits - 1)
-    return low.tensor(stored, kind)
-
+from edgewright.passes.layout import identity
 
 def fit(low: TosaLowering, x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int],
         pad: Sequence[int]) -> tuple[Value, list[int]]:  # fmt: skip
     """An image and padding that windows cover exactly: what they do not reach is taken off, as TOSA asks."""
     pads, shape = list(pad), list(x.bound)
-    for axis in (0, 1):
+    for axis in range(len(kernel)):
         reach = (kernel[axis] - 1) * dilation[axis] + 1
         left = (shape[1 + axis] + pads[2 * axis] + pads[2 * axis + 1] - reach) % stride[axis]
         less = min(left, max(pads[2 * axis + 1], 0))
         pads[2 * axis + 1] -= less
         shape[1 + axis] -= left - less
-    return low.sliced(x, [0, 0, 0, 0], shape), pads
-
-
-def two(values: Sequence[int], fill: int) -> list[int]:
-    """Strides and the like of a sequence, as of an image one pixel high."""
-    given = list(values)
-    return [fill, given[0]] if len(given) == 1 else given
+    return low.sliced(x, [0] * len(shape), shape), pads
 
 
 def convolution(low: TosaLowering, op: Op) -> None:
-    """Images, and sequences as images one pixel high."""
-    x, out = op.args["input"], result(op)
-    if len(x.shape) == 3:
-        image = low.get(x, NLC)
-        flat = low.reshaped(image, [image.bound[0], 1, *image.bound[1:]])
-        acc, units = _product(low, op, flat)
-        low.finish(op, NLC, low.reshaped(acc, [acc.bound[0], *acc.bound[2:]]), units)
-    else:
-        acc, units = _product(low, op, low.get(x, NHWC))
-        low.finish(op, NHWC, acc, units)
-    assert len(out.shape) == len(x.shape)
-
-
-def _product(low: TosaLowering, op: Op, image: Value) -> tuple[Value, Array]:
-    """The accumulator, and what a unit of each of its channels is worth."""
+    """Images and volumes; sequences are images one pixel high, and one image alone is a batch of one."""
     x, weight, out = op.args["input"], op.args["weight"], result(op)
-    data = weight.data if weight.data.ndim == 4 else weight.data[:, :, None, :]
-    units = scale_of(x) * weight_scales(weight)
-    dtype = accumulator(x)
-    args: dict[str, Any] = {"input_zp": zero_of(x), "weight_zp": 0}
-    size = [1, *out.bound[2:]] if len(out.shape) == 3 else list(out.bound[2:])
-    shape = [image.bound[0], *size, out.bound[1]]
-    if op.args["transposed"]:
-        return _transposed(low, op, image, data, shape, units, args), units
-    stride, dilation = two(op.args["stride"], 1), two(op.args["dilation"], 1)
-    top, left = two(op.args["padding"], 0)
-    image, pads = fit(low, image, data.shape[2:], stride, dilation, [top, top, left, left])
-    args |= {"input": image, "bias": bias_of(low, op, units, data.shape[0]), "pad": pads, "stride": stride,
-             "dilation": dilation}  # fmt: skip
-    if op.args["groups"] > 1 and data.shape[1] == 1:
+    rank = weight.data.ndim
+    order = tuple(d for d in (0, *range(2, rank), 1))
+    order = order if len(x.shape) == rank else tuple(d - 1 for d in order[1:])  # without a batch
+    image = low.get(x, order)
+    whole = [*([1] if len(x.shape) < rank else []), *image.bound]
+    image = low.reshaped(image, [whole[0], 1, *whole[1:]] if rank == 3 else whole)
+    data = weight.data[:, :, None, :] if rank == 3 else weight.data
+    made = (transposed if op.args["transposed"] else _forward)(low, op, image, data)
+    low.alias(out, order, low.reshaped(made, [out.bound[d] for d in order]))
+
+
+def _forward(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
+    x = op.args["input"]
+    units = units_of(op)
+    stride, dilation = spread(op, "stride", 1), spread(op, "dilation", 1)
+    pads = [p for p in spread(op, "padding", 0) for _ in (0, 1)]
+    image, pads = fit(low, image, data.shape[2:], stride, dilation, pads)
+    size = [
+        (image.bound[1 + a] + pads[2 * a] + pads[2 * a + 1] - (k - 1) * dilation[a] - 1) // stride[a] + 1
+        for a, k in enumerate(data.shape[2:])
+    ]
+    args: dict[str, Any] = {
+        "input": image, "input_zp": zero_of(x), "weight_zp": 0, "pad": pads, "stride": stride, "dilation": dilation,
+        "bias": bias_of(low, op, units, data.shape[0]),
+    }  # fmt: skip
+    shape, dtype = [image.bound[0], *size, data.shape[0]], accumulator(x)
+    if is_depthwise(op):
         groups = op.args["groups"]
-        each = data.shape[0] // groups
-        taps = data[:, 0].reshape(groups, each, *data.shape[2:]).transpose(2, 3, 0, 1)
-        return low.node("depthwise_conv2d", shape, dtype, weight=low.tensor(taps), **args), units
-    return low.node("conv2d", shape, dtype, weight=low.tensor(data.transpose(0, 2, 3, 1)), **args), units
+        taps = data[:, 0].reshape(groups, -1, *data.shape[2:]).transpose(2, 3, 0, 1)
+        acc = low.node("depthwise_conv2d", shape, dtype, weight=low.tensor(taps), **args)
+    else:
+        filters = low.tensor(np.moveaxis(data, 1, -1))
+        acc = low.node("conv3d" if data.ndim == 5 else "conv2d", shape, dtype, weight=filters, **args)
+    return low.narrow(acc, result(op), units, op.args.get("limits"))
 
 
-def _transposed(
-    low: TosaLowering, op: Op, image: Value, data: Array, shape: list[int], units: Array, args: dict[str, Any]
-) -> Value:
-    """Filters come as input, output, height, width. What padding takes off, and what is added at the end, is
-    TOSA's padding of the result."""
-    top, left = two(op.args["padding"], 0)
-    stride = two(op.args["stride"], 1)
-    kernel = data.shape[2:]
-    bottom, right = (shape[1 + a] - ((image.bound[1 + a] - 1) * stride[a] + kernel[a] - (top, left)[a]) for a in (0, 1))
-    weight = low.tensor(data.transpose(1, 2, 3, 0))
-    bias = bias_of(low, op, units, data.shape[1])
-    return low.node("transpose_conv2d", shape, accumulator(op.args["input"]), input=image, weight=weight, bias=bias,
-                    out_pad=[-top, bottom, -left, right], stride=stride, **args)  # fmt: skip
+def is_depthwise(op: Op) -> bool:
+    return bool(op.args["groups"] > 1 and op.args["weight"].shape[1] == 1 and not op.args["transposed"])
 
 
 def linear(low: TosaLowering, op: Op) -> None:
@@ -127,7 +76,7 @@ def linear(low: TosaLowering, op: Op) -> None:
     count = int(np.prod(held.bound[:-1]))
     data = weight.data if columns is None else weight.data[:, columns]
     image = low.reshaped(held, [1, count, 1, data.shape[1]])
-    units = scale_of(x) * weight_scales(weight)
+    units = units_of(op)
     acc = low.node(
         "conv2d", [1, count, 1, data.shape[0]], accumulator(x), input=image,
         weight=low.tensor(data[:, None, None, :]), bias=bias_of(low, op, units, data.shape[0]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from edgewright.backends.ethos_u import convolutions, elementwise, reductions
-from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights
+from edgewright.backends.ethos_u.rules import EVERYWHERE, depthwise_stride, fixed_weights, volumes
+from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
 from edgewright.ir.ports import Same
 
@@ -12,9 +13,11 @@ ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 
 ROWS: tuple[OpSpec, ...] = (
     *(
-        OpSpec(op, convolutions.convolution, (fixed_weights,), INT, ACTIVATIONS)
+        OpSpec(op, convolutions.convolution, (fixed_weights, depthwise_stride), INT, ACTIVATIONS,
+               legalize=legal_convolution)
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
+    OpSpec("conv3d", convolutions.convolution, (fixed_weights, volumes, argument_is("groups", 1)), INT, ACTIVATIONS),
     OpSpec("linear", convolutions.linear, (fixed_weights,), INT, ACTIVATIONS),
     OpSpec("mm", convolutions.matmul, (), INT),
     OpSpec("bmm", convolutions.matmul, (), INT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.tosa.table import PREFIX, TOSA
 
 
@@ -18,6 +18,8 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
         out = op.outputs[0]
         assert out is not None
         made = run_op(op, held)
+        if made.shape != out.bound:
+            raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=made.shape)
         held[id(out)] = made if made.dtype == out.dtype else made.astype(out.dtype)
         for value in op.inputs():
             if last[id(value)] == i and id(value) not in kept:

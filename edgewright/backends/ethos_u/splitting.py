@@ -1,0 +1,93 @@
+"""Rewrites of convolutions that the NPU does in pieces. None needs a new scale: pieces are stored as the whole is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.ethos_u.products import spread
+from edgewright.ir.graph import Op, QParams, Value
+
+MAX_STRIDE = 3  # of U55 and U65
+
+
+def legal_convolution(op: Op, target: Any) -> list[Op] | None:
+    """Groups become convolutions of slices; depthwise ones with long strides, shorter strides and a selection."""
+    weight = op.args["weight"]
+    if op.args["groups"] > 1 and (weight.shape[1] > 1 or op.args["transposed"]):
+        return _by_groups(op)
+    if op.args["groups"] > 1 and too_long(op, target):
+        return _selected(op)
+    return None
+
+
+def too_long(op: Op, target: Any) -> bool:
+    """True for steps that the NPU has no field for. Vela splits those of plain convolutions itself."""
+    return target is not None and target.family != "u85" and max(spread(op, "stride", 1)) > MAX_STRIDE
+
+
+def part(value: Value, start: int, size: int, axis: int) -> Value:
+    """A slice of a constant."""
+    assert value.data is not None
+    data = np.ascontiguousarray(value.data.take(range(start, start + size), axis))
+    return replace(value, data=data, shape=data.shape, q=_part_of(value.q, start, size, axis))
+
+
+def _part_of(q: QParams | None, start: int, size: int, axis: int) -> QParams | None:
+    if q is None or q.axis != axis or not isinstance(q.scale, tuple) or not isinstance(q.zero_point, tuple):
+        return q
+    return replace(q, scale=q.scale[start : start + size], zero_point=q.zero_point[start : start + size])
+
+
+def _by_groups(op: Op) -> list[Op]:
+    x, weight, bias, out = op.args["input"], op.args["weight"], op.args["bias"], op.outputs[0]
+    assert out is not None
+    groups, axis = op.args["groups"], len(x.shape) - (weight.data.ndim - 1)
+    inputs, outputs = x.bound[axis] // groups, out.bound[axis] // groups
+    ops, pieces = [], []
+    for g in range(groups):
+        cut = _piece(x, f"{x.name}_{g}", axis, inputs)
+        made = _piece(out, f"{out.name}_{g}", axis, outputs)
+        slicing = {"self": x, "dim": axis, "start": g * inputs, "end": (g + 1) * inputs, "step": 1}
+        ops.append(Op("slice", slicing, [cut], op.origin))
+        # The weights of a transposed convolution have a group's inputs in front, and every group's outputs in common.
+        rows = part(weight, g * inputs, inputs, 0) if op.args["transposed"] else part(weight, g * outputs, outputs, 0)
+        if op.args["transposed"] and weight.q is not None and weight.q.axis == 1 and len(weight.q.scale) != outputs:
+            rows = replace(rows, q=_part_of(weight.q, g * outputs, outputs, 1))
+        args = {**op.args, "input": cut, "weight": rows, "groups": 1}
+        args["bias"] = part(bias, g * outputs, outputs, 0) if bias is not None else None
+        ops.append(Op(op.kind, args, [made], op.origin))
+        pieces.append(made)
+    return [*ops, Op("cat", {"tensors": pieces, "dim": axis}, [out], op.origin)]
+
+
+def _piece(whole: Value, name: str, axis: int, size: int) -> Value:
+    shape = list(whole.shape)
+    shape[axis] = size
+    return Value(name, whole.dtype, tuple(shape), whole.dim_order, q=whole.q)
+
+
+# ------------------------------------------------------------------------------------------------------ long strides
+
+
+def steps_of(stride: int) -> tuple[int, int] | None:
+    """A stride as two that the NPU has, one after the other."""
+    return next(((a, stride // a) for a in (3, 2, 1) if stride % a == 0 and stride // a <= MAX_STRIDE), None)
+
+
+def _selected(op: Op) -> list[Op]:
+    """A depthwise convolution with the first of two strides, and a pool of one pixel with the second."""
+    out = op.outputs[0]
+    assert out is not None
+    pairs = [steps_of(s) for s in spread(op, "stride", 1)]
+    first, second = [p[0] for p in pairs if p], [p[1] for p in pairs if p]
+    dims = op.args["weight"].data.ndim - 2
+    size = [(n - 1) * s + 1 for n, s in zip(out.bound[-dims:], second[-dims:], strict=True)]
+    dense = Value(f"{out.name}_dense", out.dtype, (*out.shape[:-dims], *size), out.dim_order, q=out.q)
+    args = {**op.args, "stride": first[-dims:]}
+    pool = {"self": dense, "kernel_size": [1] * dims, "stride": second[-dims:], "padding": [0] * dims,
+            "dilation": [1] * dims, "ceil_mode": False}  # fmt: skip
+    kind = "max_pool1d" if dims == 1 else "max_pool2d"
+    return [Op(op.kind, args, [dense], op.origin), Op(kind, pool, [out], op.origin)]
