@@ -98,6 +98,8 @@ class _Scheduler:
         return Node([Op("clone", {"self": value}, [outside])])
 
     def _lower(self, node: Node) -> Lowering:
+        if any(0 in v.bound for v in (*node.reads(), *node.outputs)):
+            return Reference(node)
         return next(made for kind in LOWERINGS if (made := kind.accept(node, self.context)) is not None)
 
     # ----------------------------------------------------------------------------------------------------- layouts

@@ -85,8 +85,12 @@ class Finish:
         return made
 
     def _look_up(self, x: Reg) -> Reg:
-        """Two tables of 128, each in one instruction."""
+        """Two tables of 128, each in one instruction; shorter vectors are looked up as a part of a long one."""
         f, kind = self.f, x.type
+        if count(kind) < 64:
+            short = range(count(kind))
+            whole = self._look_up(f.shuffle(x, x, [*short, *[-1] * (64 - len(short))]))
+            return f.shuffle(whole, whole, short)
         quarters = [f.load(kind, self.notes, 64 + 64 * i, 64) for i in range(4)]
         name = "llvm.x86.avx512.vpermi2var.qi.512"
         low, high = (f.call(name, kind, quarters[i], x, quarters[i + 1]) for i in (0, 2))

@@ -115,7 +115,7 @@ class ByteProduct(Lowering):
         if node.table is not None and not context.isa.permute_bytes:
             return None
         conv = linear(op) if op.kind == "linear" else convolution(op)
-        if conv.groups > 1 and conv.outputs % 16:
+        if (conv.groups > 1 and conv.outputs % 16) or not conv.few:
             return None
         numbers = Numbers(node, context)
         return cls(node, conv, numbers) if numbers.exact else None
@@ -205,9 +205,7 @@ class ByteDepthwise(Lowering):
         if node.table is not None and not context.isa.permute_bytes:
             return None
         conv = convolution(node.op)
-        if conv.outputs != 1 or conv.kernel[0] > 16:
-            return None
-        if node.table is not None and padded_channels(conv.groups) % context.isa.bytes:
+        if conv.outputs != 1 or conv.images > 1024 or conv.kernel[0] * conv.kernel[1] > 64:
             return None
         numbers = Numbers(node, context)
         return cls(node, conv, numbers) if numbers.exact else None

@@ -27,6 +27,11 @@ class Convolution:
     outputs: int  # channels of a group
 
     @property
+    def few(self) -> bool:
+        """Few enough images and groups to have a step for each."""
+        return self.images * self.groups <= 1024
+
+    @property
     def pointwise(self) -> bool:
         return self.kernel == (1, 1) and not any((self.border.top, self.border.left))
 

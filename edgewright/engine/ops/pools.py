@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgewright.engine.check import inside_everywhere
 from edgewright.engine.fuse import Node, byte, limits, single
 from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
 from edgewright.engine.layout import Layout
@@ -23,6 +24,18 @@ class Pooling(Lowering):
         x = op.args["self"]
         if not (single(x) and single(node.out)) and not (byte(x.q) and byte(node.out.q)):
             return None
+        kernel, stride, dilation = (op.args.get(n) or [1, 1] for n in ("kernel_size", "stride", "dilation"))
+        for i in (0, 1):
+            windows = (
+                x.bound[1 + i],
+                node.out.bound[1 + i],
+                kernel[i],
+                stride[i],
+                op.args["padding"][2 * i],
+                dilation[i],
+            )
+            if not inside_everywhere(*windows):
+                return None
         return cls(node) if op.kind == "avg_pool2d" or x.q == node.out.q else None
 
     def emit(self, context: Context) -> None:

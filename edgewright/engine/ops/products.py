@@ -43,7 +43,8 @@ class RealProduct(Lowering):
             return None
         if bias is not None and not (bias.constant and single(bias)):
             return None
-        return cls(node, linear(op) if op.kind == "linear" else convolution(op))
+        conv = linear(op) if op.kind == "linear" else convolution(op)
+        return cls(node, conv) if conv.few else None
 
     def border(self) -> tuple[Value, Border] | None:
         return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
@@ -124,7 +125,8 @@ class RealDepthwise(Lowering):
         if not fits or (bias is not None and not (bias.constant and single(bias))):
             return None
         conv = convolution(op)
-        return cls(node, conv) if conv.outputs == 1 and conv.kernel[0] <= 16 else None
+        fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= 64
+        return cls(node, conv) if fits else None
 
     def border(self) -> tuple[Value, Border] | None:
         return (self.node.op.args["input"], self.conv.border) if self.conv.border else None

@@ -1,0 +1,20 @@
+"""The host engine: device graphs become machine code for this CPU.
+
+``compile(graph)`` gives a ``CompiledGraph``, whose ``run(inputs)`` is one native call. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+from edgewright._lazy import lazy_names
+
+__all__ = ["CompiledGraph", "Plan", "compile", "make_plan"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "CompiledGraph": "edgewright.engine.driver",
+        "Plan": "edgewright.engine.plan",
+        "compile": "edgewright.engine.compiler",
+        "make_plan": "edgewright.engine.compiler",
+    },
+)

@@ -1,0 +1,208 @@
+"""Sizes that must hold before code is generated: compiled code checks nothing.
+
+A device graph may come from a file that says anything about its tensors. Every operator that has a kernel must make
+exactly what the graph says it makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from edgewright.engine.functions import FUNCTIONS
+from edgewright.errors import ExecutionError
+from edgewright.ir.graph import Graph, Op, Value, verify
+
+Shape = tuple[int, ...]
+Rule = Callable[[Op], Shape]
+_MOST = 1 << 40  # elements of anything
+
+
+def check_graph(graph: Graph, memory: int) -> None:
+    """Raise unless the graph holds together and its tensors fit in ``memory`` bytes."""
+    verify(graph)
+    for value in graph.values():
+        if value.dtype is None or value.dynamic:
+            raise ExecutionError(f"device graph: {value.name}", "must be a tensor of known sizes")
+        if any(n < 0 for n in value.bound) or value.nbytes > memory:
+            raise ExecutionError(f"device graph: {value.name}", f"may take {memory} bytes", value=value.nbytes)
+        if value.data is not None and np.shape(value.data) != value.bound:
+            raise _wrong(value.name, "a constant has the shape of its data", np.shape(value.data))
+    for op in graph.ops:
+        _check_op(op)
+
+
+def _check_op(op: Op) -> None:
+    rule = RULES.get(op.kind)
+    if rule is None:
+        return
+    out = op.outputs[0]
+    if out is None:
+        raise _wrong(op.kind, "must have an output", None)
+    try:
+        made = tuple(int(n) for n in rule(op))
+    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+        raise _wrong(op.kind, f"does not hold together: {error}", list(out.bound)) from error
+    if made != out.bound:
+        raise _wrong(op.kind, f"makes a tensor of shape {list(made)}", list(out.bound))
+
+
+def _wrong(name: str, rule: str, value: object) -> ExecutionError:
+    return ExecutionError(f"device graph: {name}", rule, value=value, remedy="The file is damaged or not one of ours.")
+
+
+def _need(condition: bool, rule: str) -> None:
+    if not condition:
+        raise ValueError(rule)
+
+
+def _pairs(op: Op, *names: str) -> list[tuple[int, int]]:
+    """Two positive numbers each."""
+    found = []
+    for name in names:
+        given = op.args.get(name) or [1, 1]
+        _need(len(given) == 2 and all(0 < int(n) < _MOST for n in given), f"{name} must be two positive numbers")
+        found.append((int(given[0]), int(given[1])))
+    return found
+
+
+def _pads(op: Op) -> list[tuple[int, int]]:
+    given = [int(n) for n in op.args["padding"]]
+    _need(len(given) == 4 and all(0 <= n < _MOST for n in given), "padding must be four numbers from 0")
+    return [(given[0], given[1]), (given[2], given[3])]
+
+
+def _image(value: Value) -> Shape:
+    _need(len(value.bound) == 4, "needs an image of four dimensions")
+    return value.bound
+
+
+def _windows(size: int, pads: tuple[int, int], kernel: int, stride: int, dilation: int) -> int:
+    reach = dilation * (kernel - 1) + 1
+    _need(size + sum(pads) >= reach, "the window must fit in the padded image")
+    return (size + sum(pads) - reach) // stride + 1
+
+
+def _bias(op: Op, channels: int) -> None:
+    bias = op.args.get("bias")
+    _need(bias is None or math.prod(bias.bound) == channels, f"the bias must have {channels} elements")
+
+
+def _scales(weight: Value, channels: int) -> None:
+    size = 1 if weight.q is None else np.size(weight.q.scale)
+    _need(size in (1, channels) or (weight.q is not None and weight.q.block is not None), "a scale for each channel")
+
+
+def _convolution(op: Op) -> Shape:
+    batch, high, wide, inputs = _image(op.args["input"])
+    weight = _image(op.args["weight"])
+    stride, dilation = _pairs(op, "stride", "dilation")
+    groups = int(op.args["groups"])
+    _need(groups > 0, "groups must be positive")
+    if op.kind == "depthwise_conv2d":
+        channels = weight[3]
+        _need(weight[0] == 1 and inputs == groups and channels % groups == 0, "a filter for each channel")
+    else:
+        channels = weight[0]
+        _need(weight[3] * groups == inputs and channels % groups == 0, "filters must fit the channels of each group")
+    _bias(op, channels)
+    _scales(op.args["weight"], channels)
+    sizes = [_windows(n, p, k, s, d) for n, p, k, s, d in
+             zip((high, wide), _pads(op), weight[1:3], stride, dilation, strict=True)]  # fmt: skip
+    return (batch, *sizes, channels)
+
+
+def _linear(op: Op) -> Shape:
+    x, weight = op.args["input"].bound, op.args["weight"].bound
+    _need(len(weight) == 2 and len(x) >= 1, "needs rows and a matrix")
+    outputs, inputs = (weight[1], weight[0]) if op.args.get("transposed") else weight
+    _need(x[-1] == inputs, f"rows must have {inputs} elements")
+    _bias(op, outputs)
+    _scales(op.args["weight"], outputs)
+    return (*x[:-1], outputs)
+
+
+def _broadcast(op: Op) -> Shape:
+    return np.broadcast_shapes(op.args["self"].bound, op.args["other"].bound)
+
+
+def _same(op: Op) -> Shape:
+    return next(op.inputs()).bound
+
+
+def _pool(op: Op) -> Shape:
+    batch, high, wide, channels = _image(op.args["self"])
+    kernel, stride, dilation = _pairs(op, "kernel_size", "stride", "dilation")
+    sizes = [_windows(n, p, k, s, d) for n, p, k, s, d in
+             zip((high, wide), _pads(op), kernel, stride, dilation, strict=True)]  # fmt: skip
+    return (batch, *sizes, channels)
+
+
+def _global(op: Op) -> Shape:
+    batch, _, _, channels = _image(op.args["self"])
+    return (batch, 1, 1, channels)
+
+
+def _permute(op: Op) -> Shape:
+    shape, dims = op.args["self"].bound, [int(d) for d in op.args["dims"]]
+    _need(sorted(dims) == list(range(len(shape))), "dimensions must each be named once")
+    return tuple(shape[d] for d in dims)
+
+
+def _view(op: Op) -> Shape:
+    total, sizes = math.prod(op.args["self"].bound), [int(n) for n in op.args["size"]]
+    _need(sum(n in (0, -1) for n in sizes) <= 1 and all(n >= -1 for n in sizes), "at most one size may be left open")
+    known = math.prod(n for n in sizes if n > 0)
+    made = tuple(total // known if n in (0, -1) else n for n in sizes)
+    _need(math.prod(made) == total, "elements must stay as many")
+    return made
+
+
+def _slice(op: Op) -> Shape:
+    shape, starts = op.args["self"].bound, [int(n) for n in op.args["start"]]
+    lengths = [int(n) or size - a for a, n, size in zip(starts, op.args["length"], shape, strict=True)]
+    inside = all(a >= 0 and n > 0 and a + n <= size for a, n, size in zip(starts, lengths, shape, strict=True))
+    _need(inside, "the slice must be inside")
+    return tuple(lengths)
+
+
+def _cat(op: Op) -> Shape:
+    shapes = [v.bound for v in op.args["tensors"]]
+    axis = int(op.args["dim"]) % len(shapes[0])
+    rest = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
+    _need(len(rest) == 1 and len({len(s) for s in shapes}) == 1, "tensors must agree in every other dimension")
+    return (*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :])
+
+
+def _pad(op: Op) -> Shape:
+    before, after = ([int(n) for n in op.args[name]] for name in ("before", "after"))
+    _need(all(0 <= n < _MOST for n in (*before, *after)), "padding must be at least 0")
+    return tuple(n + a + b for n, a, b in zip(op.args["self"].bound, before, after, strict=True))
+
+
+def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
+    return dict.fromkeys(kinds, rule)
+
+
+RULES: dict[str, Rule] = {
+    **_like("conv2d", "depthwise_conv2d", rule=_convolution),
+    **_like("add", "sub", "mul", "div", "maximum", "minimum", rule=_broadcast),
+    **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same),
+    **_like("max_pool2d", "avg_pool2d", rule=_pool),
+    "linear": _linear,
+    "global_avg_pool2d": _global,
+    "permute": _permute,
+    "view": _view,
+    "slice": _slice,
+    "cat": _cat,
+    "pad": _pad,
+}
+
+
+def inside_everywhere(size: int, windows: int, kernel: int, stride: int, padding: int, dilation: int) -> bool:
+    """Every window along a dimension has a tap in the image."""
+    starts = np.arange(windows)[:, None] * stride - padding
+    taps = starts + np.arange(kernel)[None, :] * dilation
+    return bool(((taps >= 0) & (taps < size)).any(1).all())

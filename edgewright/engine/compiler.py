@@ -1,0 +1,37 @@
+"""From a device graph to something that runs."""
+
+from __future__ import annotations
+
+from edgewright.engine.check import check_graph
+from edgewright.engine.cores import thread_count
+from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.isa import host
+from edgewright.engine.plan import Plan
+from edgewright.engine.schedule import schedule
+from edgewright.ir.graph import Graph
+from edgewright.ir.numerics import XNNPACK, Numerics
+
+_MEMORY = 4 << 30
+
+
+def make_plan(
+    graph: Graph,
+    threads: int | None = None,
+    numerics: Numerics = XNNPACK,
+    cpu: str | None = None,
+    memory: int = _MEMORY,
+) -> Plan:
+    """What will be done, before machine code. ``memory``: bytes that any value, and the arena, may take."""
+    check_graph(graph, memory)
+    return schedule(graph, host(cpu), numerics, thread_count(threads))
+
+
+def compile(
+    graph: Graph,
+    threads: int | None = None,
+    numerics: Numerics = XNNPACK,
+    cpu: str | None = None,
+    memory: int = _MEMORY,
+) -> CompiledGraph:
+    """A graph whose sizes are all known, as machine code for this CPU (or a lower one: ``avx2``)."""
+    return CompiledGraph(make_plan(graph, threads, numerics, cpu, memory), threads)
