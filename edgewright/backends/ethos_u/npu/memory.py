@@ -24,6 +24,8 @@ class Memory:
     def view(self, region: int, at: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
         """Elements at ``at`` and beyond, after checking that the first and the last byte lie within the region."""
         buffer = self._region(region)
+        if np.prod([int(n) for n in shape], dtype=object) * np.dtype(dtype).itemsize > buffer.size:
+            raise FormatError(f"must fit the {buffer.size} bytes of region {region}", value=shape, where="cmd_data")
         steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
         low = at + sum(s for s in steps if s < 0)
         high = at + sum(s for s in steps if s > 0) + np.dtype(dtype).itemsize
@@ -75,7 +77,7 @@ class Memory:
 class Budget:
     """What a stream may cost. A few words can ask for years of work: ``spend`` stops them before they start."""
 
-    ELEMENTS = 1 << 27  # of one feature map
+    ELEMENTS = 1 << 26  # of one feature map, padding included
 
     def __init__(self, steps: int) -> None:
         self._left = self._steps = steps

@@ -25,6 +25,10 @@ class Registers:
     def set(self, instruction: Instruction) -> None:
         self._set[instruction.command.name] = instruction
 
+    def known(self, name: str) -> bool:
+        """Whether a command has set the register."""
+        return name in self._set
+
     def _get(self, name: str) -> Instruction:
         try:
             return self._set[name]
@@ -45,6 +49,9 @@ class Registers:
 
     def field(self, name: str, field: str) -> int:
         return self._get(name).field(field)
+
+    def has_field(self, name: str, field: str) -> bool:
+        return any(row.name == field for row in self._get(name).command.fields)
 
     def choice(self, name: str, field: str) -> str:
         """The name of a field's value; a value without a name is an error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from edgewright.errors import FormatError, InputError, MissingError
 Array = np.ndarray[Any, Any]
 STEPS = 1 << 38  # multiplications; an element that passes the output stage counts as 64
 _ELEMENT_STEPS = 64
+_KEPT_WEIGHTS = 1 << 26
 _WAITS = frozenset(("DMA_WAIT", "KERNEL_WAIT", "PMU_MASK", "IRQ"))  # nothing runs ahead here, so nothing is waited for
 
 
@@ -55,7 +57,7 @@ def run(
     if fast_scratch is not None:
         memories[2] = _bytes_of(fast_scratch, "fast_scratch")
     memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
-    Npu(program.accelerator, Memory(program.accelerator, memories), Budget(steps)).run(program)
+    Npu(program, Memory(program.accelerator, memories), Budget(steps)).run()
 
 
 def _bytes_of(memory: Any, name: str) -> Array:
@@ -68,14 +70,13 @@ def _bytes_of(memory: Any, name: str) -> Array:
 class Npu:
     """One NPU with its registers and memories."""
 
-    def __init__(self, accelerator: str, memory: Memory, budget: Budget) -> None:
-        self._accelerator = accelerator
+    def __init__(self, program: Program, memory: Memory, budget: Budget) -> None:
+        self._program = program
         self._memory = memory
         self._budget = budget
         self._registers = Registers()
-        self._unpacked: dict[Any, Array] = {}
 
-    def run(self, program: Program) -> None:
+    def run(self) -> None:
         operations = {
             "CONV": self._convolution,
             "DEPTHWISE": self._convolution,
@@ -83,7 +84,7 @@ class Npu:
             "ELEMENTWISE": self._elementwise,
             "DMA_START": self._copy,
         }
-        for instruction in program.instructions:
+        for instruction in self._program.instructions:
             name = instruction.command.name
             if name == "STOP":
                 return
@@ -128,11 +129,9 @@ class Npu:
             values = pooling.largest(image, window, size)
         elif mode == "AVERAGE":
             values = pooling.mean(image, window, size, stage.rounding)
-        elif mode == "REDUCE_SUM":
+        else:
             values = pooling.summed(image, window, size).sum(2, keepdims=True)
             depth = _must_be_one(depth)
-        else:
-            raise FormatError("must be a pool of an ethos-u55 or u65", value=mode, where="cmd_data")
         self._store(ofm, stage, values, *self._scales(depth))
 
     def _elementwise(self, instruction: Instruction) -> None:
@@ -218,17 +217,19 @@ class Npu:
         return weights.scales(self._memory.bytes(region, base, length), channels)
 
     def _weights(self, window: Kernel, depth: int, ifm_depth: int, depthwise: bool, bits: int) -> Array:
-        """A layer's weights. Stripes of a layer share a stream, so what was unpacked is kept."""
+        """A layer's weights. Stripes of a layer and later runs share them, so what was unpacked is kept."""
         registers = self._registers
         shape = weights.Shape(depth, ifm_depth, *window.size, window.dilation, registers.count("OFM_BLK_DEPTH"), bits,
-                              window.part_kernel, depthwise, weights.ofm_micro(self._accelerator))  # fmt: skip
+                              window.part_kernel, depthwise, weights.ofm_micro(self._program.accelerator))  # fmt: skip
         region, base = registers.number("WEIGHT_REGION"), registers.address("WEIGHT_BASE")
-        key = (self._memory.bytes(region, base, registers.number("WEIGHT_LENGTH")), shape)
-        if key not in self._unpacked:
-            if len(self._unpacked) >= 8:
-                self._unpacked.pop(next(iter(self._unpacked)))
-            self._unpacked[key] = weights.unpack(*key)
-        return self._unpacked[key]
+        stream = self._memory.bytes(region, base, registers.number("WEIGHT_LENGTH"))
+        known, key = self._program.unpacked, (blake2b(stream, digest_size=16).digest(), shape)
+        if key not in known:
+            unpacked = weights.unpack(stream, shape)
+            if sum(array.size for array in known.values()) + unpacked.size > _KEPT_WEIGHTS:
+                known.clear()
+            known[key] = unpacked
+        return known[key]
 
     def _store(self, ofm: FeatureMap, stage: OutputStage, values: Array, multiplier: Any, shift: Any) -> None:
         stored = np.empty(values.shape, ofm.dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +34,8 @@ class Program:
 
     accelerator: str
     instructions: tuple[Instruction, ...]
-
-    @property
-    def family(self) -> str:
-        return self.accelerator.split("-")[1]
-
-    @property
-    def macs(self) -> int:
-        return int(self.accelerator.rsplit("-", 1)[1])
+    # Weights that a run has unpacked: the next one finds them here
+    unpacked: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
 
 
 def decode(data: bytes) -> Program:

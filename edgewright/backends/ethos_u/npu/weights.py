@@ -40,11 +40,11 @@ def ofm_micro(accelerator: str) -> int:
 
 def unpack(stream: bytes, shape: Shape) -> Array:
     """The weights of a stream as (output channel, row, column, input channel)."""
+    count = _count(shape)
+    values = weight_stream.decode(stream, count)
+    if values.size < count:
+        raise FormatError(f"a weight stream must hold {count} weights", value=values.size, where="weight_data")
     order = _order(shape)
-    values = weight_stream.decode(stream, order.size)
-    if values.size < order.size:
-        rule = f"a weight stream must hold {order.size} weights"
-        raise FormatError(rule, value=values.size, where="weight_data")
     weights = np.zeros(shape.ofm_depth * shape.height * shape.width * shape.ifm_depth, np.int16)
     real = order >= 0
     weights[order[real]] = values[: order.size][real]
@@ -57,6 +57,20 @@ def scales(data: bytes, channels: int) -> tuple[Array, Array, Array]:
     places = np.int64(1) << (8 * np.arange(5, dtype=np.int64))
     bias = ((raw[:, :5] @ places) ^ (1 << 39)) - (1 << 39)
     return bias, raw[:, 5:9] @ places[:4], raw[:, 9] & 0x3F
+
+
+def _count(shape: Shape) -> int:
+    """How many weights a stream holds, the zeros between included: known before anything of that size is made."""
+
+    def whole(total: int, block: int, group: int) -> int:
+        last = total % block
+        return total // block * -(-block // group) * group + -(-last // group) * group
+
+    outs = whole(shape.ofm_depth, shape.block_depth, shape.ofm_micro)
+    ins = 1 if shape.depthwise else -(-shape.ifm_depth // _ifm_block(shape)) * _ifm_block(shape)
+    if shape.part_kernel and not shape.depthwise:
+        ins = whole(shape.ifm_depth, _ifm_block(shape), _IFM_MICRO)
+    return outs * ins * sum(_kernel_places(shape, *piece).size for piece in _subkernels(shape))
 
 
 @lru_cache(maxsize=32)
