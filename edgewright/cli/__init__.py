@@ -1,4 +1,4 @@
-"""The command line: ``edgewright compile | run | inspect | verify | cache | demo``.
+"""The command line: ``edgewright compile | run | inspect | verify | disasm | device | cache | demo``.
 
 A command is a module of its name here, with ``add_arguments(parser)`` and ``run(args) -> int``. It is imported
 only when it is the one asked for, so that ``--version`` and ``--help`` answer at once.
@@ -23,6 +23,8 @@ COMMANDS = {
     "run": "run a method of a .pte on inputs from files",
     "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
     "verify": "check a file, and a .bpte against its own test cases",
+    "disasm": "print the commands of a program's Ethos-U delegates, readably",
+    "device": "run a .pte on a device or its vendor's simulator, where one is installed",
     "cache": "show or clear the compiled code kept on disk",
     "demo": "compile a small model that comes with Edgewright, and classify 200 images with it",
 }

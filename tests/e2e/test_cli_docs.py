@@ -24,6 +24,7 @@ FILES = {
     "mlp.pte": "mlp_ptd_portable.pte",
     "weights.ptd": "mlp_portable_weights.ptd",
     "linear.bpte": "linear_relu.bpte",
+    "npu.pte": "ethos_u/ethos_u55_128.pte",
 }
 
 

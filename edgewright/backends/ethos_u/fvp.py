@@ -1,0 +1,163 @@
+"""Runs a program on Arm's Fixed Virtual Platforms: Corstone-300 for Ethos-U55 and U65, Corstone-320 for U85.
+
+The platform runs ExecuTorch's own ``arm_executor_runner``. The program is part of that binary, is placed in memory, or
+is read from this machine's files (semihosting), as the runner was built.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgewright.errors import FileAccessError, MissingError, UsageError, VendorError
+
+_CYCLES = re.compile(r"ethosu_pmu_cycle_cntr\s*:\s*(\d{1,20})")
+_PROBLEM = re.compile(
+    r"^(?:[EF][: ]|\[critical\]|Hard fault|Info: Simulation is stopping\. Reason: CPU time has been exceeded)"
+)
+_GRACE = 60  # seconds of this machine's time beyond the simulated limit
+_MAX_WORDS = 256  # a platform cuts longer semihosting command lines
+
+
+@dataclass(frozen=True)
+class Board:
+    """A platform, and where its parameters are. ``quiet``: what switches its windows and terminals off."""
+
+    executable: str
+    name: str
+    npu: str
+    cpu: str
+    quiet: tuple[str, ...]
+
+
+def _mps3(executable: str) -> Board:
+    quiet = ("mps3_board.visualisation.disable-visualisation=1", "mps3_board.telnetterminal0.start_telnet=0",
+             "mps3_board.uart0.out_file=-", "mps3_board.uart0.shutdown_on_eot=1")  # fmt: skip
+    return Board(executable, "Corstone-300", "ethosu", "cpu0", quiet)
+
+
+BOARDS = {
+    "u55": _mps3("FVP_Corstone_SSE-300_Ethos-U55"),
+    "u65": _mps3("FVP_Corstone_SSE-300_Ethos-U65"),
+    "u85": Board(
+        "FVP_Corstone_SSE-320",
+        "Corstone-320",
+        "mps4_board.subsystem.ethosu",
+        "mps4_board.subsystem.cpu0",
+        ("mps4_board.visualisation.disable-visualisation=1", "vis_hdlcd.disable_visualisation=1",
+         "mps4_board.telnetterminal0.start_telnet=0", "mps4_board.uart0.out_file=-",
+         "mps4_board.uart0.shutdown_on_eot=1"),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Platform:
+    """How to start a platform for a target. ``folder``: where semihosting reads and writes; None without it."""
+
+    target: str
+    elf: Path
+    executable: str
+    timeout: int = 600
+    address: int | None = None
+    program: Path | None = None
+    folder: Path | None = None
+    words: Sequence[str] = field(default=())
+    trace: str | None = None
+
+    @property
+    def board(self) -> Board:
+        return BOARDS[self.target.split("-")[1]]
+
+    def command(self) -> list[str]:
+        """The platform's command line."""
+        board = self.board
+        parameters = [f"{board.npu}.num_macs={self.target.rsplit('-', 1)[1]}", *board.quiet]
+        if self.trace is not None:
+            parameters.append(f"{board.npu}.extra_args=--pmu-trace {self.trace}")
+        if self.folder is not None:
+            parameters += self._semihosting()
+        data = [] if self.address is None else ["--data", f"{self.program}@{self.address:#010x}"]
+        settings = [word for parameter in parameters for word in ("-C", parameter)]
+        return [self.executable, *settings, "-a", str(self.elf), *data, "--timelimit", str(self.timeout)]
+
+    def _semihosting(self) -> list[str]:
+        words = " ".join(self.words)
+        if len(words) > _MAX_WORDS:
+            raise UsageError("semihosting", f"takes a command line of {_MAX_WORDS} characters", value=len(words))
+        cpu = self.board.cpu
+        return [
+            f"{cpu}.semihosting-enable=1",
+            f"{cpu}.semihosting-stack_base=0",
+            f"{cpu}.semihosting-heap_limit=0",
+            f"{cpu}.semihosting-cwd={self.folder}",
+            f"{cpu}.semihosting-cmd_line={words}",
+        ]
+
+
+def find_executable(target: str, given: str | None) -> str:
+    """The platform for a target: the file given, or what is on PATH."""
+    board = BOARDS[target.split("-")[1]]
+    if given is not None:
+        if not os.access(given, os.X_OK) or os.path.isdir(given):
+            raise FileAccessError(given, "must be an executable file", remedy=f"Give the path of {board.executable}.")
+        return os.path.abspath(given)
+    found = shutil.which(board.executable)
+    if found is None:
+        remedy = (
+            f"Install Arm's {board.name} FVP (free, for Linux: developer.arm.com, or examples/arm/setup.sh of"
+            f" ExecuTorch), put {board.executable} on PATH, or name it with --fvp. Without it, `edgewright run` runs"
+            " the file on this machine."
+        )
+        raise MissingError(board.executable, f"is needed to run {target} and is not on PATH", remedy=remedy)
+    return found
+
+
+@dataclass
+class Report:
+    """What a platform printed, and what of it is bad news. ``cycles``: the NPU's own count, where it was printed."""
+
+    lines: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    cycles: int | None = None
+
+    def add(self, line: str) -> None:
+        self.lines.append(line)
+        if _PROBLEM.search(line):
+            self.problems.append(line)
+        found = _CYCLES.search(line)
+        if found:
+            self.cycles = int(found.group(1))
+
+
+def run(platform: Platform, show: Callable[[str], None]) -> Report:
+    """Run the platform to its end, showing what it prints; raise if it or the program on it failed."""
+    report = Report()
+    try:
+        process = subprocess.Popen(
+            platform.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+    except OSError as error:
+        raise FileAccessError(platform.executable, f"cannot be started: {error.strerror}") from error
+    with process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                report.add(line.rstrip("\r\n"))
+                show(report.lines[-1])
+            code = process.wait(_GRACE)
+        except subprocess.TimeoutExpired as error:
+            raise VendorError(platform.board.executable, "closed its output and did not end") from error
+        finally:
+            process.kill()
+    if report.problems:
+        raise VendorError(platform.board.executable, "the program failed on it", value="; ".join(report.problems[:3]))
+    if code:
+        last = next((line for line in reversed(report.lines) if line.strip()), "nothing was printed")
+        raise VendorError(platform.board.executable, f"ended with code {code}", value=last)
+    return report

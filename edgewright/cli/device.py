@@ -1,0 +1,148 @@
+"""``edgewright device fvp``: a program on Arm's virtual platform, where one is installed."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.ethos_u import fvp
+from edgewright.backends.ethos_u.blob import read_blob
+from edgewright.backends.ethos_u.npu.stream import accelerator_of
+from edgewright.backends.ethos_u.target import ACCELERATORS, choose
+from edgewright.cli.console import clean, console
+from edgewright.cli.inputs import load_inputs, ones
+from edgewright.cli.outputs import save_arrays
+from edgewright.errors import FileAccessError, MissingError, UsageError, VendorError
+from edgewright.files import write_file
+from edgewright.ir.dtypes import dtype_named
+from edgewright.pte import schema
+from edgewright.pte.ptd import read_data
+from edgewright.pte.reader import read_program
+from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
+
+_BACKEND = "EthosUBackend"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("kind", choices=("fvp",), help="fvp: Arm's Corstone-300 or Corstone-320 Fixed Virtual Platform")
+    add("model", metavar="m.pte", help="a program compiled for Ethos-U")
+    add("--target", metavar="ethos-u55-128", help="the NPU (default: the one the program was compiled for)")
+    add("--elf", metavar="runner", help="ExecuTorch's arm_executor_runner (default: m/cmake-out/arm_executor_runner)")
+    add("--fvp", metavar="PATH", help="the platform's executable (default: the target's, on PATH)")
+    add("--timeout", type=int, default=600, metavar="S", help="simulated seconds after which to give up (default: 600)")
+    add("--address", type=lambda text: int(text, 0), metavar="0x70000000", help="place the program in memory here")
+    add("--inputs", metavar="x.npz", help="inputs for a runner that reads files; implies --semihosting")
+    add("--output", metavar="y.npz", help="write out0, out1, ... of a semihosting runner here")
+    add("--semihosting", action="store_true", help="the runner reads program and inputs from this machine's files")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external data of the program, for its checks")
+    add("--trace", metavar="FILE", help="write the NPU's performance counters to a file")
+    add("--dry-run", action="store_true", help="print the platform's command line and stop")
+
+
+def run(args: argparse.Namespace) -> int:
+    program = read_program(args.model)
+    target = _target(args, program)
+    executable = fvp.BOARDS[ACCELERATORS[target][0]].executable
+    if not args.dry_run or args.fvp:
+        executable = fvp.find_executable(target, args.fvp)
+    files = bool(args.semihosting or args.inputs or args.output)
+    if files and args.address is not None:
+        raise UsageError("--address", "cannot go with --semihosting: the program is in memory or in a file")
+    if args.timeout < 1:
+        raise UsageError("--timeout", "must be at least a second", value=args.timeout)
+    elf = _elf(args, target, files)
+    base: dict[str, Any] = {"target": target, "elf": elf, "executable": executable, "timeout": args.timeout}
+    base |= {"address": args.address, "program": Path(args.model).resolve(), "trace": args.trace}
+    if not files:
+        return _start(args, fvp.Platform(**base))
+    with tempfile.TemporaryDirectory(prefix="edgewright-fvp-") as name:
+        folder = Path(name)
+        metadata = _prepare(args, program, folder)
+        inputs = sorted(folder.glob("i*.bin"), key=lambda path: int(path.stem[1:]))
+        words = ["executor_runner", "-m", "m.pte", "-o", "out", *(w for i in inputs for w in ("-i", i.name))]
+        code = _start(args, fvp.Platform(**base, folder=folder, words=words))
+        if args.output and not args.dry_run:
+            save_arrays(args.output, [[_read(folder, i, t) for i, t in enumerate(_tensors(metadata.outputs))]])
+        return code
+
+
+def _target(args: argparse.Namespace, program: schema.Program) -> str:
+    """The NPU to run on, which must be the one that the delegates were compiled for."""
+    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    named.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
+    found = {
+        accelerator_of(bytes(read_blob(program.blob(delegate), named).cmd_data))
+        for plan in program.execution_plan
+        for delegate in plan.delegates
+        if delegate.id == _BACKEND
+    }
+    if not found and args.target is None:
+        remedy = "Compile it with EthosUPartitioner, or name the platform with --target."
+        raise UsageError(args.model, "has no Ethos-U delegate that says which NPU it is for", remedy=remedy)
+    target = choose("--target", args.target or sorted(found)[0], ACCELERATORS)
+    if found - {target}:
+        remedy = f"Compile it for {target}, or leave out --target."
+        raise UsageError(args.model, f"must be compiled for {target}", value=", ".join(sorted(found)), remedy=remedy)
+    return target
+
+
+def _elf(args: argparse.Namespace, target: str, files: bool) -> Path:
+    elf = Path(args.elf) if args.elf else Path(args.model).with_suffix("") / "cmake-out" / "arm_executor_runner"
+    if not elf.is_file() and not args.dry_run:
+        program = "semihosting" if files else args.model if args.address is None else f"{args.address:#010x}"
+        remedy = (
+            "Build it in a checkout of ExecuTorch: backends/arm/scripts/build_executor_runner.sh"
+            f" --pte={program} --target={target}; then name it with --elf."
+        )
+        raise MissingError(str(elf), "is needed: the binary that the platform runs", remedy=remedy)
+    return elf.resolve()
+
+
+def _start(args: argparse.Namespace, platform: fvp.Platform) -> int:
+    if args.dry_run:
+        print(shlex.join(platform.command()))
+        return 0
+    out = console()
+    report = fvp.run(platform, lambda line: None if args.quiet else out.print(clean(line), soft_wrap=True))
+    if not args.quiet:
+        cycles = "" if report.cycles is None else f"; the NPU counted {report.cycles:,} cycles"
+        out.print(f"{platform.board.executable} ended without errors{cycles}", style="green", soft_wrap=True)
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------- semihosting's files
+
+
+def _prepare(args: argparse.Namespace, program: schema.Program, folder: Path) -> MethodMetadata:
+    """Program and inputs under short names, inputs as they lie in memory."""
+    metadata = describe(program.execution_plan[0])
+    given = load_inputs(args.inputs, metadata) if args.inputs else ones(metadata)
+    write_file(folder / "m.pte", [Path(args.model).read_bytes()])
+    for index, (value, info) in enumerate(zip(given, metadata.inputs, strict=True)):
+        if not isinstance(info, TensorInfo):
+            raise UsageError(args.model, "must take tensors only", value=info.name)
+        array = np.ascontiguousarray(np.asarray(value).transpose(info.dim_order))
+        write_file(folder / f"i{index}.bin", [array.tobytes()])
+    return metadata
+
+
+def _tensors(infos: Any) -> list[TensorInfo]:
+    return [info for info in infos if isinstance(info, TensorInfo)]
+
+
+def _read(folder: Path, index: int, info: TensorInfo) -> Any:
+    path = folder / f"out-{index}.bin"
+    if not path.is_file():
+        raise FileAccessError(path.name, "was not written by the runner", remedy="Was it built for semihosting?")
+    dtype = dtype_named(info.dtype)
+    data = path.read_bytes()
+    shape = [info.shape[dim] for dim in info.dim_order]
+    if len(data) != int(np.prod(shape)) * dtype.itemsize:
+        raise VendorError(path.name, f"must have the bytes of {list(info.shape)} {info.dtype}", value=len(data))
+    return np.frombuffer(data, dtype).reshape(shape).transpose(np.argsort(info.dim_order))
