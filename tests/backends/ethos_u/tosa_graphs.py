@@ -184,8 +184,14 @@ def quantized_scale(scale: Any, bits: int) -> tuple[list[int], list[int]]:
     return multipliers, shifts
 
 
+# Without a limit Vela cuts layers into stripes even where there is room: these two see to that schedule
+STRIPED = ("ethos-u55-64", "ethos-u55-256")
+
+
 def compile_graph(graph: Graph, accelerator: str, options: str = "") -> Any:
     """Vela's answer for a graph, in process."""
+    if not options and accelerator not in STRIPED:
+        options = "arena_size_limit=16777216\n"
     family, macs = accelerator[7:].split("-")
     cores = 2 if accelerator == "ethos-u65-512" else 1
     machine = f"[architecture]\nmacs={int(macs) // cores}\ncores={cores}\n[vela]\n{_MEMORY[family]}{_INI}"
