@@ -23,7 +23,7 @@ from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
-    RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, Map, ByteSum, Move, Reference,
+    RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, Move, Map, ByteSum, Reference,
 ]  # fmt: skip
 
 
@@ -69,10 +69,12 @@ class _Scheduler:
         return [*before, *nodes, *(node for node in after if node is not None)]
 
     def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
-        """Inputs are copied unless all that read them read nothing else."""
-        self.context.homes[id(value)] = _given(value, Place("input", 0, self.inputs[id(value)]))
+        """Inputs are copied unless all that read them read nothing else. Signed bytes always are."""
+        home = self.context.homes[id(value)] = _given(value, Place("input", 0, self.inputs[id(value)]))
         readers = [node for node in nodes if any(v is value for v in node.reads())]
-        if all(self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers):
+        if not home.raw and all(
+            self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
+        ):
             return None
         inside = _twin(value)
         for node in readers:

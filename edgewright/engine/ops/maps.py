@@ -72,7 +72,7 @@ class Map(Lowering):
             return None
         items = unary_items(op)
         operands = [v for v in op.inputs() if not (items and v.constant)]
-        if not all(single(v) or byte(v.q) for v in operands) or any(v.raw for v in _homes(context, operands)):
+        if not all(single(v) or byte(v.q) for v in operands):
             return None
         if op.kind in BINARY and not items:
             if all(byte(v.q) for v in (*operands, node.middle)) and op.kind in ("add", "sub", "mul"):
@@ -108,10 +108,6 @@ class Map(Lowering):
     def _limits(self) -> tuple[float, float] | None:
         given: tuple[float, float] | None = self.node.ops[-1].args.get("limits")
         return given
-
-
-def _homes(context: Context, values: Sequence[Value]) -> list[Home]:
-    return [context.homes[id(v)] for v in values if id(v) in context.homes]
 
 
 class ByteSum(Lowering):

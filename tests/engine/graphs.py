@@ -1,0 +1,97 @@
+"""Small device graphs, and the engine's results beside the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine import CompiledGraph, compile
+from edgewright.engine.isa import host
+from edgewright.ir.execute import Executor
+from edgewright.ir.graph import Graph, Op, QParams, Value
+from edgewright.ir.numerics import XNNPACK
+
+F32, I8, U8, I32 = (np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int32))
+
+
+@cache
+def cpus() -> tuple[str, ...]:
+    """Every instruction set this machine can be asked for."""
+    return ("avx2", "avx512") if host("").name == "avx512" else ("avx2",)
+
+
+def real(name: str, *shape: int) -> Value:
+    return Value(name, F32, shape, tuple(range(len(shape))))
+
+
+def quantized(name: str, *shape: int, scale: float = 0.05, zero: int = 3, dtype: Any = I8) -> Value:
+    info = np.iinfo(dtype)
+    q = QParams(scale, zero, np.dtype(dtype), int(info.min), int(info.max))
+    return Value(name, np.dtype(dtype), shape, tuple(range(len(shape))), q=q)
+
+
+def constant(data: Any, q: QParams | None = None) -> Value:
+    array = np.asarray(data)
+    return Value("c", array.dtype, array.shape, tuple(range(array.ndim)), array, q=q)
+
+
+def random(value: Value, seed: int = 0) -> Any:
+    """Contents for an input: normal numbers, or any bytes."""
+    rng = np.random.default_rng(seed)
+    if value.q is not None:
+        return rng.integers(value.q.qmin, value.q.qmax + 1, value.bound).astype(value.q.dtype)
+    return rng.standard_normal(value.bound).astype(np.float32)
+
+
+def filters(*shape: int, quantize: bool, axis: int = 0, seed: int = 1, per_channel: bool = True) -> Value:
+    rng = np.random.default_rng(seed)
+    if not quantize:
+        return constant((rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32))
+    scales: Any = tuple((rng.random(shape[axis]) * 0.01 + 0.001).tolist())
+    q = QParams(scales if per_channel else 0.01, 0, I8, -128, 127, axis if per_channel else None)
+    return constant(rng.integers(-127, 128, shape).astype(np.int8), q)
+
+
+def biases(channels: int, quantize: bool, seed: int = 2) -> Value:
+    rng = np.random.default_rng(seed)
+    if not quantize:
+        return constant(rng.standard_normal(channels).astype(np.float32))
+    q = QParams(1.0, 0, I32, -(2**31), 2**31 - 1)
+    return constant(rng.integers(-3000, 3000, channels).astype(np.int32), q)
+
+
+def graph(inputs: Sequence[Value], outputs: Sequence[Value], *ops: Op) -> Graph:
+    return Graph("test", list(inputs), list(outputs), list(ops))
+
+
+def run(made: Graph, given: Sequence[Any], cpu: str, threads: int = 1) -> list[Any]:
+    """The engine's results, from memory full of rubbish."""
+    compiled = compile(made, threads=threads, cpu=cpu)
+    dirty(compiled)
+    return compiled.run(given)
+
+
+def dirty(compiled: CompiledGraph) -> None:
+    compiled._buffers["arena"][:] = 0xCB
+
+
+def steps_in_python(made: Graph, cpu: str) -> list[str]:
+    return [s.label for s in compile(made, threads=1, cpu=cpu).plan.steps if s.python is not None]
+
+
+def compare(made: Graph, given: Sequence[Any], cpu: str, bound: float = 2e-6, native: bool = True) -> None:
+    """Integers are equal; real numbers differ by at most ``bound`` of the largest."""
+    if native:
+        assert steps_in_python(made, cpu) == []
+    wanted = Executor(made, XNNPACK).run(given)
+    for got, want in zip(run(made, given, cpu), wanted, strict=True):
+        assert got.dtype == want.dtype
+        assert got.shape == want.shape
+        if want.dtype == F32:
+            scale = max(float(np.abs(want).max(initial=0)), 1e-6)
+            assert float(np.abs(got - want).max(initial=0)) <= bound * scale
+        else:
+            np.testing.assert_array_equal(got, want)

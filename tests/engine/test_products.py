@@ -1,0 +1,162 @@
+"""Convolutions and linear layers, real and of bytes, on every instruction set: bytes equal the reference's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgewright.ir.graph import Graph, Op, Value
+from tests.engine.graphs import U8, biases, compare, cpus, filters, graph, quantized, random, real
+
+INF = float("inf")
+
+
+def value(name: str, shape: tuple[int, ...], quantize: bool, **options: Any) -> Value:
+    return quantized(name, *shape, **options) if quantize else real(name, *shape)
+
+
+def conv(
+    shape: tuple[int, int, int, int],
+    channels: int,
+    kernel: tuple[int, int] = (1, 1),
+    stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+    quantize: bool = False,
+    depthwise: bool = False,
+    bias: bool = True,
+    limits: tuple[float, float] | None = None,
+    **options: Any,
+) -> Graph:
+    """One convolution."""
+    x = value("x", shape, quantize, **options)
+    size = [(n + a + b - d * (k - 1) - 1) // s + 1 for n, a, b, d, k, s in
+            zip(shape[1:3], padding[::2], padding[1::2], dilation, kernel, stride, strict=True)]  # fmt: skip
+    form = (1, *kernel, channels) if depthwise else (channels, *kernel, shape[3] // groups)
+    weight = filters(*form, quantize=quantize, axis=3 if depthwise else 0)
+    out = value("y", (shape[0], *size, channels), quantize, scale=0.3, zero=-7)
+    args = {"input": x, "weight": weight, "bias": biases(channels, quantize) if bias else None, "stride": list(stride),
+            "padding": list(padding), "dilation": list(dilation), "groups": groups,
+            "output_padding": [0, 0]}  # fmt: skip
+    if limits is not None:
+        args["limits"] = limits
+    return graph([x], [out], Op("depthwise_conv2d" if depthwise else "conv2d", args, [out]))
+
+
+def check(made: Graph, cpu: str) -> None:
+    compare(made, [random(made.inputs[0])], cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+class TestConvolutions:
+    @pytest.mark.parametrize("inputs", [1, 3, 5, 16, 17, 24, 33, 64])
+    @pytest.mark.parametrize("outputs", [1, 4, 5, 16, 24, 33, 96])
+    def test_pointwise_of_any_channels(self, cpu: str, quantize: bool, inputs: int, outputs: int) -> None:
+        check(conv((1, 5, 7, inputs), outputs, quantize=quantize), cpu)
+
+    @pytest.mark.parametrize("size", [(1, 1, 1), (1, 1, 2), (2, 3, 3), (1, 13, 29), (3, 1, 5)])
+    def test_pointwise_of_any_size(self, cpu: str, quantize: bool, size: tuple[int, int, int]) -> None:
+        check(conv((*size, 19), 70, quantize=quantize), cpu)
+
+    @pytest.mark.parametrize("limits", [None, (0.0, 6.0), (0.0, INF), (-1.0, 1.0), (-INF, 2.0)])
+    def test_limits(self, cpu: str, quantize: bool, limits: tuple[float, float] | None) -> None:
+        check(conv((1, 6, 6, 20), 40, (3, 3), padding=(1, 1, 1, 1), quantize=quantize, limits=limits), cpu)
+
+    @pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (7, 2), (5, 5)])
+    @pytest.mark.parametrize("stride", [(1, 1), (2, 2), (3, 1)])
+    @pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 2, 1, 0)])
+    def test_windows(self, cpu: str, quantize: bool, kernel: Any, stride: Any, padding: Any) -> None:
+        check(conv((2, 9, 11, 6), 21, kernel, stride, padding, quantize=quantize), cpu)
+
+    @pytest.mark.parametrize("channels", [3, 4, 1])
+    def test_first_layers(self, cpu: str, quantize: bool, channels: int) -> None:
+        check(conv((1, 17, 23, channels), 32, (3, 3), (2, 2), (1, 1, 1, 1), quantize=quantize), cpu)
+
+    @pytest.mark.parametrize("dilation", [(2, 2), (1, 3), (4, 1)])
+    def test_dilation(self, cpu: str, quantize: bool, dilation: Any) -> None:
+        check(conv((1, 13, 13, 12), 8, (3, 3), padding=(2, 2, 2, 2), dilation=dilation, quantize=quantize), cpu)
+
+    def test_groups(self, cpu: str, quantize: bool) -> None:
+        check(conv((1, 6, 7, 24), 48, (3, 3), padding=(1, 1, 1, 1), groups=3, quantize=quantize), cpu)
+
+    def test_without_bias(self, cpu: str, quantize: bool) -> None:
+        check(conv((1, 4, 4, 8), 8, quantize=quantize, bias=False), cpu)
+
+    @pytest.mark.parametrize("zero", [-128, 0, 127])
+    def test_zero_points(self, cpu: str, quantize: bool, zero: int) -> None:
+        check(conv((1, 6, 6, 9), 17, (3, 3), padding=(1, 1, 1, 1), quantize=quantize, zero=zero), cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+class TestDepthwise:
+    @pytest.mark.parametrize("channels", [1, 3, 5, 16, 17, 24, 33, 72, 144])
+    @pytest.mark.parametrize("stride", [1, 2])
+    def test_channels(self, cpu: str, quantize: bool, channels: int, stride: int) -> None:
+        made = conv((1, 9, 14, channels), channels, (3, 3), (stride, stride), (1, 1, 1, 1), groups=channels,
+                    quantize=quantize, depthwise=True)  # fmt: skip
+        check(made, cpu)
+
+    @pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (7, 7), (1, 4), (2, 6), (3, 9)])
+    @pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3)])
+    @pytest.mark.parametrize("width", [9, 10, 23])
+    def test_windows(self, cpu: str, quantize: bool, kernel: Any, stride: Any, width: int) -> None:
+        padding = (kernel[0] // 2, kernel[0] // 2, kernel[1] // 2, kernel[1] // 2)
+        made = conv((2, 8, width, 20), 20, kernel, stride, padding, groups=20, quantize=quantize, depthwise=True)
+        check(made, cpu)
+
+    @pytest.mark.parametrize("dilation", [(2, 2), (1, 3)])
+    @pytest.mark.parametrize("kernel", [3, 5])
+    def test_dilation(self, cpu: str, quantize: bool, dilation: Any, kernel: int) -> None:
+        made = conv((1, 17, 19, 33), 33, (kernel, kernel), (1, 1), (2, 2, 3, 3), dilation, 33, quantize, True)
+        check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+@pytest.mark.parametrize("rows", [(), (1,), (2,), (3, 4), (50,)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(7, 10), (64, 1000), (1280, 40)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_linear(cpu: str, quantize: bool, rows: tuple[int, ...], inputs: int, outputs: int, transposed: bool) -> None:
+    x, y = value("x", (*rows, inputs), quantize), value("y", (*rows, outputs), quantize, scale=0.5)
+    shape = (inputs, outputs) if transposed else (outputs, inputs)
+    weight = filters(*shape, quantize=quantize, axis=1 if transposed else 0)
+    args = {"input": x, "weight": weight, "bias": biases(outputs, quantize), "transposed": transposed}
+    made = graph([x], [y], Op("linear", args, [y]))
+    check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_unsigned_bytes(cpu: str) -> None:
+    made = conv((1, 6, 6, 9), 17, (3, 3), padding=(1, 1, 1, 1), quantize=True, zero=131, dtype=U8)
+    out = made.outputs[0]
+    changed = quantized("y", *out.bound, scale=0.3, zero=120, dtype=U8)
+    made.ops[0].outputs[0] = changed
+    made.outputs[0] = changed
+    check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_scales_that_leave_32_bits_saturate(cpu: str) -> None:
+    made = conv((1, 3, 3, 64), 16, quantize=True, scale=1e6)
+    check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_convolution(cpu: str, data: Any) -> None:
+    draw = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
+    kernel, stride, dilation = ((draw(1, 4), draw(1, 4)), (draw(1, 3), draw(1, 3)), (draw(1, 2), draw(1, 2)))
+    padding = tuple(draw(0, 2) for _ in range(4))
+    size = tuple(max(draw(1, 12), d * (k - 1) + 1) for k, d in zip(kernel, dilation, strict=True))
+    quantize, depthwise = data.draw(st.booleans()), data.draw(st.booleans())
+    inputs = draw(1, 40)
+    made = conv((draw(1, 2), *size, inputs), inputs if depthwise else draw(1, 80), kernel, stride, padding, dilation,
+                inputs if depthwise else 1, quantize, depthwise, zero=draw(-128, 127))  # fmt: skip
+    check(made, cpu)
