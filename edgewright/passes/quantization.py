@@ -17,7 +17,7 @@ from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
 from edgewright.passes.fold import dequantized
 
-QUANTIZE, DEQUANTIZE, CONVERT = "quantize", "dequantize", "convert"
+QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE = "quantize", "dequantize", "convert", "requantize"
 _PREFIX, _AFFINE = "quantized_decomposed.", "torchao."
 
 
@@ -97,7 +97,11 @@ class _Folder:
             return
         source, out = op.args["input"], op.outputs[0]
         assert out is not None
-        if _is(op, "quantize"):
+        stored = self._source(source) if self.static is not None and REQUANTIZE in self.static else None
+        if _is(op, "quantize") and stored is not None and not isinstance(stored, list):
+            out.q = parameters
+            self.ops.append(Op(REQUANTIZE, {"self": stored}, [out], op.origin))
+        elif _is(op, "quantize"):
             out.q = parameters
             self.ops.append(Op(QUANTIZE, {"self": source}, [out], op.origin))
         else:
@@ -305,6 +309,8 @@ def activation_limits(name: str, op: Op) -> tuple[float, float] | None:
     """The range an activation keeps values in, or None if it does more than that."""
     if name == "relu":
         return (0.0, float("inf"))
+    if name == "relu6":
+        return (0.0, 6.0)
     if name == "hardtanh":
         return (float(op.args["min_val"]), float(op.args["max_val"]))
     if name == "clamp":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import fx
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, SharedQuantizationSpec
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
@@ -209,6 +210,22 @@ def _weigh(op: Op, plan: _Plan, axis: int | None, nodes: dict[int, fx.Node]) -> 
 
 
 # --------------------------------------------------------------------------------------------------------- writing
+
+
+def annotate_ends(module: fx.GraphModule, config: QuantizationConfig) -> None:
+    """Say how the inputs and outputs of a module are stored."""
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and _is_real(node):
+            node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(output_qspec=config.activation, _annotated=True)
+        elif node.op == "output":
+            results = [n for n in node.all_input_nodes if _is_real(n)]
+            specs = dict.fromkeys(results, config.activation)
+            node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(input_qspec_map=specs, _annotated=True)
+
+
+def _is_real(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return getattr(value, "dtype", None) == torch.float32
 
 
 def _write(plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Plan]) -> None:

@@ -16,7 +16,7 @@ from edgewright.ir.graph import Op
 from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
 from edgewright.program.resolve import kernel_set
-from edgewright.quantize.annotate import Annotator
+from edgewright.quantize.annotate import Annotator, annotate_ends
 from edgewright.quantize.module import rewritten
 from edgewright.quantize.recipes import QuantizationConfig
 
@@ -31,8 +31,8 @@ _WHOLE = (
 
 
 class TableQuantizer(Quantizer):  # type: ignore[misc]
-    """Quantizes what a backend's rows take. Of several settings that fit, the most specific holds: module name, module
-    type, operator type, global. A setting of None leaves what it fits alone."""
+    """Quantizes what a backend's rows take. Of several settings that fit, the most specific holds: node, module name,
+    module type, operator type, global. A setting of None leaves what it fits alone."""
 
     backend: Backend
     kept: tuple[Any, ...] = ()  # torch operators that the backend's partitioner leaves whole
@@ -43,6 +43,9 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.by_name: dict[str, QuantizationConfig | None] = {}
         self.by_type: dict[str, QuantizationConfig | None] = {}
         self.by_operator: dict[str, QuantizationConfig | None] = {}
+        self.by_node: list[tuple[Callable[[fx.Node], bool], QuantizationConfig | None]] = []
+        self.ends: QuantizationConfig | None = None
+        self.others: list[Quantizer] = []
         self.filter: Callable[[fx.Node], bool] | None = None
 
     def target(self) -> Any:
@@ -71,6 +74,31 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.by_operator[_operator_name(kind)] = _checked(config)
         return self
 
+    def set_node_name(self, name: str, config: QuantizationConfig | None) -> Self:
+        """How one node of the exported graph is quantized."""
+        return self.set_node_finder(lambda node: node.name == name, config)
+
+    def set_node_target(self, kind: Any, config: QuantizationConfig | None) -> Self:
+        """How nodes that call one operator (``torch.ops.aten.add.Tensor``) are quantized."""
+        return self.set_node_finder(lambda node: node.target == kind, config)
+
+    def set_node_finder(self, wanted: Callable[[fx.Node], bool], config: QuantizationConfig | None) -> Self:
+        """How nodes that ``wanted`` is true of are quantized. Of several that are, the last one set holds."""
+        if not callable(wanted):
+            raise UsageError("node finder", "must be a function of a node", value=wanted)
+        self.by_node.append((wanted, _checked(config)))
+        return self
+
+    def set_io(self, config: QuantizationConfig | None) -> Self:
+        """How the model's own inputs and outputs are stored (``uint8``, say), whatever reads or makes them."""
+        self.ends = _checked(config)
+        return self
+
+    def add_quantizer(self, quantizer: Quantizer) -> Self:
+        """Let another quantizer annotate first: what it has taken stays as it says."""
+        self.others.append(quantizer)
+        return self
+
     def set_filter_function(self, wanted: Callable[[fx.Node], bool]) -> Self:
         """Only quantize nodes that ``wanted`` is true of."""
         self.filter = wanted
@@ -83,6 +111,10 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         return rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
+        for other in self.others:
+            other.annotate(model)
+        if self.ends is not None:
+            annotate_ends(model, self.ends)
         Annotator(model, self.backend, self.config_of, self.target()).run()
         return model
 
@@ -93,6 +125,9 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         """The setting that fits an operator best."""
         if self.filter is not None and not self.filter(node):
             return None
+        for wanted, config in reversed(self.by_node):
+            if wanted(node):
+                return config
         path = op.origin.module
         inside = [n for n in self.by_name if path == n or path.startswith(n + ".")]
         if inside:

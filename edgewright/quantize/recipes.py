@@ -53,7 +53,9 @@ class QuantizationConfig:
         first, last = int(self.activation.quant_min or 0), int(self.activation.quant_max or 0)
         if self.activation.qscheme == torch.per_tensor_symmetric:
             scale = max(abs(low), abs(high)) / last
-            return FixedQParamsQuantizationSpec(self.activation.dtype, scale, 0, first, last, torch.per_tensor_symmetric)
+            return FixedQParamsQuantizationSpec(
+                self.activation.dtype, scale, 0, first, last, torch.per_tensor_symmetric
+            )
         scale = (high - low) / (last - first)
         zero = max(first, min(last, round(first - low / scale)))
         return FixedQParamsQuantizationSpec(self.activation.dtype, scale, zero, first, last, torch.per_tensor_affine)
@@ -62,22 +64,26 @@ class QuantizationConfig:
 def symmetric_config(
     is_per_channel: bool = False, is_qat: bool = False, is_dynamic: bool = False,
     activation: tuple[int, int] = (-128, 127), weight: tuple[int, int] = (-127, 127), *,
-    bits: int = 8, epsilon: float = EPSILON,
+    bits: int = 8, epsilon: float = EPSILON, unsigned: bool = False,
 ) -> QuantizationConfig:  # fmt: skip
     """Activations of 8 bits with a zero point, or of 16 without; weights without one. The ranges are of stored
     integers."""
-    widest = 1 << (bits - 1)
-    for name, (low, high), wide in (("activations", activation, widest), ("weights", weight, 128)):
-        if not -wide <= low < high < wide:
-            rule = f"must lie within {-wide} and {wide - 1}, low end first"
+    least = 0 if unsigned else -(1 << (bits - 1))
+    ends = {"activations": (*activation, least, least + (1 << bits) - 1), "weights": (*weight, -128, 127)}
+    for name, (low, high, first, last) in ends.items():
+        if not first <= low < high <= last:
+            rule = f"must lie within {first} and {last}, low end first"
             raise UsageError(f"the range of {name}", rule, value=(low, high))
+    dtype = torch.uint8 if unsigned else torch.int8 if bits == 8 else torch.int16
     channel = _weights(0, is_qat, weight, epsilon)
     tensor = _weights(None, is_qat, weight, epsilon)
-    return QuantizationConfig(_activations(is_qat, is_dynamic, activation, bits, epsilon),
+    return QuantizationConfig(_activations(is_qat, is_dynamic, activation, dtype, epsilon),
                               channel if is_per_channel else tensor, tensor, is_qat, epsilon)  # fmt: skip
 
 
-def _activations(is_qat: bool, is_dynamic: bool, limits: tuple[int, int], bits: int, eps: float) -> QuantizationSpec:
+def _activations(
+    is_qat: bool, is_dynamic: bool, limits: tuple[int, int], dtype: torch.dtype, eps: float
+) -> QuantizationSpec:
     observer: Any
     if is_qat and is_dynamic:
         moving = MovingAverageMinMaxObserver.with_args(averaging_constant=1)
@@ -86,7 +92,7 @@ def _activations(is_qat: bool, is_dynamic: bool, limits: tuple[int, int], bits: 
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
     else:
         observer = (PlaceholderObserver if is_dynamic else HistogramObserver).with_args(eps=eps)
-    dtype, scheme = (torch.int8, torch.per_tensor_affine) if bits == 8 else (torch.int16, torch.per_tensor_symmetric)
+    scheme = torch.per_tensor_symmetric if dtype == torch.int16 else torch.per_tensor_affine
     return QuantizationSpec(dtype, observer, *limits, scheme, is_dynamic=is_dynamic)
 
 

@@ -9,6 +9,7 @@ import torch
 
 from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.lower import TosaLowering
+from edgewright.backends.ethos_u.npu import supported
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
@@ -17,6 +18,7 @@ from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op, verify
 from edgewright.ir.opset import OPS
+from edgewright.ir.serialize import write_twin
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
@@ -41,11 +43,8 @@ class EthosUPartitioner(Partitioner):
     def __init__(
         self, compile_spec: EthosUCompileSpec, additional_checks: Sequence[Any] = (), *, verbose: bool = False
     ) -> None:
-        if not isinstance(compile_spec, EthosUCompileSpec):
-            remedy = 'Make one: EthosUCompileSpec("ethos-u55-128").'
-            raise UsageError("compile_spec", "must be an EthosUCompileSpec", value=compile_spec, remedy=remedy)
         super().__init__(list(additional_checks or ()), verbose=verbose)
-        self.compile_spec = compile_spec
+        self.compile_spec = checked_spec(compile_spec)
 
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec
@@ -55,10 +54,20 @@ class EthosUPartitioner(Partitioner):
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_tosa(group, self.compile_spec)
-        compiled = compile_tosa(
-            write_tosa(device), self.compile_spec, inputs=len(device.inputs), outputs=len(device.outputs)
-        )
-        return LoweredBackendModule(self.backend_id, write_blob(compiled), self.compile_spec.to_compile_specs(), {})
+        spec = self.compile_spec
+        inputs, outputs = ([value.nbytes for value in side] for side in (device.inputs, device.outputs))
+        compiled = compile_tosa(write_tosa(device), spec, inputs=inputs, outputs=outputs)
+        twin = None if supported(spec.target) is None else write_twin({"": device})
+        expected = None if compiled.performance is None else compiled.performance.to_dict()
+        specs = spec.to_compile_specs()
+        return LoweredBackendModule(self.backend_id, write_blob(compiled), specs, {}, twin, estimates=expected)
+
+
+def checked_spec(given: object) -> EthosUCompileSpec:
+    if not isinstance(given, EthosUCompileSpec):
+        remedy = 'Make one: EthosUCompileSpec("ethos-u55-128").'
+        raise UsageError("compile_spec", "must be an EthosUCompileSpec", value=type(given).__name__, remedy=remedy)
+    return given
 
 
 def to_tosa(group: Graph, target: EthosUCompileSpec | None) -> Graph:

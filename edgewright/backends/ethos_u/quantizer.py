@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.partitioner import KEPT
+from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
@@ -36,15 +36,25 @@ def get_symmetric_a16w8_quantization_config(is_per_channel: bool = True, is_qat:
     return symmetric_config(is_per_channel, is_qat, activation=(-32767, 32767), bits=16, epsilon=EPSILON_16)
 
 
+def get_uint8_io_quantization_config(is_qat: bool = False) -> QuantizationConfig:
+    """Inputs and outputs as ``uint8``, for ``set_io``: what cameras give and displays take."""
+    return symmetric_config(is_qat=is_qat, activation=(0, 255), unsigned=True, epsilon=EPSILON_8)
+
+
 class EthosUQuantizer(TableQuantizer):
-    """Quantizes for an Ethos-U, through ``prepare_pt2e`` or ``prepare_qat_pt2e`` of torchao."""
+    """Quantizes for an Ethos-U, through ``prepare_pt2e`` or ``prepare_qat_pt2e`` of torchao.
+
+    >>> from edgewright.backends.ethos_u import EthosUCompileSpec, EthosUQuantizer, get_symmetric_quantization_config
+    >>> quantizer = EthosUQuantizer(EthosUCompileSpec("ethos-u55-128"))
+    >>> quantizer = quantizer.set_global(get_symmetric_quantization_config(is_per_channel=True))
+    """
 
     backend = BACKEND
     kept = KEPT
 
     def __init__(self, compile_spec: EthosUCompileSpec) -> None:
         super().__init__()
-        self.compile_spec = compile_spec
+        self.compile_spec = checked_spec(compile_spec)
 
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec

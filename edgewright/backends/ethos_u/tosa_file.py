@@ -103,12 +103,12 @@ class _Writer:
         made = self.ts.TosaSerializerAttribute()
         known = _ATTRIBUTES.get(row.name) or "".join(part.capitalize() for part in row.name.split("_"))
         given = {name: op.args[name] for name in row.attributes}
-        getattr(made, f"{known}Attribute")(**self._arguments(row.name, op, given))
+        getattr(made, f"{known}Attribute")(**self._arguments(row, op, given))
         return made
 
-    def _arguments(self, name: str, op: Op, given: dict[str, Any]) -> dict[str, Any]:
-        ts = self.ts
-        first = next(op.inputs())
+    def _arguments(self, row: TosaOp, op: Op, given: dict[str, Any]) -> dict[str, Any]:
+        ts, name = self.ts, row.name
+        first = op.args[row.tensors[0]]
         if name == "rescale":
             rounding = ts.RoundingMode.DOUBLE_ROUND if given["rounding"] == "double" else ts.RoundingMode.SINGLE_ROUND
             wide = op.args["multiplier"].dtype.itemsize == 4

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.lower import TosaLowering, result, zero_of
 from edgewright.backends.ethos_u.products import accumulator, bias_of, spread, units_of
 from edgewright.ir.graph import Array, Op, Value
 
-_DIRECT = ([1, 1], [2, 2])  # strides that U55 and U65 have
+_DIRECT = ([1, 1], [2, 2])  # strides that U55 and U65 have, for 8 bits
 
 
 def transposed(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
@@ -21,7 +21,8 @@ def transposed(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
     bias = bias_of(low, op, units_of(op), data.shape[1])
     before = spread(op, "padding", 0)
     size = [1, *result(op).bound[-1:]] if op.args["weight"].data.ndim == 3 else list(result(op).bound[-2:])
-    if low.target is None or low.target.family == "u85" or stride in _DIRECT:
+    narrow = op.args["input"].dtype.itemsize == 1 or op.args["input"].q is None
+    if low.target is None or low.target.family == "u85" or (stride in _DIRECT and narrow):
         return _direct(low, op, image, data, bias, stride, before, size)
     return _by_phases(low, op, image, data, bias, stride, before, size)
 
