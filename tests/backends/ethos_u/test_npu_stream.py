@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.ethos_u.npu import decode, disassemble, run, supported
+from edgewright.backends.ethos_u.npu import accelerator_of, decode, disassemble, run, supported
 from edgewright.backends.ethos_u.npu.commands import COMMANDS, FAMILIES
 from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingError, VersionError
 from tests.backends.ethos_u.test_npu_moves import network
@@ -42,8 +42,9 @@ def execute(data: bytes, made: Any, **options: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("accelerator", ALL)
 def test_the_stream_names_its_npu(accelerator: str) -> None:
-    program = decode(bytes(model(accelerator).command_stream))
-    assert program.accelerator == accelerator
+    data = bytes(model(accelerator).command_stream)
+    program = decode(data)
+    assert program.accelerator == accelerator_of(data) == accelerator
     assert program.instructions[-1].command.name == "STOP"
 
 

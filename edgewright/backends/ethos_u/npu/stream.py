@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,33 +41,44 @@ class Program:
 
 def decode(data: bytes) -> Program:
     """The commands of a ``COP1`` or ``COP2`` file."""
-    accelerator, instructions = _decode(data, True)
+    words = _words(data)
+    accelerator, instructions = accelerator_of(data), list[Instruction]()
+    for at, action in _actions(words):
+        if action == _COMMANDS:
+            instructions += _instructions(words, at, accelerator)
     return Program(accelerator, tuple(instructions))
 
 
 def accelerator_of(data: bytes) -> str:
     """The NPU a file was made for, whether or not its commands are known here."""
-    return _decode(data, False)[0]
+    words, name = _words(data), ""
+    for at, action in _actions(words):
+        if action == _COMMANDS and not name:
+            raise FormatError("must name its NPU before its commands", where="cmd_data", offset=4 * at)
+        if action == _CONFIG:
+            name = _accelerator(words, at, name)
+    if not name:
+        raise FormatError("must name its NPU before its end", where="cmd_data", offset=len(data))
+    return name
 
 
-def _decode(data: bytes, commands: bool) -> tuple[str, list[Instruction]]:
+def _words(data: bytes) -> list[int]:
     if data[:4] not in (b"COP1", b"COP2"):
         raise FormatError("must begin with COP1 or COP2", value=bytes(data[:4]), where="cmd_data", offset=0)
     if len(data) % 4:
         raise FormatError("must be whole 32-bit words", value=f"{len(data)} bytes", where="cmd_data")
-    words = [int(word) for word in np.frombuffer(data, "<u4")]
-    accelerator, at = "", 1
-    instructions: list[Instruction] = []
+    words: list[int] = np.frombuffer(data, "<u4").tolist()
+    return words
+
+
+def _actions(words: list[int]) -> Iterator[tuple[int, int]]:
+    """The driver's actions: the place of each and its kind, after checking that it lies within the file."""
+    at = 1
     while at < len(words):
         action = words[at] & 0xFF
-        if action == _CONFIG:
-            accelerator = _accelerator(words, at, accelerator)
-        if action == _COMMANDS and commands:
-            instructions += _instructions(words, at, accelerator)
-        at += _length(words, at, action)
-    if not accelerator:
-        raise FormatError("must name its NPU before its end", where="cmd_data", offset=len(data))
-    return accelerator, instructions
+        length = _length(words, at, action)
+        yield at, action
+        at += length
 
 
 def _length(words: list[int], at: int, action: int) -> int:
@@ -86,7 +98,6 @@ def _word_count(tag: int) -> int:
 
 
 def _accelerator(words: list[int], at: int, before: str) -> str:
-    _length(words, at, _CONFIG)
     config = words[at + 1]
     family, log2_macs = _FAMILY.get(config >> 28), config & 0xF
     if family is None or log2_macs not in _MACS[family]:
@@ -99,8 +110,6 @@ def _accelerator(words: list[int], at: int, before: str) -> str:
 
 
 def _instructions(words: list[int], at: int, accelerator: str) -> list[Instruction]:
-    if not accelerator:
-        raise FormatError("must name its NPU before its commands", where="cmd_data", offset=4 * at)
     family = accelerator.split("-")[1]
     end = at + _length(words, at, _COMMANDS)
     made, at = [], at + 1
