@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -246,8 +246,3 @@ def _compare(kind: str, found: Sequence[Tensor], asked: Ends, compiled: Compiled
         if not isinstance(asked, int) and size != asked[index]:
             rule = f"must keep the {asked[index]} bytes of {kind}[{index}]"
             raise VendorError(subject, rule, value=f"{size} bytes, shape {list(tensor.shape)}")
-
-
-def summary_of(compiled: Compiled) -> Mapping[str, Any] | None:
-    """The estimates of a delegate as plain data, for manifests and reports."""
-    return None if compiled.performance is None else compiled.performance.summary()
