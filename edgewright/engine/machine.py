@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from edgewright._version import VERSION
-from edgewright.engine.build import build_objects
 from edgewright.engine.cache import Cache, default_cache, key_of
 from edgewright.engine.codegen import Function, Module, Reg, number, vec
 from edgewright.engine.cores import thread_count
@@ -78,33 +77,34 @@ def _best(make: Callable[[int], Plan], threads: int) -> float:
     return best
 
 
-def _arithmetic(isa: ISA, name: str, chain: Callable[[Function, ISA, Reg], Reg]) -> Callable[[int], Plan]:
-    """Units of nothing but multiply-adds on registers."""
+def _arithmetic(isa: ISA, name: str, chain: Callable[[Function, ISA, Reg, Reg], Reg]) -> Callable[[int], Plan]:
+    """Units of nothing but multiply-adds on registers. Operands are loaded: of constants LLVM would see through."""
     module = Module()
     f = module.kernel(name)
     kind = "float" if name == "peak_float" else "i32"
     first = [number(k, vec(isa.lanes, kind)) for k in range(_CHAINS)]
+    loaded = f.load(vec(isa.lanes, kind), f.arg("scratch"), _CHAINS * isa.bytes)
 
     def unit(_: Reg) -> None:
-        sums = f.repeat(_ROUNDS, first, lambda i, sums: [chain(f, isa, s) for s in sums])
+        sums = f.repeat(_ROUNDS, first, lambda i, sums: [chain(f, isa, s, loaded) for s in sums])
         for at, total in enumerate(sums):  # a result nobody keeps would not be computed
             f.store(total, f.arg("scratch"), at * isa.bytes)
 
     f.span(f.arg("begin"), f.arg("end"), unit)
     f.give()
     text = module.text()
-    return lambda threads: _plan(isa, Step(name, (), 16 * threads, 1, macs=10**9), text, 0)
+    return lambda threads: _plan(isa, Step(name, (), 16 * threads, 1, macs=10**9), text)
 
 
-def _float_chain(f: Function, isa: ISA, total: Reg) -> Reg:
-    return fma(f, total, number(0.5, total.type), number(1.5, total.type))
+def _float_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
+    return fma(f, total, loaded, loaded)
 
 
-def _byte_chain(f: Function, isa: ISA, total: Reg) -> Reg:
-    dots = Dots(f, isa)
-    ones = Reg("splat (i32 16843009)", total.type) if isa.dot else number(1, vec(2 * isa.lanes, "i16"))
-    operand = (ones,) if isa.dot else (ones, ones)
-    return dots.add(total, operand, operand)
+def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
+    if isa.dot:
+        return Dots(f, isa).add(total, (loaded,), (loaded,))
+    changing, even = (f.bits(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
+    return Dots(f, isa).add(total, (changing, changing), (even, f.op("xor", even, 1)))  # different: equal ones are one
 
 
 def _reading(isa: ISA) -> Callable[[int], Plan]:
@@ -126,13 +126,14 @@ def _reading(isa: ISA) -> Callable[[int], Plan]:
     f.span(f.arg("begin"), f.arg("end"), unit)
     f.give()
     text = module.text()
-    step = Step("peak_read", (Place("arena", 0),), _STREAM // _PIECE, 1, macs=10**9)
+    step = Step("peak_read", (Place("weights", 0),), _STREAM // _PIECE, 1, macs=10**9)
     return lambda threads: _plan(isa, step, text, _STREAM)
 
 
-def _plan(isa: ISA, step: Step, text: str, arena: int) -> Plan:
+def _plan(isa: ISA, step: Step, text: str, weights: int = 0) -> Plan:
     scratch = (_CHAINS + 1) * isa.bytes
-    return Plan((step,), {step.kernel: text}, np.zeros(0, np.uint8), arena, scratch, (), (), isa.cpu, isa.features)
+    data = np.ones(weights, np.uint8)  # written: untouched memory is one page of zeros
+    return Plan((step,), {step.kernel: text}, data, 0, scratch, (), (), isa.cpu, isa.features)
 
 
 @dataclass(frozen=True)
@@ -189,10 +190,3 @@ def _estimate(op: Op, limits: Peaks) -> OpEstimate:
 
 def _quantized(values: list[Value]) -> bool:
     return bool(values) and all(v.q is not None and v.q.dtype.itemsize == 1 for v in values[:2])
-
-
-def build_peaks(isa: ISA) -> list[bytes]:
-    """The objects of all peaks, for tests that look into them."""
-    made = [_arithmetic(isa, "peak_float", _float_chain), _arithmetic(isa, "peak_byte", _byte_chain), _reading(isa)]
-    plans = [make(1) for make in made]
-    return build_objects([next(iter(plan.kernels.values())) for plan in plans], isa.cpu, isa.features)
