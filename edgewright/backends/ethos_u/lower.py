@@ -6,7 +6,7 @@ its result's parameters. A group of real numbers becomes floating-point TOSA, fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,35 @@ class TosaLowering(Lowering):
     def __init__(self, group: Graph, rows: Any, target: Any = None) -> None:
         super().__init__(group, rows)
         self.target = target
+        self.flat: dict[int, tuple[Value, Array]] = {}  # flattened images: as they are held, and the place of each column
+        self._later: dict[int, Callable[[], Value]] = {}  # makes the same with columns in their order
+
+    # ------------------------------------------------------------------------------------------- flattened images
+
+    def flatten_later(self, value: Value, held: Value, places: Array, in_order: Callable[[], Value]) -> None:
+        """Let ``held`` be ``value`` with columns in another order, and make it properly only if somebody asks."""
+        self.flat[id(value)] = (held, places)
+        self._later[id(value)] = in_order
+
+    def flat_again(self, value: Value, out: Value) -> bool:
+        """Let ``out`` be another name of ``value``, if that is a flattened image nobody asked for yet."""
+        if id(value) in self._later:
+            self.flatten_later(out, *self.flat[id(value)], lambda: self.get(value))
+            return True
+        return False
+
+    def _settle(self, value: Value) -> None:
+        make = self._later.pop(id(value), None)
+        if make is not None:
+            self.alias(value, identity(len(value.shape)), make())
+
+    def orders(self, value: Value) -> list[Order]:
+        self._settle(value)
+        return super().orders(value)
+
+    def get(self, value: Value, order: Order | None = None) -> Value:
+        self._settle(value)
+        return super().get(value, order)
 
     # --------------------------------------------------------------------------------------------------- appending
 
@@ -65,7 +94,6 @@ class TosaLowering(Lowering):
             "input": x, "multiplier": self.tensor(multiplier, np.int32 if wide else np.int16),
             "shift": self.tensor(shift, np.int8), "input_zp": in_zero, "output_zp": out_zero,
             "dtype": str(np.dtype(dtype)), "rounding": "single", "per_channel": multiplier.size > 1,
-            "input_unsigned": False, "output_unsigned": False,
         }  # fmt: skip
 
     def wide(self, value: Value, order: Order | None = None, factor: float = 1.0) -> Value:
@@ -84,6 +112,11 @@ class TosaLowering(Lowering):
             return self.clamped(acc, *limits) if limits else acc
         scale = scale_of(out)
         made = self.rescale(acc, out.q.dtype, np.asarray(factor, np.float64) / scale, 0, zero_of(out))
+        return self.within(made, out, limits)
+
+    def within(self, made: Value, out: Value, limits: tuple[float, float] | None = None) -> Value:
+        """Stored integers kept in a result's own limits, and those of an activation."""
+        assert out.q is not None
         low, high = stored_limits(out, limits)
         whole = np.iinfo(out.q.dtype)
         return made if (low, high) == (whole.min, whole.max) else self.clamped(made, low, high)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from edgewright.backends.ethos_u import convolutions, elementwise, reductions
+from edgewright.backends.ethos_u import conversions, convolutions, elementwise, reductions, rows_move
 from edgewright.backends.ethos_u.rules import EVERYWHERE, depthwise_stride, fixed_weights, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
-from edgewright.ir.ports import Same
 
 INT = (STATIC,)
 ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
@@ -29,9 +28,9 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("sum", reductions.summed(False), (), INT, ACTIVATIONS),
     OpSpec("adaptive_avg_pool2d", reductions.summed(True), (), INT, ACTIVATIONS),
     OpSpec("max_pool2d", reductions.max_pool2d, (), INT),
-    OpSpec("view", reductions.view, (), INT),
     OpSpec("sigmoid", elementwise.unary("sigmoid"), (), INT),
-    OpSpec("dropout", reductions.view, (), INT, ports={"out": Same("input")}),
+    OpSpec("requantize", conversions.requantize, (), INT),
+    *rows_move.ROWS,
 )
 
 BACKEND = Backend(

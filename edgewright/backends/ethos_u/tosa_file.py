@@ -12,7 +12,8 @@ from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.tosa.table import PREFIX, TOSA, TosaOp
 
 VERSION = (1, 0, 0)
-_TYPES = {"int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT48", "bool": "BOOL", "float32": "FP32"}
+_TYPES = {"int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT48", "bool": "BOOL", "float32": "FP32",
+          "uint8": "INT8"}  # whose sign is RESCALE's business
 _ACCUMULATORS = {"INT8": "INT32", "INT16": "INT48", "FP32": "FP32"}
 _ATTRIBUTES = {"argmax": "ArgMax", "matmul": "MatMul", "intdiv": "IntDiv"}  # names that are not one word per part
 
@@ -72,7 +73,7 @@ class _Writer:
         for zero, of in row.zeros:
             if name == zero:
                 like = op.outputs[0] if of == "output" else op.args[of]
-                return [self._const(np.asarray([given], np.int64), self._type_name(like))]
+                return [self._const(np.asarray([given]).astype(like.dtype), self._type_name(like))]
         return [self._value(v) for v in (given if isinstance(given, list) else [given])]
 
     def _value(self, value: Value) -> str:
@@ -85,7 +86,8 @@ class _Writer:
         key = (kind, data.shape, data.tobytes())
         if key not in self.constants:
             name = self.constants[key] = f"constant_{len(self.constants)}"
-            self.file.addConst(list(data.shape), getattr(self.ts.DType, kind), data.ravel().tolist(), name)
+            signed = data.view(np.int8) if data.dtype == np.uint8 else data
+            self.file.addConst(list(data.shape), getattr(self.ts.DType, kind), signed.ravel().tolist(), name)
         return self.constants[key]
 
     def _tensor(self, name: str, value: Value) -> Any:
@@ -112,7 +114,8 @@ class _Writer:
         if name == "rescale":
             rounding = ts.RoundingMode.DOUBLE_ROUND if given["rounding"] == "double" else ts.RoundingMode.SINGLE_ROUND
             wide = op.args["multiplier"].dtype.itemsize == 4
-            return {**{k: v for k, v in given.items() if k != "rounding"}, "scale32": wide, "rounding_mode": rounding}
+            signs = {"input_unsigned": _unsigned(first), "output_unsigned": _unsigned(op.outputs[0])}
+            return {"per_channel": given["per_channel"], "scale32": wide, "rounding_mode": rounding, **signs}
         if name == "clamp":
             limits = {k: self._bytes(first, given[k]) for k in ("min_val", "max_val")}
             return {**limits, "nan_mode": ts.NanPropagationMode.PROPAGATE}
@@ -133,3 +136,7 @@ class _Writer:
         if value.dtype is not None and value.dtype.kind == "f":
             return list(struct.pack("<f", number))
         return list(np.asarray(number, value.dtype).tobytes())
+
+
+def _unsigned(value: Value | None) -> bool:
+    return value is not None and value.dtype is not None and value.dtype.kind == "u"

@@ -12,22 +12,16 @@ from edgewright.ir.graph import Array
 
 def rescale(
     input: Array, multiplier: Array, shift: Array, input_zp: int, output_zp: int, dtype: str, rounding: str,
-    per_channel: bool, input_unsigned: bool, output_unsigned: bool,
+    per_channel: bool,
 ) -> Array:  # fmt: skip
-    """``(input - input_zp) * multiplier >> shift + output_zp``, saturated. Channels are the last dimension."""
-    x = _as_unsigned(input, input_unsigned).astype(np.int64) - input_zp
+    """``(input - input_zp) * multiplier >> shift + output_zp``, saturated. Channels are the last dimension. TOSA has
+    one 8-bit type, and flags that say whether it has a sign; here arrays have types of their own."""
+    x = input.astype(np.int64) - input_zp
     by = multiplier.astype(np.int64) if per_channel else np.int64(multiplier[0])
     bits = shift.astype(np.int64) if per_channel else np.int64(shift[0])
     made = np.asarray(apply_scale(x, by, bits, rounding == "double")) + output_zp
-    out = np.dtype(dtype)
-    limits = np.iinfo(np.dtype(f"u{out}") if output_unsigned else out)
-    clipped = np.clip(made, limits.min, limits.max)
-    return clipped.astype(np.dtype(f"u{out}")).view(out) if output_unsigned else clipped.astype(out)
-
-
-def _as_unsigned(array: Array, unsigned: bool) -> Array:
-    """TOSA has one 8-bit type; whether it has a sign is the operator's business."""
-    return array.view(np.dtype(f"u{array.dtype}")) if unsigned and array.dtype.kind == "i" else array
+    limits = np.iinfo(dtype)
+    return np.clip(made, limits.min, limits.max).astype(dtype)
 
 
 def apply_scale(value: Any, multiplier: Any, shift: Any, double: bool) -> Any:

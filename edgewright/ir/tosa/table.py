@@ -73,7 +73,7 @@ TOSA: dict[str, TosaOp] = {
         TosaOp("resize", ("input",), windows.resize, shapes=("scale", "offset", "border"), attributes=("mode",)),
         TosaOp("rescale", ("input", "multiplier", "shift"), elements.rescale,
                (("input_zp", "input"), ("output_zp", "output")),
-               attributes=("rounding", "per_channel", "input_unsigned", "output_unsigned"), extra=("dtype",)),
+               attributes=("rounding", "per_channel"), extra=("dtype",)),
         TosaOp("table", ("input", "table"), elements.table),
         _unary("clamp", elements.clamp, "min_val", "max_val"),
         _unary("abs", np.abs), _unary("clz", elements.clz), _unary("bitwise_not", np.bitwise_not),
