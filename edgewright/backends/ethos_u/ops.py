@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.backends.ethos_u import conversions, convolutions, elementwise, reductions, rows_move
+from edgewright.backends.ethos_u import conversions, convolutions, elementwise, rows_image, rows_move
 from edgewright.backends.ethos_u.rules import EVERYWHERE, depthwise_stride, fixed_weights, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
@@ -24,12 +24,9 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("sub", elementwise.sums("sub"), (argument_is("alpha", 1),), INT, ACTIVATIONS),
     OpSpec("mul", elementwise.product, (), INT, ACTIVATIONS),
     *(OpSpec(op, elementwise.limited, (), INT) for op in ACTIVATIONS),
-    OpSpec("mean", reductions.summed(True), (), INT, ACTIVATIONS),
-    OpSpec("sum", reductions.summed(False), (), INT, ACTIVATIONS),
-    OpSpec("adaptive_avg_pool2d", reductions.summed(True), (), INT, ACTIVATIONS),
-    OpSpec("max_pool2d", reductions.max_pool2d, (), INT),
     OpSpec("sigmoid", elementwise.unary("sigmoid"), (), INT),
     OpSpec("requantize", conversions.requantize, (), INT),
+    *rows_image.ROWS,
     *rows_move.ROWS,
 )
 

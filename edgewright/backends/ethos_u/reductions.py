@@ -1,51 +1,61 @@
-"""Lowering of reductions and pooling."""
+"""Lowering of reductions and scans."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.backends.ethos_u.convolutions import fit
-from edgewright.backends.ethos_u.lower import FLOAT32, INT32, TosaLowering, result, scale_of, sizes, zero_of
-from edgewright.backends.table import over, pool_arguments
+from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, scale_of, zero_of
+from edgewright.backends.ethos_u.movement import cut, stored_as
+from edgewright.backends.ethos_u.pools import MAX_WINDOW, axis_sum, window_sum
+from edgewright.backends.table import over
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import NHWC, Order, identity
+from edgewright.passes.layout import Order, common_order, identity
 
-MAX_WINDOW = 64  # of a convolution, each way
+Lower = Callable[[TosaLowering, Op], None]
+ROOM = 30  # bits of a sum, without its sign
 
 
-def summed(factor: bool) -> object:
+def order_of(low: TosaLowering, x: Value) -> Order:
+    """The order a tensor is held in, if it is not its own."""
+    return next((o for o in low.orders(x) if o != identity(len(o))), identity(len(x.shape)))
+
+
+def summed(factor: bool) -> Lower:
     """``mean`` (or ``sum``): one depthwise convolution with ones where it is over height and width, else sums."""
 
     def lower(low: TosaLowering, op: Op) -> None:
-        x, out = op.args["self"], result(op)
-        dims = [2, 3] if op.kind == "adaptive_avg_pool2d" else over(op)
+        x, out, dims = op.args["self"], result(op), over(op)
         count = math.prod(x.bound[d] for d in dims)
         unit = scale_of(x) / (count if factor else 1)
-        order = NHWC if len(x.shape) == 4 and NHWC in low.orders(x) else identity(len(x.shape))
+        order = order_of(low, x)
         held = low.get(x, order)
         axes = [order.index(d) for d in dims]
         if x.q is not None and axes == [1, 2] and len(order) == 4 and max(held.bound[1:3]) <= MAX_WINDOW:
-            acc = _window_sum(low, held, x)
+            acc = window_sum(low, held, x, held.bound[1:3], [1, 1], [0] * 4)
         else:
-            acc = held if x.q is None else low.rescale(held, INT32, 1.0, zero_of(x))
-            for axis in axes:
-                shape = [1 if a == axis else s for a, s in enumerate(acc.bound)]
-                acc = low.node("reduce_sum", shape, acc.dtype, input=acc, axis=axis)
+            acc, unit = _sum_of(low, x, held, axes, count, unit)
         if x.q is None and factor:
-            acc = low.node("mul", acc.bound, FLOAT32, a=acc, b=low.tensor(np.full([1] * len(order), 1 / count, np.float32)), shift=0)  # fmt: skip
+            part = low.tensor(np.full([1] * len(order), 1 / count), np.float32)
+            acc = low.node("mul", acc.bound, FLOAT32, a=acc, b=part, shift=0)
         settle(low, op, order, dims, low.narrow(acc, out, unit, op.args.get("limits")))
 
     return lower
 
 
-def _window_sum(low: TosaLowering, held: Value, x: Value) -> Value:
-    n, h, w, c = held.bound
-    return low.node("depthwise_conv2d", [n, 1, 1, c], INT32, input=held, weight=low.tensor(np.ones((h, w, c, 1), np.int8)),
-                    bias=low.tensor(np.zeros(c, np.int32)), input_zp=zero_of(x), weight_zp=0, pad=[0] * 4,
-                    stride=[1, 1], dilation=[1, 1])  # fmt: skip
+def _sum_of(
+    low: TosaLowering, x: Value, held: Value, axes: Sequence[int], count: int, unit: float
+) -> tuple[Value, float]:
+    """Sums along dimensions; of so many elements that 32 bits are too few, in larger units."""
+    acc = held
+    if x.q is not None:
+        less = max((count - 1).bit_length() + 8 * x.q.dtype.itemsize - ROOM, 0)
+        acc, unit = low.rescale(held, INT32, 2.0**-less, zero_of(x)), unit * 2.0**less
+    for axis in axes:
+        acc = axis_sum(low, acc, axis)
+    return acc, unit
 
 
 def settle(low: TosaLowering, op: Op, order: Order, dims: Sequence[int], made: Value) -> None:
@@ -60,19 +70,57 @@ def settle(low: TosaLowering, op: Op, order: Order, dims: Sequence[int], made: V
     low.alias(out, final, low.reshaped(made, [out.bound[d] for d in final]))
 
 
-def max_pool2d(low: TosaLowering, op: Op) -> None:
+def extreme(kind: str) -> Lower:
+    """``amax``, ``max_dim``, ``any`` and the like: one dimension after the other."""
+
+    def lower(low: TosaLowering, op: Op) -> None:
+        x, out, dims = op.args["self"], result(op), over(op)
+        order = order_of(low, x)
+        held = low.get(x, order)
+        if kind == "reduce_any" and held.dtype != BOOL:
+            held = low.node("cast", held.bound, BOOL, input=held, dtype="bool")
+        for axis in (order.index(d) for d in dims):
+            if held.bound[axis] > 1:
+                shape = [1 if a == axis else s for a, s in enumerate(held.bound)]
+                held = low.node(kind, shape, held.dtype, input=held, axis=axis)
+        settle(low, op, order, dims, held if kind == "reduce_any" else stored_as(low, x, out, held))
+
+    return lower
+
+
+def argmax(low: TosaLowering, op: Op) -> None:
+    """The place of the largest along one dimension, or in the whole tensor; always the last dimension here."""
     x, out = op.args["self"], result(op)
-    kernel, stride, pads, _ = pool_arguments(op)
-    for axis in (0, 1):  # ceil_mode is padding at the end
-        covered = (out.bound[2 + axis] - 1) * stride[axis] + kernel[axis]
-        pads[2 * axis + 1] = max(pads[2 * axis + 1], covered - x.bound[2 + axis] - pads[2 * axis])
-    image, pads = fit(low, low.get(x, NHWC), kernel, stride, (1, 1), pads)
-    shape = [out.bound[d] for d in NHWC]
-    low.alias(
-        out, NHWC, low.node("max_pool2d", shape, image.dtype, input=image, kernel=kernel, stride=stride, pad=pads)
-    )
+    dim, rank = op.args.get("dim"), len(x.shape)
+    if dim is None:
+        held = low.reshaped(low.get(x), [1, math.prod(x.bound)])
+    else:
+        dim %= rank
+        turned = low.get(x, (*(d for d in range(rank) if d != dim), dim))
+        held = low.reshaped(turned, [math.prod(turned.bound[:-1]), turned.bound[-1]])
+    made = low.node("argmax", [held.bound[0]], INT32, input=held, axis=1)
+    low.alias(out, identity(len(out.shape)), low.reshaped(made, list(out.bound)))
 
 
-def view(low: TosaLowering, op: Op) -> None:
-    x, out = op.args[next(iter(op.args))], result(op)
-    low.alias(out, identity(len(out.shape)), low.reshaped(low.get(x), sizes(out)))
+def cumsum(low: TosaLowering, op: Op) -> None:
+    """Sums of ever more elements: each step adds what lies twice as far back."""
+    x, out = op.args["self"], result(op)
+    order = common_order(low, op, len(x.shape))
+    held, unit = low.get(x, order), scale_of(x)
+    if not order:
+        low.alias(out, order, low.narrow(low.rescale(held, INT32, 1.0, zero_of(x)), out, unit))
+        return
+    axis = order.index(op.args["dim"] % len(order))
+    size = held.bound[axis]
+    acc = held
+    if x.q is not None:
+        less = max((size - 1).bit_length() + 8 * x.q.dtype.itemsize - ROOM, 0)
+        acc, unit = low.rescale(held, INT32, 2.0**-less, zero_of(x)), unit * 2.0**less
+    back = 1
+    while back < size:
+        padding = [back if i == 2 * axis else 0 for i in range(2 * len(order))]
+        early = cut(low, acc, axis, 0, size - back)
+        late = low.node("pad", acc.bound, acc.dtype, input=early, padding=padding, value=low.tensor([0], acc.dtype))
+        acc = low.node("add", acc.bound, acc.dtype, a=acc, b=late)
+        back *= 2
+    low.alias(out, order, low.narrow(acc, out, unit, op.args.get("limits")))

@@ -1,0 +1,69 @@
+"""Rows of pools, resizing and reductions, and what those ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewright.backends.ethos_u import pools, reductions
+from edgewright.backends.ethos_u.kinds import all_quantized, logic_unit, movable, plain
+from edgewright.backends.ethos_u.rules import rule
+from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule
+from edgewright.ir.graph import Op
+
+INT = (STATIC,)
+ANY = (STATIC, FLOAT)
+ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
+
+
+@rule("only the values may be read, not their places")
+def values_only(op: Op, target: Any) -> object:
+    read = [o.name for o in op.outputs[1:] if o is not None]
+    return ", ".join(read) if read else OK
+
+
+@rule("numbers of elements in the windows must have a common multiple below 2**23 (2**15 for 16 bits)")
+def few_counts(op: Op, target: Any) -> object:
+    adaptive = op.kind.startswith("adaptive")
+    size = ([1] + list(op.args["self"].bound))[-2:] if not op.kind.endswith("1d") else [1, op.args["self"].bound[-1]]
+    counted = pools.adaptive_counts(op) if adaptive else pools.counts(op, size)
+    if counted.min() == counted.max() or op.args["self"].q is None:
+        return OK
+    largest = pools.largest_product(op, counted)
+    return OK if largest < 1 << 31 else largest
+
+
+@rule("windows must be at most 64 by 64")
+def windows_fit(op: Op, target: Any) -> object:
+    kernel = list(op.args["kernel_size"])
+    return kernel if max(kernel) > pools.MAX_WINDOW else OK
+
+
+@rule("divisors must be positive")
+def positive_divisor(op: Op, target: Any) -> object:
+    given = op.args.get("divisor_override")
+    return given if given is not None and given < 0 else OK
+
+
+def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), precisions: tuple[str, ...] = INT) -> OpSpec:
+    return OpSpec(op, lower, (all_quantized, *rules), precisions, absorbs)
+
+
+ROWS: tuple[OpSpec, ...] = (
+    *(_row(op, pools.max_pool, values_only) for op in ("max_pool1d", "max_pool2d")),
+    _row("adaptive_max_pool2d", pools.adaptive_max_pool2d, values_only),
+    *(
+        _row(op, pools.avg_pool, windows_fit, positive_divisor, few_counts, absorbs=ACTIVATIONS)
+        for op in ("avg_pool1d", "avg_pool2d")
+    ),
+    *(
+        _row(op, pools.adaptive_avg_pool, few_counts, absorbs=ACTIVATIONS)
+        for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
+    ),
+    _row("mean", reductions.summed(True), absorbs=ACTIVATIONS),
+    _row("sum", reductions.summed(False), absorbs=ACTIVATIONS),
+    _row("cumsum", reductions.cumsum, absorbs=ACTIVATIONS),
+    *(OpSpec(op, reductions.extreme("reduce_max"), (movable, values_only), INT) for op in ("amax", "max_dim")),
+    *(OpSpec(op, reductions.extreme("reduce_min"), (movable, values_only), INT) for op in ("amin", "min_dim")),
+    OpSpec("argmax", reductions.argmax, (plain,), INT),
+    OpSpec("any", reductions.extreme("reduce_any"), (plain, logic_unit), ANY),
+)
