@@ -16,10 +16,9 @@ import numpy as np
 from edgewright.backends.ethos_u import npu
 from edgewright.backends.ethos_u.blob import Blob, Tensor, read_blob
 from edgewright.backends.ethos_u.target import MEMORY_MODES
+from edgewright.backends.ethos_u.twin import Twin
 from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDataError
 from edgewright.ir.graph import Graph
-from edgewright.ir.tosa.execute import execute
-from edgewright.ir.tosa.table import PREFIX, TOSA
 from edgewright.runtime.delegates import DelegateBlob
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +39,7 @@ class EthosUDelegate:
 
     def __init__(self, given: DelegateBlob) -> None:
         self._blob = read_blob(given.blob, given.named_data)
-        self._runner: _Simulated | _Twin
+        self._runner: _Simulated | Twin
         try:
             accelerator = npu.accelerator_of(bytes(self._blob.cmd_data))
             reason = npu.supported(accelerator)
@@ -50,7 +49,7 @@ class EthosUDelegate:
             raise error.inside("Ethos-U blob") from None
         self.how = f"{accelerator} simulated"
         if reason is not None:
-            self._runner = _Twin(_find_twin(given, reason), self._blob, given.memory)
+            self._runner = Twin(_find_twin(given, reason), self._blob, given.memory)
             self.how = f"{accelerator}: TOSA graph of the host twin"
             log.warning("%s: the TOSA graph of the host twin runs in place of its commands", reason)
 
@@ -132,28 +131,3 @@ def _find_twin(given: DelegateBlob, reason: str) -> Graph:
         )
         raise MissingDataError(f"Ethos-U blob {digest[:12]}", rule, remedy=remedy)
     return graph
-
-
-class _Twin:
-    """The TOSA graph that Vela was given, in its place."""
-
-    def __init__(self, graph: Graph, blob: Blob, memory: int) -> None:
-        unknown = sorted({op.kind for op in graph.ops if op.kind.removeprefix(PREFIX) not in TOSA})
-        if unknown:
-            raise FormatError("must be a graph of TOSA operators", where="host twin", value=", ".join(unknown)[:100])
-        for kind, values, tensors in (("inputs", graph.inputs, blob.inputs), ("outputs", graph.outputs, blob.outputs)):
-            if [v.nbytes for v in values] != [t.nbytes for t in tensors]:
-                raise FormatError("must have the sizes of its blob's", where=f"host twin.{kind}")
-        largest = max((sum(v.nbytes for v in (*op.inputs(), *op.outputs) if v) for op in graph.ops), default=0)
-        if largest > memory:
-            raise LimitError("host twin", f"an operator's values may take {memory} bytes", value=largest)
-        self._graph = graph
-        self._outputs = blob.outputs
-
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        given = [data.view(v.dtype).reshape(v.bound) for data, v in zip(inputs, self._graph.inputs, strict=True)]
-        made = [np.ascontiguousarray(array) for array in execute(self._graph, given)]
-        for array, tensor in zip(made, self._outputs, strict=True):
-            if array.nbytes != tensor.nbytes:
-                raise ExecutionError("host twin", f"must give {tensor.nbytes} bytes", value=array.nbytes)
-        return [a.reshape(-1).view(_integers(t)).reshape(t.shape) for a, t in zip(made, self._outputs, strict=True)]

@@ -206,5 +206,5 @@ def test_a_twin_must_fit_its_blob() -> None:
         EthosUDelegate(given("ethos_u85_256", twin=lambda digest: graph))
     other = copying_graph()
     other.ops[0].kind = "conv9d"
-    with pytest.raises(FormatError, match="must be a graph of TOSA operators; got conv9d"):
+    with pytest.raises(FormatError, match="must be an operator of TOSA; got conv9d"):
         EthosUDelegate(given("ethos_u85_256", twin=lambda digest: other))
