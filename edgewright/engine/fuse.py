@@ -79,8 +79,9 @@ def single(value: Value) -> bool:
 class Fuser:
     """Walks a graph once."""
 
-    def __init__(self, graph: Graph, numerics: Numerics) -> None:
+    def __init__(self, graph: Graph, numerics: Numerics, tables: bool) -> None:
         self.graph, self.numerics = graph, numerics
+        self.tables = tables  # can be looked up in registers, so at the end of a product
         self.readers: dict[int, list[Op]] = {}
         self.maker = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
         for op in graph.ops:
@@ -123,12 +124,28 @@ class Fuser:
             self._grow_bytes(node, taken)
         elif op.kind in (*PRODUCTS, "conv_transpose2d", "global_avg_pool2d") and single(out):
             self._grow_reals(node, taken)
+        elif self._image_in(node, taken):
+            return
         elif self._pointwise(op):
             table = self._table_from(next(iter(op.inputs())), op, taken)
             if table:
                 node.ops, node.table = table
             else:
                 self._grow_map(node, taken)
+
+    def _image_in(self, node: Node, taken: set[int]) -> bool:
+        """A conversion to bytes before planes become pixels: few channels, done at once."""
+        op = node.op
+        if op.kind != "convert" or not byte(node.out.q) or not single(op.args["self"]) or op.args.get("limits"):
+            return False
+        following = self.next_of(node.out, taken)
+        if following is None or following.kind != "permute" or list(following.args["dims"]) != [0, 2, 3, 1]:
+            return False
+        batch, channels, _, wide = node.out.bound
+        if not 2 <= channels <= 4 or wide < 16 or batch > 1024:
+            return False
+        node.ops.append(following)
+        return True
 
     # ------------------------------------------------------------------------------------------------ real results
 
@@ -166,7 +183,7 @@ class Fuser:
             node.sum = following
             node.ops.append(following)
             following = self.next_of(node.out, taken)
-        if following is not None:
+        if following is not None and self.tables:
             table = self._table_from(node.out, following, taken)
             if table:
                 node.ops += table[0]

@@ -28,19 +28,27 @@ class Affine:
         whole = f.add(widen(f, x), -self.zero)
         return f.op("fmul", to_real(f, whole), number(self.scale, vec(count(x.type), "float")))
 
-    def store(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
-        """Real numbers in steps of the scale, rounded, as bytes between two limits."""
+    def whole(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
+        """Real numbers in steps of the scale, rounded, between two limits; in 32 bits."""
         bounded = clamp(f, scaled, low - self.zero, high - self.zero)
-        whole = f.add(round_to_int(f, bounded), self.zero)
-        return f.cast("trunc", whole, vec(count(scaled.type), "i8"))
+        return f.add(round_to_int(f, bounded), self.zero)
+
+    def store(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
+        """The same as bytes."""
+        return f.cast("trunc", self.whole(f, scaled, low, high), vec(count(scaled.type), "i8"))
 
 
-def quantize(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
-    """A real number as bytes: NaN is stored as 0."""
+def whole_of(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
+    """A real number as it is stored, in 32 bits: NaN is stored as 0."""
     inverse = np.float32(1) / np.float32(made.scale)
     scaled = f.op("fmul", x, number(float(inverse), x.type))
     known = f.select(f.compare("ord", scaled, scaled), scaled, number(made.shift - made.zero, x.type))
-    return made.store(f, known, low, high)
+    return made.whole(f, known, low, high)
+
+
+def quantize(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
+    """A real number as bytes."""
+    return f.cast("trunc", whole_of(f, x, made, low, high), vec(count(x.type), "i8"))
 
 
 def shift_of(q: QParams) -> int:

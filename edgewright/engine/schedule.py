@@ -12,8 +12,9 @@ from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct
-from edgewright.engine.ops.maps import ByteSum, Map
+from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.moves import Move, copy, frame
+from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct
 from edgewright.engine.ops.python import Reference
@@ -23,7 +24,8 @@ from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
-    RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, Move, Map, ByteSum, Reference,
+    RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, PlanesToPixels, Move, Table, Map,
+    ByteSum, Reference,
 ]  # fmt: skip
 
 
@@ -63,7 +65,7 @@ class _Scheduler:
 
     def _nodes(self) -> list[Node]:
         """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
-        nodes = Fuser(self.graph, self.context.numerics).run()
+        nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes).run()
         before = [node for value in self.graph.inputs if (node := self._copy_in(value, nodes)) is not None]
         after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs)]
         return [*before, *nodes, *(node for node in after if node is not None)]
@@ -139,6 +141,8 @@ class _Scheduler:
         last = (shape[-1] if shape else 1) * item
         if byte(value.q) and shape:
             last = padded_channels(shape[-1])
+        elif len(shape) == 4 and last % 4096 == 0 and shape[1] * shape[2] > 1:
+            last += 64  # else the pixels of a tile would all lie in the same lines of the first cache
         if len(shape) == 4 and (border or last != shape[-1] * item):
             return image(shape, item, last, border)
         if not shape or last == shape[-1] * item:

@@ -38,8 +38,8 @@ class Numerics:
 
     def dequantize(self, x: Array, q: QParams) -> Array:
         zero = spread(q.zero_point, q.axis, x.ndim)
-        real: Array = (x.astype(np.int32) - zero).astype(_F32) * spread(np.asarray(q.scale, _F32), q.axis, x.ndim)
-        return real
+        scale = spread(np.asarray(q.scale, _F32), q.axis, x.ndim)
+        return np.asarray((x.astype(np.int32) - zero).astype(_F32) * scale)
 
     def requantize(self, total: Array, scale: Any, q: QParams, limits: tuple[float, float] | None = None) -> Array:
         """An integer accumulator times ``scale``, rounded, in the output's integers, clamped to its real limits."""

@@ -71,7 +71,7 @@ class Finish:
             x = int_max(f, x, self._word(1, 4 * lanes, "i8"), signed=False)
         if ending.high:
             x = int_min(f, x, self._word(2, 4 * lanes, "i8"), signed=False)
-        return self._look_up(x) if ending.table else x
+        return look_up(f, f.at(self.notes, 64), x) if ending.table else x
 
     def _add(self, whole: Sequence[Reg], others: Sequence[Reg], lanes: int) -> list[Reg]:
         """Both in the output's steps, as the reference has it: integers, half a step rounded up."""
@@ -84,17 +84,18 @@ class Finish:
             made.append(f.op("ashr", f.op("add", both, rest), shift))
         return made
 
-    def _look_up(self, x: Reg) -> Reg:
-        """Two tables of 128, each in one instruction; shorter vectors are looked up as a part of a long one."""
-        f, kind = self.f, x.type
-        if count(kind) < 64:
-            short = range(count(kind))
-            whole = self._look_up(f.shuffle(x, x, [*short, *[-1] * (64 - len(short))]))
-            return f.shuffle(whole, whole, short)
-        quarters = [f.load(kind, self.notes, 64 + 64 * i, 64) for i in range(4)]
-        name = "llvm.x86.avx512.vpermi2var.qi.512"
-        low, high = (f.call(name, kind, quarters[i], x, quarters[i + 1]) for i in (0, 2))
-        return f.select(f.compare("slt", x, number(0, kind)), high, low)
+
+def look_up(f: Function, table: Reg, x: Reg) -> Reg:
+    """Each byte by a table of 256: two halves, each in one instruction; shorter vectors as a part of a long one."""
+    if count(x.type) < 64:
+        own = list(range(count(x.type)))
+        first = f.let("<2 x i8>", f"insertelement <2 x i8> poison, i8 {x}, i32 0") if len(own) == 1 else x
+        whole = look_up(f, table, f.shuffle(first, first, [*own, *[-1] * (64 - len(own))]))
+        return f.shuffle(whole, whole, own)
+    quarters = [f.load(x.type, table, 64 * i, 64) for i in range(4)]
+    name = "llvm.x86.avx512.vpermi2var.qi.512"
+    low, high = (f.call(name, x.type, quarters[i], x, quarters[i + 1]) for i in (0, 2))
+    return f.select(f.compare("slt", x, number(0, x.type)), high, low)
 
 
 def column_order(lanes: int, vectors: int) -> Array:

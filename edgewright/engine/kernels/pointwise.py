@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
-from edgewright.engine.isa import ISA
 
 Body = Callable[[Function, list[Reg]], Reg]
 
@@ -92,8 +91,8 @@ def _split(dims: list[int], strides: list[list[int]], at: int, block: int) -> No
         s[at : at + 1] = [s[at] * block, s[at]]
 
 
-def emit_pointwise(module: Module, name: str, isa: ISA, loops: Loops, body: Body) -> None:
-    """Slots: the operands' addresses, the output's last."""
+def emit_pointwise(module: Module, name: str, lanes: int, loops: Loops, body: Body) -> None:
+    """``lanes`` elements at a time. Slots: the operands' addresses, the output's last."""
     f = module.kernel(name)
     pointers = [f.slot(PTR, i) for i in range(len(loops.operands))]
 
@@ -101,7 +100,7 @@ def emit_pointwise(module: Module, name: str, isa: ISA, loops: Loops, body: Body
         places = _places(f, loops, pointers, index)
 
         def middle(_: Reg, now: list[Reg]) -> list[Reg]:
-            _inner(f, isa, loops, now, body)
+            _inner(f, lanes, loops, now, body)
             return [f.at(p, o.strides[-2]) for p, o in zip(now, loops.operands, strict=True)]
 
         f.repeat(loops.shape[-2], places, middle)
@@ -124,12 +123,12 @@ def _places(f: Function, loops: Loops, pointers: list[Reg], index: Reg) -> list[
     return places
 
 
-def _inner(f: Function, isa: ISA, loops: Loops, now: list[Reg], body: Body) -> None:
+def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], body: Body) -> None:
     """The innermost dimension: vectors where every operand lies in a row or is one number."""
-    length, lanes = loops.shape[-1], isa.lanes
+    length = loops.shape[-1]
     straight = all(o.strides[-1] in (0, o.item) for o in loops.operands) and loops.operands[-1].strides[-1]
     if not straight or length < lanes:
-        lanes = next(n for n in (8, 4, 1) if n <= length and (n == 1 or (straight and n < lanes)))
+        lanes = next(n for n in (32, 16, 8, 4, 1) if n <= length and (n == 1 or (straight and n < lanes)))
     vectors, rest = divmod(length, lanes)
     together = next((u for u in (4, 2) if vectors % u == 0 and lanes > 1), 1)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.engine.codegen import Function, Module, Reg, count, number, vec
-from edgewright.engine.fuse import BINARY, Node, byte, limits, single, unary_items
+from edgewright.engine.codegen import I64, Function, Module, Reg, count, number, vec
+from edgewright.engine.fuse import BINARY, PRODUCTS, Node, byte, limits, single, unary_items
+from edgewright.engine.kernels.bytes import look_up
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, plan_loops
 from edgewright.engine.layout import Home
 from edgewright.engine.ops.base import Context, Lowering
@@ -25,15 +26,18 @@ def kind_of(value: Value) -> str:
     return "float" if value.q is None and value.dtype == np.dtype(np.float32) else "i8"
 
 
-def element_wise(context: Context, what: str, values: Sequence[Home], out: Home, key: object, body: Body) -> None:
+def element_wise(
+    context: Context, what: str, values: Sequence[Home], out: Home, key: object, body: Body, lanes: int = 0
+) -> None:
     """Steps that make ``out`` of ``values``, which are broadcast to its shape."""
+    lanes = lanes or context.isa.lanes
     shape = list(out.layout.shape)
     operands = [Operand(kind_of(h.value), h.layout.item, _spread(h, shape)) for h in (*values, out)]
     wide = _whole_pixels(shape, operands, [*values, out])
     for loops, moved in plan_loops(wide, operands):
 
         def build(module: Module, name: str, loops: Loops = loops) -> None:
-            emit_pointwise(module, name, context.isa, loops, body)
+            emit_pointwise(module, name, lanes, loops, body)
 
         name = context.kernel(what, (loops, key), build)
         slots = [h.at(m) for h, m in zip((*values, out), moved, strict=True)]
@@ -110,6 +114,30 @@ class Map(Lowering):
         return given
 
 
+class Table(Lowering):
+    """Bytes by a table of 256."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        return cls(node) if node.table is not None and node.op.kind not in PRODUCTS else None
+
+    def emit(self, context: Context) -> None:
+        (value,), table, wide = self.node.reads(), self.node.table, context.isa.permute_bytes
+        assert table is not None
+        numbers = tuple(int(n) for n in table)
+
+        def body(f: Function, given: list[Reg]) -> Reg:
+            place = f.module.table("bytes", numbers, "i8")
+            if wide:
+                return look_up(f, place, given[0])
+            return f.load("i8", f.at(place, f.cast("zext", given[0], I64)))
+
+        home, lanes = context.home(value), context.isa.bytes if wide else 1
+        element_wise(context, "table", [home], context.home(self.node.out), numbers, body, lanes)
+
+
 class ByteSum(Lowering):
     """Sums, differences and products of bytes, as integers."""
 
@@ -172,4 +200,4 @@ def sum_fits(a: QParams, b: QParams, out: QParams) -> bool:
     return 1 <= sum_factors(a, b, out, False)[2] <= 31
 
 
-__all__ = ["Affine", "ByteSum", "Map", "element_wise", "sum_factors", "sum_fits"]
+__all__ = ["Affine", "ByteSum", "Map", "Table", "element_wise", "sum_factors", "sum_fits"]

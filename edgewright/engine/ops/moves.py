@@ -37,7 +37,7 @@ def copy(context: Context, source: Home, target: Home, turn: bool = False) -> No
     for loops, moved in plan_loops(shape, operands):
 
         def build(module: Module, name: str, loops: Loops = loops) -> None:
-            emit_pointwise(module, name, context.isa, loops, body)
+            emit_pointwise(module, name, context.isa.bytes // item, loops, body)
 
         name = context.kernel("copy", (loops, mask), build)
         slots = [h.at(m) for h, m in zip((source, target), moved, strict=True)]
