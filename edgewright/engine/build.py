@@ -12,9 +12,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -62,23 +63,53 @@ def target_machine(cpu: str, features: str) -> Any:
     return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=_OPTIMIZE)
 
 
+# A module's text, or what writes it: then its name says all it depends on, and a cached object needs no text at all.
+Source = Union[str, Callable[[], str]]
+
+
 def object_key(text: str, cpu: str, features: str) -> str:
     return key_of(text, cpu, features, VERSION, llvmlite.__version__, llvm.get_default_triple(), str(_OPTIMIZE))
 
 
+@lru_cache(maxsize=1)
+def fingerprint() -> str:
+    """The engine's own code, as far as it can be seen: what other code wrote is not taken for what this would write."""
+    folder = Path(__file__).parent
+    try:
+        seen = sorted((str(p.relative_to(folder)), p.stat()) for p in folder.rglob("*.py"))
+        return key_of(*(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in seen))
+    except OSError:
+        return VERSION
+
+
+def build_kernels(kernels: Mapping[str, Source], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
+    """An object for each kernel, in order; only what is not cached is written and compiled."""
+    known = {
+        name: object_key(source if isinstance(source, str) else f"{name} {fingerprint()}", cpu, features)
+        for name, source in kernels.items()
+    }
+    return _build({known[name]: source for name, source in kernels.items()}, known.values(), cpu, features, cache)
+
+
 def build_objects(texts: Sequence[str], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
     """An object for each module text, in order."""
-    store = cache or default_cache()
     keys = [object_key(text, cpu, features) for text in texts]
-    found = {key: store.get(key) for key in dict.fromkeys(keys)}
-    missing = {key: text for key, text in zip(keys, texts, strict=True) if found[key] is None}
-    made = compile_all(list(missing.values()), cpu, features)
-    for key, data in zip(missing, made, strict=True):
+    return _build(dict(zip(keys, texts, strict=True)), keys, cpu, features, cache)
+
+
+def _build(
+    sources: Mapping[str, Source], wanted: Iterable[str], cpu: str, features: str, cache: Cache | None
+) -> list[bytes]:
+    store = cache or default_cache()
+    found = {key: data for key in sources if (data := store.get(key)) is not None}
+    missing = {key: source for key, source in sources.items() if key not in found}
+    texts = [source if isinstance(source, str) else source() for source in missing.values()]
+    for key, data in zip(missing, compile_all(texts, cpu, features), strict=True):
         store.put(key, data)
         found[key] = data
     if missing:
         store.trim()
-    return [found[key] or b"" for key in keys]
+    return [found[key] for key in wanted]
 
 
 def compile_all(texts: Sequence[str], cpu: str, features: str, processes: int | None = None) -> list[bytes]:

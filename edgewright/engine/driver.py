@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine import context
-from edgewright.engine.build import CodegenError, Library, build_objects
+from edgewright.engine.build import CodegenError, Library, build_kernels
 from edgewright.engine.cores import thread_count
 from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, Tensor, View
 from edgewright.engine.profile import EngineProfile
@@ -49,7 +49,7 @@ class CompiledGraph:
         self.plan = plan
         self.threads = thread_count(threads)
         names = sorted({step.kernel for step in plan.steps if step.python is None})
-        self._library = Library(build_objects([plan.kernels[n] for n in names], plan.cpu, plan.features))
+        self._library = Library(build_kernels({n: plan.kernels[n] for n in names}, plan.cpu, plan.features))
         self._kernels = {name: self._library.address(name) for name in names}
         self._buffers = {"arena": aligned(plan.arena_size + SLACK), "weights": aligned(plan.weights.nbytes + SLACK)}
         self._buffers["weights"][: plan.weights.nbytes] = plan.weights.reshape(-1).view(np.uint8)

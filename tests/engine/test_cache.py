@@ -160,6 +160,23 @@ def test_the_second_build_compiles_nothing(store: Cache, monkeypatch: pytest.Mon
     assert build.build_objects([TEXT, TEXT], "", "", store) == first
 
 
+def test_kernels_found_by_name_are_not_even_written(store: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+
+    def write() -> str:
+        written.append(1)
+        return TEXT
+
+    first = build.build_kernels({"answer_1": write, "plain": TEXT}, "", "", store)
+    assert build.build_kernels({"answer_1": write, "plain": TEXT}, "", "", store) == first
+    assert len(written) == 1
+    build.build_kernels({"answer_2": write}, "", "", store)
+    assert len(written) == 2
+    monkeypatch.setattr(build, "fingerprint", lambda: "an edited engine")
+    build.build_kernels({"answer_1": write}, "", "", store)
+    assert len(written) == 3
+
+
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_other_processes_compile_the_same(processes: int) -> None:
     texts = [TEXT.replace("answer", f"answer{k}").replace("42", str(k)) for k in range(12)]
