@@ -60,11 +60,11 @@ def parameters(data: Array, bits: int = 8, symmetric: bool = False, fixed: Range
 def store(data: Array, q: QParams) -> Array:
     with np.errstate(all="ignore"):
         steps = np.nan_to_num(np.round(np.asarray(data, np.float64) / np.asarray(q.scale)), posinf=2**31, neginf=-(2**31))
-    return np.clip(steps + np.asarray(q.zero_point), q.qmin, q.qmax).astype(q.dtype)
+    return np.asarray(np.clip(steps + np.asarray(q.zero_point), q.qmin, q.qmax), q.dtype)
 
 
 def load(stored: Array, q: QParams) -> Array:
-    return ((stored.astype(np.float64) - np.asarray(q.zero_point)) * np.asarray(q.scale)).astype(np.float32)
+    return np.asarray((stored.astype(np.float64) - np.asarray(q.zero_point)) * np.asarray(q.scale), np.float32)
 
 
 def weights(data: Array, axis: int) -> Value:
@@ -143,6 +143,8 @@ class Maker:
         if isinstance(port, Same | Tied):
             source = args[port.port]
             q = (source[0] if isinstance(source, list) else source).q
+            if q is None:  # of integers that become real numbers
+                return Value("out", made.dtype, made.shape, order), made
         else:
             q = parameters(made, self.bits, fixed=port if isinstance(port, Range) else None)
         return Value("out", q.dtype, made.shape, order, q=q), store(made, q)
