@@ -86,7 +86,7 @@ class CompiledGraph:
             for at, place in self._patches:
                 self._args[at] = address_of(bases[place.buffer][place.index]) + place.offset
             if profile is not None:
-                profile.begin(self.plan)
+                profile.begin()
             for part in self._parts:
                 if isinstance(part, _Segment):
                     self._run_segment(part, profile)

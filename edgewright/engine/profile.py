@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgewright.engine.plan import Plan, Step
+import numpy as np
+
+from edgewright.engine.plan import Step
 from edgewright.files import write_file
 from edgewright.ir.graph import Array
 from edgewright.pte import etdump
@@ -53,17 +55,17 @@ class EngineProfile:
 
     def __init__(self) -> None:
         self.runs: list[EngineRun] = []
-        self._ticks: list[tuple[Step, int, int]] = []
+        self._ticks: list[tuple[Sequence[Step], Array]] = []
         self._anchor = (0, 0)
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self) -> None:
         self._ticks.clear()
         self._anchor = _now()
         self.runs.append(EngineRun(self._anchor[1]))
 
     def add(self, steps: Sequence[Step], stamps: Array) -> None:
         """Clock ticks at the start and end of each step, as the driver wrote them."""
-        self._ticks += [(step, int(start), int(end)) for step, (start, end) in zip(steps, stamps, strict=True)]
+        self._ticks.append((steps, stamps))
 
     def end(self) -> None:
         """Turn ticks into nanoseconds: both clocks were read before the run, and are read again after it."""
@@ -72,8 +74,9 @@ class EngineProfile:
         rate = (stop - begin) / max(ticks - first, 1)
         run = self.runs[-1]
         run.end = stop
-        for step, start, end in self._ticks:
-            run.steps.append(StepTime(step, begin + int((start - first) * rate), begin + int((end - first) * rate)))
+        for steps, stamps in self._ticks:
+            times = begin + ((stamps - first) * rate).astype(np.int64)
+            run.steps += [StepTime(s, int(start), int(end)) for s, (start, end) in zip(steps, times, strict=True)]
 
     def rows(self) -> list[Row]:
         """Time per step over all runs, in the order they are executed."""
