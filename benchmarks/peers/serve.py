@@ -1,0 +1,109 @@
+"""Runs one network in one engine, as told through a pipe: ``python serve.py peer file input.npy threads``.
+
+Says what it is and what it computes in one JSON line, then answers each number read with the times of so many
+inferences, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+PACKAGES = {"edgewright": "edgewright", "litert": "ai-edge-litert"}
+
+
+def edgewright(path: str, image, threads: int) -> Callable[[], object]:
+    os.environ["EDGEWRIGHT_THREADS"] = str(threads)
+    from edgewright.runtime import Runtime
+
+    method = Runtime.get().load_program(path).load_method("forward")
+    return lambda: method.execute([image])[0]
+
+
+def executorch(path: str, image, threads: int) -> Callable[[], object]:
+    import torch
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch, _unsafe_reset_threadpool
+
+    _unsafe_reset_threadpool(threads)
+    module, tensor = _load_for_executorch(path), torch.from_numpy(image)
+    return lambda: module.forward([tensor])[0].numpy()
+
+
+def onnxruntime(path: str, image, threads: int) -> Callable[[], object]:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"x": image})[0]
+
+
+def openvino(path: str, image, threads: int) -> Callable[[], object]:
+    import openvino as ov
+
+    # Latency, and no bf16: this processor has it, and it would not be the same arithmetic.
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = ov.Core().compile_model(path, "CPU", settings).create_infer_request()
+    request.set_input_tensor(ov.Tensor(image, shared_memory=True))
+
+    def run() -> object:
+        request.infer()
+        return request.get_output_tensor(0).data
+
+    return run
+
+
+def litert(path: str, image, threads: int) -> Callable[[], object]:
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=path, num_threads=threads)
+    interpreter.allocate_tensors()
+    source, target = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+
+    def run() -> object:
+        interpreter.set_tensor(source, image)
+        interpreter.invoke()
+        return interpreter.get_tensor(target)
+
+    return run
+
+
+def peak_mb() -> float:
+    """The most memory this process has had. (What getrusage says includes the parent's before the program started.)"""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def main() -> None:
+    peer, path, source, threads = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    start = time.perf_counter()
+    import numpy as np
+
+    image = np.load(source)
+    run = globals()[peer](path, image, int(threads))
+    loaded = time.perf_counter()
+    logits = np.asarray(run()).reshape(-1)
+    facts = {
+        "version": importlib.metadata.version(PACKAGES.get(peer, peer)),
+        "load_ms": (loaded - start) * 1e3,
+        "first_ms": (time.perf_counter() - loaded) * 1e3,
+        "logits": logits.astype(float).tolist(),
+    }
+    print(json.dumps(facts), file=answers, flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            start = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - start) * 1e3)
+        print(json.dumps({"times": times, "peak_mb": peak_mb()}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
