@@ -16,6 +16,7 @@ from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
 from edgewright.errors import CoverageError, LimitError, MissingError, UsageError
 from edgewright.files import write_file
+from edgewright.program.estimates import describe
 
 if TYPE_CHECKING:
     from edgewright.partition.report import PartitionReport
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="xnnpack",
-        help="give what it takes to this backend; several, in order of priority",
+        help="give what it takes to this backend; several, in order of priority; ethos_u:ethos-u55-128 names a target",
     )
     add(
         "--require-delegated",
@@ -94,7 +95,7 @@ def _check_options(args: argparse.Namespace, output: Path) -> None:
         if getattr(args, option) is not None and not args.backend:
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")
     known = discover()
-    for name in args.backend:
+    for name in (backend.partition(":")[0] for backend in args.backend):
         if name not in known:
             raise UsageError("--backend", f"must be one of {', '.join(known)}", value=name)
     tag = args.external_constants
@@ -120,7 +121,8 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
             exported = export(spec.module.eval(), spec.args, spec.kwargs, spec.dynamic_shapes)
     assert exported is not None
     with stages("lower"):
-        chosen = [find_partitioner(name)() for name in args.backend]
+        named = [backend.partition(":") for backend in args.backend]
+        chosen = [find_partitioner(name).for_target(target or None) for name, _, target in named]
         edge = to_edge_transform_and_lower(
             exported, partitioner=chosen, compile_config=EdgeCompileConfig(runtime=args.runtime)
         )
@@ -209,7 +211,8 @@ def _show(built: Built, stages: Stages) -> None:
     for plan in program.execution_plan:
         out.print(_facts(program, plan), soft_wrap=True)
     for report in built.program.partition_reports.values():
-        out.print(clean(report.verdict), soft_wrap=True)
+        for line in (report.verdict, *map(describe, report.estimates)):
+            out.print(clean(line), soft_wrap=True)
     rows = [(name, f"{seconds:.2f}") for name, seconds in stages.times.items()]
     out.print(table("", ("stage", ">seconds"), [*rows, ("total", f"{stages.total:.2f}")]))
     peak = peak_memory()

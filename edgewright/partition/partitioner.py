@@ -41,6 +41,15 @@ class Partitioner:
         self.verbose = verbose
         self.reports: dict[str, PartitionReport] = {}
 
+    @classmethod
+    def for_target(cls, target: str | None) -> Partitioner:
+        """A partitioner with its defaults, for a device that a command line names."""
+        if target is not None:
+            raise UsageError(
+                f"backend {cls.backend.name!r}", "has one kind of device, and takes no target", value=target
+            )
+        return cls()
+
     def target(self) -> Any:
         """What rules are asked about; None if the backend has one kind of device only."""
         return None

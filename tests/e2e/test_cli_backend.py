@@ -26,6 +26,17 @@ class Volume(torch.nn.Module):
     def forward(self, x):
         return torch.conv3d(x, torch.ones(1, 1, 1, 1, 1)).relu()
     example_inputs = (torch.ones(1, 1, 2, 2, 2),)
+
+def quantized():
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from edgewright.backends.ethos_u import EthosUCompileSpec, EthosUQuantizer, get_symmetric_quantization_config
+
+    quantizer = EthosUQuantizer(EthosUCompileSpec("ethos-u55-128"))
+    quantizer.set_global(get_symmetric_quantization_config())
+    inputs = (torch.linspace(-1, 1, 8).reshape(2, 4),)
+    prepared = prepare_pt2e(torch.export.export(torch.nn.Linear(4, 3), inputs).module(check_guards=False), quantizer)
+    prepared(*inputs)
+    return torch.export.export(convert_pt2e(prepared), inputs)
 """
 
 
@@ -98,3 +109,15 @@ def test_options_that_make_no_sense(
 def test_shares_are_percentages(folder: Path, capsys: pytest.CaptureFixture[str], share: str) -> None:
     assert compile_net("Net", "--backend", "xnnpack", f"--require-delegated={share}") == 2
     assert "must be a share from 0% to 100%" in capsys.readouterr().err
+
+
+def test_a_backend_of_several_chips_needs_a_target(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compile_net("quantized", "--backend", "ethos_u:ethos-u65-256", "--require-delegated", "100%") == 0
+    assert "Vela's estimate for ethos-u65-256: " in capsys.readouterr().out
+    assert main(["run", "m.pte", "--quiet", "--output", "y.npz"]) == 0
+    assert compile_net("quantized", "--backend", "ethos_u") == 2
+    assert "needs a target" in capsys.readouterr().err
+    assert compile_net("quantized", "--backend", "ethos_u:ethos-u66") == 2
+    assert "must be one of ethos-u55-32" in capsys.readouterr().err
+    assert compile_net("Net", "--backend", "xnnpack:pixel") == 2
+    assert "takes no target; got pixel" in capsys.readouterr().err

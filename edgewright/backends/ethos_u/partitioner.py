@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.target import EthosUCompileSpec
+from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.errors import UsageError
@@ -45,6 +45,13 @@ class EthosUPartitioner(Partitioner):
     ) -> None:
         super().__init__(list(additional_checks or ()), verbose=verbose)
         self.compile_spec = checked_spec(compile_spec)
+
+    @classmethod
+    def for_target(cls, target: str | None) -> EthosUPartitioner:
+        if target is None:
+            remedy = f"Name one: --backend ethos_u:ethos-u55-128, or {', '.join(ACCELERATORS)}."
+            raise UsageError("backend 'ethos_u'", "needs a target", remedy=remedy)
+        return cls(EthosUCompileSpec(target))
 
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec
