@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgewright import Runtime
 from tests.support import golden
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,6 +46,21 @@ def test_programs_run(bare: Path, name: str, tmp_path: Path) -> None:
     with np.load(tmp_path / "y.npz") as outputs:
         for array, stock in zip(outputs.values(), case.outputs, strict=True):
             np.testing.assert_allclose(array, stock, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ethos_u55_128", "ethos_u65_256"])
+def test_ethos_u_delegates_run(bare: Path, name: str, tmp_path: Path) -> None:
+    """Neither torch nor Vela is there: the commands are run by what the base install brings."""
+    path = golden.GOLDEN / "ethos_u" / f"{name}.pte"
+    x = np.random.default_rng(0).normal(size=(1, 4, 16, 16)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", in0=x)
+    command = [bare / "edgewright", "run", path, "--inputs", "x.npz", "--output", "y.npz"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    (here,) = Runtime.get().load_program(path).load_method("forward").execute([x])
+    with np.load(tmp_path / "y.npz") as outputs:
+        assert (outputs["out0"] == here).all() and len(np.unique(here)) > 50
+    shown = subprocess.run([bare / "edgewright", "disasm", path], capture_output=True, text=True, check=True)
+    assert "DEPTHWISE" in shown.stdout
 
 
 def test_the_demo_runs(bare: Path, tmp_path: Path) -> None:
