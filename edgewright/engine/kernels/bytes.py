@@ -18,6 +18,7 @@ _FAR = 1.0e9  # farther than any limit, and still 32 bits
 class Ending:
     """Which parts the way from sums to bytes has; their numbers are in the notes that lie with the weights."""
 
+    zero: bool  # a zero point that is not 0
     low: bool  # a least byte above 0
     high: bool  # a largest byte below 255
     far: bool  # products that may leave 32 bits
@@ -66,7 +67,7 @@ class Finish:
             whole.append(round_to_int(f, clamp(f, scaled, -_FAR, _FAR) if ending.far else scaled))
         if second is not None:
             whole = self._add(whole, bytes_to_four(f, second), lanes)
-        x = four_to_bytes(f, whole, self._word(0, 2 * lanes, "i16"))
+        x = four_to_bytes(f, whole, self._word(0, 2 * lanes, "i16") if ending.zero else None)
         if ending.low:
             x = int_max(f, x, self._word(1, 4 * lanes, "i8"), signed=False)
         if ending.high:

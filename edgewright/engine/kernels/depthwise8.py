@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen import PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.bytes import Ending, Finish, Notes, column_order
 from edgewright.engine.vector import Dots, interleave
@@ -33,14 +33,18 @@ class ByteRow:
     ending: Ending
 
 
-def blocks(isa: ISA, stored: int) -> list[tuple[int, int]]:
-    """Vectors that cover a pixel: (width, bytes of it that are stored)."""
-    made, width = [], isa.bytes
-    while stored > 0:
-        while width > 16 and width > stored:
-            width //= 2
-        made.append((width, min(width, stored)))
-        stored -= width
+def blocks(isa: ISA, stored: int) -> list[tuple[int, list[int]]]:
+    """Widths of vectors and where they begin: wide ones, and a narrower one if little is left."""
+    whole, made = stored // isa.bytes * isa.bytes, []
+    if whole:
+        made.append((isa.bytes, list(range(0, whole, isa.bytes))))
+    rest = stored - whole
+    if rest:
+        width = next(w for w in (16, 32, 64) if w >= rest)
+        if width == isa.bytes and whole:  # lies over the one before it
+            made[0][1].append(stored - width)
+        else:
+            made.append((width, [whole]))
     return made
 
 
@@ -81,20 +85,19 @@ def block_bytes(row: ByteRow, width: int) -> int:
 def pack(isa: ISA, row: ByteRow, filters: Array, bias: Array, scales: Array, notes: Notes) -> Array:
     """``filters`` [height, width, channels] of int8."""
     made = blocks(isa, row.stored)
-    total = sum(w for w, _ in made)
+    total = max(starts[-1] + width for width, starts in made)
     wide = np.zeros((*row.kernel, total), np.int8)
     wide[..., : filters.shape[2]] = filters
     biases, factors = np.zeros(total, np.int32), np.zeros(total, np.float32)
     biases[: len(bias)], factors[: len(scales)] = bias, scales
-    parts, start = [], 0
-    for width, _ in made:
+    parts = []
+    for width, start in ((width, start) for width, starts in made for start in starts):
         chosen = start + column_order(width // 4, 4)
         parts += [biases[chosen].view(np.uint8), factors[chosen].view(np.uint8), notes.pack()]
         for line in wide[..., chosen]:
             with_none = np.concatenate((line, np.zeros((1, width), np.int8)))
             for _, _, taps in patterns(row):
                 parts.append(np.ascontiguousarray(with_none[list(taps)].T).reshape(-1).view(np.uint8))
-        start += width
     return np.concatenate(parts)
 
 
@@ -107,15 +110,21 @@ def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
     """``row(data of each kernel row..., out, weights, second)``."""
     names = [f"data{i}" for i in range(row.kernel[0])]
     f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
-    start = [f.arg(n) for n in (*names, "out", "second", "weights")]
-    made = blocks(isa, row.stored)
-    for block in dict.fromkeys(made):
+    start = [f.arg(n) for n in (*names, "out", "second")]
+    weights = f.arg("weights")
+    for width, starts in blocks(isa, row.stored):
 
-        def channels(_: Reg, now: list[Reg], block: tuple[int, int] = block) -> list[Reg]:
-            _Block(f, isa, row, block, now[-1]).along(now[:-1])
-            return [*(f.at(p, block[0]) for p in now[:-1]), f.at(now[-1], block_bytes(row, block[0]))]
+        def channels(index: Reg, _: list[Reg], width: int = width, starts: list[int] = starts,
+                     weights: Reg = weights) -> list[Reg]:  # fmt: skip
+            offset = f.add(f.mul(index, width), starts[0])
+            if starts[-1] % width:
+                offset = f.call("llvm.umin.i64", I64, offset, number(starts[-1], I64))
+            own = f.at(weights, f.mul(index, block_bytes(row, width)))
+            _Block(f, isa, row, width, own).along([f.at(p, offset) for p in start])
+            return []
 
-        start = f.repeat(made.count(block), start, channels)
+        f.repeat(len(starts), [], channels)
+        weights = f.at(weights, len(starts) * block_bytes(row, width))
     f.give()
     return f
 
@@ -123,9 +132,9 @@ def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
 class _Block:
     """One block of channels along the row."""
 
-    def __init__(self, f: Function, isa: ISA, row: ByteRow, block: tuple[int, int], weights: Reg) -> None:
+    def __init__(self, f: Function, isa: ISA, row: ByteRow, width: int, weights: Reg) -> None:
         self.f, self.isa, self.row, self.weights = f, isa, row, weights
-        self.width, self.used = block
+        self.width, self.used = width, min(width, row.stored)
         self.kind, self.whole = vec(self.width, "i8"), vec(self.width // 4, "i32")
         self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(patterns(row))}
         self.dots = Dots(f, isa)
@@ -133,9 +142,6 @@ class _Block:
     def along(self, places: Sequence[Reg]) -> None:
         f, row = self.f, self.row
         at_once = pixels_at_once(row)
-        if (row.stride * at_once) % 2 and row.dilation == 1:
-            at_once += 1  # every tile begins at an even column
-        at_once = min(at_once, row.columns)
         times, rest = divmod(row.columns, at_once)
         steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.second_pixel]
 
@@ -144,7 +150,10 @@ class _Block:
             return [f.at(p, at_once * s) for p, s in zip(now, steps, strict=True)]
 
         after = f.repeat(times, places, tile)
-        if rest:
+        if rest * 10 > 9 * at_once or (rest and times > 9):  # little is done again if the last tile is a whole one
+            back = rest - at_once
+            self._tile([f.at(p, back * s) for p, s in zip(after, steps, strict=True)], at_once)
+        elif rest:
             self._tile(after, rest)
 
     def _tile(self, places: Sequence[Reg], pixels: int) -> None:

@@ -27,22 +27,32 @@ class BytePanel:
     used: int
 
 
-def panels(isa: ISA, stored: int) -> list[BytePanel]:
-    """Panels for so many stored bytes of a pixel."""
-    made, lanes = [], isa.lanes
-    for vectors in (4, 2, 1):
-        while stored >= vectors * lanes or (stored > 0 and vectors == 1):
-            used = min(vectors * lanes, stored)
-            made.append(BytePanel(vectors, used))
-            stored -= used
-    return made
+def panels(isa: ISA, stored: int, pixels: int) -> list[BytePanel]:
+    """Panels for so many stored bytes of a pixel: wide ones, and one that is narrower if little is left."""
+    lanes = isa.lanes
+    full, rest = divmod(stored, 4 * lanes)
+    last = 4 if rest > 2 * lanes or pixels == 1 else 2 if rest > lanes else 1
+    return [BytePanel(4, 4 * lanes)] * full + ([BytePanel(last, rest)] if rest else [])
 
 
-def most_pixels(isa: ISA, vectors: int, steps: int) -> int:
-    """Pixels of a tile: fewer when a tile is short, so that one's end overlaps the next one's beginning."""
-    if isa.registers < 32:
-        return {4: 2, 2: 4, 1: 8}[vectors]
-    return {4: 6, 2: 12, 1: 16 if steps < 64 else 28}[vectors]
+def best_pixels(isa: ISA, vectors: int, steps: int, columns: int) -> int:
+    """The size of tiles that takes the fewest cycles for a row of so many pixels, by a model of the ports.
+
+    A step multiplies pixels * vectors times; its loads run beside. At the end vectors are stored four at a time.
+    """
+    most = {4: 6, 2: 12, 1: 24} if isa.registers >= 32 else {4: 2, 2: 4, 1: 8}
+    end, begin = 24, 12
+    found = {}
+    for tiles in range(-(-columns // most[vectors]), columns + 1):
+        small, longer = divmod(columns, tiles)
+        if small < 2 and found:
+            break
+        cycles = 0.0
+        for size, count in ((small + 1, longer), (small, tiles - longer)):
+            rounds = max(size * vectors, vectors + size / 2, 5) * steps
+            cycles += count * (rounds + -(-size * vectors // 4) * end + begin) if size else 0
+        found[small + bool(longer)] = cycles * (1.01 if longer else 1.0)  # two sizes are twice the code
+    return min(found, key=lambda size: (found[size], -size))
 
 
 def panel_bytes(isa: ISA, panel: BytePanel, ending: Ending, steps: int) -> int:

@@ -12,7 +12,7 @@ from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
 from edgewright.engine.layout import Border, Home, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.geometry import Convolution, Part, convolution, linear, parts, window
+from edgewright.engine.ops.geometry import Convolution, Part, convolution, evenly_spaced, linear, parts, window
 from edgewright.engine.ops.maps import sum_factors, sum_fits
 from edgewright.engine.ops.products import order
 from edgewright.engine.plan import Place
@@ -56,8 +56,9 @@ class Numbers:
         low, high = limits_of(numerics, last, limits)
         factors = self._sum(first, last) if node.sum else ()
         far = self.reach * float(self.scales.max(initial=0)) >= 1 << 30
-        ending = Ending(low > 0, high < 255, far, bool(node.sum), node.table is not None)
-        return ending, Notes(affine_of(last).zero, low, high, factors, node.table)
+        zero = affine_of(last).zero
+        ending = Ending(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None)
+        return ending, Notes(zero, low, high, factors, node.table)
 
     def _sum(self, first: QParams, last: QParams) -> tuple[int, ...]:
         """The limits of the product itself, and the factors of its sum with the second operand."""
@@ -128,8 +129,13 @@ class ByteProduct(Lowering):
         data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
         reach, filters = self._window(data)
-        made = gemm8.panels(isa, conv.outputs if conv.groups > 1 else padded_channels(conv.outputs))
-        largest = gemm8.most_pixels(isa, max(p.vectors for p in made), reach.elements)
+        flat = (
+            conv.flat and conv.groups == 1 and all(evenly_spaced(h) for h in (data, out, *([second] if second else [])))
+        )
+        columns = conv.images * conv.size[0] * conv.size[1] if flat else conv.size[1]
+        stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
+        made = gemm8.panels(isa, stored, columns * (1 if flat else conv.size[0]))
+        largest = gemm8.best_pixels(isa, made[0].vectors, reach.elements, columns)
         places = [self._pack(context, made, filters, g) for g in range(conv.groups)]
         for part in parts(conv, largest, data, out, second):
             size = sum(gemm8.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)

@@ -98,7 +98,7 @@ def _pixel(home: Home) -> int:
 def parts(conv: Convolution, largest: int, data: Home, out: Home, second: Home | None) -> Iterator[Part]:
     """Products that together are the convolution: one for each image and group, or one for all images."""
     homes = [data, out, *([second] if second else [])]
-    if conv.flat and conv.groups == 1 and all(_even(h) for h in homes):
+    if conv.flat and conv.groups == 1 and all(evenly_spaced(h) for h in homes):
         columns = conv.images * math.prod(conv.size)
         steps = [Steps(0, _pixel(h)) for h in homes]
         yield Part(Grid(1, columns, largest, *steps), 0, 0, 0, 0)
@@ -118,7 +118,7 @@ def _channels(conv: Convolution) -> tuple[int, int, int]:
     return conv.inputs, conv.outputs, conv.outputs
 
 
-def _even(home: Home) -> bool:
+def evenly_spaced(home: Home) -> bool:
     """Pixels lie at equal distances, from the first of the first image to the last of the last."""
     strides, shape = home.layout.strides, home.layout.shape
     expected = strides[-2] if len(strides) > 1 else 0
