@@ -1,18 +1,19 @@
-"""Lowering of arithmetic: functions of two tensors, and of one through tables."""
+"""Lowering of arithmetic on two tensors. With a number for one of them, it is a function of the other: a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.lower import FLOAT32, INT16, INT32, TosaLowering, result, scale_of, zero_of
-from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.opset import OPS
+from edgewright.backends.ethos_u import fixed
+from edgewright.backends.ethos_u.lower import FLOAT32, INT32, TosaLowering, result, scale_of, stored_limits, zero_of
+from edgewright.backends.ethos_u.tables import Lower, real, single, through_table, unary
+from edgewright.backends.table import OK, Rule
+from edgewright.ir.graph import Op, Value
+from edgewright.ir.reference.activations import sigmoid
 from edgewright.passes.layout import Order, common_order
-
-Lower = Callable[[TosaLowering, Op], None]
+from edgewright.passes.quantization import activation_limits
 
 
 def operand(low: TosaLowering, value: Value, order: Order) -> Value:
@@ -32,35 +33,68 @@ def _shape(out: Value, order: Order) -> list[int]:
     return [out.bound[d] for d in order]
 
 
-def sums(kind: str, first: str = "self", second: str = "other") -> Lower:
+def _tensors(op: Op) -> list[Value]:
+    return [v for v in op.args.values() if isinstance(v, Value) and not single(v)]
+
+
+def with_numbers(lower: Lower) -> Lower:
+    """``lower`` for two tensors; a table where one of them is a number."""
+    table = unary()
+
+    def either(low: TosaLowering, op: Op) -> None:
+        (table if len(_tensors(op)) == 1 else lower)(low, op)
+
+    return either
+
+
+def _pair(low: TosaLowering, op: Op, a: Value, b: Value) -> tuple[Order, list[Value]]:
+    order = common_order(low, op, len(result(op).shape))
+    return order, [operand(low, v, order) for v in (a, b)]
+
+
+def sums(kind: str) -> Lower:
     """``add``, ``sub``, ``maximum``, ``minimum``: operands in one unit, as large as it can be without overflow.
 
     One operand is multiplied by exactly a power of two and the other by less: the form that the NPU does in one go.
     """
 
     def lower(low: TosaLowering, op: Op) -> None:
-        a, b, out = op.args[first], op.args[second], result(op)
-        order = common_order(low, op, len(out.shape))
-        held = [operand(low, v, order) for v in (a, b)]
-        shape = _shape(out, order)
+        a, b, out = op.args["self"], op.args["other"], result(op)
+        alpha = float(op.args.get("alpha", 1))
+        if op.kind == "rsub":
+            a, b = b, a
+        order, held = _pair(low, op, a, b)
+        made, shape = _signed(kind, alpha), _shape(out, order)
         if out.q is None:
-            low.finish(op, order, low.node(kind, shape, FLOAT32, a=held[0], b=held[1]))
+            low.finish(op, order, low.node(made, shape, FLOAT32, a=held[0], b=held[1]))
             return
-        room = 20 if out.q.dtype.itemsize == 1 else 15
-        unit = 2 * max(scale_of(a), scale_of(b)) / 2.0**room
-        factors = [scale_of(a) / unit, scale_of(b) / unit]
-        if factors[0] == factors[1]:
-            factors[1] *= 1 - 2.0**-30  # rounds to the same integers, and keeps the form
-        wide = [low.rescale(h, INT32, f, zero_of(v)) for h, f, v in zip(held, factors, (a, b), strict=True)]
-        low.finish(op, order, low.node(kind, shape, INT32, a=wide[0], b=wide[1]), unit)
+        # Alpha belongs to the second operand of add and sub, to the tensor itself of rsub: always the one taken off.
+        scales = [scale_of(a), scale_of(b) * abs(alpha)]
+        wide, unit = one_unit(low, held, scales, (a, b))
+        low.finish(op, order, low.node(made, shape, INT32, a=wide[0], b=wide[1]), unit)
 
-    return lower
+    return with_numbers(lower)
 
 
-def product(low: TosaLowering, op: Op) -> None:
+def _signed(kind: str, alpha: float) -> str:
+    return kind if alpha > 0 else {"add": "sub", "sub": "add"}[kind]
+
+
+def one_unit(low: TosaLowering, held: list[Value], scales: list[float], of: Any) -> tuple[list[Value], float]:
+    """Stored tensors as 32-bit integers in one unit, and that."""
+    room = 20 if held[0].dtype is not None and held[0].dtype.itemsize == 1 else 15
+    unit = 2 * max(scales) / 2.0**room
+    factors = [s / unit for s in scales]
+    for later in range(1, len(factors)):
+        if factors[later] in factors[:later]:
+            factors[later] *= 1 - 2.0**-30  # rounds to the same integers, and keeps the form
+    wide = [low.rescale(h, INT32, f, zero_of(v)) for h, f, v in zip(held, factors, of, strict=True)]
+    return wide, unit
+
+
+def _product(low: TosaLowering, op: Op) -> None:
     a, b, out = op.args["self"], op.args["other"], result(op)
-    order = common_order(low, op, len(out.shape))
-    held = [operand(low, v, order) for v in (a, b)]
+    order, held = _pair(low, op, a, b)
     if out.q is None:
         low.finish(op, order, low.node("mul", _shape(out, order), FLOAT32, a=held[0], b=held[1], shift=0))
         return
@@ -69,69 +103,100 @@ def product(low: TosaLowering, op: Op) -> None:
     low.finish(op, order, acc, scale_of(a) * scale_of(b))
 
 
+product = with_numbers(_product)
+
+
 def limited(low: TosaLowering, op: Op) -> None:
     """An activation that only keeps values in a range: a change of scale, at most."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(out.shape))
     held = low.get(x, order)
-    from edgewright.passes.quantization import activation_limits
-
     limits = activation_limits(op.kind, op)
-    if x.q == out.q and x.q is not None:
-        from edgewright.backends.ethos_u.lower import stored_limits
-
-        low.alias(out, order, low.clamped(held, *stored_limits(out, limits)))
+    if limits is None:
+        _bounded(low, op)
     elif out.q is None:
-        low.alias(out, order, low.clamped(held, *limits))  # type: ignore[misc]
+        low.alias(out, order, low.clamped(held, *limits))
+    elif x.q == out.q:
+        low.alias(out, order, low.clamped(held, *stored_limits(out, limits)))
     else:
         wide = low.rescale(held, INT32, 1.0, zero_of(x))
         low.alias(out, order, low.narrow(wide, out, scale_of(x), limits))
 
 
-# ---------------------------------------------------------------------------------------------------------- tables
+def _bounded(low: TosaLowering, op: Op) -> None:
+    """``clamp`` with tensors as bounds: first the lower, then the upper."""
+    names = [n for n in ("self", "min", "max") if isinstance(op.args.get(n), Value)]
+    values, out = [op.args[n] for n in names], result(op)
+    order = common_order(low, op, len(out.shape))
+    held = [operand(low, v, order) for v in values]
+    wide, unit = one_unit(low, held, [scale_of(v) for v in values], values)
+    acc = wide[0]
+    for name, bound in zip(names[1:], wide[1:], strict=True):
+        acc = fixed.both(low, "maximum" if name == "min" else "minimum", acc, bound)
+    low.finish(op, order, acc, unit)
 
 
-def real(stored: Array, q: QParams) -> Array:
-    return ((stored - np.asarray(q.zero_point)) * np.asarray(q.scale)).astype(np.float32)
+def prelu(low: TosaLowering, op: Op) -> None:
+    """What is above zero, and what is below times its channel's slope."""
+    x, weight, out = op.args["self"], op.args["weight"], result(op)
+    slopes = np.asarray(weight.data, np.float64) if weight.q is None else real(weight.data, weight.q)
+    rank = len(x.shape)
+    order = common_order(low, op, rank)
+    if slopes.size == 1:
+        assert x.q is not None and out.q is not None
+        slope = float(slopes.reshape(()))
+        bent = lambda v: np.where(v > 0, v, v * slope)  # noqa: E731
+        low.alias(out, order, through_table(low, low.get(x, order), bent, x.q, out.q, "prelu", slope))
+        return
+    wide = low.rescale(low.get(x, order), INT32, 1.0, zero_of(x))
+    unit = max(float(np.abs(slopes).max()), 1.0) / 2.0**14
+    shape = [1] * rank
+    shape[min(1, rank - 1)] = slopes.size
+    stored = np.round(slopes / unit).reshape(shape).transpose(order)
+    below = fixed.mul(low, fixed.both(low, "minimum", wide, 0), low.tensor(stored, np.int32))
+    above = low.rescale(fixed.both(low, "maximum", wide, 0), INT32, 1 / unit)
+    low.finish(op, order, fixed.both(low, "add", above, below), scale_of(x) * unit)
 
 
-def quantized(values: Array, q: QParams) -> Array:
-    """Real numbers as stored integers; what is not a number becomes zero, and infinities the ends."""
-    finite = np.nan_to_num(np.asarray(values, np.float64) / np.asarray(q.scale), posinf=2**31, neginf=-(2**31))
-    return np.clip(np.round(finite) + np.asarray(q.zero_point), q.qmin, q.qmax).astype(q.dtype)
+def glu(low: TosaLowering, op: Op) -> None:
+    """One half of a tensor, times the sigmoid of the other to 15 bits."""
+    x = op.args["self"]
+    rank = len(x.shape)
+    order = common_order(low, op, rank)
+    held = low.get(x, order)
+    axis = order.index(op.args["dim"] % rank)
+    size = [n // 2 if a == axis else n for a, n in enumerate(held.bound)]
+    first, gate = (low.sliced(held, [at if a == axis else 0 for a in range(rank)], size) for at in (0, size[axis]))
+    if x.q.dtype.itemsize == 1:
+        share = fixed.fine(low, gate, sigmoid(real(np.arange(-128, 128), x.q)) * 2**15)
+    else:
+        to = type(x.q)(2.0**-15, 0, x.q.dtype, -32768, 32767)
+        share = low.rescale(through_table(low, gate, sigmoid, x.q, to, "sigmoid"), INT32, 1.0)
+    value = low.rescale(first, INT32, 1.0, zero_of(x))
+    low.finish(op, order, fixed.mul(low, value, share), scale_of(x) * 2.0**-15)
 
 
-def through_table(
-    low: TosaLowering, x: Value, function: Callable[[Array], Array], source: QParams, to: QParams
-) -> Value:
-    """``function`` of a stored tensor: 256 entries for 8 bits, 513 to interpolate between for 16."""
-    with np.errstate(all="ignore"):
-        if source.dtype.itemsize == 1:
-            entries = quantized(function(real(np.arange(-128, 128), source)), to)
-            return low.node("table", x.bound, entries.dtype, input=x, table=low.tensor(entries))
-        knots = quantized(function(real(np.arange(-32768, 32769, 128), source)), to)
-    wide = low.node("table", x.bound, INT32, input=x, table=low.tensor(knots, INT16))
-    return low.rescale(wide, INT16, 1 / 128)
+# ----------------------------------------------------------------------------------------------------------- rules
 
 
-def function_of(op: Op) -> Callable[[Array], Array]:
-    """What the op table says an operator of one tensor means, with its other arguments."""
-    first = next(iter(op.args))
-    rest = {k: v for k, v in op.args.items() if k not in (first, "limits")}
-    known: Any = OPS[op.kind]
-    return lambda values: np.asarray(known.call({first: values, **rest})[0])
+def _crossed(op: Op, target: Any) -> object:
+    limits = activation_limits(op.kind, op)
+    return OK if limits is None or limits[0] <= limits[1] else f"{limits[0]} and {limits[1]}"
 
 
-def unary(float_node: str = "") -> Lower:
-    """A function of one tensor. ``float_node``: TOSA's own operator for it in floating point."""
+in_turn = Rule("the lower bound must not be above the upper", _crossed)
 
-    def lower(low: TosaLowering, op: Op) -> None:
-        x, out = op.args[next(iter(op.args))], result(op)
-        order = common_order(low, op, len(out.shape))
-        held = low.get(x, order)
-        if out.q is None or x.q is None:
-            low.alias(out, order, low.node(float_node, held.bound, FLOAT32, input=held))
-            return
-        low.alias(out, order, through_table(low, held, function_of(op), x.q, out.q))
 
-    return lower
+def _no_alpha(op: Op, target: Any) -> object:
+    return 0 if op.args.get("alpha", 1) == 0 else OK
+
+
+some_alpha = Rule("alpha must not be zero", _no_alpha)
+
+
+def _two(op: Op, target: Any) -> object:
+    computed = [n for n, v in op.args.items() if isinstance(v, Value) and not single(v)]
+    return OK if len(computed) == 1 else " and ".join(computed)
+
+
+one_tensor = Rule("one operand must be a number", _two)

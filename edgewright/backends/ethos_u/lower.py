@@ -18,6 +18,9 @@ from edgewright.passes.layout import Lowering, Order, identity, moves_nothing
 INT8, INT16, INT32, INT48 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 FLOAT32, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 Factor = float | Sequence[float] | Array
+_PARTS, _JOINED = ("slice", "concat", "tile", "pad"), ("concat", "tile", "pad")
+_WINDOWS = ("conv2d", "depthwise_conv2d", "max_pool2d", "avg_pool2d")
+_TAKEN_APART = ("rescale", "reduce_max", "reduce_min", "reduce_sum")
 
 
 class TosaLowering(Lowering):
@@ -26,7 +29,11 @@ class TosaLowering(Lowering):
     def __init__(self, group: Graph, rows: Any, target: Any = None) -> None:
         super().__init__(group, rows)
         self.target = target
-        self.flat: dict[int, tuple[Value, Array]] = {}  # flattened images: as they are held, and the place of each column
+        self._pieces: set[int] = set()  # values that Vela keeps as parts of others, by identity
+        self._widened: set[int] = set()  # 32-bit results of RESCALE
+        self._whole: dict[int, Value] = {}
+        # Flattened images: as they are held, and the place of each column.
+        self.flat: dict[int, tuple[Value, Array]] = {}
         self._later: dict[int, Callable[[], Value]] = {}  # makes the same with columns in their order
 
     # ------------------------------------------------------------------------------------------- flattened images
@@ -64,6 +71,37 @@ class TosaLowering(Lowering):
         made.dim_order = identity(len(made.shape))
         self.emit(PREFIX + kind, made, **args)
         return made
+
+    def emit(self, kind: str, out: Value, /, **args: Any) -> None:
+        """Append a node. Vela forgets that what it reads is part of another tensor (or that its result is to be) when
+        it takes some operators apart: those get a tensor of its own."""
+        name = kind.removeprefix(PREFIX)
+        given = args.get("inputs") or [args["input"]] if "input" in args or "inputs" in args else []
+        if name in _TAKEN_APART and (name != "rescale" or INT32 in (out.dtype, args["input"].dtype)):
+            args["input"] = self._apart(args["input"], self._pieces)
+        elif name in _WINDOWS and any(args["pad"]) and args["input"].bound[0] > 1:
+            args["input"] = self._apart(args["input"], self._pieces)  # padding of images after the first is lost
+        elif name in _JOINED:
+            held = [self._apart(v, self._widened) for v in given]
+            args |= {"inputs": held} if "inputs" in args else {"input": held[0]}
+        super().emit(kind, out, **args)
+        if name in _PARTS or (name == "reshape" and id(given[0]) in self._pieces):
+            self._pieces.add(id(out))
+        wide = name == "rescale" and out.dtype == INT32
+        if wide or (name == "reshape" and id(given[0]) in self._widened):
+            self._widened.add(id(out))
+
+    def _apart(self, x: Value, which: set[int]) -> Value:
+        if id(x) not in which or x.dtype not in (INT8, INT16, INT32):
+            return x
+        if id(x) not in self._whole:
+            if x.dtype == INT32:
+                nothing = self.tensor(np.zeros([1] * len(x.bound)), np.int32)
+                self._whole[id(x)] = self.node("add", x.bound, INT32, a=x, b=nothing)
+            else:
+                limits = np.iinfo(x.dtype)
+                self._whole[id(x)] = self.clamped(x, limits.min, limits.max)
+        return self._whole[id(x)]
 
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:
         if moves_nothing(held.bound, dims):
@@ -173,6 +211,7 @@ def stored_limits(out: Value, limits: tuple[float, float] | None) -> tuple[int, 
         scale, zero = scale_of(out), zero_of(out)
         low = max(low, round(limits[0] / scale) + zero) if np.isfinite(limits[0]) else low
         high = min(high, round(limits[1] / scale) + zero) if np.isfinite(limits[1]) else high
+    low, high = min(low, out.q.qmax), max(high, out.q.qmin)
     return low, max(low, high)
 
 

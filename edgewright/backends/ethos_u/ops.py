@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.backends.ethos_u import conversions, convolutions, elementwise, rows_image, rows_move
+from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_math, rows_move
 from edgewright.backends.ethos_u.rules import EVERYWHERE, depthwise_stride, fixed_weights, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
@@ -12,21 +12,23 @@ ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 
 ROWS: tuple[OpSpec, ...] = (
     *(
-        OpSpec(op, convolutions.convolution, (fixed_weights, depthwise_stride), INT, ACTIVATIONS,
-               legalize=legal_convolution)
+        OpSpec(
+            op,
+            convolutions.convolution,
+            (fixed_weights, depthwise_stride),
+            INT,
+            ACTIVATIONS,
+            legalize=legal_convolution,
+        )
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
     OpSpec("conv3d", convolutions.convolution, (fixed_weights, volumes, argument_is("groups", 1)), INT, ACTIVATIONS),
     OpSpec("linear", convolutions.linear, (fixed_weights,), INT, ACTIVATIONS),
     OpSpec("mm", convolutions.matmul, (), INT),
     OpSpec("bmm", convolutions.matmul, (), INT),
-    OpSpec("add", elementwise.sums("add"), (argument_is("alpha", 1),), INT, ACTIVATIONS),
-    OpSpec("sub", elementwise.sums("sub"), (argument_is("alpha", 1),), INT, ACTIVATIONS),
-    OpSpec("mul", elementwise.product, (), INT, ACTIVATIONS),
-    *(OpSpec(op, elementwise.limited, (), INT) for op in ACTIVATIONS),
-    OpSpec("sigmoid", elementwise.unary("sigmoid"), (), INT),
     OpSpec("requantize", conversions.requantize, (), INT),
     *rows_image.ROWS,
+    *rows_math.ROWS,
     *rows_move.ROWS,
 )
 

@@ -43,8 +43,10 @@ def quantized(op: Op, target: Any) -> object:
 
 
 def _parameters(op: Op) -> set[str]:
-    """Biases are real numbers until they are lowered."""
-    return {v.name for n in ("bias",) if (v := op.args.get(n)) is not None and hasattr(v, "name")}
+    """Biases are real numbers until they are lowered, and what else normalisations know."""
+    norm = op.kind.endswith("norm") or op.kind == "prelu"
+    names = ("bias", "weight", "running_mean", "running_var") if norm else ("bias",)
+    return {v.name for n in names if (v := op.args.get(n)) is not None and hasattr(v, "name")}
 
 
 fixed_weights = constant("weight", "bias")

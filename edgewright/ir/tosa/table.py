@@ -42,7 +42,7 @@ class TosaOp:
 
 
 def _unary(name: str, function: Any, *attributes: str) -> TosaOp:
-    return TosaOp(name, ("input",), function, attributes=attributes)
+    return TosaOp(name, ("input",), lambda input, **rest: np.asarray(function(input, **rest)), attributes=attributes)
 
 
 def _binary(name: str, function: Any, *attributes: str) -> TosaOp:

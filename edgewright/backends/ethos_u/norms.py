@@ -1,0 +1,238 @@
+"""Normalisations as one operator each, on 32-bit integers: no scale between their steps needs calibration.
+
+Sums are exact; the square root's reciprocal is a table of the normalised sum (``fixed``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.ethos_u import fixed
+from edgewright.backends.ethos_u.lower import INT32, INT48, TosaLowering, result, scale_of, sizes, zero_of
+from edgewright.backends.ethos_u.reductions import settle
+from edgewright.backends.ethos_u.tables import real
+from edgewright.backends.table import OK, Rule, over
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.passes.layout import NHWC, identity, last
+
+LONGEST = 32767  # elements that a sum of squares (8 bits) or of values (16 bits) has room for
+_ROOM = 30  # bits of a variance with eps
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Distances from the mean (or from zero), in units of ``1 / 2**bits`` stored steps, and their mean square, in
+    units of ``1 / unit`` squares of steps."""
+
+    distance: Value
+    bits: int
+    square: Value
+    unit: float
+
+
+def spread(low: TosaLowering, x: Value, axes: Sequence[int], narrow: bool, centred: bool, eps: float) -> Spread:
+    """Of 32-bit ``x`` over axes; ``eps``, in squares of steps, will be added. ``narrow``: ``x`` has 8 bits."""
+    count = math.prod(x.bound[a] for a in axes)
+    most = (2.0**14 if centred else 2.0**16) if narrow else 2.0**30
+    if not narrow:
+        return _spread_16(low, x, axes, count, centred, most + eps)
+    bits = min(_ROOM - 14, math.floor(_ROOM - math.log2(most + eps)))
+    if not centred:
+        total = fixed.summed(low, fixed.mul(low, x, x), axes)
+        return Spread(fixed.left(low, x, 7), 7, low.rescale(total, INT32, 2.0**bits / count), 2.0**bits)
+    # From the nearest integer to the mean first: its squares are exact. What is left of the mean comes off after.
+    mean = low.rescale(fixed.summed(low, x, axes), INT32, 2.0**15 / count)
+    nearest = fixed.right(low, mean, 15)
+    rest = fixed.both(low, "sub", mean, fixed.left(low, nearest, 15))
+    apart = fixed.both(low, "sub", x, nearest)
+    total = low.rescale(fixed.summed(low, fixed.mul(low, apart, apart), axes), INT32, 2.0**bits / count)
+    extra = fixed.mul(low, rest, rest, shift=30 - bits) if bits >= 0 else fixed.full(low, rest, 0)
+    distance = fixed.both(low, "sub", fixed.left(low, apart, 7), fixed.right(low, rest, 8))
+    return Spread(distance, 7, fixed.both(low, "sub", total, extra), 2.0**bits)
+
+
+def _spread_16(low: TosaLowering, x: Value, axes: Sequence[int], count: int, centred: bool, most: float) -> Spread:
+    """Squares are shortened so that their sum has room."""
+    distance = fixed.left(low, x, 4)
+    if centred:
+        mean = low.rescale(fixed.summed(low, x, axes), INT32, 2.0**4 / count)
+        distance = fixed.both(low, "sub", distance, mean)
+    less = max(0, math.ceil(math.log2(count * most * 2.0**8) - _ROOM))
+    total = fixed.summed(low, fixed.mul(low, distance, distance, shift=less), axes)
+    return Spread(distance, 4, total, count * 2.0 ** (8 - less))
+
+
+def normalised(
+    low: TosaLowering, x: Value, held: Value, axes: Sequence[int], centred: bool, eps: float
+) -> tuple[Value, float]:
+    """Distances over the root of their mean square plus ``eps``: 32-bit integers, and what one is worth."""
+    narrow = held.dtype is not None and held.dtype.itemsize == 1
+    steps = eps / scale_of(x) ** 2
+    parts = spread(low, low.rescale(held, INT32, 1.0, zero_of(x)), axes, narrow, centred, steps)
+    least = round(steps * parts.unit)
+    square = fixed.both(low, "add", parts.square, least) if least else fixed.both(low, "maximum", parts.square, 1)
+    root, shift = fixed.rsqrt(low, square)
+    less = 7 if narrow else 12  # 16 (or 21) bits of distance times 22 of the root: 31 stay
+    made = fixed.right(
+        low, fixed.mul(low, parts.distance, root, shift=less), fixed.both(low, "sub", fixed.full(low, shift, 15), shift)
+    )
+    return made, 2.0 ** (15 + less - parts.bits - 36.5) * math.sqrt(parts.unit)
+
+
+def constant_of(value: Value | None) -> Array | None:
+    """A parameter's real numbers."""
+    if value is None or value.data is None:
+        return None
+    return np.asarray(value.data if value.q is None else real(value.data, value.q), np.float64)
+
+
+def affine(low: TosaLowering, op: Op, x: Value, unit: float, count: int, shape: Sequence[int]) -> tuple[Value, float]:
+    """``x`` times the weights plus the biases, which are given ``shape``; and the unit of that."""
+    weight, bias = constant_of(op.args.get("weight")), constant_of(op.args.get("bias"))
+    if weight is None and bias is None:
+        return x, unit
+    weight = np.ones(1) if weight is None else weight
+    bias = np.zeros(1) if bias is None else bias
+    largest = max(float(np.abs(weight).max()), 2.0**-20)
+    scale = largest / 2.0**15
+    most = math.sqrt(count) * largest + float(np.abs(bias).max())  # no value is more than sqrt(count) deviations off
+    shift = max(0, math.ceil(math.log2(most / 2.0**_ROOM / (unit * scale))))
+    shaped = [np.reshape(p, shape if p.size > 1 else [1] * len(shape)) for p in (weight, bias)]
+    made = fixed.mul(low, x, low.tensor(np.round(shaped[0] / scale), np.int32), shift=shift)
+    unit = unit * scale * 2.0**shift
+    if bias.any():
+        made = fixed.both(low, "add", made, low.tensor(np.round(shaped[1] / unit), np.int32))
+    return made, unit
+
+
+def last_dims(centred: bool) -> Any:
+    """``layer_norm`` and ``rms_norm``."""
+
+    def lower(low: TosaLowering, op: Op) -> None:
+        x, out = op.args["input"], result(op)
+        count = math.prod(op.args["normalized_shape"])
+        held = low.reshaped(low.get(x), [1, math.prod(sizes(x)) // count, count])
+        eps = op.args.get("eps")
+        made, unit = normalised(low, x, held, [2], centred, float(np.finfo(np.float32).eps) if eps is None else eps)
+        made, unit = affine(low, op, made, unit, count, [1, 1, count])
+        low.alias(
+            out, identity(len(out.shape)), low.reshaped(low.narrow(made, out, unit, op.args.get("limits")), sizes(out))
+        )
+
+    return lower
+
+
+def groups(low: TosaLowering, op: Op) -> None:
+    """``group_norm`` and ``instance_norm``: over images, and the channels of a group."""
+    if op.kind == "instance_norm" and not op.args["use_input_stats"]:
+        batch_norm(low, op)
+        return
+    x, out = op.args["input"], result(op)
+    n, c, *image = sizes(x)
+    area = math.prod(image)
+    group = op.args.get("num_groups", op.args.get("group", c))
+    after = len(x.shape) == 4 and NHWC in low.orders(x)
+    order = NHWC if after else identity(len(x.shape))
+    held = low.get(x, order)
+    view, axes = ([n, area, group, c // group], [1, 3]) if after else ([1, n * group, c // group * area], [2])
+    made, unit = normalised(low, x, low.reshaped(held, view), axes, True, op.args["eps"])
+    flat, shape = ([n, area, c], [1, 1, c]) if after else ([n, c, area], [1, c, 1])
+    made, unit = affine(low, op, low.reshaped(made, flat), unit, area * (c // group), shape)
+    low.alias(out, order, low.reshaped(low.narrow(made, out, unit, op.args.get("limits")), held.bound))
+
+
+def batch_norm(low: TosaLowering, op: Op) -> None:
+    """With known statistics: a depthwise convolution of one pixel."""
+    x, out = op.args["input"], result(op)
+    mean, var, weight, bias = (constant_of(op.args.get(n)) for n in ("running_mean", "running_var", "weight", "bias"))
+    assert mean is not None and var is not None
+    slope = (1.0 if weight is None else weight) / np.sqrt(var + op.args["eps"])
+    offset = (0.0 if bias is None else bias) - mean * slope
+    order = last(1, len(x.shape))
+    held = low.get(x, order)
+    c = held.bound[-1]
+    flat = low.reshaped(held, [held.bound[0], math.prod(held.bound[1:-1]), 1, c])
+    # Each channel's one weight is 127 of its own scale, which the result's multiplier then is.
+    scales = np.maximum(np.abs(slope), 2.0**-40) / 127
+    wide = INT32 if x.q.dtype.itemsize == 1 else INT48
+    top = 2.0 ** (31 if wide == INT32 else 47) - 1
+    start = np.clip(np.round(offset / (scales * scale_of(x))), -top, top)
+    acc = low.node(
+        "depthwise_conv2d", flat.bound, wide, input=flat, bias=low.tensor(start, wide), input_zp=zero_of(x),
+        weight=low.tensor(np.where(slope < 0, -127, 127).reshape(1, 1, c, 1), np.int8), weight_zp=0, pad=[0] * 4,
+        stride=[1, 1], dilation=[1, 1],
+    )  # fmt: skip
+    made = low.narrow(acc, out, scales * scale_of(x), op.args.get("limits"))
+    low.alias(out, order, low.reshaped(made, held.bound))
+
+
+def variance(low: TosaLowering, op: Op) -> None:
+    x, out = op.args["self"], result(op)
+    dims, (order, held, axes) = over(op), _reduced(low, op)
+    count = math.prod(x.bound[d] for d in dims)
+    narrow = x.q.dtype.itemsize == 1
+    parts = spread(low, low.rescale(held, INT32, 1.0, zero_of(x)), axes, narrow, True, 0.0)
+    factor = scale_of(x) ** 2 / parts.unit * count / (count - _correction(op))
+    settle(low, op, order, dims, low.narrow(parts.square, out, factor, op.args.get("limits")))
+
+
+def _correction(op: Op) -> float:
+    given = op.args.get("correction")
+    return float(op.args.get("unbiased", True)) if given is None else float(given)
+
+
+def _reduced(low: TosaLowering, op: Op) -> tuple[tuple[int, ...], Value, list[int]]:
+    x = op.args["self"]
+    order = NHWC if len(x.shape) == 4 and NHWC in low.orders(x) else identity(len(x.shape))
+    return order, low.get(x, order), [order.index(d) for d in over(op)]
+
+
+def vector_norm(low: TosaLowering, op: Op) -> None:
+    """Of order 2: the root of the sum of squares; of order 1: the sum of magnitudes."""
+    x, out = op.args["self"], result(op)
+    dims, (order, held, axes) = over(op), _reduced(low, op)
+    wide = low.rescale(held, INT32, 1.0, zero_of(x))
+    if op.args.get("ord", 2) == 1:
+        acc = fixed.summed(low, low.node("abs", wide.bound, INT32, input=wide), axes)
+        settle(low, op, order, dims, low.narrow(acc, out, scale_of(x), op.args.get("limits")))
+        return
+    count = math.prod(x.bound[d] for d in dims)
+    less = 0 if x.q.dtype.itemsize == 1 else math.ceil(math.log2(count))
+    total = fixed.summed(low, fixed.mul(low, wide, wide, shift=less), axes)
+    root, shift = fixed.sqrt(low, total)
+    made = fixed.right(low, root, shift)
+    # Zero has no leading digit: nothing may be more than a multiple of its own square.
+    made = fixed.both(low, "minimum", made, fixed.left(low, fixed.both(low, "minimum", total, 2**20), 7))
+    settle(low, op, order, dims, low.narrow(made, out, scale_of(x) * 2.0 ** (less / 2 - 6.5), op.args.get("limits")))
+
+
+# ----------------------------------------------------------------------------------------------------------- rules
+
+
+def _count(op: Op) -> int:
+    x: Value = op.args["input"] if "input" in op.args else op.args["self"]
+    if op.kind in ("layer_norm", "rms_norm"):
+        return math.prod(op.args["normalized_shape"])
+    if op.kind in ("var", "linalg_vector_norm"):
+        return math.prod(x.bound[d] for d in over(op))
+    group: int = op.args.get("num_groups", op.args.get("group", x.bound[1]))
+    return math.prod(x.bound[1:]) // group
+
+
+def _too_many(op: Op, target: Any) -> object:
+    return count if (count := _count(op)) > LONGEST else OK
+
+
+not_too_many = Rule(f"at most {LONGEST} elements may be summed", _too_many)
+known_order = Rule(
+    "the norm must be of order 1 or 2", lambda op, _: OK if op.args.get("ord", 2) in (1, 2) else op.args["ord"]
+)
+spare = Rule(
+    "there must be more elements than the correction",
+    lambda op, _: OK if _count(op) > _correction(op) >= 0 else f"{_count(op)} and {_correction(op)}",
+)

@@ -1,0 +1,77 @@
+"""Softmax as one operator: no scale between its steps has to be found by calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgewright.backends.ethos_u import fixed
+from edgewright.backends.ethos_u.lower import INT32, TosaLowering, result, scale_of, zero_of
+from edgewright.ir.graph import Op, Value
+from edgewright.passes.layout import Order, identity
+
+_MOST = fixed.TOP * 2**fixed.FINE
+
+
+def _prepared(low: TosaLowering, op: Op) -> tuple[Value, Value, Order, int]:
+    """Distances below the largest, their exponentials, and the order and axis they are held in."""
+    x = op.args["self"]
+    rank = len(x.shape)
+    order = next((o for o in low.orders(x)), identity(rank))
+    held = low.get(x, order) if rank else low.reshaped(low.get(x), [1])
+    axis = order.index(op.args["dim"] % rank) if rank else 0
+    shape = [1 if a == axis else s for a, s in enumerate(held.bound)]
+    top = low.node("reduce_max", shape, held.dtype, input=held, axis=axis)
+    wide = [low.rescale(v, INT32, 1.0, zero_of(x)) for v in (held, top)]
+    below = fixed.both(low, "sub", wide[0], wide[1])
+    return below, _exponentials(low, below, x, _room(held.bound[axis])), order, axis
+
+
+def _room(count: int) -> float:
+    """What the largest exponential is, so that a sum of ``count`` fits into 31 bits."""
+    return float(min(_MOST * fixed.TOP, (2**31 - 1) // count - 1))
+
+
+def _exponentials(low: TosaLowering, below: Value, x: Value, room: float) -> Value:
+    """``room * exp(scale * below)``, of ``below`` from -255 (or -65535) to 0: exact to the last bit or two."""
+    steps = np.arange(-255, 1)
+    if x.dtype is not None and x.dtype.itemsize == 1:
+        return fixed.fine(low, fixed.both(low, "add", below, 127), room * np.exp(steps * scale_of(x)))
+    # exp(256 h + l) is the product of two: l and h from -255 to 0.
+    upper = fixed.right(low, fixed.both(low, "add", below, 255), 8, rounded=False)
+    lower = fixed.both(low, "sub", below, fixed.left(low, upper, 8))
+    parts = [
+        fixed.fine(low, fixed.both(low, "add", part, 127), most * np.exp(steps * scale_of(x) * each))
+        for part, each, most in ((upper, 256, _MOST), (lower, 1, room * 2**fixed.FINE / _MOST))
+    ]
+    return fixed.mul(low, parts[0], parts[1], shift=fixed.FINE)
+
+
+def softmax(low: TosaLowering, op: Op) -> None:
+    """Exponentials over their sum: by the sum's reciprocal, and a shift for each sum."""
+    _, powers, order, axis = _prepared(low, op)
+    total = fixed.summed(low, powers, [axis])
+    inverse, shift = fixed.reciprocal(low, total)
+    # powers < 2**22 and inverse <= 2**22: 44 bits, of which 30 stay. In units of 2**-16 when shifted.
+    share = fixed.mul(low, powers, inverse, shift=14)
+    bits = fixed.both(low, "sub", fixed.full(low, shift, 22), shift)
+    _finish(low, op, order, fixed.right(low, share, bits), 2.0**-16)
+
+
+def log_softmax(low: TosaLowering, op: Op) -> None:
+    """The distance below the largest, less the logarithm of the sum of exponentials."""
+    below, powers, order, axis = _prepared(low, op)
+    x = op.args["self"]
+    count = below.bound[axis]
+    room = _room(count)
+    spread = 65535 if x.dtype.itemsize == 2 else 255
+    unit = (spread * scale_of(x) + 24) / 2.0**29
+    log = low.rescale(fixed.log(low, fixed.summed(low, powers, [axis])), INT32, 2.0**-22 / unit)
+    log = fixed.both(low, "sub", log, round(np.log(room) / unit))
+    far = low.rescale(below, INT32, scale_of(x) / unit)
+    _finish(low, op, order, fixed.both(low, "sub", far, log), unit)
+
+
+def _finish(low: TosaLowering, op: Op, order: Order, acc: Value, unit: float) -> None:
+    out = result(op)
+    acc = low.narrow(acc, out, unit, op.args.get("limits"))
+    low.alias(out, order, acc if out.shape else low.reshaped(acc, []))
