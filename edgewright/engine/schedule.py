@@ -18,14 +18,15 @@ from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct
 from edgewright.engine.ops.python import Reference
+from edgewright.engine.ops.winograd import Winograd
 from edgewright.engine.plan import Place, Plan, Tensor
 from edgewright.engine.requantize import affine_of
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
-    RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, PlanesToPixels, Move, Table, Map,
-    ByteSum, Reference,
+    Winograd, RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, PlanesToPixels, Move, Table,
+    Map, ByteSum, Reference,
 ]  # fmt: skip
 
 
@@ -41,12 +42,14 @@ class _Scheduler:
         self.lowerings = [self._lower(node) for node in self._nodes()]
         self.borders: dict[int, Border] = {}
         self.aliases: dict[int, Value] = {}  # values that are another one, by another name
+        self.temporaries: dict[int, list[int]] = {}  # offsets in the arena, by the node's number
 
     def run(self) -> Plan:
         self._demand_borders()
         self._find_aliases()
         self._place()
-        for lowering in self.lowerings:
+        for i, lowering in enumerate(self.lowerings):
+            self.context.temporaries = self.temporaries.get(i, [])
             self._emit(lowering)
         context = self.context
         return Plan(
@@ -167,8 +170,12 @@ class _Scheduler:
             for value in lowering.node.reads():
                 last[id(self._root(value))] = i
         layouts = {key: self._layout(value) for key, value in values.items()}
-        offsets, self.arena = allocate([Need(layouts[key].size, first[key], last[key]) for key in values])
-        for (key, value), offset in zip(values.items(), offsets, strict=True):
+        needs = [Need(layouts[key].size, first[key], last[key]) for key in values]
+        own = [(i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)]
+        offsets, self.arena = allocate([*needs, *(Need(size, i, i) for i, size in own)])
+        for (i, _), offset in zip(own, offsets[len(needs) :], strict=True):
+            self.temporaries.setdefault(i, []).append(offset)
+        for (key, value), offset in zip(values.items(), offsets, strict=False):
             layout = layouts[key]
             self.context.homes[key] = Home(value, Place("arena", offset + layout.start), layout)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Context:
     kernels: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     scratch: int = 0
+    temporaries: list[int] = field(default_factory=list)  # where the node's own memory is in the arena
     barrier: bool = True  # of the next step
     label: str = ""
 
@@ -100,9 +101,9 @@ class Lowering:
         """The input that the output is, in other words."""
         return None
 
+    def temporaries(self, context: Context) -> list[int]:
+        """Sizes of memory in the arena that only this node's steps use."""
+        return []
+
     def emit(self, context: Context) -> None:
         raise NotImplementedError
-
-
-def spec(*parts: Any) -> tuple[Any, ...]:
-    return parts

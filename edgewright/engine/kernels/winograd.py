@@ -1,0 +1,229 @@
+"""Winograd's way for 3x3 windows in single precision: tiles of m x m outputs by (m+2)^2 small products.
+
+F(2x2) needs 2.25 times fewer products than the window itself and F(4x4) four times fewer. With h = m + 2, an input
+patch becomes h*h points, each point is multiplied by its own matrix of weights, and the points of the result become
+m*m outputs. Points lie as [h*h][tiles][channels].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.tail import Tail, finish
+from edgewright.engine.vector import fma
+from edgewright.ir.graph import Array
+
+_WEIGHTS = {
+    2: [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+    4: [[1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6], [1 / 24, 1 / 12, 1 / 6],
+        [1 / 24, -1 / 12, 1 / 6], [0, 0, 1]],
+}  # fmt: skip
+
+
+def transform(filters: Array, m: int) -> Array:
+    """``filters`` [channels, 3, 3, inputs] as [points, inputs, channels]."""
+    g = np.array(_WEIGHTS[m])
+    channels, inputs = filters.shape[0], filters.shape[3]
+    taps = np.ascontiguousarray(filters.transpose(1, 2, 3, 0), np.float32).reshape(9, -1)
+    return (np.kron(g, g).astype(np.float32) @ taps).reshape(-1, inputs, channels)
+
+
+@dataclass(frozen=True)
+class Patches:
+    """One row of patches of the input, or of tiles of the output; steps in bytes."""
+
+    m: int
+    tiles: int  # of a row
+    channels: int
+    row: int
+    pixel: int
+    point: int  # from a point to the next
+
+    @property
+    def side(self) -> int:
+        return self.m + 2
+
+
+class _Linear:
+    """Sums with small factors."""
+
+    def __init__(self, f: Function) -> None:
+        self.f = f
+
+    def add(self, a: Reg, b: Reg) -> Reg:
+        return self.f.op("fadd", a, b)
+
+    def sub(self, a: Reg, b: Reg) -> Reg:
+        return self.f.op("fsub", a, b)
+
+    def times(self, a: Reg, factor: float, b: Reg) -> Reg:
+        """a * factor + b."""
+        return fma(self.f, a, number(factor, a.type), b)
+
+
+# Which outputs of the input transform are made together, and what they need.
+_GROUPS = {
+    2: {(0,): (0, 2), (1, 2): (1, 2), (3,): (1, 3)},
+    4: {(0,): (0, 2, 4), (1, 2): (1, 2, 3, 4), (3, 4): (1, 2, 3, 4), (5,): (1, 3, 5)},
+}
+
+
+def _into(f: Function, m: int, which: tuple[int, ...], d: dict[int, Reg]) -> dict[int, Reg]:
+    """One dimension of the input transform: the outputs ``which``."""
+    o = _Linear(f)
+    if m == 2:
+        if which == (1, 2):
+            return {1: o.add(d[1], d[2]), 2: o.sub(d[2], d[1])}
+        return {0: o.sub(d[0], d[2])} if which == (0,) else {3: o.sub(d[1], d[3])}
+    if which == (1, 2):
+        even, odd = o.times(d[2], -4, d[4]), o.times(d[1], -4, d[3])
+        return {1: o.add(even, odd), 2: o.sub(even, odd)}
+    if which == (3, 4):
+        even, odd = o.sub(d[4], d[2]), o.sub(d[3], d[1])
+        return {3: o.times(odd, 2, even), 4: o.times(odd, -2, even)}
+    a, b, c = (0, 2, 4) if which == (0,) else (1, 3, 5)
+    return {which[0]: o.times(d[a], 4, o.times(d[b], -5, d[c]))}
+
+
+def _out_of(f: Function, m: int, x: list[Reg]) -> list[Reg]:
+    """One dimension of the output transform."""
+    o = _Linear(f)
+    total, apart = o.add(x[1], x[2]), o.sub(x[1], x[2])
+    if m == 2:
+        return [o.add(x[0], total), o.sub(apart, x[3])]
+    far, wide = o.add(x[3], x[4]), o.sub(x[3], x[4])
+    ends = o.add(o.add(x[0], total), far), o.add(o.times(wide, 8, apart), x[5])
+    return [ends[0], o.times(wide, 2, apart), o.times(far, 4, total), ends[1]]
+
+
+def emit_patches(module: Module, lanes: int, patches: Patches) -> Function:
+    """``patches(data, points)``: the points of one row of patches."""
+    f = module.function("patches", [(PTR, "data"), (PTR, "points")])
+    kind, m = vec(lanes, "float"), patches.m
+
+    def block(_: Reg, now: list[Reg]) -> list[Reg]:
+        data, points = now
+        for made, needed in _GROUPS[m].items():
+            lines: dict[int, dict[int, Reg]] = {}
+            for column in range(patches.side):
+                d = {r: f.load(kind, data, r * patches.row + column * patches.pixel, 4) for r in needed}
+                for r, x in _into(f, m, made, d).items():
+                    lines.setdefault(r, {})[column] = x
+            for r, line in lines.items():
+                for which in _GROUPS[m]:
+                    for c, x in _into(f, m, which, line).items():
+                        f.store(x, points, (r * patches.side + c) * patches.point, 4)
+        return [f.at(data, 4 * lanes), f.at(points, 4 * lanes)]
+
+    def patch(i: Reg, _: list[Reg]) -> list[Reg]:
+        data = f.at(f.arg("data"), f.mul(i, m * patches.pixel))
+        points = f.at(f.arg("points"), f.mul(i, 4 * patches.channels))
+        f.repeat(patches.channels // lanes, [data, points], block)
+        return []
+
+    f.repeat(patches.tiles, [], patch)
+    f.give()
+    return f
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where tiles go: the image may end inside the last of a row or column."""
+
+    patches: Patches  # steps of the output
+    columns: int  # outputs of a row
+    second_row: int
+    second_pixel: int
+    tail: Tail
+
+
+def emit_outputs(module: Module, lanes: int, outputs: Outputs) -> Function:
+    """``outputs(points, out, second, bias, rows)``: one row of tiles, of whose outputs ``rows`` rows are stored."""
+    names = [(PTR, n) for n in ("points", "out", "second", "bias")]
+    f = module.function("outputs", [*names, (I64, "rows")])
+    patches = outputs.patches
+    whole, rest = divmod(outputs.columns, patches.m)
+
+    def tiles(first: int, count: int, columns: int) -> None:
+        def tile(i: Reg, _: list[Reg]) -> list[Reg]:
+            index = f.add(i, first)
+            start = [
+                f.at(f.arg("points"), f.mul(index, 4 * patches.channels)),
+                f.at(f.arg("out"), f.mul(index, patches.m * patches.pixel)),
+                f.at(f.arg("second"), f.mul(index, patches.m * outputs.second_pixel)),
+                f.arg("bias"),
+            ]
+            f.repeat(patches.channels // lanes, start, lambda _, now: _tile(f, lanes, outputs, now, columns))
+            return []
+
+        f.repeat(count, [], tile)
+
+    if whole:
+        tiles(0, whole, patches.m)
+    if rest:
+        tiles(whole, 1, rest)
+    f.give()
+    return f
+
+
+def _tile(f: Function, lanes: int, outputs: Outputs, now: list[Reg], columns: int) -> list[Reg]:
+    points, out, second, bias = now
+    patches, kind = outputs.patches, vec(lanes, "float")
+    side, m = patches.side, patches.m
+    lines = []
+    for c in range(side):
+        column = [f.load(kind, points, (r * side + c) * patches.point, 4) for r in range(side)]
+        lines.append(_out_of(f, m, column))
+    shift = f.load(kind, bias, 0, 4)
+
+    def store(r: int) -> None:
+        for c, x in enumerate(_out_of(f, m, [line[r] for line in lines])[:columns]):
+            at = r * outputs.second_row + c * outputs.second_pixel
+            load = lambda at=at: f.load(kind, second, at, 4)  # noqa: E731
+            value = finish(f, f.op("fadd", x, shift), outputs.tail, load)
+            f.store(value, out, r * patches.row + c * patches.pixel, 4)
+
+    store(0)
+    for r in range(1, m):
+        f.when(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
+    return [f.at(p, 4 * lanes) for p in now]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Products of all points: ``tiles`` rows of each point by its own panels."""
+
+    count: int
+    tiles: int
+    largest: int
+    inputs: int
+    panels: int
+    panel: int  # bytes
+    width: int  # bytes of output of a panel
+    data: int  # bytes of a point
+    out: int
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """(pixels of a tile of the product, how many): sizes that differ by one at most."""
+        count = -(-self.tiles // self.largest)
+        small, longer = divmod(self.tiles, count)
+        return tuple((s, n) for s, n in ((small + 1, longer), (small, count - longer)) if n)
+
+
+def emit_point(f: Function, points: Points, tiles: dict[int, Function], data: Reg, weights: Reg, out: Reg) -> None:
+    """One panel of one point, for every row."""
+    row_in, row_out, done = 4 * points.inputs, points.out // points.tiles, 0
+    for size, count in points.sizes:
+
+        def once(i: Reg, _: list[Reg], size: int = size, done: int = done) -> list[Reg]:
+            row = f.add(f.mul(i, size), done)
+            target = f.at(out, f.mul(row, row_out))
+            f.run(tiles[size], f.at(data, f.mul(row, row_in)), weights, target, target)
+            return []
+
+        f.repeat(count, [], once)
+        done += size * count
