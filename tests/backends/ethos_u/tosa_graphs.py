@@ -194,15 +194,20 @@ def quantized_scale(scale: Any, bits: int) -> tuple[list[int], list[int]]:
 STRIPED = ("ethos-u55-64", "ethos-u55-256")
 
 
-def compile_graph(graph: Graph, accelerator: str, options: str = "") -> Any:
-    """Vela's answer for a graph, in process."""
+def settings_of(accelerator: str, options: str = "") -> tuple[str, str, str]:
+    """What Vela's compiler wants to know: architecture, machine, options."""
     if not options and accelerator not in STRIPED:
         options = "arena_size_limit=16777216\n"
     family, macs = accelerator[7:].split("-")
     cores = 2 if accelerator == "ethos-u65-512" else 1
     machine = f"[architecture]\nmacs={int(macs) // cores}\ncores={cores}\n[vela]\n{_MEMORY[family]}{_INI}"
-    text = f"[compiler]\noutput_format=Raw\n[scheduler]\noptimize=Performance\n{options}"
-    return regor.compile(f"EthosU{family}", graph.serializer.serialize(), "TOSA", machine, options=text)
+    return f"EthosU{family}", machine, f"[compiler]\noutput_format=Raw\n[scheduler]\noptimize=Performance\n{options}"
+
+
+def compile_graph(graph: Graph, accelerator: str, options: str = "") -> Any:
+    """Vela's answer for a graph, in process."""
+    architecture, machine, text = settings_of(accelerator, options)
+    return regor.compile(architecture, graph.serializer.serialize(), "TOSA", machine, options=text)
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> list[np.ndarray]:

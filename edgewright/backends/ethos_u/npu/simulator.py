@@ -145,6 +145,8 @@ class Npu:
         scales = operand_scales(registers) if mode in ("ADD", "SUB") else None
         unscaled = mode in UNSCALED and not registers.field("OFM_PRECISION", "global_scale")
         multiplier, shift = (1, 0) if unscaled else self._scales(depth)
+        if mode == "MUL" and ifm.dtype.itemsize == 4:
+            multiplier = 1  # a product of 64 bits is only shifted
         swapped = mode not in UNARY and registers.field("IFM2_BROADCAST", "reversed")
         for rows in strips(height, width * depth):
             a = first[rows].astype(np.int64) - ifm.zero_point
