@@ -31,6 +31,8 @@ class TosaLowering(Lowering):
         self.target = target
         self._pieces: set[int] = set()  # values that Vela keeps as parts of others, by identity
         self._widened: set[int] = set()  # 32-bit results of RESCALE
+        self._loose: set[int] = set()  # what must not be padded as it is, and accumulators of convolutions
+        self._sums: set[int] = set()
         self._whole: dict[int, Value] = {}
         # Flattened images: as they are held, and the place of each column.
         self.flat: dict[int, tuple[Value, Array]] = {}
@@ -82,7 +84,7 @@ class TosaLowering(Lowering):
         elif name in _WINDOWS and any(args["pad"]) and args["input"].bound[0] > 1:
             args["input"] = self._apart(args["input"], self._pieces)  # padding of images after the first is lost
         elif name in _JOINED:
-            held = [self._apart(v, self._widened) for v in given]
+            held = [self._apart(v, self._loose if name == "pad" else self._widened) for v in given]
             args |= {"inputs": held} if "inputs" in args else {"input": held[0]}
         super().emit(kind, out, **args)
         if name in _PARTS or (name == "reshape" and id(given[0]) in self._pieces):
@@ -90,6 +92,18 @@ class TosaLowering(Lowering):
         wide = name == "rescale" and out.dtype == INT32
         if wide or (name == "reshape" and id(given[0]) in self._widened):
             self._widened.add(id(out))
+        if self._is_loose(name, out, args):
+            self._loose.add(id(out))
+
+    def _is_loose(self, name: str, out: Value, args: dict[str, Any]) -> bool:
+        """True for results that Vela may put at the beginning of a padded tensor instead of inside."""
+        if name in ("reshape", "clamp"):
+            return id(args["input"]) in self._loose
+        if name == "rescale":
+            return INT32 in (out.dtype, args["input"].dtype) and id(args["input"]) not in self._sums
+        if "conv" in name:
+            self._sums.add(id(out))
+        return name.startswith("reduce")
 
     def _apart(self, x: Value, which: set[int]) -> Value:
         if id(x) not in which or x.dtype not in (INT8, INT16, INT32):
@@ -101,6 +115,7 @@ class TosaLowering(Lowering):
             else:
                 limits = np.iinfo(x.dtype)
                 self._whole[id(x)] = self.clamped(x, limits.min, limits.max)
+            self._loose.discard(id(self._whole[id(x)]))
         return self._whole[id(x)]
 
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:

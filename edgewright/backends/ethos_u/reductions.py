@@ -83,6 +83,9 @@ def extreme(kind: str) -> Lower:
             if held.bound[axis] > 1:
                 shape = [1 if a == axis else s for a, s in enumerate(held.bound)]
                 held = low.node(kind, shape, held.dtype, input=held, axis=axis)
+                if kind == "reduce_min" and held.dtype != FLOAT32:  # Vela must not merge it with a reshape after it
+                    limits = np.iinfo(held.dtype)  # type: ignore[arg-type]
+                    held = low.clamped(held, limits.min, limits.max)
         settle(low, op, order, dims, held if kind == "reduce_any" else stored_as(low, x, out, held))
 
     return lower

@@ -26,7 +26,7 @@ def few_counts(op: Op, target: Any) -> object:
     adaptive = op.kind.startswith("adaptive")
     size = ([1] + list(op.args["self"].bound))[-2:] if not op.kind.endswith("1d") else [1, op.args["self"].bound[-1]]
     counted = pools.adaptive_counts(op) if adaptive else pools.counts(op, size)
-    if counted.min() == counted.max() or op.args["self"].q is None:
+    if not counted.size or counted.min() == counted.max() or op.args["self"].q is None:
         return OK
     largest = pools.largest_product(op, counted)
     return OK if largest < 1 << 31 else largest
