@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ class Memory:
     def view(self, region: int, at: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
         """Elements at ``at`` and beyond, after checking that the first and the last byte lie within the region."""
         buffer = self._region(region)
-        if np.prod([int(n) for n in shape], dtype=object) * np.dtype(dtype).itemsize > buffer.size:
+        if math.prod(shape) * np.dtype(dtype).itemsize > buffer.size:
             raise FormatError(f"must fit the {buffer.size} bytes of region {region}", value=shape, where="cmd_data")
         steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
         low = at + sum(s for s in steps if s < 0)
@@ -84,7 +85,7 @@ class Budget:
 
     def elements(self, *shapes: tuple[int, ...]) -> None:
         for shape in shapes:
-            count = int(np.prod([int(n) for n in shape], dtype=object))
+            count = math.prod(shape)
             if count > self.ELEMENTS:
                 raise LimitError("feature map", f"must have at most {self.ELEMENTS} elements", value=count)
 

@@ -22,26 +22,35 @@ def rescale(values: Array, multiplier: Any, shift: Any, rounding: str) -> Array:
     ``tfl`` rounds twice as TensorFlow Lite does: at bit 31 of the product, and then halves away from zero.
     """
     multiplier, shift = np.asarray(multiplier, np.int64), np.asarray(shift, np.int64)
-    if _fits(values, multiplier):
-        return _shifted(values * multiplier, shift, rounding)
-    exact = values.astype(object) * multiplier.astype(object)
-    return np.asarray(_shifted(exact, shift.astype(object), rounding) & ((1 << 64) - 1), np.uint64).view(np.int64)
-
-
-def _fits(values: Array, multiplier: Array) -> bool:
-    largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
-    return largest * int(multiplier.max(initial=0)) < 1 << 62
-
-
-def _shifted(product: Array, shift: Array, rounding: str) -> Array:
     if rounding == "truncate":
-        return np.where(product < 0, -(-product >> shift), product >> shift)
-    half = (1 << shift) >> 1
+        sign = np.where(values < 0, -1, 1)
+        return sign * _shifted(values * sign, multiplier, shift, np.int64(0))
+    half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
     if rounding == "tfl":
-        twice = np.where(shift > 31, 1 << 30, 0).astype(product.dtype)
-        half = half + np.where(product < 0, -twice, twice)
-    rounded: Array = (product + half) >> shift
-    return rounded
+        twice = np.where(shift > 31, 1 << 30, 0)
+        half = half + np.where(values < 0, -twice, twice)
+    return _shifted(values, multiplier, shift, half)
+
+
+_LOW = 20  # bits of a value that is split
+
+
+def _shifted(values: Array, multiplier: Array, shift: Array, half: Any) -> Array:
+    """``(values * multiplier + half) >> shift``. Products of more than 63 bits are made of two halves.
+
+    That is exact for sums of up to 50 bits, ten more than the accumulators have.
+    """
+    largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
+    if largest * int(multiplier.max(initial=0)) < 1 << 62:
+        whole: Array = (values * multiplier + half) >> shift
+        return whole
+    high, low = values >> _LOW, values & ((1 << _LOW) - 1)
+    joined = high * multiplier + ((low * multiplier + half) >> _LOW)
+    far = np.clip(joined, -(1 << 42), 1 << 42) << np.maximum(
+        _LOW - shift, 0
+    )  # small shifts leave what is clamped later
+    split: Array = np.where(shift >= _LOW, joined >> np.maximum(shift - _LOW, 0), far)
+    return split
 
 
 @dataclass(frozen=True)

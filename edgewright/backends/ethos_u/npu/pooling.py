@@ -10,7 +10,7 @@ from edgewright.backends.ethos_u.npu.kernel import Kernel, Pair
 from edgewright.backends.ethos_u.npu.output import rescale
 
 Array = np.ndarray[Any, Any]
-LEAST = -(1 << 20)  # below every 8 and 16-bit element, so that padding never is the largest
+LEAST = {1: -(1 << 10), 2: -(1 << 20), 4: -(1 << 40)}  # below every element of so many bytes: padding is never largest
 
 
 def largest(image: Array, window: Kernel, ofm: Pair) -> Array:

@@ -100,6 +100,8 @@ class Npu:
         registers, window = self._registers, kernel(self._registers)
         ofm, ifm, stage, (height, width, depth) = self._ends()
         depthwise = instruction.command.name == "DEPTHWISE"
+        if ifm.dtype.itemsize == 4:
+            raise FormatError("a convolution's input must have 8 or 16 bits", value=32, where="cmd_data")
         ifm_depth = registers.count("IFM_DEPTH")
         if depthwise and ifm_depth != depth:
             raise FormatError("a depthwise convolution must keep its depth", value=(ifm_depth, depth), where="cmd_data")
@@ -123,7 +125,7 @@ class Npu:
         if mode != "REDUCE_SUM" and ifm_depth != depth:
             raise FormatError("a pool must keep its depth", value=(ifm_depth, depth), where="cmd_data")
         self._budget.spend(height * width * (ifm_depth * 4 * window.elements + depth * _ELEMENT_STEPS))
-        size, fill = (height, width), pooling.LEAST if mode == "MAX" else 0
+        size, fill = (height, width), pooling.LEAST[ifm.dtype.itemsize] if mode == "MAX" else 0
         image = padded_input(ifm, self._memory, window, size, ifm_depth, self._budget, fill)
         if mode == "MAX":
             values = pooling.largest(image, window, size)
