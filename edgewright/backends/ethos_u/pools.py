@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -121,21 +122,58 @@ def _with_lowest(low: TosaLowering, image: Value, axis: int, sides: Sequence[int
     return low.node("pad", shape, image.dtype, input=image, padding=padding, value=fill)
 
 
-def adaptive_spans(size: int, count: int) -> list[tuple[int, int]]:
-    """Where the windows of an adaptive pool begin, and how many elements they have."""
-    return [(o * size // count, -(-(o + 1) * size // count) - o * size // count) for o in range(count)]
+class Run(NamedTuple):
+    """Windows of an adaptive pool along one dimension: of one length, and equally far apart."""
+
+    first: int
+    length: int
+    count: int
+    step: int
+
+    @property
+    def extent(self) -> int:
+        return (self.count - 1) * self.step + self.length
+
+
+def adaptive_runs(size: int, count: int) -> list[Run]:
+    """All windows of an adaptive pool, as few runs."""
+    found: list[Run] = []
+    for o in range(count):
+        first = o * size // count
+        length = -(-(o + 1) * size // count) - first
+        run = found[-1] if found else None
+        step = first - (run.first + (run.count - 1) * run.step) if run else 0
+        if run and run.length == length <= MAX_WINDOW and step > 0 and (run.count == 1 or run.step == step):
+            found[-1] = Run(run.first, length, run.count + 1, step)
+        else:
+            found.append(Run(first, length, 1, 1))
+    return found
+
+
+Pooled = Callable[[Value, Run, Run], Value]
+
+
+def adaptive(low: TosaLowering, op: Op, pooled: Pooled) -> None:
+    """Regions whose windows are alike are pooled together, and joined."""
+    x, out = op.args["self"], result(op)
+    dims = spatial_dims(op)
+    image = image_of(low, x, dims)
+    rows = adaptive_runs(image.bound[1], out.bound[-2] if dims == 2 else 1)
+    columns = adaptive_runs(image.bound[2], out.bound[-1])
+    lines = []
+    for row in rows:
+        line = cut(low, image, 1, row.first, row.extent)
+        parts = [pooled(cut(low, line, 2, column.first, column.extent), row, column) for column in columns]
+        lines.append(joined(low, parts, 2))
+    name_image(low, out, dims, joined(low, lines, 1))
 
 
 def adaptive_max_pool2d(low: TosaLowering, op: Op) -> None:
-    x, out = op.args["self"], result(op)
-    image = image_of(low, x, 2)
-    for axis in (1, 2):
-        parts = []
-        for first, length in adaptive_spans(image.bound[axis], out.bound[axis - 3 + len(out.shape)]):
-            shape = [length if a == axis else 1 for a in (1, 2)]
-            parts.append(_largest(low, cut(low, image, axis, first, length), shape, [1, 1], [0] * 4))
-        image = joined(low, parts, axis)
-    name_image(low, out, 2, stored_as(low, x, out, image))
+    def pooled(region: Value, row: Run, column: Run) -> Value:
+        made = _largest(low, region, [row.length, column.length], [row.step, column.step], [0] * 4)
+        return stored_as(low, op.args["self"], result(op), made)
+
+    adaptive(low, op, pooled)
 
 
 # ---------------------------------------------------------------------------------------------------------- means
@@ -229,27 +267,19 @@ def largest_product(op: Op, counted: Array) -> int:
     return math.lcm(*np.unique(counted).tolist()) * (1 << 8 * op.args["self"].dtype.itemsize)
 
 
-def adaptive_counts(op: Op) -> Array:
-    dims = spatial_dims(op)
-    sizes_in, sizes_out = ([1] * (2 - dims) + list(v.bound[-dims:]) for v in (op.args["self"], result(op)))
-    spans = [adaptive_spans(a, b) for a, b in zip(sizes_in, sizes_out, strict=True)]
-    return np.outer(*([length for _, length in span] for span in spans))
-
-
 def adaptive_avg_pool(low: TosaLowering, op: Op) -> None:
-    """Windows of one size that lie side by side are a pool; others are cut out, rows first and then columns."""
-    x, out = op.args["self"], result(op)
-    image, counted = image_of(low, x, spatial_dims(op)), adaptive_counts(op)
-    size, count = image.bound[1:3], counted.shape
-    window = [s // c for s, c in zip(size, count, strict=True)]
-    if all(s % c == 0 for s, c in zip(size, count, strict=True)) and max(window) <= MAX_WINDOW:
-        acc = all_sums(low, image, x, window, window, [0] * 4)
-    else:
-        acc = image if x.q is None else low.rescale(image, INT32, 1.0, zero_of(x))
-        for axis in (1, 2):
-            spans = adaptive_spans(size[axis - 1], count[axis - 1])
-            acc = joined(low, [axis_sum(low, cut(low, acc, axis, *span), axis) for span in spans], axis)
-    name_image(low, out, spatial_dims(op), divided(low, op, acc, counted))
+    x = op.args["self"]
+
+    def pooled(region: Value, row: Run, column: Run) -> Value:
+        kernel = [row.length, column.length]
+        if max(kernel) <= MAX_WINDOW:
+            acc = all_sums(low, region, x, kernel, [row.step, column.step], [0] * 4)
+        else:
+            acc = region if x.q is None else low.rescale(region, INT32, 1.0, zero_of(x))
+            acc = axis_sum(low, axis_sum(low, acc, 1), 2)
+        return divided(low, op, acc, np.array([[math.prod(kernel)]]))
+
+    adaptive(low, op, pooled)
 
 
 def axis_sum(low: TosaLowering, acc: Value, axis: int) -> Value:

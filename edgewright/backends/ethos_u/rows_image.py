@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from edgewright.backends.ethos_u import pools, reductions
@@ -12,6 +13,7 @@ from edgewright.ir.graph import Op
 
 INT = (STATIC,)
 ANY = (STATIC, FLOAT)
+MAX_REGIONS = 256
 ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 
 
@@ -23,13 +25,30 @@ def values_only(op: Op, target: Any) -> object:
 
 @rule("numbers of elements in the windows must have a common multiple below 2**23 (2**15 for 16 bits)")
 def few_counts(op: Op, target: Any) -> object:
-    adaptive = op.kind.startswith("adaptive")
-    size = ([1] + list(op.args["self"].bound))[-2:] if not op.kind.endswith("1d") else [1, op.args["self"].bound[-1]]
-    counted = pools.adaptive_counts(op) if adaptive else pools.counts(op, size)
-    if not counted.size or counted.min() == counted.max() or op.args["self"].q is None:
+    size = op.args["self"].bound[-2:] if op.kind.endswith("2d") else (1, op.args["self"].bound[-1])
+    counted = pools.counts(op, size)
+    if op.args["self"].q is None or counted.min() == counted.max():
         return OK
     largest = pools.largest_product(op, counted)
     return OK if largest < 1 << 31 else largest
+
+
+@rule(f"an adaptive pool must have at most {MAX_REGIONS} regions of windows that are alike")
+def few_regions(op: Op, target: Any) -> object:
+    dims = pools.spatial_dims(op)
+    sizes = zip(op.args["self"].bound[-dims:], op.outputs[0].bound[-dims:], strict=True)  # type: ignore[union-attr]
+    found = math.prod(len(pools.adaptive_runs(size, count)) for size, count in sizes)
+    return found if found > MAX_REGIONS else OK
+
+
+@rule("windows of 16-bit elements must be at most 2**15 elements")
+def sums_fit(op: Op, target: Any) -> object:
+    dims, x = pools.spatial_dims(op), op.args["self"]
+    if x.q is None or x.q.dtype.itemsize == 1 or 0 in op.outputs[0].bound:  # type: ignore[union-attr]
+        return OK
+    sizes = zip(x.bound[-dims:], op.outputs[0].bound[-dims:], strict=True)  # type: ignore[union-attr]
+    largest = math.prod(-(-size // count) + 1 for size, count in sizes)
+    return largest if largest > 1 << 15 else OK
 
 
 @rule("windows must be at most 64 by 64")
@@ -50,13 +69,13 @@ def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), preci
 
 ROWS: tuple[OpSpec, ...] = (
     *(_row(op, pools.max_pool, values_only) for op in ("max_pool1d", "max_pool2d")),
-    _row("adaptive_max_pool2d", pools.adaptive_max_pool2d, values_only),
+    _row("adaptive_max_pool2d", pools.adaptive_max_pool2d, values_only, few_regions),
     *(
         _row(op, pools.avg_pool, windows_fit, positive_divisor, few_counts, absorbs=ACTIVATIONS)
         for op in ("avg_pool1d", "avg_pool2d")
     ),
     *(
-        _row(op, pools.adaptive_avg_pool, few_counts, absorbs=ACTIVATIONS)
+        _row(op, pools.adaptive_avg_pool, few_regions, sums_fit, absorbs=ACTIVATIONS)
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     _row("mean", reductions.summed(True), absorbs=ACTIVATIONS),
