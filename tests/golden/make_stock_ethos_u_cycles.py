@@ -25,7 +25,7 @@ def measure(target: str, last: bool) -> dict[str, Any]:
     model, inputs = mobilenet(last)
     with tempfile.TemporaryDirectory() as folder:
         lower(model, inputs, target, folder)
-        graphs = [p.read_bytes() for p in sorted(Path(folder).glob("*.tosa"))]
+        graphs = sorted({p.read_bytes() for p in Path(folder).glob("*.tosa")})  # each is there under two names
     made = [compile_tosa(g, EthosUCompileSpec(target), inputs=1, outputs=1) for g in graphs]
     return {"delegates": len(made), "cycles": sum(m.performance.total_cycles for m in made),
             "weights": sum(len(m.weight_data) for m in made)}  # fmt: skip

@@ -9,9 +9,11 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
 from edgewright.backends.ethos_u.products import accumulator, bias_of, spread, units_of
-from edgewright.backends.ethos_u.transposed import transposed
+from edgewright.backends.ethos_u.splitting import too_long
+from edgewright.backends.ethos_u.transposed import dilated, transposed
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.passes.layout import identity
+
 
 def fit(low: TosaLowering, x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int],
         pad: Sequence[int]) -> tuple[Value, list[int]]:  # fmt: skip
@@ -44,8 +46,12 @@ def _forward(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
     x = op.args["input"]
     units = units_of(op)
     stride, dilation = spread(op, "stride", 1), spread(op, "dilation", 1)
+    if too_long(op, low.target) and data.ndim == 4 and not is_depthwise(op):  # nor where anything is between taps
+        data, dilation = dilated(data, dilation), [1, 1]
     pads = [p for p in spread(op, "padding", 0) for _ in (0, 1)]
     image, pads = fit(low, image, data.shape[2:], stride, dilation, pads)
+    if any(pads) and too_long(op, low.target):  # Vela splits long steps only where nothing is padded
+        image, pads = padded(low, image, pads, zero_of(x)), [0] * len(pads)
     size = [
         (image.bound[1 + a] + pads[2 * a] + pads[2 * a + 1] - (k - 1) * dilation[a] - 1) // stride[a] + 1
         for a, k in enumerate(data.shape[2:])
@@ -63,6 +69,13 @@ def _forward(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
         filters = low.tensor(np.moveaxis(data, 1, -1))
         acc = low.node("conv3d" if data.ndim == 5 else "conv2d", shape, dtype, weight=filters, **args)
     return low.narrow(acc, result(op), units, op.args.get("limits"))
+
+
+def padded(low: TosaLowering, image: Value, pads: Sequence[int], value: int) -> Value:
+    """An image with its border made real; ``pads`` are of its inner dimensions, two each."""
+    every = [0, 0, *pads, 0, 0]
+    shape = [n + every[2 * i] + every[2 * i + 1] for i, n in enumerate(image.bound)]
+    return low.node("pad", shape, image.dtype, input=image, value=low.tensor([value], image.dtype), padding=every)
 
 
 def is_depthwise(op: Op) -> bool:

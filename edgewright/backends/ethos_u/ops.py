@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_math, rows_move
-from edgewright.backends.ethos_u.rules import EVERYWHERE, depthwise_stride, fixed_weights, volumes
+from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
 

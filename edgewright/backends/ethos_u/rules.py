@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.products import spread
-from edgewright.backends.ethos_u.splitting import steps_of, too_long
+from edgewright.backends.ethos_u.splitting import in_two_steps, steps_of
 from edgewright.backends.table import OK, Rule, constant, max_rank, not_empty, static_shape, tensors
 from edgewright.ir.graph import Op
 
@@ -52,9 +52,9 @@ def _parameters(op: Op) -> set[str]:
 fixed_weights = constant("weight", "bias")
 
 
-@rule("strides of depthwise convolutions must be at most 3, or a product of two such, on U55 and U65")
-def depthwise_stride(op: Op, target: Any) -> object:
-    if op.args["groups"] == 1 or op.args["transposed"] or not too_long(op, target):
+@rule("strides of depthwise and 16-bit convolutions must be at most 3, or a product of two such, on U55 and U65")
+def long_stride(op: Op, target: Any) -> object:
+    if not in_two_steps(op, target):
         return OK
     strides = spread(op, "stride", 1)
     return strides if any(steps_of(s) is None for s in strides) else OK
@@ -63,5 +63,6 @@ def depthwise_stride(op: Op, target: Any) -> object:
 @rule("convolutions of volumes need a U85")
 def volumes(op: Op, target: Any) -> object:
     return OK if target is None or target.family == "u85" else target.target
+
 
 EVERYWHERE: tuple[Rule, ...] = (quantized, storage, static_shape(), not_empty(), max_rank(6))

@@ -14,13 +14,17 @@ MAX_STRIDE = 3  # of U55 and U65
 
 
 def legal_convolution(op: Op, target: Any) -> list[Op] | None:
-    """Groups become convolutions of slices; depthwise ones with long strides, shorter strides and a selection."""
+    """Groups become convolutions of slices; long strides, where Vela has no way, short ones and a selection."""
     weight = op.args["weight"]
     if op.args["groups"] > 1 and (weight.shape[1] > 1 or op.args["transposed"]):
         return _by_groups(op)
-    if op.args["groups"] > 1 and too_long(op, target):
-        return _selected(op)
-    return None
+    return _selected(op) if in_two_steps(op, target) else None
+
+
+def in_two_steps(op: Op, target: Any) -> bool:
+    """True for what Vela does not split by itself."""
+    wide = op.args["input"].q is not None and op.args["input"].q.dtype.itemsize == 2
+    return not op.args["transposed"] and (op.args["groups"] > 1 or wide) and too_long(op, target)
 
 
 def too_long(op: Op, target: Any) -> bool:
@@ -78,7 +82,7 @@ def steps_of(stride: int) -> tuple[int, int] | None:
 
 
 def _selected(op: Op) -> list[Op]:
-    """A depthwise convolution with the first of two strides, and a pool of one pixel with the second."""
+    """A convolution with the first of two strides, and a pool of one pixel with the second."""
     out = op.outputs[0]
     assert out is not None
     pairs = [steps_of(s) for s in spread(op, "stride", 1)]

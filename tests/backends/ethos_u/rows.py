@@ -59,7 +59,9 @@ def parameters(data: Array, bits: int = 8, symmetric: bool = False, fixed: Range
 
 def store(data: Array, q: QParams) -> Array:
     with np.errstate(all="ignore"):
-        steps = np.nan_to_num(np.round(np.asarray(data, np.float64) / np.asarray(q.scale)), posinf=2**31, neginf=-(2**31))
+        steps = np.nan_to_num(
+            np.round(np.asarray(data, np.float64) / np.asarray(q.scale)), posinf=2**31, neginf=-(2**31)
+        )
     return np.asarray(np.clip(steps + np.asarray(q.zero_point), q.qmin, q.qmax), q.dtype)
 
 
@@ -154,7 +156,9 @@ def cases(op: str, bits: int = 8) -> Iterator[Case]:
     """The op table's own calls of an operator that are of single precision and not empty, quantized."""
     for overload in OPS[op].aten:
         for call in calls_of(OPS[op], overload):
-            arrays = [a for v in call.args.values() for a in (v if isinstance(v, list) else [v]) if isinstance(a, np.ndarray)]
+            arrays = [
+                a for v in call.args.values() for a in (v if isinstance(v, list) else [v]) if isinstance(a, np.ndarray)
+            ]
             kinds = {str(a.dtype) for a in arrays}
             if arrays and all(a.size for a in arrays) and not kinds & _OTHERS:
                 made = Maker(call, bits).run()
@@ -182,7 +186,9 @@ def check(case: Case, target: str) -> Outcome:
     tosa = write_tosa(device)
     twin = execute(device, case.inputs)  # first: it checks shapes, where the reference model would crash
     with quiet():
-        made, _ = tosa_reference_model.run(tosa, [_given(a, v) for a, v in zip(case.inputs, device.inputs, strict=True)])
+        made, _ = tosa_reference_model.run(
+            tosa, [_given(a, v) for a, v in zip(case.inputs, device.inputs, strict=True)]
+        )
     for a, b in zip(made, twin, strict=True):
         assert a.dtype == b.dtype and np.array_equal(a, b), f"{case.name}: the twin differs from the reference model"
     compiled = compile_tosa(
