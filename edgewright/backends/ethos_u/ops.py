@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_math, rows_move
+from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_logic, rows_math, rows_move
 from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
@@ -15,7 +15,7 @@ ROWS: tuple[OpSpec, ...] = (
         OpSpec(
             op,
             convolutions.convolution,
-            (fixed_weights, depthwise_stride),
+            (fixed_weights, long_stride),
             INT,
             ACTIVATIONS,
             legalize=legal_convolution,
@@ -28,6 +28,7 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("bmm", convolutions.matmul, (), INT),
     OpSpec("requantize", conversions.requantize, (), INT),
     *rows_image.ROWS,
+    *rows_logic.ROWS,
     *rows_math.ROWS,
     *rows_move.ROWS,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -20,9 +21,8 @@ class DSCNN(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(1, 64, (10, 4), 2, (5, 1)), nn.BatchNorm2d(64), nn.ReLU())
-        block = [*conv_norm(64, 64, 3, 1, 64), nn.ReLU(), *conv_norm(64, 64, 1), nn.ReLU()]
-        self.blocks = nn.Sequential(*block, *[m for _ in range(3) for m in (*conv_norm(64, 64, 3, 1, 64), nn.ReLU(),
-                                                                            *conv_norm(64, 64, 1), nn.ReLU())])  # fmt: skip
+        layers = [(*conv_norm(64, 64, 3, 1, 64), nn.ReLU(), *conv_norm(64, 64, 1), nn.ReLU()) for _ in range(4)]
+        self.blocks = nn.Sequential(*(layer for block in layers for layer in block))
         self.head = nn.Linear(64, 12)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Autoencoder(nn.Module):
         super().__init__()
         widths = [640, 128, 128, 8, 128, 128]
         layers: list[nn.Module] = []
-        for a, b in zip(widths, widths[1:], strict=False):
+        for a, b in itertools.pairwise(widths):
             layers += [nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU()]
         self.layers = nn.Sequential(*layers, nn.Linear(128, 640))
 

@@ -168,7 +168,7 @@ def cases(op: str, bits: int = 8) -> Iterator[Case]:
 
 @dataclass
 class Outcome:
-    """What became of a case on a target. ``steps``: how far the result is from the operator's own, in its last place."""
+    """What became of a case on a target. ``steps``: how far from the operator's own result, in its last place."""
 
     refusals: list[str]
     steps: int = 0

@@ -69,24 +69,31 @@ def convolution(
 
 
 CONVOLUTIONS = {
-    "stride 4": dict(x=(1, 4, 17, 17), weight=(8, 4, 3, 3), stride=4),
-    "stride 8": dict(x=(1, 4, 33, 33), weight=(8, 4, 3, 3), stride=8),
-    "dilation 4": dict(x=(1, 4, 20, 20), weight=(8, 4, 3, 3), dilation=4),
-    "window over 64": dict(x=(1, 2, 70, 70), weight=(2, 2, 66, 66)),
-    "batch of 3": dict(x=(3, 4, 8, 8), weight=(8, 4, 3, 3), padding=1),
-    "no batch": dict(x=(4, 8, 8), weight=(8, 4, 3, 3)),
-    "depthwise stride 4": dict(x=(1, 8, 20, 20), weight=(8, 1, 3, 3), groups=8, stride=4),
-    "depthwise stride 9": dict(x=(1, 8, 30, 30), weight=(8, 1, 3, 3), groups=8, stride=9),
-    "depthwise times 2": dict(x=(1, 8, 12, 12), weight=(16, 1, 3, 3), groups=8),
-    "grouped": dict(x=(1, 8, 10, 10), weight=(12, 2, 3, 3), groups=4, padding=1),
-    "transposed stride 2": dict(x=(1, 4, 8, 8), weight=(4, 6, 3, 3), transposed=True, stride=2, padding=1, extra=1),
-    "transposed stride 3": dict(x=(1, 4, 8, 8), weight=(4, 6, 5, 5), transposed=True, stride=3, padding=1),
-    "transposed stride 4": dict(x=(1, 4, 5, 5), weight=(4, 6, 3, 3), transposed=True, stride=4, extra=3),
-    "transposed dilated": dict(x=(1, 4, 8, 8), weight=(4, 6, 3, 3), transposed=True, dilation=2),
-    "transposed grouped": dict(x=(1, 4, 8, 8), weight=(4, 3, 3, 3), transposed=True, groups=2, stride=2),
-    "sequence": dict(x=(1, 4, 40), weight=(8, 4, 9), stride=4, padding=4),
-    "sequence upwards": dict(x=(1, 4, 10), weight=(4, 8, 4), transposed=True, stride=2),
-    "uneven fit": dict(x=(1, 4, 10, 10), weight=(8, 4, 3, 3), stride=3, padding=1),
+    "stride 4": {"x": (1, 4, 17, 17), "weight": (8, 4, 3, 3), "stride": 4},
+    "stride 8": {"x": (1, 4, 33, 33), "weight": (8, 4, 3, 3), "stride": 8},
+    "dilation 4": {"x": (1, 4, 20, 20), "weight": (8, 4, 3, 3), "dilation": 4},
+    "window over 64": {"x": (1, 2, 70, 70), "weight": (2, 2, 66, 66)},
+    "batch of 3": {"x": (3, 4, 8, 8), "weight": (8, 4, 3, 3), "padding": 1},
+    "no batch": {"x": (4, 8, 8), "weight": (8, 4, 3, 3)},
+    "depthwise stride 4": {"x": (1, 8, 20, 20), "weight": (8, 1, 3, 3), "groups": 8, "stride": 4},
+    "depthwise stride 9": {"x": (1, 8, 30, 30), "weight": (8, 1, 3, 3), "groups": 8, "stride": 9},
+    "depthwise times 2": {"x": (1, 8, 12, 12), "weight": (16, 1, 3, 3), "groups": 8},
+    "grouped": {"x": (1, 8, 10, 10), "weight": (12, 2, 3, 3), "groups": 4, "padding": 1},
+    "transposed stride 2": {
+        "x": (1, 4, 8, 8),
+        "weight": (4, 6, 3, 3),
+        "transposed": True,
+        "stride": 2,
+        "padding": 1,
+        "extra": 1,
+    },
+    "transposed stride 3": {"x": (1, 4, 8, 8), "weight": (4, 6, 5, 5), "transposed": True, "stride": 3, "padding": 1},
+    "transposed stride 4": {"x": (1, 4, 5, 5), "weight": (4, 6, 3, 3), "transposed": True, "stride": 4, "extra": 3},
+    "transposed dilated": {"x": (1, 4, 8, 8), "weight": (4, 6, 3, 3), "transposed": True, "dilation": 2},
+    "transposed grouped": {"x": (1, 4, 8, 8), "weight": (4, 3, 3, 3), "transposed": True, "groups": 2, "stride": 2},
+    "sequence": {"x": (1, 4, 40), "weight": (8, 4, 9), "stride": 4, "padding": 4},
+    "sequence upwards": {"x": (1, 4, 10), "weight": (4, 8, 4), "transposed": True, "stride": 2},
+    "uneven fit": {"x": (1, 4, 10, 10), "weight": (8, 4, 3, 3), "stride": 3, "padding": 1},
 }
 
 
@@ -102,6 +109,6 @@ def test_convolutions_of_every_form(name: str, bits: int) -> None:
 
 def test_what_has_no_form_is_refused_with_the_number() -> None:
     refused = check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u55-128").refusals
-    assert refused == ["strides of depthwise and 16-bit convolutions must be at most 3, or a product of two such, on U55 and"
-                       " U65; got [5, 5]"]  # fmt: skip
+    (why,) = refused
+    assert "must be at most 3, or a product of two such, on U55 and U65; got [5, 5]" in why
     assert check(convolution((1, 8, 40, 40), (8, 1, 3, 3), groups=8, stride=5), "ethos-u85-256").refusals == []
