@@ -102,7 +102,8 @@ def linear(low: TosaLowering, op: Op) -> None:
 
 def flat_rows(low: TosaLowering, x: Value) -> tuple[Value, Array | None]:
     """A matrix to be multiplied; and, if it is a flattened image held with channels last, the order of its columns."""
-    return low.get(x), None
+    flat = low.flat.get(id(x))
+    return flat if flat is not None else (low.get(x), None)
 
 
 def matmul(low: TosaLowering, op: Op) -> None:

@@ -127,12 +127,15 @@ class TosaLowering(Lowering):
     def copy(self, held: Value, made: Value) -> None:
         if made.dtype == FLOAT32 or made.dtype == BOOL:
             self.emit(PREFIX + "identity", made, input=held)
+        elif made.dtype == INT32:  # which RESCALE does not take from end to end
+            nothing = self.tensor(np.zeros([1] * len(held.bound)), np.int32)
+            self.emit(PREFIX + "add", made, a=held, b=nothing)
         else:
             self.emit(PREFIX + "rescale", made, **self._rescaling(held, made.dtype, 1.0, 0, 0))
 
     def tensor(self, data: Any, dtype: Any = None) -> Value:
         """A constant."""
-        return self.constant(np.ascontiguousarray(data, dtype))
+        return self.constant(np.array(data, dtype, order="C"))
 
     # --------------------------------------------------------------------------------------------------- rescaling
 

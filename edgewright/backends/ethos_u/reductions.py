@@ -74,7 +74,8 @@ def extreme(kind: str) -> Lower:
     """``amax``, ``max_dim``, ``any`` and the like: one dimension after the other."""
 
     def lower(low: TosaLowering, op: Op) -> None:
-        x, out, dims = op.args["self"], result(op), over(op)
+        x, out = op.args["self"], result(op)
+        dims = [] if kind == "reduce_any" and op.args.get("dim") == [] else over(op)
         order = order_of(low, x)
         held = low.get(x, order)
         if kind == "reduce_any" and held.dtype != BOOL:

@@ -24,7 +24,7 @@ def storage(op: Op, target: Any) -> object:
         q = value.q
         if q is None:
             continue
-        weight = value is op.args.get("weight")
+        weight = value is op.args.get("weight") and op.kind != "embedding"
         wide = str(q.dtype) not in (("int8", "int16", "uint8") if op.kind == "requantize" else ("int8", "int16"))
         if wide or q.dynamic or q.block or (q.axis is not None and not weight):
             return f"{value.name}: {q.dtype}" + (" by channel" if q.axis is not None else "")
