@@ -114,6 +114,23 @@ def _convolution(op: Op) -> Shape:
     return (batch, *sizes, channels)
 
 
+def _transposed(op: Op) -> Shape:
+    batch, *image, inputs = _image(op.args["input"])
+    weight = _image(op.args["weight"])
+    stride, dilation = _pairs(op, "stride", "dilation")
+    groups, extra = int(op.args["groups"]), [int(n) for n in op.args.get("output_padding") or [0, 0]]
+    _need(groups > 0 and weight[3] * groups == inputs and weight[0] % groups == 0, "filters must fit the channels")
+    _need(
+        len(extra) == 2 and all(0 <= e < s for e, s in zip(extra, stride, strict=True)), "more than a stride is added"
+    )
+    _bias(op, weight[0])
+    _scales(op.args["weight"], weight[0])
+    sizes = [(n - 1) * s + d * (k - 1) + 1 + e - sum(p) for n, s, d, k, e, p in
+             zip(image, stride, dilation, weight[1:3], extra, _pads(op), strict=True)]  # fmt: skip
+    _need(min(sizes) > 0, "nothing is left")
+    return (batch, *sizes, weight[0])
+
+
 def _linear(op: Op) -> Shape:
     x, weight = op.args["input"].bound, op.args["weight"].bound
     _need(len(weight) == 2 and len(x) >= 1, "needs rows and a matrix")
@@ -126,6 +143,18 @@ def _linear(op: Op) -> Shape:
 
 def _broadcast(op: Op) -> Shape:
     return np.broadcast_shapes(op.args["self"].bound, op.args["other"].bound)
+
+
+def _prelu(op: Op) -> Shape:
+    shape = np.broadcast_shapes(op.args["self"].bound, op.args["weight"].bound)
+    _need(shape == op.args["self"].bound, "slopes must fit the last dimension")
+    return shape
+
+
+def _resize(op: Op) -> Shape:
+    batch, _, _, channels = _image(op.args["input"])
+    (size,) = _pairs(op, "output_size")
+    return (batch, *size, channels)
 
 
 def _same(op: Op) -> Shape:
@@ -191,7 +220,10 @@ RULES: dict[str, Rule] = {
     **_like("add", "sub", "mul", "div", "maximum", "minimum", rule=_broadcast),
     **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same),
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
+    "conv_transpose2d": _transposed,
     "linear": _linear,
+    "prelu": _prelu,
+    "upsample_bilinear2d": _resize,
     "global_avg_pool2d": _global,
     "permute": _permute,
     "view": _view,

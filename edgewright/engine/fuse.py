@@ -201,7 +201,8 @@ class Fuser:
 
     def _pointwise(self, op: Op) -> bool:
         out = op.outputs[0]
-        return out is not None and (_unary(op) is not None or _with_constant(op) is not None or op.kind in BINARY)
+        known = _unary(op) is not None or _with_constant(op) is not None or op.kind in (*BINARY, "prelu")
+        return out is not None and known
 
     def _table_from(self, value: Value, op: Op | None, taken: set[int]) -> tuple[list[Op], Array] | None:
         """The longest run of operators from bytes to bytes, each of one input, as a table of 256."""

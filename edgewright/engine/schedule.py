@@ -11,12 +11,13 @@ from edgewright.engine.fuse import Fuser, Node, byte
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct
+from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
+from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.moves import Move, copy, frame
 from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
-from edgewright.engine.ops.products import RealDepthwise, RealProduct
+from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
 from edgewright.engine.ops.python import Reference
 from edgewright.engine.ops.winograd import Winograd
 from edgewright.engine.plan import Place, Plan, Tensor
@@ -25,9 +26,24 @@ from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
-    Winograd, RealProduct, RealDepthwise, ByteProduct, ByteDepthwise, Pooling, GlobalMean, PlanesToPixels, Move, Table,
-    Map, ByteSum, Reference,
-]  # fmt: skip
+    Winograd,
+    RealProduct,
+    RealDepthwise,
+    RealTransposed,
+    ByteProduct,
+    ByteDepthwise,
+    ByteTransposed,
+    Pooling,
+    GlobalMean,
+    Bilinear,
+    Softmax,
+    PlanesToPixels,
+    Move,
+    Table,
+    Map,
+    ByteSum,
+    Reference,
+]
 
 
 def schedule(graph: Graph, isa: ISA, numerics: Numerics, threads: int) -> Plan:
@@ -218,7 +234,9 @@ def _replace(node: Node, old: Value, new: Value) -> None:
             return [changed(g) for g in given]
         return new if given is old else given
 
-    node.ops = [Op(op.kind, {k: changed(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
+    made = [Op(op.kind, {k: changed(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
+    node.sum = next((new_op for op, new_op in zip(node.ops, made, strict=True) if op is node.sum), None)
+    node.ops = made
     node.second = new if node.second is old else node.second
 
 

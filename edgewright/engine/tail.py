@@ -52,6 +52,8 @@ def combine(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
     """A binary operator on reals. Of NaN and a number, ``maximum`` and ``minimum`` give NaN."""
     if kind in _BINARY:
         return f.op(_BINARY[kind], a, b)
+    if kind == "prelu":
+        return f.select(f.compare("olt", a, number(0, a.type)), f.op("fmul", a, b), a)
     best = f.select(f.compare("ogt" if kind == "maximum" else "olt", a, b), a, b)
     return f.select(f.compare("uno", a, a), a, best)
 

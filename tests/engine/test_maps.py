@@ -116,6 +116,31 @@ def test_a_chain_is_one_step(cpu: str) -> None:
     check(made, cpu)
 
 
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (2, 4, 33), (1, 1000), (7, 16)])
+def test_softmax(cpu: str, shape: tuple[int, ...]) -> None:
+    made = unary("softmax", real("x", *shape), real("y", *shape))
+    compare(made, [random(made.inputs[0]) * 20], cpu, 1e-6)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_prelu(cpu: str) -> None:
+    x, y, slopes = real("x", 1, 5, 5, 20), real("y", 1, 5, 5, 20), constant(np.linspace(-1, 1, 20, dtype=np.float32))
+    check(graph([x], [y], Op("prelu", {"self": x, "weight": slopes}, [y])), cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("sizes", [((4, 5), (8, 10)), ((1, 1), (3, 7)), ((9, 9), (4, 20)), ((6, 7), (6, 7))])
+def test_resize(cpu: str, quantize: bool, align: bool, sizes: Any) -> None:
+    for channels in (3, 21):
+        shape, out = (2, *sizes[0], channels), (2, *sizes[1], channels)
+        x, y = (quantized("x", *shape), quantized("y", *out)) if quantize else (real("x", *shape), real("y", *out))
+        op = Op("upsample_bilinear2d", {"input": x, "output_size": list(sizes[1]), "align_corners": align}, [y])
+        check(graph([x], [y], op), cpu)
+
+
 # ------------------------------------------------------------------------------------------------------------ pools
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewright.engine import make_plan
 from edgewright.ir.graph import Graph, Op, Value
 from tests.engine.graphs import U8, biases, compare, cpus, filters, graph, quantized, random, real
 
@@ -115,6 +116,87 @@ class TestDepthwise:
     def test_dilation(self, cpu: str, quantize: bool, dilation: Any, kernel: int) -> None:
         made = conv((1, 17, 19, 33), 33, (kernel, kernel), (1, 1), (2, 2, 3, 3), dilation, 33, quantize, True)
         check(made, cpu)
+
+
+def transposed(shape: Any, channels: int, kernel: Any, stride: Any, padding: Any, extra: Any, groups: int,
+               quantize: bool) -> Graph:  # fmt: skip
+    x = value("x", shape, quantize)
+    size = [(n - 1) * s + k + e - a - b for n, s, k, e, a, b in
+            zip(shape[1:3], stride, kernel, extra, padding[::2], padding[1::2], strict=True)]  # fmt: skip
+    weight = filters(channels, *kernel, shape[3] // groups, quantize=quantize)
+    out = value("y", (shape[0], *size, channels), quantize, scale=0.3, zero=-7)
+    args = {"input": x, "weight": weight, "bias": biases(channels, quantize), "stride": list(stride), "groups": groups,
+            "padding": list(padding), "dilation": [1, 1], "output_padding": list(extra),
+            "limits": (-2.0, 9.0)}  # fmt: skip
+    return graph([x], [out], Op("conv_transpose2d", args, [out]))
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (4, 1), (1, 1)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (3, 2)])
+def test_transposed(cpu: str, quantize: bool, kernel: Any, stride: Any) -> None:
+    check(transposed((2, 5, 6, 10), 20, kernel, stride, (0, 0, 0, 0), (0, 0), 1, quantize), cpu)
+    if min(kernel) > 1:
+        extra = (1, 0) if stride[0] > 1 else (0, 0)
+        check(transposed((1, 5, 6, 24), 32, kernel, stride, (1, 1, 0, 0), extra, 2, quantize), cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("size", [(14, 14), (7, 9), (4, 5), (56, 8)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 16), (48, 80), (128, 32)])
+@pytest.mark.parametrize("padding", [(1, 1, 1, 1), (0, 0, 0, 0), (1, 0, 0, 2)])
+def test_winograd(cpu: str, size: Any, inputs: int, outputs: int, padding: Any) -> None:
+    """Against exact sums: within 1e-5 of the largest, and the plan does not use the plain way."""
+    if min(size) + sum(padding[:2]) < 6 or size[1] + sum(padding[2:]) < 6:
+        size = (size[0] + 2, size[1] + 2)
+    made = conv((2, *size, inputs), outputs, (3, 3), padding=padding, limits=(0.0, INF))
+    kinds = {s.kernel.split("_")[0] for s in make_plan(made, threads=1, cpu=cpu).steps}
+    assert kinds & {"winograd", "points"}
+    compare(made, [random(made.inputs[0])], cpu, 1e-5)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_winograd_with_a_sum(cpu: str) -> None:
+    made = conv((1, 9, 9, 32), 32, (3, 3), padding=(1, 1, 1, 1))
+    (x,), middle, y = made.inputs, made.outputs[0], real("z", 1, 9, 9, 32)
+    made.ops.append(Op("add", {"self": x, "other": middle, "limits": (0.0, INF)}, [y]))
+    made.outputs[0] = y
+    compare(made, [random(x)], cpu, 1e-5)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+@pytest.mark.parametrize("channels", [16, 24, 40, 64, 144])
+@pytest.mark.parametrize("kind", ["add", "sub"])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_sum_follows(cpu: str, quantize: bool, channels: int, kind: str, first: bool) -> None:
+    """The sum is done at the product's end, whichever operand the product is."""
+    made = conv((1, 7, 9, channels), channels, quantize=quantize, limits=(-3.0, 4.0))
+    (x,), middle = made.inputs, made.outputs[0]
+    y = value("z", middle.bound, quantize, scale=0.2, zero=11)
+    a, b = (x, middle) if first else (middle, x)
+    made.ops.append(Op(kind, {"self": a, "other": b, "limits": (-5.0, INF)}, [y]))
+    made.outputs[0] = y
+    assert len([s for s in make_plan(made, threads=1, cpu=cpu).steps if "+" in s.label]) == 1
+    check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("depthwise", [False, True])
+@pytest.mark.parametrize("channels", [16, 24, 80, 144])
+def test_a_table_follows(cpu: str, depthwise: bool, channels: int) -> None:
+    made = conv((1, 7, 9, channels), channels, (3, 3), padding=(1, 1, 1, 1), groups=channels if depthwise else 1,
+                quantize=True, depthwise=depthwise)  # fmt: skip
+    middle = made.outputs[0]
+    a, b, y = real("a", *middle.bound), real("b", *middle.bound), quantized("z", *middle.bound, scale=0.1)
+    made.ops += [
+        Op("convert", {"self": middle}, [a]),
+        Op("hardswish", {"self": a}, [b]),
+        Op("convert", {"self": b}, [y]),
+    ]
+    made.outputs[0] = y
+    check(made, cpu)
 
 
 @pytest.mark.parametrize("cpu", cpus())

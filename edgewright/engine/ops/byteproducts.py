@@ -12,9 +12,9 @@ from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
 from edgewright.engine.layout import Border, Home, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.geometry import Convolution, Part, convolution, evenly_spaced, linear, parts, window
+from edgewright.engine.ops.geometry import Convolution, Part, convolution, evenly_spaced, linear, parts, phases, window
 from edgewright.engine.ops.maps import sum_factors, sum_fits
-from edgewright.engine.ops.products import order
+from edgewright.engine.ops.products import order, taps_of
 from edgewright.engine.plan import Place
 from edgewright.engine.requantize import affine_of, limits_of, scale_of
 from edgewright.ir.graph import Array, Op, QParams, Value
@@ -26,12 +26,12 @@ _WIDE = 1 << 31
 class Numbers:
     """A product's integers: filters, bias without the input's zero point, scales, and how its sums end."""
 
-    def __init__(self, node: Node, context: Context) -> None:
+    def __init__(self, node: Node, context: Context, filters: Array) -> None:
         op = node.op
         x, out = op.args["input"], node.middle
         assert x.q is not None and out.q is not None
         self.node, self.context = node, context
-        self.filters = _filters(op)
+        self.filters = filters
         channels = len(self.filters)
         bias = op.args.get("bias")
         given = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
@@ -118,7 +118,7 @@ class ByteProduct(Lowering):
         conv = linear(op) if op.kind == "linear" else convolution(op)
         if (conv.groups > 1 and conv.outputs % 16) or not conv.few:
             return None
-        numbers = Numbers(node, context)
+        numbers = Numbers(node, context, _filters(op))
         return cls(node, conv, numbers) if numbers.exact else None
 
     def border(self) -> tuple[Value, Border] | None:
@@ -195,6 +195,42 @@ class ByteProduct(Lowering):
         return runs
 
 
+class ByteTransposed(Lowering):
+    """conv_transpose2d: a plain convolution for each of the outputs that lie ``stride`` apart."""
+
+    exact_writes = False
+
+    def __init__(self, node: Node, parts: list[ByteProduct]) -> None:
+        super().__init__(node)
+        self.parts = parts
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind != "conv_transpose2d" or not _fits(node) or list(op.args["dilation"]) != [1, 1]:
+            return None
+        made = phases(op)
+        if sum(conv.images * conv.groups for conv, *_ in made) > 1024 or (
+            made[0][0].groups > 1 and made[0][0].outputs % 16
+        ):
+            return None
+        data = np.asarray(op.args["weight"].data)
+        numbers = [Numbers(node, context, taps_of(data, *taps)) for _, *taps in made]
+        if not all(n.exact for n in numbers):
+            return None
+        return cls(node, [ByteProduct(node, conv, n) for (conv, *_), n in zip(made, numbers, strict=True)])
+
+    def border(self) -> tuple[Value, Border] | None:
+        joined = Border()
+        for part in self.parts:
+            joined = joined.joined(part.conv.border)
+        return (self.node.op.args["input"], joined) if joined else None
+
+    def emit(self, context: Context) -> None:
+        for part in self.parts:
+            part.emit(context)
+
+
 class ByteDepthwise(Lowering):
     """A filter for each channel."""
 
@@ -213,7 +249,7 @@ class ByteDepthwise(Lowering):
         conv = convolution(node.op)
         if conv.outputs != 1 or conv.images > 1024 or conv.kernel[0] * conv.kernel[1] > 64:
             return None
-        numbers = Numbers(node, context)
+        numbers = Numbers(node, context, _filters(node.op))
         return cls(node, conv, numbers) if numbers.exact else None
 
     def border(self) -> tuple[Value, Border] | None:

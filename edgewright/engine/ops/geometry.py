@@ -25,6 +25,9 @@ class Convolution:
     groups: int
     inputs: int  # channels of a group
     outputs: int  # channels of a group
+    origin: tuple[int, int] = (0, 0)  # the input pixel of the first output's first tap
+    spacing: tuple[int, int] = (1, 1)  # of output pixels in the image they are part of
+    first: tuple[int, int] = (0, 0)  # of them
 
     @property
     def few(self) -> bool:
@@ -33,7 +36,7 @@ class Convolution:
 
     @property
     def pointwise(self) -> bool:
-        return self.kernel == (1, 1) and not any((self.border.top, self.border.left))
+        return self.kernel == (1, 1) and self.origin == (0, 0) and self.spacing == (1, 1)
 
     @property
     def flat(self) -> bool:
@@ -56,7 +59,7 @@ def convolution(op: Op) -> Convolution:
     reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(size, stride, dilation, kernel, strict=True)]
     border = Border(top, max(0, reach[0] - x[1] - top), left, max(0, reach[1] - x[2] - left))
     inputs, outputs = (1, weight[3] // groups) if depthwise else (weight[3], weight[0] // groups)
-    return Convolution(x[0], size, kernel, stride, dilation, border, groups, inputs, outputs)
+    return Convolution(x[0], size, kernel, stride, dilation, border, groups, inputs, outputs, (-top, -left))
 
 
 def linear(op: Op) -> Convolution:
@@ -105,13 +108,19 @@ def parts(conv: Convolution, largest: int, data: Home, out: Home, second: Home |
         return
     (high, wide), (down, along) = conv.size, conv.stride
     into = Steps(down * data.layout.row, along * data.layout.pixel)
-    onto = [Steps(h.layout.row, h.layout.pixel) for h in homes[1:]]
-    corner = -conv.border.top * data.layout.row - conv.border.left * data.layout.pixel
+    onto = [Steps(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in homes[1:]]
+    corner = _at(data, conv.origin)
     for n in range(conv.images):
         for g in range(conv.groups):
             grid = Grid(high, wide, largest, into, *onto)
             skips = [n * h.layout.image + g * c * h.layout.item for h, c in zip(homes, _channels(conv), strict=False)]
+            skips[1:] = [s + _at(h, conv.first) for s, h in zip(skips[1:], homes[1:], strict=True)]
             yield Part(grid, skips[0] + corner, skips[1], skips[2] if second else 0, g)
+
+
+def _at(home: Home, pixel: tuple[int, int]) -> int:
+    """Bytes from the first pixel to another."""
+    return pixel[0] * home.layout.row + pixel[1] * home.layout.pixel
 
 
 def _channels(conv: Convolution) -> tuple[int, int, int]:
@@ -127,3 +136,37 @@ def evenly_spaced(home: Home) -> bool:
             return False
         expected *= n
     return True
+
+
+def phases(op: Op) -> list[tuple[Convolution, list[int], list[int]]]:
+    """A transposed convolution as plain ones: outputs ``stride`` apart are made of the same taps.
+
+    Each with the rows and columns of filters it uses, in the order of its window; -1 where there is none.
+    """
+    x, weight, out = op.args["input"].bound, op.args["weight"].bound, op.outputs[0]
+    assert out is not None
+    top, _, left, _ = op.args["padding"]
+    axes = []
+    for i, before in enumerate((top, left)):
+        size, stride, taps = int(out.bound[1 + i]), int(op.args["stride"][i]), int(weight[1 + i])
+        axes.append([_phase(size, stride, taps, before, p) for p in range(min(stride, size))])
+    outer, made = op.args["groups"], []
+    for start_y, count_y, taps_y, at_y in axes[0]:
+        for start_x, count_x, taps_x, at_x in axes[1]:
+            ends = [at + len(taps) + count - 1 for at, taps, count in
+                    ((at_y, taps_y, count_y), (at_x, taps_x, count_x))]  # fmt: skip
+            border = Border(max(0, -at_y), max(0, ends[0] - x[1]), max(0, -at_x), max(0, ends[1] - x[2]))
+            conv = Convolution(
+                x[0], (count_y, count_x), (len(taps_y), len(taps_x)), (1, 1), (1, 1), border, outer, weight[3],
+                weight[0] // outer, (at_y, at_x), (int(op.args["stride"][0]), int(op.args["stride"][1])),
+                (start_y, start_x),
+            )  # fmt: skip
+            made.append((conv, taps_y, taps_x))
+    return made
+
+
+def _phase(size: int, stride: int, taps: int, before: int, start: int) -> tuple[int, int, list[int], int]:
+    """One phase along a dimension: its first output, how many, its taps by falling number, where the first reads."""
+    number = (start + before) % stride
+    own = list(range(number, taps, stride))[::-1] or [-1]
+    return start, -(-(size - start) // stride), own, (start + before) // stride - (len(own) - 1)

@@ -81,8 +81,9 @@ class Map(Lowering):
         if op.kind in BINARY and not items:
             if all(byte(v.q) for v in (*operands, node.middle)) and op.kind in ("add", "sub", "mul"):
                 return None
-            both = [op.args["self"], op.args["other"]]
-            return cls(node, both, ())
+            return cls(node, [op.args["self"], op.args["other"]], ())
+        if op.kind == "prelu":
+            return cls(node, [op.args["self"], op.args["weight"]], ())
         known = op.kind in ("clamp", "clone", "convert") or items
         return cls(node, operands, items) if known and len(operands) == 1 else None
 

@@ -10,7 +10,7 @@ from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.nest import Run, emit_nest
 from edgewright.engine.layout import Border
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.geometry import Convolution, Part, convolution, linear, parts, window
+from edgewright.engine.ops.geometry import Convolution, Part, convolution, linear, parts, phases, window
 from edgewright.engine.plan import Place
 from edgewright.engine.tail import Tail
 from edgewright.ir.graph import Array, Value
@@ -25,38 +25,36 @@ def order(part: Part, panels: int, weight_bytes: int, channels: int, threads: in
     return by_panel, weight_bytes > 128 << 10
 
 
-class RealProduct(Lowering):
-    """conv2d and linear."""
+def real_weights(node: Node) -> bool:
+    """Everything in single precision, weights and bias constant."""
+    x, weight, bias = (node.op.args.get(n) for n in ("input", "weight", "bias"))
+    assert x is not None and weight is not None
+    fits = single(x) and single(node.out) and weight.constant and single(weight)
+    return fits and (bias is None or (bias.constant and single(bias)))
 
-    def __init__(self, node: Node, conv: Convolution) -> None:
+
+class RealProduct(Lowering):
+    """conv2d and linear: ``filters`` [channels, height, width, inputs]."""
+
+    def __init__(self, node: Node, conv: Convolution, filters: Array) -> None:
         super().__init__(node)
-        self.conv = conv
+        self.conv, self.filters = conv, filters
         self.tail: Tail = limits(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         op = node.op
-        if op.kind not in ("conv2d", "linear") or len(node.middle.bound) == 0:
+        if op.kind not in ("conv2d", "linear") or len(node.middle.bound) == 0 or not real_weights(node):
             return None
-        x, weight, bias = op.args["input"], op.args["weight"], op.args.get("bias")
-        if not (single(x) and single(node.out) and weight.constant and single(weight)):
-            return None
-        if bias is not None and not (bias.constant and single(bias)):
-            return None
-        conv = linear(op) if op.kind == "linear" else convolution(op)
-        return cls(node, conv) if conv.few else None
+        data = np.asarray(op.args["weight"].data)
+        if op.kind == "conv2d":
+            conv = convolution(op)
+            return cls(node, conv, data) if conv.few else None
+        turned = data.T if op.args.get("transposed") else data
+        return cls(node, linear(op), turned[:, None, None, :])
 
     def border(self) -> tuple[Value, Border] | None:
         return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
-
-    def filters(self) -> Array:
-        """[channels, height, width, inputs]."""
-        op = self.node.op
-        data = np.asarray(op.args["weight"].data)
-        if op.kind == "linear":
-            data = data.T if op.args.get("transposed") else data
-            return data[:, None, None, :]
-        return data
 
     def emit(self, context: Context) -> None:
         conv, isa, op = self.conv, context.isa, self.node.op
@@ -80,7 +78,7 @@ class RealProduct(Lowering):
     def _pack(self, context: Context, made: list[gemm.Panel], group: int) -> Place:
         conv, bias = self.conv, self.node.op.args.get("bias")
         span = slice(group * conv.outputs, (group + 1) * conv.outputs)
-        filters = self.filters()[span].reshape(conv.outputs, -1)
+        filters = self.filters[span].reshape(conv.outputs, -1)
         row = None if bias is None else np.asarray(bias.data).reshape(-1)[span]
         return context.weights.add(np.concatenate(gemm.pack(filters, row, made)))
 
@@ -108,6 +106,41 @@ class RealProduct(Lowering):
         return runs
 
 
+class RealTransposed(Lowering):
+    """conv_transpose2d: a plain convolution for each of the outputs that lie ``stride`` apart."""
+
+    def __init__(self, node: Node, parts: list[RealProduct]) -> None:
+        super().__init__(node)
+        self.parts = parts
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind != "conv_transpose2d" or not real_weights(node) or list(op.args["dilation"]) != [1, 1]:
+            return None
+        made = phases(op)
+        if sum(conv.images * conv.groups for conv, *_ in made) > 1024:
+            return None
+        data = np.asarray(op.args["weight"].data)
+        return cls(node, [RealProduct(node, conv, taps_of(data, *taps)) for conv, *taps in made])
+
+    def border(self) -> tuple[Value, Border] | None:
+        joined = Border()
+        for part in self.parts:
+            joined = joined.joined(part.conv.border)
+        return (self.node.op.args["input"], joined) if joined else None
+
+    def emit(self, context: Context) -> None:
+        for part in self.parts:
+            part.emit(context)
+
+
+def taps_of(filters: Array, rows: list[int], columns: list[int]) -> Array:
+    """Some rows and columns of filters; zeros for -1."""
+    padded = np.pad(filters, ((0, 0), (0, 1), (0, 1), (0, 0)))
+    return padded[:, rows][:, :, columns]
+
+
 class RealDepthwise(Lowering):
     """A filter for each channel."""
 
@@ -120,9 +153,7 @@ class RealDepthwise(Lowering):
         op = node.op
         if op.kind != "depthwise_conv2d":
             return None
-        x, weight, bias = op.args["input"], op.args["weight"], op.args.get("bias")
-        fits = single(x) and single(node.out) and weight.constant and single(weight)
-        if not fits or (bias is not None and not (bias.constant and single(bias))):
+        if not real_weights(node):
             return None
         conv = convolution(op)
         fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= 64

@@ -26,7 +26,7 @@ from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution
 from edgewright.engine.ops.products import RealProduct
 from edgewright.engine.plan import Place
-from edgewright.ir.graph import Value
+from edgewright.ir.graph import Array, Value
 
 _RATE = 50.0  # products per nanosecond, about
 _INSIDE = 640 << 10  # bytes of weights that stay in the second cache while tile rows go by
@@ -70,11 +70,11 @@ class Winograd(RealProduct):
             return None
         if conv.inputs % lanes or conv.outputs % lanes:
             return None
-        return cls(node, conv, sizes(conv, context.threads))
+        return cls(node, conv, made.filters, sizes(conv, context.threads))
 
-    def __init__(self, node: Node, conv: Convolution, cut: Sizes) -> None:
-        super().__init__(node, conv)
-        self.cut = cut
+    def __init__(self, node: Node, conv: Convolution, filters: Array, cut: Sizes | None = None) -> None:
+        super().__init__(node, conv, filters)
+        self.cut = cut or sizes(conv, 1)
 
     def border(self) -> tuple[Value, Border] | None:
         """As far as the last patches reach."""
@@ -94,7 +94,7 @@ class Winograd(RealProduct):
         conv, cut, node = self.conv, self.cut, self.node
         lanes, threads = context.isa.lanes, cut.band * cut.wide
         made = gemm.panels(context.isa, conv.outputs, max(2, threads))
-        packed = [np.concatenate(gemm.pack(u.T, None, made)) for u in transform(self.filters(), cut.m)]
+        packed = [np.concatenate(gemm.pack(u.T, None, made)) for u in transform(self.filters, cut.m)]
         bias = node.op.args.get("bias")
         shift = np.zeros(conv.outputs, np.float32) if bias is None else np.asarray(bias.data).reshape(-1)
         weights, biases = context.weights.add(np.concatenate(packed)), context.weights.add(shift)

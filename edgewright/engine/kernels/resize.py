@@ -1,0 +1,93 @@
+"""Images between two sizes: each output pixel is a weighted sum of four."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, vec
+from edgewright.engine.kernels.pool import widths
+from edgewright.engine.requantize import Affine, quantize
+from edgewright.engine.tail import Tail, finish
+from edgewright.ir.graph import Array
+
+_ENTRY = 24  # bytes: two offsets, two weights
+
+
+@dataclass(frozen=True)
+class Resize:
+    """``across_first``: sums along rows are made before those of columns, as the reference rounds."""
+
+    item: int
+    columns: int
+    channels: int
+    out_row: int
+    out_pixel: int
+    across_first: bool
+    tail: Tail = ()
+    given: Affine | None = None
+    made: Affine | None = None
+    low: int = 0
+    high: int = 255
+
+
+def table(places: tuple[Array, Array], weights: tuple[Array, Array], step: int) -> Array:
+    """For each output along a dimension the bytes to its two inputs, and their weights."""
+    made = np.zeros(len(places[0]), np.dtype([("at", np.int64, 2), ("weight", np.float32, 2)]))
+    made["at"] = np.stack(places, 1) * step
+    made["weight"] = np.stack(weights, 1)
+    assert made.dtype.itemsize == _ENTRY
+    return made.view(np.uint8).reshape(-1)
+
+
+def emit_resize(module: Module, name: str, lanes: int, resize: Resize) -> None:
+    """Units are output rows of one image. Slots: data, output, the table of rows, of columns."""
+    f = module.kernel(name)
+    data, out, rows, columns = (f.slot(PTR, i) for i in range(4))
+
+    def row(y: Reg) -> None:
+        line = f.at(out, f.mul(y, resize.out_row))
+        (above, below), down = _entry(f, rows, y)
+        sources = [f.at(data, above), f.at(data, below)]
+
+        def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
+            (left, right), along = _entry(f, columns, x)
+            four = [[f.at(s, at) for at in (left, right)] for s in sources]
+            place, start = f.at(line, f.mul(x, resize.out_pixel)), 0
+            for width, used in widths(resize.channels, lanes):
+                result = _mix(f, resize, width, four, start * resize.item, down, along)
+                f.store_first(result, used, place, start * resize.item)
+                start += width
+            return []
+
+        f.repeat(resize.columns, [], pixel)
+
+    f.span(f.arg("begin"), f.arg("end"), row)
+    f.give()
+
+
+def _entry(f: Function, entries: Reg, index: Reg) -> tuple[tuple[Reg, Reg], tuple[Reg, Reg]]:
+    at = f.at(entries, f.mul(index, _ENTRY))
+    first, second = f.load(I64, at, 0, 8), f.load(I64, at, 8, 8)
+    return (first, second), (f.load("float", at, 16, 4), f.load("float", at, 20, 4))
+
+
+def _mix(f: Function, resize: Resize, width: int, four: list[list[Reg]], offset: int, down: tuple[Reg, Reg],
+         along: tuple[Reg, Reg]) -> Reg:  # fmt: skip
+    def load(at: Reg) -> Reg:
+        if resize.given is None:
+            return f.load(vec(width, "float"), at, offset)
+        return resize.given.real(f, f.load(vec(width, "i8"), at, offset))
+
+    def both(a: Reg, b: Reg, weights: tuple[Reg, Reg]) -> Reg:
+        first, second = (f.splat(w, width) for w in weights)
+        return f.op("fadd", f.op("fmul", a, first), f.op("fmul", b, second))
+
+    (a, b), (c, d) = ((load(at) for at in line) for line in four)
+    if resize.across_first:
+        result = both(both(a, b, along), both(c, d, along), down)
+    else:
+        result = both(both(a, c, down), both(b, d, down), along)
+    result = finish(f, result, resize.tail)
+    return result if resize.made is None else quantize(f, result, resize.made, resize.low, resize.high)
