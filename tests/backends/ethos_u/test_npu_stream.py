@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ import pytest
 from edgewright.backends.ethos_u.npu import accelerator_of, decode, disassemble, run, supported
 from edgewright.backends.ethos_u.npu.commands import COMMANDS, FAMILIES
 from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingError, VersionError
+from tests.backends.ethos_u import test_npu_convolution as convolutions
+from tests.backends.ethos_u import test_npu_elementwise as elementwise
+from tests.backends.ethos_u import test_npu_moves as moves
+from tests.backends.ethos_u import test_npu_pooling as pools
 from tests.backends.ethos_u.test_npu_moves import network
 from tests.backends.ethos_u.tosa_graphs import SIMULATED, Graph, compile_graph, random_inputs, simulate
 
@@ -185,6 +190,37 @@ def test_flipped_bits_end_in_an_answer_or_an_error_of_ours(options: str) -> None
         kinds[kind] = kinds.get(kind, 0) + 1
     assert kinds["answer"] > 10
     assert kinds["FormatError"] > 30
+
+
+CORNERS = (0, 1, 2, 7, 15, 63, 64, 255, 256, 4095, 32767, 32768, 65535)
+WIDE_CORNERS = (0, 1, 16, 255, 65535, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
+VICTIMS: dict[str, Callable[[], Graph]] = {
+    **{name: convolutions.CASES[name] for name in ("3x3", "depthwise", "transposed", "int16", "dilated")},
+    **{name: elementwise.CASES[name] for name in ("add", "mul int16", "table i16", "abs", "rescale by channel")},
+    **{name: pools.CASES[name] for name in ("average, padded", "argmax", "sum over axis 3")},
+    **{name: moves.CASES[name] for name in ("transpose (0, 3, 1, 2)", "reverse rows", "nearest to double")},
+}
+
+
+@pytest.mark.parametrize("name", VICTIMS)
+def test_registers_at_their_extremes_end_in_an_answer_or_an_error_of_ours(name: str) -> None:
+    made, rng, kinds = compile_graph(VICTIMS[name](), "ethos-u55-128"), random.Random(name), set()
+    instructions = decode(bytes(made.command_stream)).instructions
+    for _ in range(60):
+        data = np.frombuffer(bytes(made.command_stream), "<u4").copy()
+        for chosen in rng.sample(instructions, rng.choice((1, 1, 2))):
+            at = chosen.offset // 4
+            if chosen.command.payload:
+                data[at + 1] = rng.choice(WIDE_CORNERS)
+            else:
+                data[at] = int(data[at]) & 0xFFFF | rng.choice(CORNERS) << 16
+        try:
+            disassemble(decode(data.tobytes()))
+            execute(data.tobytes(), made, steps=1 << 30)
+            kinds.add("answer")
+        except EdgewrightError as error:
+            kinds.add(type(error).__name__)
+    assert {"answer", "FormatError"} <= kinds
 
 
 def test_weights_are_kept_between_runs() -> None:
