@@ -22,9 +22,15 @@ def legal_convolution(op: Op, target: Any) -> list[Op] | None:
 
 
 def in_two_steps(op: Op, target: Any) -> bool:
-    """True for what Vela does not split by itself."""
-    wide = op.args["input"].q is not None and op.args["input"].q.dtype.itemsize == 2
-    return not op.args["transposed"] and (op.args["groups"] > 1 or wide) and too_long(op, target)
+    """True for what Vela does not split by itself: depthwise convolutions, and those of 16 bits with borders, with
+    anything between their taps, or of several images."""
+    if op.args["transposed"] or not too_long(op, target):
+        return False
+    x = op.args["input"]
+    wide = x.q is not None and x.q.dtype.itemsize == 2
+    batch = x.bound[0] if len(x.shape) == op.args["weight"].data.ndim else 1
+    plain = not any(spread(op, "padding", 0)) and max(spread(op, "dilation", 1)) == 1 and batch == 1
+    return bool(op.args["groups"] > 1 or (wide and not plain))
 
 
 def too_long(op: Op, target: Any) -> bool:
@@ -88,10 +94,19 @@ def _selected(op: Op) -> list[Op]:
     pairs = [steps_of(s) for s in spread(op, "stride", 1)]
     first, second = [p[0] for p in pairs if p], [p[1] for p in pairs if p]
     dims = op.args["weight"].data.ndim - 2
-    size = [(n - 1) * s + 1 for n, s in zip(out.bound[-dims:], second[-dims:], strict=True)]
+    size = _size(op, first)[-dims:]
     dense = Value(f"{out.name}_dense", out.dtype, (*out.shape[:-dims], *size), out.dim_order, q=out.q)
     args = {**op.args, "stride": first[-dims:]}
     pool = {"self": dense, "kernel_size": [1] * dims, "stride": second[-dims:], "padding": [0] * dims,
             "dilation": [1] * dims, "ceil_mode": False}  # fmt: skip
     kind = "max_pool1d" if dims == 1 else "max_pool2d"
     return [Op(op.kind, args, [dense], op.origin), Op(kind, pool, [out], op.origin)]
+
+
+def _size(op: Op, stride: list[int]) -> list[int]:
+    """The size of a convolution's result with another stride."""
+    x, kernel = op.args["input"], op.args["weight"].data.shape[2:]
+    kernel, image = ((1, *kernel), (1, x.bound[-1])) if len(kernel) == 1 else (kernel, x.bound[-2:])
+    padding, dilation = spread(op, "padding", 0), spread(op, "dilation", 1)
+    sizes = zip(image, kernel, stride, padding, dilation, strict=True)
+    return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes]
