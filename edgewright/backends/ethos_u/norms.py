@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u import fixed
-from edgewright.backends.ethos_u.lower import INT32, INT48, TosaLowering, result, scale_of, sizes, zero_of
+from edgewright.backends.ethos_u.lower import INT16, INT32, INT48, TosaLowering, result, scale_of, sizes, zero_of
 from edgewright.backends.ethos_u.reductions import settle
-from edgewright.backends.ethos_u.tables import real
+from edgewright.backends.ethos_u.tables import WORST, real
 from edgewright.backends.table import OK, Rule, over
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.passes.layout import NHWC, identity, last
 
 LONGEST = 32767  # elements that a sum of squares (8 bits) or of values (16 bits) has room for
-_ROOM = 30  # bits of a variance with eps
+_ROOM = 29  # bits of a variance with eps: RESCALE takes no more
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,16 @@ class Spread:
     bits: int
     square: Value
     unit: float
+    up: Value | None = None  # bits by which all of it went to the left
 
 
 def spread(low: TosaLowering, x: Value, axes: Sequence[int], narrow: bool, centred: bool, eps: float) -> Spread:
     """Of 32-bit ``x`` over axes; ``eps``, in squares of steps, will be added. ``narrow``: ``x`` has 8 bits."""
     count = math.prod(x.bound[a] for a in axes)
-    most = (2.0**14 if centred else 2.0**16) if narrow else 2.0**30
+    most = 2.0**14 if centred else 2.0**16
     if not narrow:
-        return _spread_16(low, x, axes, count, centred, most + eps)
-    bits = min(_ROOM - 14, math.floor(_ROOM - math.log2(most + eps)))
+        return _spread_16(low, x, axes, count, centred, eps)
+    bits = math.floor(_ROOM - math.log2(most + eps))
     if not centred:
         total = fixed.summed(low, fixed.mul(low, x, x), axes)
         return Spread(fixed.left(low, x, 7), 7, low.rescale(total, INT32, 2.0**bits / count), 2.0**bits)
@@ -56,15 +57,45 @@ def spread(low: TosaLowering, x: Value, axes: Sequence[int], narrow: bool, centr
     return Spread(distance, 7, fixed.both(low, "sub", total, extra), 2.0**bits)
 
 
-def _spread_16(low: TosaLowering, x: Value, axes: Sequence[int], count: int, centred: bool, most: float) -> Spread:
-    """Squares are shortened so that their sum has room."""
+def _spread_16(low: TosaLowering, x: Value, axes: Sequence[int], count: int, centred: bool, eps: float) -> Spread:
+    """Squares are shortened so that their sum has room; distances are as long as they can be before."""
     distance = fixed.left(low, x, 4)
+    rest = None
     if centred:
-        mean = low.rescale(fixed.summed(low, x, axes), INT32, 2.0**4 / count)
-        distance = fixed.both(low, "sub", distance, mean)
-    less = max(0, math.ceil(math.log2(count * most * 2.0**8) - _ROOM))
+        mean = low.rescale(fixed.summed(low, x, axes), INT32, 2.0**13 / count)
+        near = fixed.right(low, mean, 9)
+        rest = fixed.both(low, "sub", mean, fixed.left(low, near, 9))  # in units of 2**-13 steps
+        distance = fixed.both(low, "sub", distance, near)
+    # Of 20 bits, those that no distance has; no more than eps, which grows as their square, has room for.
+    room = min(16, max(0, math.floor(math.log2(2.0**30 / eps) / 2))) if eps else 16
+    up = fixed.both(low, "minimum", _headroom(low, distance, axes), room)
+    distance = fixed.left(low, distance, up)
+    if rest is not None:
+        distance = fixed.both(low, "sub", distance, fixed.right(low, fixed.left(low, rest, up), 9))
+    less = _less(count, eps * 4.0**room)
     total = fixed.summed(low, fixed.mul(low, distance, distance, shift=less), axes)
-    return Spread(distance, 4, total, count * 2.0 ** (8 - less))
+    return Spread(distance, 4, total, _unit_16(count, eps * 4.0**room), up)
+
+
+def _less(count: int, eps: float) -> int:
+    """Bits that squares of 20 bits lose so that ``count`` of them, and eps, have room."""
+    return max(0, math.ceil(math.log2(count * (2.0**30 + eps) * 2.0**8) - _ROOM))
+
+
+def _unit_16(count: int, eps: float) -> float:
+    return count * 2.0 ** (8 - _less(count, eps))
+
+
+def _headroom(low: TosaLowering, x: Value, axes: Sequence[int]) -> Value:
+    """How many bits all of ``x`` (of at most 20 bits) can go to the left."""
+    size = low.rescale(low.node("abs", x.bound, INT32, input=x), INT16, 2.0**-5)
+    for axis in axes:
+        shape = [1 if a == axis else s for a, s in enumerate(size.bound)]
+        size = low.node("reduce_max", shape, INT16, input=size, axis=axis)
+    largest = fixed.both(low, "maximum", low.rescale(size, INT32, 1.0), 1)
+    # Below 2**15, and rounded: one bit less than its leading zeros say.
+    zeros = low.node("clz", largest.bound, INT32, input=largest)
+    return fixed.both(low, "maximum", fixed.both(low, "sub", zeros, 18), 0)
 
 
 def normalised(
@@ -74,14 +105,28 @@ def normalised(
     narrow = held.dtype is not None and held.dtype.itemsize == 1
     steps = eps / scale_of(x) ** 2
     parts = spread(low, low.rescale(held, INT32, 1.0, zero_of(x)), axes, narrow, centred, steps)
-    least = round(steps * parts.unit)
-    square = fixed.both(low, "add", parts.square, least) if least else fixed.both(low, "maximum", parts.square, 1)
+    square = _with_eps(low, parts, steps)
     root, shift = fixed.rsqrt(low, square)
     less = 7 if narrow else 12  # 16 (or 21) bits of distance times 22 of the root: 31 stay
     made = fixed.right(
         low, fixed.mul(low, parts.distance, root, shift=less), fixed.both(low, "sub", fixed.full(low, shift, 15), shift)
     )
     return made, 2.0 ** (15 + less - parts.bits - 36.5) * math.sqrt(parts.unit)
+
+
+def _with_eps(low: TosaLowering, parts: Spread, eps: float) -> Value:
+    """The mean square plus ``eps`` (in squares of steps), and no less than 1."""
+    if parts.up is None:
+        least = round(eps * parts.unit)
+        return fixed.both(low, "add", parts.square, least) if least else fixed.both(low, "maximum", parts.square, 1)
+    # Eps is shifted as the squares were. With 16 bits more than it needs, unless it is large.
+    fine = min(16, max(0, 30 - math.ceil(math.log2(max(eps * parts.unit, 2.0**-30)))))
+    twice = fixed.left(low, parts.up, 1)
+    known = fixed.full(low, parts.up, min(round(eps * parts.unit * 2.0**fine), 2**30))
+    bits = fixed.both(low, "sub", fixed.full(low, parts.up, fine), twice)
+    down = fixed.right(low, known, fixed.both(low, "maximum", bits, 0))
+    grown = fixed.left(low, down, fixed.both(low, "maximum", fixed.both(low, "sub", twice, fine), 0))
+    return fixed.both(low, "maximum", fixed.both(low, "add", parts.square, grown), 1)
 
 
 def constant_of(value: Value | None) -> Array | None:
@@ -178,7 +223,8 @@ def variance(low: TosaLowering, op: Op) -> None:
     narrow = x.q.dtype.itemsize == 1
     parts = spread(low, low.rescale(held, INT32, 1.0, zero_of(x)), axes, narrow, True, 0.0)
     factor = scale_of(x) ** 2 / parts.unit * count / (count - _correction(op))
-    settle(low, op, order, dims, low.narrow(parts.square, out, factor, op.args.get("limits")))
+    square = parts.square if parts.up is None else fixed.right(low, parts.square, fixed.left(low, parts.up, 1))
+    settle(low, op, order, dims, low.narrow(square, out, factor, op.args.get("limits")))
 
 
 def _correction(op: Op) -> float:
@@ -236,3 +282,14 @@ spare = Rule(
     "there must be more elements than the correction",
     lambda op, _: OK if _count(op) > _correction(op) >= 0 else f"{_count(op)} and {_correction(op)}",
 )
+
+
+def _coarse(op: Op, target: Any) -> object:
+    x, out, count = op.args["self"], result(op), _count(op)
+    if x.q is None or out.q is None or x.q.dtype.itemsize == 1 or count <= _correction(op):
+        return OK
+    off = scale_of(x) ** 2 / _unit_16(count, 0.0) * count / (count - _correction(op)) / 2 / scale_of(out)
+    return OK if off <= WORST else f"{off:.0f} steps off at worst"
+
+
+spread_enough = Rule(f"of 16 bits, variances must be large enough for {WORST} last places", _coarse)

@@ -18,12 +18,13 @@ ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 _TABLES = {
     "abs": "abs", "acos": "", "acosh": "", "asin": "", "asinh": "", "atan": "", "atanh": "", "cos": "cos", "cosh": "",
     "erf": "erf", "erfinv": "", "exp": "exp", "expm1": "", "log": "log", "log10": "", "log1p": "", "log2": "",
-    "neg": "", "reciprocal": "reciprocal", "rsqrt": "rsqrt", "sin": "sin", "sinh": "", "sqrt": "", "square": "",
+    "neg": "", "rsqrt": "rsqrt", "sin": "sin", "sinh": "", "sqrt": "", "square": "",
     "tan": "", "leaky_relu": "", "elu": "", "celu": "", "selu": "", "gelu": "", "hardswish": "", "silu": "",
     "mish": "", "softplus": "", "logit": "", "sigmoid": "sigmoid", "hardsigmoid": "", "tanh": "tanh",
 }  # fmt: skip
 
 known = constant("weight", "bias", "running_mean", "running_var")
+_DIVISION = (division.reached, division.some_divisor)
 _REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay real numbers until they are lowered
 
 
@@ -41,16 +42,17 @@ ROWS: tuple[OpSpec, ...] = (
     _arithmetic("sub", elementwise.sums("sub"), some_alpha),
     _arithmetic("rsub", elementwise.sums("sub"), some_alpha),
     _arithmetic("mul", elementwise.product),
-    _arithmetic("div", division.divide),
-    _arithmetic("floor_divide", division.divide),
-    _arithmetic("remainder", division.remainder),
-    _arithmetic("fmod", division.remainder),
+    _arithmetic("div", division.divide, *_DIVISION),
+    _arithmetic("floor_divide", division.divide, *_DIVISION),
+    _arithmetic("remainder", division.remainder, *_DIVISION, division.narrow_pair),
+    _arithmetic("fmod", division.remainder, *_DIVISION, division.narrow_pair),
     _arithmetic("maximum", elementwise.sums("maximum")),
     _arithmetic("minimum", elementwise.sums("minimum")),
     _arithmetic("pow", unary(), elementwise.one_tensor),
     *(OpSpec(op, elementwise.limited, (one_width, elementwise.in_turn), INT) for op in ACTIVATIONS),
     *(OpSpec(op, unary(name), (one_width, smooth), INT, ACTIVATIONS) for op, name in _TABLES.items()),
     *(OpSpec(op, division.to_whole(op), (one_width,), INT) for op in ("ceil", "floor", "round", "trunc")),
+    OpSpec("reciprocal", division.reciprocal, (one_width, division.reached), INT),
     OpSpec("sign", division.sign, (one_width,), INT),
     OpSpec("prelu", elementwise.prelu, (known, one_width), INT, ports={"weight": INDEX}),
     OpSpec("glu", elementwise.glu, (one_width,), INT),
@@ -63,6 +65,6 @@ ROWS: tuple[OpSpec, ...] = (
     _norm("native_group_norm", norms.groups, not_too_many),
     _norm("instance_norm", norms.groups, not_too_many),
     _norm("batch_norm", norms.batch_norm),
-    OpSpec("var", norms.variance, (one_width, not_too_many, spare), INT),
+    OpSpec("var", norms.variance, (one_width, not_too_many, spare, norms.spread_enough), INT),
     OpSpec("linalg_vector_norm", norms.vector_norm, (one_width, not_too_many, known_order), INT),
 )

@@ -25,6 +25,7 @@ _PIECES = 16  # tables for one function of 16 bits, at most
 _GOOD = 2.0  # steps of the last place that are not worth another table
 WORST = 8  # steps of the last place that a function of 16 bits may be off
 _HALF = 1 << 15
+_STEPPED = ("remainder", "fmod", "floor_divide")  # not by tables
 
 
 def real(stored: Array, q: QParams) -> Array:
@@ -217,7 +218,7 @@ def unary(float_node: str = "") -> Lower:
 
 
 def _off(op: Op, target: Any) -> object:
-    if not _by_table(op):
+    if not _by_table(op) or op.kind in _STEPPED or op.args.get("rounding_mode") is not None:
         return OK
     (_, x), out = activation(op), result(op)
     function, key = function_of(op)
