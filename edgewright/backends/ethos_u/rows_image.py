@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from edgewright.backends.ethos_u import pools, reductions
-from edgewright.backends.ethos_u.kinds import all_quantized, logic_unit, movable, plain
+from edgewright.backends.ethos_u import pools, reductions, resize
+from edgewright.backends.ethos_u.kinds import all_quantized, logic_unit, movable, on, plain
+from edgewright.backends.ethos_u.rearrange import MAX_RUNS
 from edgewright.backends.ethos_u.rules import rule
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule
 from edgewright.ir.graph import Op
+from edgewright.ir.ports import Same
 
 INT = (STATIC,)
 ANY = (STATIC, FLOAT)
@@ -63,6 +65,31 @@ def positive_divisor(op: Op, target: Any) -> object:
     return given if given is not None and given < 0 else OK
 
 
+@rule(f"nearest resizing must read at most {MAX_RUNS} slices")
+def few_slices(op: Op, target: Any) -> object:
+    found = resize.pieces(op)
+    return found if found > MAX_RUNS else OK
+
+
+@rule("bilinear resizing needs a U85")
+def resize_unit(op: Op, target: Any) -> object:
+    return OK if on(target, "u85") else target.target
+
+
+@rule("factors must be the quotients of the sizes")
+def true_factors(op: Op, target: Any) -> object:
+    return resize.off_scale(op)
+
+
+@rule("sizes must not shrink to less than a sixteenth, and grow by fractions of at most 2048 parts")
+def resize_scale(op: Op, target: Any) -> object:
+    for up, down, offset, border in resize.steps(op):
+        most = resize.MAX_SHRINK * up
+        if up > resize.MAX_SCALE or down >= most or not -up <= offset < most or not -most <= border < up:
+            return f"{up}/{down}"
+    return OK
+
+
 def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), precisions: tuple[str, ...] = INT) -> OpSpec:
     return OpSpec(op, lower, (all_quantized, *rules), precisions, absorbs)
 
@@ -77,6 +104,14 @@ ROWS: tuple[OpSpec, ...] = (
     *(
         _row(op, pools.adaptive_avg_pool, few_regions, sums_fit, absorbs=ACTIVATIONS)
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
+    ),
+    *(
+        OpSpec(op, resize.nearest, (movable, few_slices), INT, ports={"out": Same(name)})
+        for op, name in (("upsample_nearest2d", "input"), ("resize_nearest2d", "self"))
+    ),
+    *(
+        OpSpec(op, resize.bilinear, (resize_unit, all_quantized, true_factors, resize_scale), INT, ports={"out": Same(name)})
+        for op, name in (("upsample_bilinear2d", "input"), ("resize_bilinear2d", "self"))
     ),
     _row("mean", reductions.summed(True), absorbs=ACTIVATIONS),
     _row("sum", reductions.summed(False), absorbs=ACTIVATIONS),
