@@ -146,10 +146,11 @@ class _Folder:
             for name, port in row.ports.items()
             if isinstance(port, Weight) and sources.get(name) is not None and sources[name].constant
         ]
-        integers = len(op.outputs) == 1 and (self._dynamic(op, loose, weights) or self._static(op, loose, sources))
+        integers = len(op.outputs) == 1 and (self._dynamic(op, loose, weights) or self._static(op, loose or weights, sources))
         for name in weights:
             op.args[name] = sources[name] if integers else self._real(sources[name], op.args[name])
-            if op.args["input"].q is not None and op.args["input"].q.dynamic and integers:
+            source = op.args.get("input")  # an embedding has none
+            if source is not None and source.q is not None and source.q.dynamic and integers:
                 op.args[name] = _by_channel(op.args[name], row.ports[name])
 
     def _static(self, op: Op, loose: list[str], sources: dict[str, Any]) -> bool:
@@ -163,10 +164,15 @@ class _Folder:
         if op.kind in self.numbers:
             fixed = [name for name in fixed if isinstance(op.args[name], Value)]
         taken = [*loose, *fixed]
-        if not loose or any(sources[name] is None for name in taken) or parameters is None or reader is None:
+        if not taken or any(sources[name] is None for name in taken):
+            return False
+        counted = isinstance(self.table[op.kind].ports.get("out"), Index)  # a truth or a place, which has no scale
+        if not counted and (parameters is None or reader is None):
             return False
         for name in taken:
             op.args[name] = sources[name]
+        if counted or reader is None:
+            return True
         out = reader.outputs[0]
         assert out is not None
         out.q = parameters

@@ -16,7 +16,7 @@ from edgewright.backends.table import DYNAMIC, STATIC, Backend
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
-from edgewright.ir.ports import Act, Port, Range, Same, Tied, Weight
+from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
 from edgewright.passes.quantization import activation_limits
 from edgewright.quantize.module import import_module
 from edgewright.quantize.ports import Unit, solve
@@ -40,7 +40,9 @@ class _Plan:
 
     @property
     def result(self) -> fx.Node | None:
-        return None if self.config.is_dynamic else self.nodes[-1]
+        """What gets a scale; a truth or a place has none."""
+        counted = isinstance(self.ports.get("out"), Index)
+        return None if self.config.is_dynamic or counted else self.nodes[-1]
 
 
 class Annotator:
@@ -96,8 +98,9 @@ class Annotator:
         return plan
 
     def _node(self, op: Op) -> fx.Node | None:
-        out = op.outputs[0] if len(op.outputs) == 1 else None
-        return self.nodes.get(id(out)) if out is not None and out.dtype == np.float32 else None
+        out, row = op.outputs[0] if len(op.outputs) == 1 else None, OPS.of(op)
+        counted = row is not None and isinstance(row.ports.get("out"), Index)
+        return self.nodes.get(id(out)) if out is not None and (counted or out.dtype == np.float32) else None
 
     def _operands(self, op: Op, row: OpDef, plan: _Plan) -> bool:
         """Note the points of every port; False if the backend would refuse the operator."""
@@ -191,7 +194,7 @@ def _trial(op: Op, row: OpDef, plan: _Plan, axis: int | None) -> Op:
             args[name] = replace(args[name], q=_weight_parameters(args[name], plan.config, axis))
     out = op.outputs[0]
     assert out is not None
-    return Op(row.name, args, [out if spec.is_dynamic else replace(out, q=q)], op.origin)
+    return Op(row.name, args, [out if plan.result is None else replace(out, q=q)], op.origin)
 
 
 def _weight_parameters(weight: Value, config: QuantizationConfig, axis: int | None) -> QParams:
