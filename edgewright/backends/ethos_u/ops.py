@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_logic, rows_math, rows_move
-from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, volumes
+from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, narrow_matrices, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
 
@@ -24,8 +24,8 @@ ROWS: tuple[OpSpec, ...] = (
     ),
     OpSpec("conv3d", convolutions.convolution, (fixed_weights, volumes, argument_is("groups", 1)), INT, ACTIVATIONS),
     OpSpec("linear", convolutions.linear, (fixed_weights,), INT, ACTIVATIONS),
-    OpSpec("mm", convolutions.matmul, (), INT),
-    OpSpec("bmm", convolutions.matmul, (), INT),
+    OpSpec("mm", convolutions.matmul, (narrow_matrices,), INT),
+    OpSpec("bmm", convolutions.matmul, (narrow_matrices,), INT),
     OpSpec("requantize", conversions.requantize, (), INT),
     *rows_image.ROWS,
     *rows_logic.ROWS,

@@ -25,7 +25,13 @@ from edgewright.passes.fold import fold_batch_norms, fold_constants
 from edgewright.passes.legalize import legalize
 
 aten = torch.ops.aten
-KEPT = (aten.hardswish.default, aten.elu.default, aten.relu6.default)
+KEPT = (
+    aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.celu.default, aten.selu.default,
+    aten.silu.default, aten.mish.default, aten.softplus.default, aten.logit.default, aten.hardsigmoid.default,
+    aten.prelu.default, aten.glu.default, aten.erfinv.default, aten.square.default, aten.softmax.int,
+    aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default, aten.instance_norm.default,
+    aten.rms_norm.default, aten.linalg_vector_norm.default, aten.floor_divide.default,
+)  # fmt: skip
 # Movement alone is not worth a delegate.
 _IDLE = {"permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "quantize", "dequantize"}
 

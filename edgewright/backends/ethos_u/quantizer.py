@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from torch import fx
+
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
+from edgewright.quantize.splits import slices_for_splits
 
 EPSILON_8, EPSILON_16 = 2.0**-16, 2.0**-12  # the smallest scales of activations
 
@@ -58,3 +61,7 @@ class EthosUQuantizer(TableQuantizer):
 
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec
+
+    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
+        """As lowering decomposes, and with slices for what has several results."""
+        return slices_for_splits(super().transform_for_annotation(model))

@@ -65,4 +65,10 @@ def volumes(op: Op, target: Any) -> object:
     return OK if target is None or target.family == "u85" else target.target
 
 
+@rule("products of two computed matrices must be of 8 bits on U55 and U65")
+def narrow_matrices(op: Op, target: Any) -> object:
+    wide = [v.name for v in op.inputs() if v.q is not None and v.q.dtype.itemsize > 1]
+    return ", ".join(wide) if wide and target is not None and target.family != "u85" else OK
+
+
 EVERYWHERE: tuple[Rule, ...] = (quantized, storage, static_shape(), not_empty(), max_rank(6))
