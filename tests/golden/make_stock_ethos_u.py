@@ -37,11 +37,18 @@ class Small(torch.nn.Module):
         return self.pool(x + self.point(self.act(self.depth(x))))
 
 
-def make(target: str) -> None:
+Inputs = tuple[torch.Tensor, ...]
+
+
+def network() -> tuple[torch.nn.Module, Inputs]:
     torch.manual_seed(0)
     model = Small().eval()
-    inputs = (torch.randn(1, 4, 16, 16).to(memory_format=torch.channels_last),)
-    program = lower(model, inputs, target)
+    return model, (torch.randn(1, 4, 16, 16).to(memory_format=torch.channels_last),)
+
+
+def make(target: str) -> None:
+    model, inputs = network()
+    program = lower(model, inputs, target).buffer
     with tempfile.TemporaryDirectory() as folder:  # whose name goes into the program, so that it is made apart
         lower(model, inputs, target, folder)
         tosa = (Path(folder) / "out.tosa").read_bytes()  # what stock handed to Vela
@@ -53,13 +60,28 @@ def make(target: str) -> None:
     write_file(FOLDER / f"{name}.npz", [npz_bytes(stored, compress=True)])
 
 
-def lower(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], target: str, folder: str | None = None) -> bytes:
+def make_external(target: str) -> None:
+    """The same program with its constants in a file of their own."""
+    from executorch.backends.arm.ethosu.compile_spec import VelaExternalBlockPlacements
+
+    model, inputs = network()
+    made = lower(model, inputs, target, placements=VelaExternalBlockPlacements(weight_data="flash"))
+    name = target.replace("-", "_")
+    write_file(FOLDER / f"{name}_external.pte", [made.buffer])
+    with tempfile.TemporaryDirectory() as folder:
+        made.write_tensor_data_to_file(folder)
+        write_file(FOLDER / f"{name}_external.ptd", [(Path(folder) / "flash.ptd").read_bytes()])
+
+
+def lower(
+    model: torch.nn.Module, inputs: Inputs, target: str, folder: str | None = None, placements: Any = None
+) -> Any:
     from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
     from executorch.backends.arm.quantizer import EthosUQuantizer, get_symmetric_quantization_config
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    spec = EthosUCompileSpec(target)
+    spec = EthosUCompileSpec(target, external_block_placements=placements)
     quantizer = EthosUQuantizer(spec)
     quantizer.set_global(get_symmetric_quantization_config())
     prepared = prepare_pt2e(torch.export.export(model, inputs).module(check_guards=False), quantizer)
@@ -69,7 +91,7 @@ def lower(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], target: str,
         spec.dump_intermediate_artifacts_to(folder)
     config = EdgeCompileConfig(_check_ir_validity=False)
     edge = to_edge_transform_and_lower(quantized, partitioner=[EthosUPartitioner(spec)], compile_config=config)
-    return edge.to_executorch().buffer
+    return edge.to_executorch()
 
 
 def reference(tosa: bytes, *inputs: Any) -> np.ndarray[Any, Any]:
@@ -87,3 +109,4 @@ if __name__ == "__main__":
         torch.library.define(f"torchvision::{operator}", "(Tensor a, Tensor b, float c) -> Tensor")
     for chosen in TARGETS:
         make(chosen)
+    make_external(TARGETS[0])

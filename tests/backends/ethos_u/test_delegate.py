@@ -19,6 +19,7 @@ from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDa
 from edgewright.ir.graph import Graph, Op, Origin, Value
 from edgewright.ir.serialize import write_twin
 from edgewright.pte import read_program
+from edgewright.pte.ptd import read_data
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.profile import Profile
 from tests.backends.ethos_u.graphs import GRAPHS
@@ -87,6 +88,20 @@ def test_our_blobs_give_what_the_reference_model_gives(name: str, target: str) -
     for one, other in zip(found, expected, strict=True):
         assert len(np.unique(other)) > 9
         assert (one.reshape(other.shape) == other).all()
+
+
+def test_stocks_constants_may_be_in_a_file_of_their_own() -> None:
+    path, data = (GOLDEN / "ethos_u" / f"ethos_u55_128_external.{kind}" for kind in ("pte", "ptd"))
+    x = np.random.default_rng(3).normal(size=(1, 4, 16, 16)).astype(np.float32)
+    (found,) = Runtime.get().load_program(path, data).load_method().execute([x])
+    (whole,) = Runtime.get().load_program(GOLDEN / "ethos_u" / "ethos_u55_128.pte").load_method().execute([x])
+    assert (found == whole).all()
+    with pytest.raises(MissingDataError, match=r"weight_data: is external.*\n.*\.ptd"):
+        Runtime.get().load_program(path).load_method()
+    program = read_program(path)
+    blob = bytes(program.blob(program.execution_plan[0].delegates[0]))
+    named = {key: entry.data for key, entry in read_data(data).items()}
+    assert write_blob(read_blob(blob, named)) == blob
 
 
 def test_inputs_are_checked() -> None:
