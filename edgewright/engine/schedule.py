@@ -14,7 +14,7 @@ from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
 from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
-from edgewright.engine.ops.moves import Move, copy, frame
+from edgewright.engine.ops.moves import Move, common_shape, frame
 from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
@@ -144,7 +144,7 @@ class _Scheduler:
             plain = self._layout(source).dense and self._layout(out).dense
             if free and plain and not source.constant:
                 self.aliases[id(out)] = self._root(source)
-            elif lowering.node.op.kind == "view" and not (self._layout(source).dense or self._layout(out).dense):
+            elif not (self._layout(source).dense or self._layout(out).dense or common_shape(source.bound, out.bound)):
                 self.lowerings[i] = Reference(lowering.node)
 
     def _root(self, value: Value) -> Value:
@@ -238,6 +238,3 @@ def _replace(node: Node, old: Value, new: Value) -> None:
     node.sum = next((new_op for op, new_op in zip(node.ops, made, strict=True) if op is node.sum), None)
     node.ops = made
     node.second = new if node.second is old else node.second
-
-
-__all__ = ["copy", "schedule"]

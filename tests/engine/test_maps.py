@@ -205,7 +205,7 @@ class TestMoves:
     )
     def test_view(self, cpu: str, quantize: bool, shapes: Any) -> None:
         x = self.value(quantize, *shapes[0])
-        check(unary("view", x, moved(x, shapes[1]), size=list(shapes[1])), cpu, native=not quantize)
+        check(unary("view", x, moved(x, shapes[1]), size=list(shapes[1])), cpu)
 
     def test_slice(self, cpu: str, quantize: bool) -> None:
         x = self.value(quantize, 2, 5, 6, 20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -149,11 +150,37 @@ def _joined(homes: Sequence[Home], out: Home, dim: int) -> list[tuple[Home, Home
 
 
 def _reshaped(source: Home, target: Home) -> tuple[Home, Home]:
-    """Two views of one shape: at least one of them is dense, and takes the other's shape."""
+    """Two views of one shape."""
+    shape = common_shape(source.layout.shape, target.layout.shape)
+    if shape is not None:
+        return _split(source, shape), _split(target, shape)
     if source.layout.dense:
-        shape = target.layout.shape
-        return replace(source, layout=_dense_as(source.layout, shape)), target
+        return replace(source, layout=_dense_as(source.layout, target.layout.shape)), target
     return source, replace(target, layout=_dense_as(target.layout, source.layout.shape))
+
+
+def common_shape(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
+    """The shape of which both are joined dimensions, if there is one.
+
+    >>> common_shape((6, 4), (2, 12))
+    [2, 3, 4]
+    """
+    steps = sorted({math.prod(s[i:]) for s in (a, b) for i in range(len(s) + 1)})
+    if any(large % small for small, large in pairwise(steps)):
+        return None
+    return [large // small for small, large in pairwise(steps)][::-1]
+
+
+def _split(home: Home, shape: Sequence[int]) -> Home:
+    """The same elements, with dimensions cut so that they have ``shape``."""
+    pieces = list(shape)[::-1]
+    strides: list[int] = []
+    for n, step in zip(reversed(home.layout.shape), reversed(home.layout.strides), strict=True):
+        done = 1
+        while done < n:
+            strides.append(step * done)
+            done *= pieces[len(strides) - 1]
+    return _with(home, shape, strides[::-1])
 
 
 def _dense_as(layout: Layout, shape: Sequence[int]) -> Layout:
