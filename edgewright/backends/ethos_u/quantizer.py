@@ -9,7 +9,7 @@ from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
-from edgewright.quantize.splits import slices_for_splits
+from edgewright.quantize.simpler import simpler
 
 EPSILON_8, EPSILON_16 = 2.0**-16, 2.0**-12  # the smallest scales of activations
 
@@ -63,5 +63,5 @@ class EthosUQuantizer(TableQuantizer):
         return self.compile_spec
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """As lowering decomposes, and with slices for what has several results."""
-        return slices_for_splits(super().transform_for_annotation(model))
+        """As lowering decomposes, and simpler where only single results can be quantized."""
+        return simpler(super().transform_for_annotation(model))

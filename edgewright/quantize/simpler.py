@@ -1,0 +1,83 @@
+"""Operators written as simpler ones, so that every result can be quantized: those with several results (splits, and a
+variance with its mean), and a product with a sum."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+_SPLITS = (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
+_COPIES = (aten.split_copy.Tensor, aten.split_with_sizes_copy.default, aten.unbind_copy.int)
+
+
+def simpler(module: fx.GraphModule) -> fx.GraphModule:
+    """``split``, ``chunk`` and ``unbind`` of a graph become slices (and selections), ``var_mean`` two operators, and
+    ``addmm`` a product and a sum."""
+    for node in list(module.graph.nodes):
+        several = all(u.target is operator.getitem for u in node.users)
+        if node.target in (*_SPLITS, *_COPIES) and several:
+            _sliced(module.graph, node)
+        elif node.target is aten.var_mean.correction and several:
+            _moments(module.graph, node)
+        elif node.target is aten.addmm.default and all(node.kwargs.get(k, 1) == 1 for k in ("beta", "alpha")):
+            _product(module.graph, node)
+    module.graph.lint()
+    module.recompile()
+    return module
+
+
+def _sliced(graph: fx.Graph, node: fx.Node) -> None:
+    x = node.args[0]
+    assert isinstance(x, fx.Node)
+    unbound = "unbind" in str(node.target)
+    place: Any = 1 if unbound else 2
+    dim = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
+    assert isinstance(dim, int)
+    dim %= x.meta["val"].dim()
+    sizes: Sequence[int] = [1 if unbound else part.shape[dim] for part in node.meta["val"]]
+    if not all(isinstance(size, int) for size in sizes):
+        return
+    for user in list(node.users):
+        index = user.args[1]
+        assert isinstance(index, int)
+        start = sum(sizes[:index])
+        with graph.inserting_before(user):
+            if unbound:
+                made = graph.call_function(aten.select.int, (x, dim, start))
+            else:
+                made = graph.call_function(aten.slice.Tensor, (x, dim, start, start + sizes[index], 1))
+        _instead(graph, user, made)
+    graph.erase_node(node)
+
+
+def _moments(graph: fx.Graph, node: fx.Node) -> None:
+    x, dim = node.args[0], node.args[1] if len(node.args) > 1 else None
+    keep = node.kwargs.get("keepdim", False)
+    for user in list(node.users):
+        with graph.inserting_before(user):
+            if user.args[1] == 0:
+                made = graph.call_function(aten.var.correction, (x, dim), dict(node.kwargs))
+            else:
+                made = graph.call_function(aten.mean.dim, (x, dim, keep))
+        _instead(graph, user, made)
+    graph.erase_node(node)
+
+
+def _product(graph: fx.Graph, node: fx.Node) -> None:
+    bias, first, second = node.args
+    with graph.inserting_before(node):
+        product = graph.call_function(aten.mm.default, (first, second))
+        made = graph.call_function(aten.add.Tensor, (product, bias))
+    product.meta = dict(node.meta)
+    _instead(graph, node, made)
+
+
+def _instead(graph: fx.Graph, node: fx.Node, made: fx.Node) -> None:
+    made.meta = dict(node.meta)
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
