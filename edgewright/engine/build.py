@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -23,6 +22,9 @@ import llvmlite.binding as llvm
 from edgewright._version import VERSION
 from edgewright.engine.cache import Cache, default_cache, key_of
 from edgewright.errors import EdgewrightError
+
+if TYPE_CHECKING:
+    import subprocess
 
 _OPTIMIZE = 2  # of code generation; passes over the text gain nothing, vectors are explicit
 _WORTH_A_PROCESS = 400_000  # characters of text: about 80 ms of compiling
@@ -161,6 +163,8 @@ class _Helper:
         """Whatever goes wrong here, the text stays without an object, and this process compiles it."""
         if getattr(sys, "frozen", False) or not sys.executable:
             return  # there is no Python to start, only the application itself
+        import subprocess  # only when something must be compiled
+
         command = [sys.executable, "-I", "-S", "-c", _HELPER, *self._arguments]
         try:
             with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as self._process:

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import secrets
 import stat
 import sys
 import time
@@ -208,7 +207,7 @@ def _read(folder: int | str, name: str) -> bytes | None:
 
 
 def _write(folder: int | str, name: str, data: bytes) -> None:
-    temporary = f".{secrets.token_hex(8)}.tmp"
+    temporary = f".{os.urandom(8).hex()}.tmp"
     path, at = _at(folder, temporary)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,13 @@ from edgewright.engine import context
 from edgewright.engine.build import CodegenError, Library, build_kernels
 from edgewright.engine.cores import thread_count
 from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, Tensor, View
-from edgewright.engine.profile import EngineProfile
 from edgewright.engine.sharing import Sharing
 from edgewright.engine.threads import address_of, aligned, driver, pool, retire
 from edgewright.errors import InputError
 from edgewright.ir.graph import Array
+
+if TYPE_CHECKING:  # profiles bring the ETDump format with them, which running does not need
+    from edgewright.engine.profile import EngineProfile
 
 # A sleeping thread takes some 50 us to wake: less work than that is done before it comes.
 _MACS_PER_US, _BYTES_PER_US, _WORTH_US = 50_000, 10_000, 40
