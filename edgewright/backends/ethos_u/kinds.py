@@ -55,3 +55,8 @@ def all_quantized(op: Op, target: Any) -> object:
 @rule("comparison, logic and choice by element need a U85")
 def logic_unit(op: Op, target: Any) -> object:
     return OK if on(target, "u85") else target.target
+
+
+@rule("tensors must have a dimension")
+def has_dims(op: Op, target: Any) -> object:
+    return OK if op.args["self"].shape else "none"

@@ -150,9 +150,7 @@ def _chosen(low: TosaLowering, op: Op, given: Any, order: Order) -> Value:
 def where(low: TosaLowering, op: Op) -> None:
     """``where``, and ``masked_fill``, which names its operands otherwise."""
     out, order = result(op), _order(low, op)
-    mask, first, second = (
-        ("condition", "self", "other") if op.kind == "where" else ("mask", "value", "self")
-    )
+    mask, first, second = ("condition", "self", "other") if op.kind == "where" else ("mask", "value", "self")
     condition = operand(low, op.args[mask], order)
     a, b = (_chosen(low, op, op.args[name], order) for name in (first, second))
     made = low.node("select", _shape(out, order), out.dtype, condition=condition, on_true=a, on_false=b)

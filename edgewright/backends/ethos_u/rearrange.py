@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgewright.backends.ethos_u.lower import INT32, TosaLowering, result, scale_of, sizes, zero_of
+from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, sizes, zero_of
 from edgewright.backends.ethos_u.movement import picked, runs, stored_as
 from edgewright.backends.ethos_u.pools import image_of, name_image
 from edgewright.ir.graph import Op
@@ -24,7 +24,9 @@ def pixel_shuffle(low: TosaLowering, op: Op) -> None:
     each = c // f**2
     parts = low.transposed(low.reshaped(image, [n * h * w, each, f, f]), [0, 2, 3, 1])
     turned = low.transposed(low.reshaped(parts, [n * h, w, f, f * each]), [0, 2, 1, 3])
-    name_image(low, result(op), 2, stored_as(low, op.args["self"], result(op), low.reshaped(turned, [n, h * f, w * f, each])))
+    name_image(
+        low, result(op), 2, stored_as(low, op.args["self"], result(op), low.reshaped(turned, [n, h * f, w * f, each]))
+    )
 
 
 def pixel_unshuffle(low: TosaLowering, op: Op) -> None:
@@ -34,7 +36,12 @@ def pixel_unshuffle(low: TosaLowering, op: Op) -> None:
     f = op.args["downscale_factor"]
     turned = low.transposed(low.reshaped(image, [n * h // f, f, w // f, f * c]), [0, 2, 1, 3])
     parts = low.transposed(low.reshaped(turned, [n * (h // f) * (w // f), f, f, c]), [0, 3, 1, 2])
-    name_image(low, result(op), 2, stored_as(low, op.args["self"], result(op), low.reshaped(parts, [n, h // f, w // f, c * f * f])))
+    name_image(
+        low,
+        result(op),
+        2,
+        stored_as(low, op.args["self"], result(op), low.reshaped(parts, [n, h // f, w // f, c * f * f])),
+    )
 
 
 def channel_shuffle(low: TosaLowering, op: Op) -> None:
@@ -89,12 +96,12 @@ def tril(low: TosaLowering, op: Op) -> None:
     held = low.get(x, order)
     ones = OPS["tril"].call({**op.args, "self": np.ones([1] * (len(x.shape) - 2) + list(x.bound[-2:]))})[0]
     mask = np.asarray(ones).transpose(order)
-    if x.q is None:
+    if held.dtype == BOOL:
+        made = low.node("logical_and", held.bound, BOOL, a=held, b=low.tensor(mask, np.bool_))
+    elif held.dtype in (FLOAT32, INT32):
         made = low.node("mul", held.bound, held.dtype, a=held, b=low.tensor(mask, held.dtype), shift=0)
-        low.alias(out, order, made)
-        return
-    wide = low.rescale(held, INT32, 1.0, zero_of(x))
-    acc = low.node("mul", held.bound, INT32, a=wide, b=low.tensor(mask, np.int32), shift=0)
-    low.alias(out, order, low.narrow(acc, out, scale_of(x)))
-
-
+    else:
+        wide = low.rescale(held, INT32, 1.0, zero_of(x))
+        acc = low.node("mul", held.bound, INT32, a=wide, b=low.tensor(mask, np.int32), shift=0)
+        made = low.rescale(acc, held.dtype, 1.0, 0, zero_of(x))
+    low.alias(out, order, stored_as(low, x, out, made))

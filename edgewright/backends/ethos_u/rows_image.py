@@ -110,7 +110,13 @@ ROWS: tuple[OpSpec, ...] = (
         for op, name in (("upsample_nearest2d", "input"), ("resize_nearest2d", "self"))
     ),
     *(
-        OpSpec(op, resize.bilinear, (resize_unit, all_quantized, true_factors, resize_scale), INT, ports={"out": Same(name)})
+        OpSpec(
+            op,
+            resize.bilinear,
+            (resize_unit, all_quantized, true_factors, resize_scale),
+            INT,
+            ports={"out": Same(name)},
+        )
         for op, name in (("upsample_bilinear2d", "input"), ("resize_bilinear2d", "self"))
     ),
     _row("mean", reductions.summed(True), absorbs=ACTIVATIONS),

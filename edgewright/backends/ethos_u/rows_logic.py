@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u import gather, logic
-from edgewright.backends.ethos_u.kinds import INTEGERS, logic_unit, movable, on, plain
+from edgewright.backends.ethos_u.kinds import INTEGERS, has_dims, logic_unit, movable, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
 from edgewright.backends.ethos_u.rules import rule
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, argument_is, tensors
@@ -104,11 +104,6 @@ def leading(op: Op, target: Any) -> object:
     return OK if dims and dims[0] == 0 else dims
 
 
-@rule("tensors must have a dimension")
-def has_dims(op: Op, target: Any) -> object:
-    return OK if op.args["self"].shape else "none"
-
-
 @rule("types must be changed between int8, int16 and int32 (and bool, on U85) only")
 def plain_cast(op: Op, target: Any) -> object:
     x, out = op.args["self"], op.outputs[0]
@@ -145,4 +140,3 @@ ROWS: tuple[OpSpec, ...] = (
         for op in ("slice_scatter", "select_scatter")
     ),
 )
-

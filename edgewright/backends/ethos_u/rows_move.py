@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends.ethos_u import movement, rearrange
-from edgewright.backends.ethos_u.kinds import movable
+from edgewright.backends.ethos_u.kinds import has_dims, movable
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import Same
@@ -29,6 +29,15 @@ def _in_order(op: Op, target: Any) -> object:
 read_in_order = Rule("memory that is read anew must hold the tensor's elements in their order", _in_order)
 
 
+def _remains(op: Op, target: Any) -> object:
+    pads, shape = list(op.args["pad"]), op.args["self"].bound[::-1]
+    left = [size + min(pads[2 * i], 0) + min(pads[2 * i + 1], 0) for i, size in enumerate(shape[: len(pads) // 2])]
+    return pads if any(size < 1 for size in left) else OK
+
+
+something_remains = Rule("negative padding must leave something of the tensor", _remains)
+
+
 def _moves(lower: Any, *ops: str, rules: tuple[Rule, ...] = ()) -> tuple[OpSpec, ...]:
     return tuple(OpSpec(op, lower, (movable, *rules), ANY) for op in ops)
 
@@ -43,14 +52,14 @@ ROWS: tuple[OpSpec, ...] = (
     *_moves(movement.flip, "flip"),
     *_moves(movement.roll, "roll"),
     *_moves(movement.pad_by_mode, "pad_by_mode", "reflection_pad", "replication_pad"),
-    *_moves(movement.pad, "pad"),
+    *_moves(movement.pad, "pad", rules=(something_remains,)),
     *_moves(movement.expand, "expand", "repeat"),
     *_moves(movement.cat, "cat"),
     *_moves(movement.stack, "stack"),
     *_moves(rearrange.pixel_shuffle, "pixel_shuffle"),
     *_moves(rearrange.pixel_unshuffle, "pixel_unshuffle"),
     *_moves(rearrange.channel_shuffle, "channel_shuffle"),
-    *_moves(rearrange.unfold, "unfold", rules=(few_pieces,)),
+    *_moves(rearrange.unfold, "unfold", rules=(has_dims, few_pieces)),
     *_moves(rearrange.memory, "as_strided", rules=(few_pieces, read_in_order)),
     *_moves(rearrange.memory, "diagonal", rules=(few_pieces,)),
     *_moves(rearrange.tril, "tril"),

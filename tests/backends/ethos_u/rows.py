@@ -134,6 +134,7 @@ class Maker:
         return value
 
     def _input(self, data: Array, q: QParams) -> tuple[Value, Array]:
+        data = np.array(data, order="C")  # memory is read by ``as_strided``
         value = Value(f"x{len(self.inputs)}", q.dtype, data.shape, tuple(range(data.ndim)), q=q)
         stored = store(data, q)
         self.inputs.append((value, stored))
