@@ -1,7 +1,8 @@
 """What a vendor's compiler expects of a delegate, in a line. It is always said to be an estimate, and whose.
 
-Estimates are plain data: ``basis`` and ``target`` in words, ``cycles``, ``inferences_per_second``, ``mac_utilisation``,
-``memory`` and ``weights`` in bytes, and ``layers`` in reports. They come back from files, so nothing is believed.
+Estimates are plain data: ``basis``, ``target``, ``system`` and ``memory_mode`` in words; ``cycles``,
+``inferences_per_second``, ``mac_utilisation``; ``memory`` and ``weights`` in bytes; ``layers`` in reports. They come
+back from files, so nothing is believed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def describe(estimate: Any) -> str:
     cycles = _number(estimate.get("cycles"))
     if not isinstance(basis, str) or not isinstance(target, str) or cycles is None:
         return ""
-    parts = [f"{basis[:60]} for {target[:60]}: {cycles:,.0f} cycles"]
+    given = [word[:60] for key in ("system", "memory_mode") if isinstance(word := estimate.get(key), str)]
+    system = f" ({', '.join(given)})" if given else ""
+    parts = [f"{basis[:60]} for {target[:60]}{system}: {cycles:,.0f} cycles"]
     speed, used = (_number(estimate.get(key)) for key in ("inferences_per_second", "mac_utilisation"))
     parts += [] if speed is None else [f"{speed:,.1f} inferences/s"]
     parts += [] if used is None else [f"{used:.1%} of MACs used"]

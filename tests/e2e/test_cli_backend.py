@@ -113,7 +113,7 @@ def test_shares_are_percentages(folder: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_backend_of_several_chips_needs_a_target(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compile_net("quantized", "--backend", "ethos_u:ethos-u65-256", "--require-delegated", "100%") == 0
-    assert "Vela's estimate for ethos-u65-256: " in capsys.readouterr().out
+    assert "Vela's estimate for ethos-u65-256 (Ethos_U65_High_End, Dedicated_Sram_384KB): " in capsys.readouterr().out
     assert main(["run", "m.pte", "--quiet", "--output", "y.npz"]) == 0
     assert compile_net("quantized", "--backend", "ethos_u") == 2
     assert "needs a target" in capsys.readouterr().err
