@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import BOOL, INT32, TosaLowering, result, sizes
-from edgewright.backends.ethos_u.movement import cut, joined, picked, runs, stored_as
+from edgewright.backends.ethos_u.movement import stored_as
+from edgewright.backends.ethos_u.slicing import cut, joined, picked, runs
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.passes.layout import Order, identity
 

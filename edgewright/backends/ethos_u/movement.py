@@ -239,5 +239,6 @@ def stored_number(number: float, like: Value) -> Array:
     """A number as a tensor's elements are stored."""
     if like.q is None:
         return np.asarray(number, like.dtype)
-    steps = np.clip(np.nan_to_num(number / scale_of(like), posinf=2.0**31, neginf=-(2.0**31)), -(2.0**31), 2.0**31)
-    return np.clip(np.round(steps) + zero_of(like), like.q.qmin, like.q.qmax).astype(like.dtype)
+    steps = np.nan_to_num(np.float64(number) / scale_of(like), posinf=2.0**31, neginf=-(2.0**31))
+    steps = np.clip(np.round(np.clip(steps, -(2.0**31), 2.0**31)) + zero_of(like), like.q.qmin, like.q.qmax)
+    return np.asarray(steps, like.dtype)

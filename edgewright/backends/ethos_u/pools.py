@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, INT48, TosaLowering, result, scale_of, zero_of
-from edgewright.backends.ethos_u.movement import cut, joined, picked, stored_as
+from edgewright.backends.ethos_u.movement import stored_as
+from edgewright.backends.ethos_u.slicing import cut, joined, picked
 from edgewright.backends.table import pool_arguments
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.passes.layout import Order
@@ -115,7 +116,7 @@ def _largest_apart(
 def _with_lowest(low: TosaLowering, image: Value, axis: int, sides: Sequence[int]) -> Value:
     if not any(sides):
         return image
-    lowest = -np.inf if image.dtype == FLOAT32 else np.iinfo(image.dtype).min  # type: ignore[arg-type]
+    lowest = -np.inf if image.dtype == FLOAT32 else np.iinfo(image.dtype).min
     padding = [side for a in range(len(image.bound)) for side in (sides if a == axis else (0, 0))]
     shape = [s + sum(padding[2 * a : 2 * a + 2]) for a, s in enumerate(image.bound)]
     fill = low.tensor([lowest], image.dtype)
@@ -127,12 +128,12 @@ class Run(NamedTuple):
 
     first: int
     length: int
-    count: int
+    windows: int
     step: int
 
     @property
     def extent(self) -> int:
-        return (self.count - 1) * self.step + self.length
+        return (self.windows - 1) * self.step + self.length
 
 
 def adaptive_runs(size: int, count: int) -> list[Run]:
@@ -142,9 +143,9 @@ def adaptive_runs(size: int, count: int) -> list[Run]:
         first = o * size // count
         length = -(-(o + 1) * size // count) - first
         run = found[-1] if found else None
-        step = first - (run.first + (run.count - 1) * run.step) if run else 0
-        if run and run.length == length <= MAX_WINDOW and step > 0 and (run.count == 1 or run.step == step):
-            found[-1] = Run(run.first, length, run.count + 1, step)
+        step = first - (run.first + (run.windows - 1) * run.step) if run else 0
+        if run and run.length == length <= MAX_WINDOW and step > 0 and (run.windows == 1 or run.step == step):
+            found[-1] = Run(run.first, length, run.windows + 1, step)
         else:
             found.append(Run(first, length, 1, 1))
     return found
@@ -188,7 +189,8 @@ def window_sum(
     dtype = FLOAT32 if x.q is None else INT32 if x.q.dtype.itemsize == 1 else INT48
     ones = np.ones((*kernel, c, 1), np.float32 if x.q is None else np.int8)
     return low.node(
-        "depthwise_conv2d", [n, *size, c], dtype, input=image, weight=low.tensor(ones), bias=low.tensor(np.zeros(c), dtype),
+        "depthwise_conv2d", [n, *size, c], dtype, input=image, weight=low.tensor(ones),
+        bias=low.tensor(np.zeros(c), dtype),
         input_zp=zero_of(x), weight_zp=0, pad=list(pads), stride=list(stride), dilation=[1, 1],
     )  # fmt: skip
 
@@ -264,7 +266,8 @@ def divided(low: TosaLowering, op: Op, acc: Value, counted: Array) -> Value:
 
 def largest_product(op: Op, counted: Array) -> int:
     """A bound of what ``divided`` computes."""
-    return math.lcm(*np.unique(counted).tolist()) * (1 << 8 * op.args["self"].dtype.itemsize)
+    size: int = op.args["self"].dtype.itemsize
+    return math.lcm(*np.unique(counted).tolist()) << 8 * size
 
 
 def adaptive_avg_pool(low: TosaLowering, op: Op) -> None:

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, sizes, zero_of
-from edgewright.backends.ethos_u.movement import picked, runs, stored_as
+from edgewright.backends.ethos_u.movement import stored_as
 from edgewright.backends.ethos_u.pools import image_of, name_image
-from edgewright.ir.graph import Op
+from edgewright.backends.ethos_u.slicing import picked, runs
+from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.passes.layout import Order, common_order, identity
 
@@ -24,9 +25,7 @@ def pixel_shuffle(low: TosaLowering, op: Op) -> None:
     each = c // f**2
     parts = low.transposed(low.reshaped(image, [n * h * w, each, f, f]), [0, 2, 3, 1])
     turned = low.transposed(low.reshaped(parts, [n * h, w, f, f * each]), [0, 2, 1, 3])
-    name_image(
-        low, result(op), 2, stored_as(low, op.args["self"], result(op), low.reshaped(turned, [n, h * f, w * f, each]))
-    )
+    _name(low, op, low.reshaped(turned, [n, h * f, w * f, each]))
 
 
 def pixel_unshuffle(low: TosaLowering, op: Op) -> None:
@@ -36,12 +35,11 @@ def pixel_unshuffle(low: TosaLowering, op: Op) -> None:
     f = op.args["downscale_factor"]
     turned = low.transposed(low.reshaped(image, [n * h // f, f, w // f, f * c]), [0, 2, 1, 3])
     parts = low.transposed(low.reshaped(turned, [n * (h // f) * (w // f), f, f, c]), [0, 3, 1, 2])
-    name_image(
-        low,
-        result(op),
-        2,
-        stored_as(low, op.args["self"], result(op), low.reshaped(parts, [n, h // f, w // f, c * f * f])),
-    )
+    _name(low, op, low.reshaped(parts, [n, h // f, w // f, c * f * f]))
+
+
+def _name(low: TosaLowering, op: Op, made: Value) -> None:
+    name_image(low, result(op), 2, stored_as(low, op.args["self"], result(op), made))
 
 
 def channel_shuffle(low: TosaLowering, op: Op) -> None:

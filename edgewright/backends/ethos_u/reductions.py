@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, scale_of, zero_of
-from edgewright.backends.ethos_u.movement import cut, stored_as
+from edgewright.backends.ethos_u.movement import stored_as
 from edgewright.backends.ethos_u.pools import MAX_WINDOW, axis_sum, window_sum
+from edgewright.backends.ethos_u.slicing import cut
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op, Value
 from edgewright.passes.layout import Order, common_order, identity
@@ -85,7 +86,7 @@ def extreme(kind: str) -> Lower:
                 shape = [1 if a == axis else s for a, s in enumerate(held.bound)]
                 held = low.node(kind, shape, held.dtype, input=held, axis=axis)
                 if kind == "reduce_min" and held.dtype != FLOAT32:  # Vela must not merge it with a reshape after it
-                    limits = np.iinfo(held.dtype)  # type: ignore[arg-type]
+                    limits = np.iinfo(held.dtype)
                     held = low.clamped(held, limits.min, limits.max)
         settle(low, op, order, dims, held if kind == "reduce_any" else stored_as(low, x, out, held))
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import INT32, INT48, TosaLowering, result
-from edgewright.backends.ethos_u.movement import picked, runs, stored_as, tiled
+from edgewright.backends.ethos_u.movement import stored_as
+from edgewright.backends.ethos_u.slicing import picked, runs, tiled
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.passes.layout import NHWC

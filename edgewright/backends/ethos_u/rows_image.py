@@ -90,6 +90,9 @@ def resize_scale(op: Op, target: Any) -> object:
     return OK
 
 
+BILINEAR = (resize_unit, all_quantized, true_factors, resize_scale)
+
+
 def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), precisions: tuple[str, ...] = INT) -> OpSpec:
     return OpSpec(op, lower, (all_quantized, *rules), precisions, absorbs)
 
@@ -110,13 +113,7 @@ ROWS: tuple[OpSpec, ...] = (
         for op, name in (("upsample_nearest2d", "input"), ("resize_nearest2d", "self"))
     ),
     *(
-        OpSpec(
-            op,
-            resize.bilinear,
-            (resize_unit, all_quantized, true_factors, resize_scale),
-            INT,
-            ports={"out": Same(name)},
-        )
+        OpSpec(op, resize.bilinear, BILINEAR, INT, ports={"out": Same(name)})
         for op, name in (("upsample_bilinear2d", "input"), ("resize_bilinear2d", "self"))
     ),
     _row("mean", reductions.summed(True), absorbs=ACTIVATIONS),
