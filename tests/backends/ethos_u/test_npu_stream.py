@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import subprocess
@@ -67,21 +68,27 @@ def test_each_code_has_one_meaning() -> None:
         assert len(codes) == len(set(codes))
 
 
-@pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
-def test_names_agree_with_velas_listing(accelerator: str, tmp_path: Path) -> None:
-    (tmp_path / "m.tosa").write_bytes(network().serializer.serialize())
+def vela(accelerator: str, folder: Path, *flags: str) -> tuple[bytes, str]:
+    """The command stream that Vela's own command line makes of the network, and what it prints."""
+    folder.mkdir(exist_ok=True)
+    (folder / "m.tosa").write_bytes(network().serializer.serialize())
     modes = {"55": "Ethos_U55_High_End_Embedded Shared_Sram", "65": "Ethos_U65_High_End Dedicated_Sram_384KB",
              "85": "Ethos_U85_SYS_DRAM_Mid Sram_Only"}  # fmt: skip
     system, memory = modes[accelerator[7:9]].split()
-    vela = "import sys; from ethosu.vela.vela import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", vela, "m.tosa", "--accelerator-config", accelerator, "--config", "Arm/vela.ini",
-               "--system-config", system, "--memory-mode", memory, "--output-format=raw",
-               "--verbose-register-command-stream"]  # fmt: skip
-    listing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
+    call = "import sys; from ethosu.vela.vela import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", call, "m.tosa", "--accelerator-config", accelerator, "--config", "Arm/vela.ini",
+               "--system-config", system, "--memory-mode", memory, "--output-format=raw", *flags]  # fmt: skip
+    text = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=120).stdout
+    with np.load(next(folder.rglob("*.npz"))) as made:
+        return made["cmd_data"].tobytes(), text
+
+
+@pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-512", "ethos-u85-256"])
+def test_names_agree_with_velas_listing(accelerator: str, tmp_path: Path) -> None:
+    data, listing = vela(accelerator, tmp_path, "--verbose-register-command-stream")
     row = re.compile(r"^0x([0-9a-f]{6}): [0-9a-f ]{8} ([0-9a-f]{4}) [0-9a-f]{4} - NPU_(?:SET|OP)_([A-Z0-9_]+)", re.M)
     theirs = [(int(at, 16), name, int(parameter, 16)) for at, parameter, name in row.findall(listing)]
-    with np.load(next(tmp_path.rglob("*.npz"))) as made:
-        ours = decode(made["cmd_data"].tobytes()).instructions
+    ours = decode(data).instructions
     start = ours[0].offset
     assert [(i.offset - start, i.command.name, i.parameter) for i in ours] == theirs
     assert len(theirs) > 200
@@ -134,6 +141,30 @@ def test_broken_containers_are_refused() -> None:
         decode(header + b"\x02\0\x01\0" + b"\xfe\x01\0\0")
     with pytest.raises(FormatError, match="IFM_BASE0 must have a payload"):
         decode(header + b"\x02\0\x01\0" + b"\0\x40\0\0")
+
+
+@pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+def test_both_containers_hold_the_same_commands(accelerator: str, tmp_path: Path) -> None:
+    first, second = (decode(vela(accelerator, tmp_path / kind, "--cop-format", kind)[0]) for kind in ("COP1", "COP2"))
+    assert first.accelerator == second.accelerator == accelerator
+    assert [(i.command, i.parameter, i.payload) for i in first.instructions] == [
+        (i.command, i.parameter, i.payload) for i in second.instructions
+    ]
+
+
+def test_broken_second_containers_are_refused(tmp_path: Path) -> None:
+    good, _ = vela("ethos-u55-128", tmp_path, "--cop-format", "COP2")
+    assert good[:4] == b"COP2"
+    with pytest.raises(VersionError, match="version 1"):
+        decode(good[:4] + b"\x07" + good[5:])
+    rng = random.Random(1)
+    for _ in range(400):
+        data = bytearray(good[: 4 * rng.randrange(len(good) // 4)] if rng.random() < 0.3 else good)
+        at = rng.randrange(4, 64)
+        if at < len(data):
+            data[at] = rng.randrange(256)
+        with contextlib.suppress(EdgewrightError):
+            decode(bytes(data))
 
 
 def words(*commands: int) -> bytes:

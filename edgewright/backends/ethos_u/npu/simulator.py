@@ -208,7 +208,7 @@ class Npu:
             return self._registers.scale("OFM_SCALE")
         bias, multiplier, shift = self._records(channels)
         if bias.any():
-            raise FormatError("only convolutions must have a bias", where="cmd_data")
+            raise FormatError("only convolutions may have a bias", where="cmd_data")
         return multiplier, shift
 
     def _records(self, channels: int) -> tuple[Array, Array, Array]:
