@@ -12,7 +12,6 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -73,21 +72,23 @@ def object_key(text: str, cpu: str, features: str) -> str:
     return key_of(text, cpu, features, VERSION, llvmlite.__version__, llvm.get_default_triple(), str(_OPTIMIZE))
 
 
-@lru_cache(maxsize=1)
-def fingerprint() -> str:
+def _fingerprint() -> str:
     """The engine's own code, as far as it can be seen: what other code wrote is not taken for what this would write."""
-    folder = Path(__file__).parent
-    try:
-        seen = sorted((str(p.relative_to(folder)), p.stat()) for p in folder.rglob("*.py"))
-        return key_of(*(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in seen))
-    except OSError:
-        return VERSION
+    seen = []
+    for folder, _, names in os.walk(os.path.dirname(__file__)):
+        for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
+            status = os.stat(path)
+            seen.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
+    return key_of(*sorted(seen))
+
+
+FINGERPRINT = _fingerprint()  # now: later the files may be others than those that were loaded
 
 
 def build_kernels(kernels: Mapping[str, Source], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
     """An object for each kernel, in order; only what is not cached is written and compiled."""
     known = {
-        name: object_key(source if isinstance(source, str) else f"{name} {fingerprint()}", cpu, features)
+        name: object_key(source if isinstance(source, str) else f"{name} {FINGERPRINT}", cpu, features)
         for name, source in kernels.items()
     }
     return _build({known[name]: source for name, source in kernels.items()}, known.values(), cpu, features, cache)

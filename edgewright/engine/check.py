@@ -30,11 +30,26 @@ def check_graph(graph: Graph, memory: int) -> None:
             raise ExecutionError(f"device graph: {value.name}", f"may take {memory} bytes", value=value.nbytes)
         if value.data is not None and np.shape(value.data) != value.bound:
             raise _wrong(value.name, "a constant has the shape of its data", np.shape(value.data))
+        _check_quantization(value)
     for op in graph.ops:
         _check_op(op)
 
 
+def _check_quantization(value: Value) -> None:
+    q = value.q
+    if q is None or q.dynamic is not None or q.dtype.itemsize > 1:
+        return
+    scales, zeros = np.asarray(q.scale, np.float64), np.atleast_1d(np.asarray(q.zero_point, object))
+    possible = bool(np.all(np.isfinite(scales) & (scales > 0))) and all(q.qmin <= z <= q.qmax for z in zeros)
+    if not possible:
+        rule = f"needs scales above 0 and zero points from {q.qmin} to {q.qmax}"
+        raise _wrong(value.name, rule, (np.ravel(scales)[:3].tolist(), zeros[:3].tolist()))
+
+
 def _check_op(op: Op) -> None:
+    limits = op.args.get("limits")
+    if limits is not None and not limits[0] <= limits[1]:
+        raise _wrong(op.kind, "limits must be in order", limits)
     rule = RULES.get(op.kind)
     if rule is None:
         return

@@ -8,6 +8,7 @@ from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.isa import host
 from edgewright.engine.plan import Plan
 from edgewright.engine.schedule import schedule
+from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics
 
@@ -23,7 +24,10 @@ def make_plan(
 ) -> Plan:
     """What will be done, before machine code. ``memory``: bytes that any value, and the arena, may take."""
     check_graph(graph, memory)
-    return schedule(graph, host(cpu), numerics, thread_count(threads))
+    plan = schedule(graph, host(cpu), numerics, thread_count(threads))
+    if plan.arena_size > memory:
+        raise ExecutionError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
+    return plan
 
 
 def compile(

@@ -6,7 +6,7 @@ module of its own: it does units ``begin`` to ``end`` of a step. ``args`` points
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -87,11 +87,12 @@ class Tensor:
 class Plan:
     """A compiled graph before machine code. Kernels never write to ``weights``.
 
-    ``kernels`` maps a name to the text of the module that defines it.
+    ``kernels`` maps a name to the text of the module that defines it, or to what writes it: a name then says all that
+    the text depends on.
     """
 
     steps: tuple[Step, ...]
-    kernels: dict[str, str]
+    kernels: Mapping[str, str | Callable[[], str]]
     weights: Array  # uint8; to be copied to an aligned buffer with SLACK bytes after it
     arena_size: int
     scratch_size: int  # bytes for each thread

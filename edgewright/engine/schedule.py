@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class _Scheduler:
     def __init__(self, graph: Graph, context: Context) -> None:
         self.graph, self.context = graph, context
         self.inputs = {id(v): i for i, v in enumerate(graph.inputs)}
+        self._lowered: dict[int, Lowering] = {}
         self.lowerings = [self._lower(node) for node in self._nodes()]
         self.borders: dict[int, Border] = {}
         self.aliases: dict[int, Value] = {}  # values that are another one, by another name
@@ -100,6 +102,7 @@ class _Scheduler:
         inside = _twin(value)
         for node in readers:
             _replace(node, value, inside)
+            self._lowered.pop(id(node), None)
         return Node([Op("clone", {"self": value}, [inside])])
 
     def _needs_border(self, node: Node, value: Value) -> bool:
@@ -121,6 +124,11 @@ class _Scheduler:
         return Node([Op("clone", {"self": value}, [outside])])
 
     def _lower(self, node: Node) -> Lowering:
+        if id(node) not in self._lowered:
+            self._lowered[id(node)] = self._choose(node)
+        return self._lowered[id(node)]
+
+    def _choose(self, node: Node) -> Lowering:
         if any(0 in v.bound for v in (*node.reads(), *node.outputs)):
             return Reference(node)
         return next(made for kind in LOWERINGS if (made := kind.accept(node, self.context)) is not None)
@@ -204,10 +212,13 @@ class _Scheduler:
             root = context.homes[id(self.aliases[id(out)])]
             context.homes[id(out)] = Home(out, root.place, self._layout(out), root.raw)
             return
-        home = context.home(out)
+        home, first = context.home(out), len(context.steps)
         if home.layout.border:
             frame(context, home, 0 if out.q is None else affine_of(out.q).zero)
         lowering.emit(context)
+        touched = sum(context.home(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
+        if len(context.steps) > first:
+            context.steps[-1] = replace(context.steps[-1], bytes=touched)
 
 
 def _given(value: Value, place: Place) -> Home:

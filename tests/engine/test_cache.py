@@ -172,7 +172,7 @@ def test_kernels_found_by_name_are_not_even_written(store: Cache, monkeypatch: p
     assert len(written) == 1
     build.build_kernels({"answer_2": write}, "", "", store)
     assert len(written) == 2
-    monkeypatch.setattr(build, "fingerprint", lambda: "an edited engine")
+    monkeypatch.setattr(build, "FINGERPRINT", "an edited engine")
     build.build_kernels({"answer_1": write}, "", "", store)
     assert len(written) == 3
 

@@ -86,24 +86,22 @@ def pack(isa: ISA, row: ByteRow, filters: Array, bias: Array, scales: Array, not
     """``filters`` [height, width, channels] of int8."""
     made = blocks(isa, row.stored)
     total = max(starts[-1] + width for width, starts in made)
-    wide = np.zeros((*row.kernel, total), np.int8)
-    wide[..., : filters.shape[2]] = filters
+    wide = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column for no tap
+    wide[:, :-1, : filters.shape[2]] = filters
+    spaced = wide[:, [list(taps) for *_, taps in patterns(row)]]
     biases, factors = np.zeros(total, np.int32), np.zeros(total, np.float32)
     biases[: len(bias)], factors[: len(scales)] = bias, scales
     parts = []
     for width, start in ((width, start) for width, starts in made for start in starts):
         chosen = start + column_order(width // 4, 4)
         parts += [biases[chosen].view(np.uint8), factors[chosen].view(np.uint8), notes.pack()]
-        for line in wide[..., chosen]:
-            with_none = np.concatenate((line, np.zeros((1, width), np.int8)))
-            for _, _, taps in patterns(row):
-                parts.append(np.ascontiguousarray(with_none[list(taps)].T).reshape(-1).view(np.uint8))
+        parts.append(np.ascontiguousarray(spaced[..., chosen].swapaxes(2, 3)).reshape(-1).view(np.uint8))
     return np.concatenate(parts)
 
 
-def pixels_at_once(row: ByteRow) -> int:
-    """Sums of four pixels, four vectors each, and a quad fit in the registers."""
-    return min(4, row.columns)
+def pixels_at_once(isa: ISA, row: ByteRow) -> int:
+    """Sums of four vectors for each, and a quad, fit in the registers."""
+    return min(4 if isa.registers >= 32 else 2, row.columns)
 
 
 def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
@@ -141,7 +139,7 @@ class _Block:
 
     def along(self, places: Sequence[Reg]) -> None:
         f, row = self.f, self.row
-        at_once = pixels_at_once(row)
+        at_once = pixels_at_once(self.isa, row)
         times, rest = divmod(row.columns, at_once)
         steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.second_pixel]
 
@@ -180,13 +178,14 @@ class _Block:
         pairs: dict[int, tuple[Reg, Reg]] = {}
         for column in sorted(uses):
             quad = self._quad(data, column, taps, pairs)
-            for p, n in uses[column]:
-                offset = 8 * self.width + row.ending.notes + (dy * len(self.numbers) + n) * 4 * self.width
-                for j in range(4):
+            for j, raw in enumerate(quad):
+                x = self.dots.data(raw)
+                for p, n in uses[column]:
+                    offset = 8 * self.width + row.ending.notes + (dy * len(self.numbers) + n) * 4 * self.width
                     w = self.dots.weights(f.load(self.kind, self.weights, offset + j * self.width, 16))
-                    sums[p][j] = self.dots.add(sums[p][j], quad[j], w)
+                    sums[p][j] = self.dots.add(sums[p][j], x, w)
 
-    def _quad(self, data: Reg, column: int, taps: set[int], pairs: dict[int, tuple[Reg, Reg]]) -> list[tuple[Reg, ...]]:
+    def _quad(self, data: Reg, column: int, taps: set[int], pairs: dict[int, tuple[Reg, Reg]]) -> list[Reg]:
         f, d = self.f, self.row.dilation
         half = vec(self.width // 2, "i16")
 
@@ -196,10 +195,10 @@ class _Block:
         for c in (column, column + 2 * d):
             if c not in pairs:
                 pairs[c] = interleave(f, pixel(c), pixel(c + d))
-        quad = []
+        quad: list[Reg] = []
         for a, b in zip(pairs[column], pairs[column + 2 * d], strict=True):
             quad += interleave(f, f.bits(a, half), f.bits(b, half))
-        return [self.dots.data(f.bits(q, self.kind)) for q in quad]
+        return [f.bits(q, self.kind) for q in quad]
 
 
 def emit_depthwise(module: Module, name: str, isa: ISA, row: ByteRow, in_row: int, down: int, out_row: int,

@@ -29,10 +29,10 @@ class BytePanel:
 
 def panels(isa: ISA, stored: int, pixels: int) -> list[BytePanel]:
     """Panels for so many stored bytes of a pixel: wide ones, and one that is narrower if little is left."""
-    lanes = isa.lanes
-    full, rest = divmod(stored, 4 * lanes)
-    last = 4 if rest > 2 * lanes or pixels == 1 else 2 if rest > lanes else 1
-    return [BytePanel(4, 4 * lanes)] * full + ([BytePanel(last, rest)] if rest else [])
+    lanes, most = isa.lanes, 4 if isa.registers >= 32 or pixels == 1 else 2
+    full, rest = divmod(stored, most * lanes)
+    last = next(v for v in (1, 2, 4) if v * lanes >= rest) if pixels > 1 else most
+    return [BytePanel(most, most * lanes)] * full + ([BytePanel(last, rest)] if rest else [])
 
 
 def best_pixels(isa: ISA, vectors: int, steps: int, columns: int) -> int:
@@ -40,12 +40,12 @@ def best_pixels(isa: ISA, vectors: int, steps: int, columns: int) -> int:
 
     A step multiplies pixels * vectors times; its loads run beside. At the end vectors are stored four at a time.
     """
-    most = {4: 6, 2: 12, 1: 24} if isa.registers >= 32 else {4: 2, 2: 4, 1: 8}
+    most = {4: 6, 2: 12, 1: 24} if isa.registers >= 32 else {4: 1, 2: 4, 1: 8}
     end, begin = 24, 12
-    found = {}
+    found: dict[int, float] = {}
     for tiles in range(-(-columns // most[vectors]), columns + 1):
         small, longer = divmod(columns, tiles)
-        if small < 2 and found:
+        if found and small < most[vectors] // 3:
             break
         cycles = 0.0
         for size, count in ((small + 1, longer), (small, tiles - longer)):

@@ -65,7 +65,7 @@ class _Linear:
 
 
 # Which outputs of the input transform are made together, and what they need.
-_GROUPS = {
+_GROUPS: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {
     2: {(0,): (0, 2), (1, 2): (1, 2), (3,): (1, 3)},
     4: {(0,): (0, 2, 4), (1, 2): (1, 2, 3, 4), (3, 4): (1, 2, 3, 4), (5,): (1, 3, 5)},
 }

@@ -31,7 +31,7 @@ class Context:
     threads: int
     weights: Weights = field(default_factory=Weights)
     homes: dict[int, Home] = field(default_factory=dict)
-    kernels: dict[str, str] = field(default_factory=dict)
+    kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     scratch: int = 0
     temporaries: list[int] = field(default_factory=list)  # where the node's own memory is in the arena
@@ -46,13 +46,19 @@ class Context:
         return self.homes[id(value)]
 
     def kernel(self, kind: str, spec: object, build: Callable[[Module, str], None]) -> str:
-        """The name of the kernel of this kind for ``spec``, which must say everything it depends on."""
-        key = hashlib.blake2b(f"{self.isa.name}{spec!r}".encode(), digest_size=8).hexdigest()
-        name = f"{kind}_{key}"
-        if name not in self.kernels:
+        """The name of the kernel of this kind for ``spec``, which must say everything it depends on.
+
+        Its text is written when there is no object of that name.
+        """
+        isa = (self.isa.name, self.isa.dot, self.isa.permute_bytes)
+        name = f"{kind}_{hashlib.blake2b(repr((isa, spec)).encode(), digest_size=12).hexdigest()}"
+
+        def text() -> str:
             module = Module()
             build(module, name)
-            self.kernels[name] = module.text()
+            return module.text()
+
+        self.kernels.setdefault(name, text)
         return name
 
     def step(self, kernel: str, args: Sequence[Slot], units: int, nanoseconds: float, macs: int = 0) -> None:

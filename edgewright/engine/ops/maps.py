@@ -149,7 +149,10 @@ class ByteSum(Lowering):
         op = node.op
         if op.kind not in ("add", "sub", "mul") or node.table is not None:
             return None
-        return cls(node) if all(byte(v.q) for v in (op.args["self"], op.args["other"], node.out)) else None
+        a, b, out = (v.q for v in (op.args["self"], op.args["other"], node.out))
+        if not (a and b and out and byte(a) and byte(b) and byte(out)):
+            return None
+        return cls(node) if op.kind == "mul" or sum_fits(a, b, out) else None
 
     def emit(self, context: Context) -> None:
         op, out = self.node.op, self.node.out
@@ -197,8 +200,9 @@ def total(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int])
 
 
 def sum_fits(a: QParams, b: QParams, out: QParams) -> bool:
-    """The shift is one that 32 bits allow."""
-    return 1 <= sum_factors(a, b, out, False)[2] <= 31
+    """The factors and the shift are such that 32 bits are enough."""
+    ratios = [float(scale_of(q) / scale_of(out)) for q in (a, b)]
+    return all(math.isfinite(r) for r in ratios) and 1 <= sum_factors(a, b, out, False)[2] <= 30
 
 
 __all__ = ["Affine", "ByteSum", "Map", "Table", "element_wise", "sum_factors", "sum_fits"]

@@ -11,8 +11,9 @@ from edgewright.engine.layout import Home
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.plan import PythonCall
 from edgewright.engine.requantize import shift_of
+from edgewright.errors import ExecutionError
 from edgewright.ir.execute import Executor
-from edgewright.ir.graph import Array, Graph, Value
+from edgewright.ir.graph import Array, Graph
 
 
 class Reference(Lowering):
@@ -34,6 +35,9 @@ class Reference(Lowering):
         def run(sources: Sequence[Array], targets: Sequence[Array]) -> None:
             results = executor.run([_plain(h, x) for h, x in zip(given, sources, strict=True)])
             for home, target, result in zip(made, targets, results, strict=True):
+                if result.shape != target.shape:
+                    rule = f"makes a tensor of shape {list(result.shape)}"
+                    raise ExecutionError(f"device graph: {node.label}", rule, value=list(target.shape))
                 target[...] = _kept(home, result)
 
         views = [h.view(_dtype(h)) for h in homes]
@@ -56,7 +60,3 @@ def _plain(home: Home, x: Array) -> Array:
 
 def _kept(home: Home, x: Array) -> Array:
     return np.ascontiguousarray(x).view(np.uint8) ^ np.uint8(0x80) if _moved(home) else x
-
-
-def shape_of(value: Value) -> tuple[int, ...]:
-    return tuple(int(n) for n in value.bound)
