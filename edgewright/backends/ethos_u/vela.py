@@ -33,12 +33,19 @@ log = logging.getLogger("edgewright.ethos_u")
 _ARCHITECTURES = {"u55": "EthosU55", "u65": "EthosU65", "u85": "EthosU85"}
 _MAX_TOSA = (1 << 31) - 1
 _TIMEOUT = 3600  # seconds for Vela's command line: it must end some day
-_NOISE = re.compile(r"^\s*$|deprecat|^Warning: Consider|^Info:|^Traceback|^\s+File ", re.IGNORECASE)
+_NOISE = re.compile(r"^\s*$|deprecat|^Warning: Consider|^Info:|^Traceback|^  File |^ {4}", re.IGNORECASE)
 
 _LOSSES = {
     "inputs": "Vela drops an input that nothing reads. Leave it out of the delegate.",
     "outputs": "Vela drops an output that is also read by the transposition that undoes its own. Keep such a tensor out"
     " of the delegate's outputs.",
+}
+
+# Where constants, the arena and its cache may lie. All three in one SRAM is a case of its own, and allowed.
+_SUITABLE = {
+    "const": ("Dram", "OnChipFlash", "OffChipFlash"),
+    "arena": ("Sram", "Dram"),
+    "cache": ("Sram",),
 }
 
 Ends = int | Sequence[int]
@@ -60,6 +67,7 @@ def compile_tosa(tosa: bytes, spec: EthosUCompileSpec, *, inputs: Ends, outputs:
     _require_vela()
     if spec.intermediates is not None:
         _keep(tosa, spec.intermediates)
+    _memories(spec, config_text(spec))
     flags = parse_flags(spec.extra_flags)
     through_cli = any(flag.option.how == CLI for flag in flags)
     compiled = _run_cli(tosa, spec, flags) if through_cli else _run_here(tosa, spec, flags)
@@ -145,14 +153,27 @@ def config_text(spec: EthosUCompileSpec) -> str:
 
 def _system(spec: EthosUCompileSpec, ini: str) -> dict[str, Any]:
     """What estimates need of the configuration: the clock, and whether constants share the arena's SRAM."""
-    section, mode = f"System_Config.{spec.system_config}", f"Memory_Mode.{spec.memory_mode}"
-    ports = {lookup(ini, mode, f"{kind}_mem_area") for kind in ("const", "arena", "cache")}
-    port = ports.pop() if len(ports) == 1 else None
+    section = f"System_Config.{spec.system_config}"
     try:
         clock = float(lookup(ini, section, "core_clock") or 1)
     except ValueError as error:
         raise UsageError(f"{spec.config_ini}: core_clock", "must be a number") from error
-    return {"clock": clock, "constants_in_sram": bool(port and lookup(ini, section, f"{port.lower()}_port") == "Sram")}
+    return {"clock": clock, "constants_in_sram": _memories(spec, ini)["const"] == "Sram"}
+
+
+def _memories(spec: EthosUCompileSpec, ini: str) -> dict[str, str]:
+    """The memories that a mode uses on a system, which must suit: the in-process compiler does not look."""
+    mode = f"Memory_Mode.{spec.memory_mode}"
+    found = {}
+    for use in _SUITABLE:
+        port = lookup(ini, mode, f"{use}_mem_area") or "Axi0"
+        found[use] = lookup(ini, f"System_Config.{spec.system_config}", f"{port.lower()}_port") or "Sram"
+    for use, memories in _SUITABLE.items():
+        if found[use] not in memories and set(found.values()) != {"Sram"}:
+            rule = f"memory mode {spec.memory_mode} needs {' or '.join(memories)} as its {use} memory"
+            remedy = "Choose another memory mode, or a system configuration that has this memory."
+            raise UsageError(f"{spec.target} in {spec.system_config}", rule, value=found[use], remedy=remedy)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------- command line

@@ -16,7 +16,7 @@ from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.target import ACCELERATORS, MEMORY_MODES, SYSTEM_CONFIGS
 from edgewright.backends.ethos_u.vela import Compiled, compile_tosa
 from edgewright.backends.ethos_u.vela_options import OPTIONS, REFUSED, parse_flags
-from edgewright.errors import VendorError
+from edgewright.errors import UsageError, VendorError
 from edgewright.pte import read_program
 from tests.backends.ethos_u.graphs import GRAPHS, GraphBuilder, lost_output, residual
 from tests.backends.ethos_u.test_target import MINE
@@ -112,10 +112,19 @@ def test_every_memory_mode_compiles(mode: str) -> None:
         assert made.performance is not None and made.performance.total_cycles > 0
 
 
+@pytest.mark.parametrize("flags", [None, BY_CLI])
+def test_modes_that_do_not_suit_the_system_are_refused(flags: str | None) -> None:
+    """In process, Vela would put activations into flash without a word."""
+    for target, system in (("ethos-u55-128", None), ("ethos-u85-256", "Ethos_U85_SYS_Flash_Low")):
+        spec = EthosUCompileSpec(target, system, "Dedicated_Sram_256KB", flags)
+        with pytest.raises(UsageError, match="needs Sram or Dram as its arena memory; got OffChipFlash"):
+            compiled("residual", spec)
+
+
 @pytest.mark.parametrize("system", SYSTEM_CONFIGS)
 def test_every_system_compiles(system: str) -> None:
     target = {"5": "ethos-u55-256", "6": "ethos-u65-512", "8": "ethos-u85-512"}[system[7]]
-    made = compiled("one_conv", EthosUCompileSpec(target, system))
+    made = compiled("one_conv", EthosUCompileSpec(target, system, "Shared_Sram"))
     assert made.performance is not None and made.performance.clock >= 200e6
 
 
