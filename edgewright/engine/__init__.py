@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from edgewright._lazy import lazy_names
 
-__all__ = ["CompiledGraph", "Plan", "compile", "make_plan"]
+__all__ = ["CompiledGraph", "Plan", "Specialized", "compile", "make_plan"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "CompiledGraph": "edgewright.engine.driver",
         "Plan": "edgewright.engine.plan",
+        "Specialized": "edgewright.engine.specialize",
         "compile": "edgewright.engine.compiler",
         "make_plan": "edgewright.engine.compiler",
     },

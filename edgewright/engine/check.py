@@ -172,6 +172,12 @@ def _resize(op: Op) -> Shape:
     return (batch, *size, channels)
 
 
+def _bmm(op: Op) -> Shape:
+    a, b = op.args["self"].bound, op.args["other"].bound
+    _need(len(a) >= 2 and len(b) >= 2 and a[-1] == b[-2], "matrices must fit")
+    return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
+
+
 def _same(op: Op) -> Shape:
     return next(op.inputs()).bound
 
@@ -236,6 +242,7 @@ RULES: dict[str, Rule] = {
     **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same),
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
     "conv_transpose2d": _transposed,
+    "bmm": _bmm,
     "linear": _linear,
     "prelu": _prelu,
     "upsample_bilinear2d": _resize,

@@ -1,0 +1,97 @@
+"""Graphs whose sizes vary: compiled for each set of input shapes, the most recent ones kept.
+
+A device graph says the largest sizes its tensors may have; what they are is known when it is called.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.check import RULES
+from edgewright.engine.compiler import compile
+from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.profile import EngineProfile
+from edgewright.errors import ExecutionError, InputError
+from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.numerics import XNNPACK, Numerics
+
+Shape = tuple[int, ...]
+
+
+def specialize(graph: Graph, shapes: Sequence[Shape]) -> Graph:
+    """The graph for inputs of these shapes: every other value's follows."""
+    if len(shapes) != len(graph.inputs):
+        raise InputError("device graph", f"takes {len(graph.inputs)} inputs", value=len(shapes))
+    made: dict[int, Value] = {}
+    for value, shape in zip(graph.inputs, shapes, strict=True):
+        if len(shape) != len(value.bound) or any(n > most for n, most in zip(shape, value.bound, strict=True)):
+            raise InputError(f"input {value.name}", f"must fit in {list(value.bound)}", value=list(shape))
+        made[id(value)] = _shaped(value, shape)
+    ops = [_specialize_op(op, made) for op in graph.ops]
+    outputs = [made.get(id(v), v) for v in graph.outputs]
+    return Graph(graph.name, [made[id(v)] for v in graph.inputs], outputs, ops)
+
+
+def _shaped(value: Value, shape: Shape) -> Value:
+    return Value(value.name, value.dtype, tuple(shape), tuple(range(len(shape))), q=value.q)
+
+
+def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
+    def changed(given: Any) -> Any:
+        if isinstance(given, list | tuple):
+            return type(given)(changed(g) for g in given)
+        return made.get(id(given), given) if isinstance(given, Value) else given
+
+    new = Op(op.kind, {name: changed(given) for name, given in op.args.items()}, list(op.outputs), op.origin)
+    if op.kind not in RULES or len(op.outputs) != 1 or op.outputs[0] is None:
+        raise ExecutionError(f"device graph: {op.kind}", "must have one output, of a shape that is known here")
+    try:
+        shape = tuple(int(n) for n in RULES[op.kind](new))
+    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+        raise ExecutionError(f"device graph: {op.kind}", f"does not hold together: {error}") from error
+    out = op.outputs[0]
+    new.outputs[0] = made[id(out)] = _shaped(out, shape)
+    return new
+
+
+class Specialized:
+    """Runs a graph on inputs of any shapes it admits; ``keep`` compiled forms are held at a time."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        threads: int | None = None,
+        numerics: Numerics = XNNPACK,
+        memory: int = 4 << 30,
+        keep: int = 4,
+    ) -> None:
+        self.graph, self.threads, self.numerics, self.memory, self.keep = graph, threads, numerics, memory, keep
+        self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
+        self._lock = threading.Lock()
+        declared = [v.bound for v in graph.inputs]
+        if not any(v.dynamic for v in graph.inputs):
+            self.compiled(declared)  # the usual one, before the first call
+
+    def compiled(self, shapes: Sequence[Shape]) -> CompiledGraph:
+        """The form for inputs of these shapes."""
+        key = tuple(tuple(s) for s in shapes)
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+            special = specialize(self.graph, key)
+            form = compile(special, self.threads, self.numerics, memory=self.memory)
+            self._made[key] = form
+            while len(self._made) > self.keep:
+                self._made.popitem(last=False)
+            return form
+
+    def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
+        """New arrays: the outputs for ``inputs``."""
+        given = [np.asarray(x) for x in inputs]
+        return self.compiled([x.shape for x in given]).run(given, profile=profile)
