@@ -168,18 +168,36 @@ class _Walker:
         self._bits, self._header, self._width = bits, header, width
         self._step = 8 if header.plain and width > 5 else _CHUNK
         self.weights, self.runs = _Chunks(), _Chunks()
-        self._done = self._run_done = 0
 
     def walk(self) -> None:
-        bits, header, has_runs = self._bits, self._header, self._header.has_runs
+        if self._header.has_runs:
+            self._walk_both()
+        else:
+            self._walk_weights()
+
+    def _walk_weights(self) -> None:
+        """Most streams have no runs: the same as below for them, with less to decide."""
+        bits, weights, left, due = self._bits, self.weights, self._header.count, -1
+        while left and bits.at <= bits.size:
+            ends = self._take(0 if self._header.plain else bits.read(_CHUNK), left)
+            left -= ends
+            if due >= 0:
+                weights.remainders.append(bits.at)
+                bits.at += due * self._width
+            due = ends
+        weights.remainders.append(bits.at)
+        bits.at += max(due, 0) * self._width
+
+    def _walk_both(self) -> None:
+        bits, header = self._bits, self._header
+        left, runs_left = header.count, header.runs
         due = run_due = -1  # codes whose remainders come next; -1 where no chunk was taken
         while bits.at <= bits.size:
-            ahead = self._done - self._run_done if has_runs else 0
-            take = self._done < header.count and ahead < 8
-            take_run = has_runs and ahead >= 0 and self._run_done < header.runs
+            ahead = (header.count - left) - (header.runs - runs_left)
+            take, take_run = left > 0 and ahead < 8, runs_left > 0 and ahead >= 0
             unary = bits.read(_CHUNK) if take and not header.plain else 0
-            run_ends = self._take_run() if take_run else -1
-            ends = self._take(unary) if take else -1
+            run_ends = self._take_run(runs_left) if take_run else -1
+            ends = self._take(unary, left) if take else -1
             if due >= 0:
                 self.weights.remainders.append(bits.at)
                 bits.at += due * self._width
@@ -187,23 +205,22 @@ class _Walker:
                 self.runs.remainders.append(bits.at)
                 bits.at += run_due * header.run_shift
             due, run_due = ends, run_ends
+            left, runs_left = left - max(ends, 0), runs_left - max(run_ends, 0)
             if not take and not take_run:
                 return
 
-    def _take(self, unary: int) -> int:
+    def _take(self, unary: int, left: int) -> int:
         second = self._bits.read(_ONES[unary])
-        whole = self._step if self._header.truncated else self._step - _ONES[second]
-        ends = min(whole, self._header.count - self._done)
-        self._done += ends
+        ends = self._step if self._header.truncated else self._step - _ONES[second]
+        ends = ends if ends < left else left
         self.weights.unary.append(unary)
         self.weights.second.append(second)
         self.weights.ends.append(ends)
         return ends
 
-    def _take_run(self) -> int:
+    def _take_run(self, left: int) -> int:
         run = self._bits.read(self._header.run_chunk)
-        ends = min(self._header.run_chunk - _ONES[run], self._header.runs - self._run_done)
-        self._run_done += ends
+        ends = min(self._header.run_chunk - _ONES[run], left)
         self.runs.unary.append(run)
         self.runs.ends.append(ends)
         return ends
