@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import difflib
 import os
 from collections.abc import Iterable
@@ -10,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from edgewright.backends.ethos_u.ini import check_section, lookup, read_ini, sections
 from edgewright.backends.ethos_u.vela_options import SPEC, parse_flags
-from edgewright.errors import FileAccessError, UsageError
+from edgewright.errors import UsageError
 
 # Accelerator: family, multiply-accumulates per cycle and core, cores.
 ACCELERATORS = {
@@ -55,7 +55,6 @@ _TOSA = {
     "u85": "TOSA-1.0+INT+int16+int4+cf",
 }
 _ADDRESS_BITS = {"u55": 32, "u65": 40, "u85": 40}
-_MAX_INI = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -89,11 +88,14 @@ class EthosUCompileSpec:
         systems: Iterable[str] = SYSTEM_CONFIGS
         modes: Iterable[str] = MEMORY_MODES
         if self.config_ini != ARM_INI:
-            self._set("config_text", _read_ini(self.config_ini))
-            systems, modes = (_sections(self.config_text, kind) for kind in ("System_Config", "Memory_Mode"))
+            self._set("config_text", read_ini(self.config_ini))
+            systems, modes = (sections(self.config_text, kind) for kind in ("System_Config", "Memory_Mode"))
         default = DEFAULTS[self.family]
         self._set("system_config", choose("system_config", self.system_config or default[0], systems))
         self._set("memory_mode", choose("memory_mode", self.memory_mode or default[1], modes))
+        if self.config_text:
+            for section in (f"System_Config.{self.system_config}", f"Memory_Mode.{self.memory_mode}"):
+                check_section(self.config_ini, self.config_text, section)
         if self.arena_limit > 1 << _ADDRESS_BITS[self.family]:
             rule = f"must fit the {_ADDRESS_BITS[self.family]}-bit addresses of {self.target}"
             raise UsageError("arena_cache_size", rule, value=self.arena_limit)
@@ -130,12 +132,7 @@ class EthosUCompileSpec:
             said: Any = lookup(self.config_text, f"Memory_Mode.{self.memory_mode}", "arena_cache_size")
         else:
             said = MEMORY_MODES[self.memory_mode]
-        if said is None:
-            return 1 << _ADDRESS_BITS[self.family]
-        try:
-            return int(said)
-        except ValueError as error:
-            raise UsageError(f"{self.config_ini}: arena_cache_size", "must be a whole number", value=said) from error
+        return 1 << _ADDRESS_BITS[self.family] if said is None else int(said)
 
     @property
     def compile_flags(self) -> list[str]:
@@ -224,41 +221,3 @@ def _agree(name: str, given: Any, flagged: Any) -> Any:
         option = {"target": "--accelerator-config", "config_ini": "--config"}.get(name, f"--{name.replace('_', '-')}")
         raise UsageError(f"extra_flags: {option}", f"must be the {name} of the spec, {given}", value=flagged)
     return given
-
-
-def _read_ini(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(_MAX_INI + 1)
-        if len(raw) > _MAX_INI:
-            raise FileAccessError(path, f"must be at most {_MAX_INI} bytes")
-        text = raw.decode()
-        _parser(text)
-    except OSError as error:
-        raise FileAccessError(
-            path, f"cannot be read: {error.strerror}", remedy="Give the path of a vela.ini."
-        ) from error
-    except (UnicodeDecodeError, configparser.Error) as error:
-        raise UsageError(path, f"must be an .ini file: {str(error).splitlines()[0]}") from error
-    return text
-
-
-def _parser(text: str) -> configparser.ConfigParser:
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(text)
-    return parser
-
-
-def _sections(text: str, kind: str) -> list[str]:
-    return [name[len(kind) + 1 :] for name in _parser(text).sections() if name.startswith(f"{kind}.")]
-
-
-def lookup(text: str, section: str, key: str) -> str | None:
-    """A key of a section or of what it inherits from."""
-    parser, seen = _parser(text), set()
-    while section not in seen and parser.has_section(section):
-        seen.add(section)
-        if parser.has_option(section, key):
-            return parser.get(section, key)
-        section = parser.get(section, "inherit", fallback="")
-    return None

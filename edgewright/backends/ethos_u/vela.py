@@ -23,7 +23,8 @@ import numpy as np
 from edgewright.backends.ethos_u import estimates
 from edgewright.backends.ethos_u.blob import Blob, Tensor
 from edgewright.backends.ethos_u.capture import captured
-from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec, lookup
+from edgewright.backends.ethos_u.ini import lookup
+from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.vela_options import CLI, Flag, options_text, parse_flags
 from edgewright.errors import FormatError, MissingError, UsageError, VendorError
 from edgewright.files import write_file
@@ -154,10 +155,7 @@ def config_text(spec: EthosUCompileSpec) -> str:
 def _system(spec: EthosUCompileSpec, ini: str) -> dict[str, Any]:
     """What estimates need of the configuration: the clock, and whether constants share the arena's SRAM."""
     section = f"System_Config.{spec.system_config}"
-    try:
-        clock = float(lookup(ini, section, "core_clock") or 1)
-    except ValueError as error:
-        raise UsageError(f"{spec.config_ini}: core_clock", "must be a number") from error
+    clock = float(lookup(ini, section, "core_clock") or 1)
     return {"clock": clock, "constants_in_sram": _memories(spec, ini)["const"] == "Sram"}
 
 

@@ -11,6 +11,7 @@ import ethosu
 import pytest
 
 from edgewright.backends.ethos_u import ArmCompileSpecBuilder, EthosUCompileSpec
+from edgewright.backends.ethos_u.ini import check_section
 from edgewright.backends.ethos_u.target import ACCELERATORS, DEFAULTS, MEMORY_MODES, SYSTEM_CONFIGS
 from edgewright.errors import FileAccessError, UsageError
 from edgewright.pte import read_program
@@ -180,8 +181,41 @@ def test_a_users_own_file_may_be_broken(tmp_path: Path) -> None:
         path.write_bytes(text)
         with pytest.raises(UsageError, match=r"must be an \.ini file"):
             EthosUCompileSpec("ethos-u55-128", config_ini=path)
-    path.write_text("[Memory_Mode.Loop]\ninherit=Memory_Mode.Loop\n[System_Config.S]\n")
-    assert EthosUCompileSpec("ethos-u55-128", "S", "Loop", config_ini=path).arena_limit == 1 << 32
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("250e6", "fast", r"\[System_Config\.Board\] core_clock: must be a number above zero; got fast"),
+        ("250e6", "0", "must be a number above zero; got 0"),
+        ("250e6", "nan", "must be a number above zero"),
+        ("0.25", "x", "offchipflash_clock_scale: must be a number above zero; got x"),
+        ("axi0_port=Sram", "axi0_port=Tape", "must be one of Sram, Dram, OnChipFlash, OffChipFlash; got Tape"),
+        (
+            "const_mem_area=Axi1",
+            "const_mem_area=Axi7",
+            r"Base\] const_mem_area: must be one of Axi0, Axi1",
+        ),
+        ("65536", "-1", "arena_cache_size: must be a whole number; got -1"),
+        ("inherit=Memory_Mode.Base", "inherit=Memory_Mode.Small", "must name another section, without a loop"),
+        ("inherit=Memory_Mode.Base", "inherit=Memory_Mode.None", "must name another section"),
+    ],
+)
+def test_a_users_own_file_is_checked(old: str, new: str, message: str, tmp_path: Path) -> None:
+    """Vela in process would read them as zero, or not notice."""
+    path = tmp_path / "board.ini"
+    path.write_text(MINE.replace(old, new))
+    with pytest.raises(UsageError, match=message):
+        EthosUCompileSpec("ethos-u55-128", "Board", "Small", config_ini=path)
+
+
+def test_arms_own_file_passes_our_checks() -> None:
+    for system in SYSTEM_CONFIGS:
+        check_section("vela.ini", INI.read_text(), f"System_Config.{system}")
+    for mode in MEMORY_MODES:
+        check_section("vela.ini", INI.read_text(), f"Memory_Mode.{mode}")
+        spec = EthosUCompileSpec("ethos-u65-256", memory_mode=mode, config_ini=INI)
+        assert spec.arena_limit == EthosUCompileSpec("ethos-u65-256", memory_mode=mode).arena_limit
 
 
 def test_specs_need_neither_torch_nor_vela() -> None:

@@ -1,0 +1,93 @@
+"""A user's own vela.ini. Vela in process reads what is no number as zero, so that numbers are checked here."""
+
+from __future__ import annotations
+
+import configparser
+import math
+import re
+from collections.abc import Iterator
+
+from edgewright.errors import FileAccessError, UsageError
+
+_MAX_BYTES = 1 << 20
+_MEMORIES = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
+_PORTS = ("Axi0", "Axi1")
+_WHOLE = re.compile(r"\d{1,15}")
+# What the values of keys must be: words, or numbers above (or from) a limit.
+_WORDS = ((re.compile(r"axi\d_port"), _MEMORIES), (re.compile(r"\w+_mem_area"), _PORTS))
+_ABOVE_ZERO = re.compile(r"core_clock|\w+_clock_scale")
+_COUNTS = re.compile(r"\w+_(burst_length|latency|ports_used)|arena_cache_size")
+
+
+def read_ini(path: str) -> str:
+    """The text of an .ini file."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise FileAccessError(path, f"must be at most {_MAX_BYTES} bytes")
+        text = raw.decode()
+        _parser(text)
+    except OSError as error:
+        remedy = "Give the path of a vela.ini."
+        raise FileAccessError(path, f"cannot be read: {error.strerror}", remedy=remedy) from error
+    except (UnicodeDecodeError, configparser.Error) as error:
+        raise UsageError(path, f"must be an .ini file: {str(error).splitlines()[0]}") from error
+    return text
+
+
+def _parser(text: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(text)
+    return parser
+
+
+def sections(text: str, kind: str) -> list[str]:
+    """The names of all sections ``kind.name``."""
+    return [name[len(kind) + 1 :] for name in _parser(text).sections() if name.startswith(f"{kind}.")]
+
+
+def _ancestors(parser: configparser.ConfigParser, section: str) -> Iterator[str]:
+    """A section, and those it inherits from, each once."""
+    seen: set[str] = set()
+    while section and section not in seen and parser.has_section(section):
+        seen.add(section)
+        yield section
+        section = parser.get(section, "inherit", fallback="")
+
+
+def lookup(text: str, section: str, key: str) -> str | None:
+    """A key of a section or of what it inherits from."""
+    parser = _parser(text)
+    found = (parser.get(name, key) for name in _ancestors(parser, section) if parser.has_option(name, key))
+    return next(found, None)
+
+
+def check_section(path: str, text: str, section: str) -> None:
+    """Raise unless a section and what it inherits from hold what Vela expects."""
+    parser = _parser(text)
+    known = list(_ancestors(parser, section))
+    last = parser.get(known[-1], "inherit", fallback="")
+    if last:  # the way up did not end: the name is wrong, or was met before
+        raise UsageError(f"{path}: [{known[-1]}] inherit", "must name another section, without a loop", value=last)
+    for name in known:
+        for key, value in parser.items(name):
+            _check(f"{path}: [{name}] {key}", key, value)
+
+
+def _check(subject: str, key: str, value: str) -> None:
+    for pattern, words in _WORDS:
+        if pattern.fullmatch(key) and value not in words:
+            raise UsageError(subject, f"must be one of {', '.join(words)}", value=value)
+    if _ABOVE_ZERO.fullmatch(key) and not _number(value) > 0:
+        raise UsageError(subject, "must be a number above zero", value=value)
+    if _COUNTS.fullmatch(key) and not _WHOLE.fullmatch(value):
+        raise UsageError(subject, "must be a whole number", value=value)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
