@@ -119,6 +119,10 @@ class _Folder:
             return
         if not self.apart.isdisjoint((id(op.origin), id(reader.origin))):
             return
+        if row.name == "cast" and reader.outputs[0] is not None and reader.outputs[0].dtype == np.int32:
+            op.outputs = [reader.outputs[0]]  # places that are wanted in 32 bits
+            self.done.add(id(reader))
+            return
         limits = activation_limits(row.name, reader)
         if limits is None or reader.outputs[0] is None:
             return
@@ -146,7 +150,9 @@ class _Folder:
             for name, port in row.ports.items()
             if isinstance(port, Weight) and sources.get(name) is not None and sources[name].constant
         ]
-        integers = len(op.outputs) == 1 and (self._dynamic(op, loose, weights) or self._static(op, loose or weights, sources))
+        integers = len(op.outputs) == 1 and (
+            self._dynamic(op, loose, weights) or self._static(op, loose or weights, sources)
+        )
         for name in weights:
             op.args[name] = sources[name] if integers else self._real(sources[name], op.args[name])
             source = op.args.get("input")  # an embedding has none

@@ -89,6 +89,8 @@ class Annotator:
         precisions = spec.precisions if spec is not None else (STATIC,)
         if (DYNAMIC if config.is_dynamic else STATIC) not in precisions:
             return None
+        if spec is not None and "cast" in spec.absorbs:
+            op = self._with_cast(op)
         ports = {**row.ports, **(spec.ports if spec is not None else {})}
         plan = _Plan(config, [node], ports)
         if not self._operands(op, row, plan):
@@ -142,6 +144,14 @@ class Annotator:
             return
         if activation_limits(known.name, last) is not None:
             self._take(last, plan)
+
+    def _with_cast(self, op: Op) -> Op:
+        """An operator whose only reader makes 32-bit numbers of its result, as one that gives those."""
+        last = self._only_reader(op)
+        known = OPS.of(last) if last is not None else None
+        if last is None or known is None or known.name != "cast" or last.outputs[0] is None:
+            return op
+        return replace(op, outputs=last.outputs) if last.outputs[0].dtype == np.int32 else op
 
     def _take(self, op: Op, plan: _Plan) -> None:
         self.planned.add(id(op))

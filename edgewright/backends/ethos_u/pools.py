@@ -86,6 +86,12 @@ def max_pool(low: TosaLowering, op: Op) -> None:
 
 
 def _largest(low: TosaLowering, image: Value, kernel: list[int], stride: list[int], pads: Sequence[int]) -> Value:
+    if any(pads) and (
+        max(stride) > MAX_STRIDE or max(kernel) > MAX_WINDOW
+    ):  # U55 and U65 do these without padding only
+        for axis in (0, 1):
+            image = _with_lowest(low, image, 1 + axis, pads[2 * axis : 2 * axis + 2])
+        pads = [0] * 4
     n, h, w, c = image.bound
     size = [(s + pads[2 * a] + pads[2 * a + 1] - kernel[a]) // stride[a] + 1 for a, s in enumerate((h, w))]
     return low.node("max_pool2d", [n, *size, c], image.dtype, input=image, kernel=kernel, stride=stride, pad=list(pads))
@@ -144,7 +150,13 @@ def adaptive_runs(size: int, count: int) -> list[Run]:
         length = -(-(o + 1) * size // count) - first
         run = found[-1] if found else None
         step = first - (run.first + (run.windows - 1) * run.step) if run else 0
-        if run and run.length == length <= MAX_WINDOW and step > 0 and (run.windows == 1 or run.step == step):
+        if (
+            run
+            and run.length == length
+            and size // count < MAX_WINDOW
+            and step > 0
+            and (run.windows == 1 or run.step == step)
+        ):
             found[-1] = Run(run.first, length, run.windows + 1, step)
         else:
             found.append(Run(first, length, 1, 1))
@@ -197,6 +209,9 @@ def window_sum(
 
 def all_sums(low: TosaLowering, image: Value, x: Value, kernel: list[int], stride: list[int], pads: list[int]) -> Value:
     """``window_sum`` with any stride: what the NPU cannot skip is left out afterwards."""
+    if max(kernel) > MAX_WINDOW:  # then it is the only one
+        acc = image if x.q is None else low.rescale(image, INT32, 1.0, zero_of(x))
+        return axis_sum(low, axis_sum(low, acc, 1), 2)
     reach = [image.bound[1 + a] + pads[2 * a] + pads[2 * a + 1] - kernel[a] for a in (0, 1)]
     stride = [s if r else 1 for s, r in zip(stride, reach, strict=True)]
     if max(stride) > MAX_STRIDE and kernel == stride and not any(pads):
@@ -275,11 +290,7 @@ def adaptive_avg_pool(low: TosaLowering, op: Op) -> None:
 
     def pooled(region: Value, row: Run, column: Run) -> Value:
         kernel = [row.length, column.length]
-        if max(kernel) <= MAX_WINDOW:
-            acc = all_sums(low, region, x, kernel, [row.step, column.step], [0] * 4)
-        else:
-            acc = region if x.q is None else low.rescale(region, INT32, 1.0, zero_of(x))
-            acc = axis_sum(low, axis_sum(low, acc, 1), 2)
+        acc = all_sums(low, region, x, kernel, [row.step, column.step], [0] * 4)
         return divided(low, op, acc, np.array([[math.prod(kernel)]]))
 
     adaptive(low, op, pooled)

@@ -16,7 +16,6 @@ from edgewright.ir.graph import Op, Value
 from edgewright.passes.layout import Order, common_order, identity
 
 Lower = Callable[[TosaLowering, Op], None]
-ROOM = 30  # bits of a sum, without its sign
 
 
 def order_of(low: TosaLowering, x: Value) -> Order:
@@ -37,26 +36,15 @@ def summed(factor: bool) -> Lower:
         if x.q is not None and axes == [1, 2] and len(order) == 4 and max(held.bound[1:3]) <= MAX_WINDOW:
             acc = window_sum(low, held, x, held.bound[1:3], [1, 1], [0] * 4)
         else:
-            acc, unit = _sum_of(low, x, held, axes, count, unit)
+            acc = held if x.q is None else low.rescale(held, INT32, 1.0, zero_of(x))
+            for axis in axes:
+                acc = axis_sum(low, acc, axis)
         if x.q is None and factor:
             part = low.tensor(np.full([1] * len(order), 1 / count), np.float32)
             acc = low.node("mul", acc.bound, FLOAT32, a=acc, b=part, shift=0)
         settle(low, op, order, dims, low.narrow(acc, out, unit, op.args.get("limits")))
 
     return lower
-
-
-def _sum_of(
-    low: TosaLowering, x: Value, held: Value, axes: Sequence[int], count: int, unit: float
-) -> tuple[Value, float]:
-    """Sums along dimensions; of so many elements that 32 bits are too few, in larger units."""
-    acc = held
-    if x.q is not None:
-        less = max((count - 1).bit_length() + 8 * x.q.dtype.itemsize - ROOM, 0)
-        acc, unit = low.rescale(held, INT32, 2.0**-less, zero_of(x)), unit * 2.0**less
-    for axis in axes:
-        acc = axis_sum(low, acc, axis)
-    return acc, unit
 
 
 def settle(low: TosaLowering, op: Op, order: Order, dims: Sequence[int], made: Value) -> None:
@@ -117,10 +105,7 @@ def cumsum(low: TosaLowering, op: Op) -> None:
         return
     axis = order.index(op.args["dim"] % len(order))
     size = held.bound[axis]
-    acc = held
-    if x.q is not None:
-        less = max((size - 1).bit_length() + 8 * x.q.dtype.itemsize - ROOM, 0)
-        acc, unit = low.rescale(held, INT32, 2.0**-less, zero_of(x)), unit * 2.0**less
+    acc = held if x.q is None else low.rescale(held, INT32, 1.0, zero_of(x))
     back = 1
     while back < size:
         padding = [back if i == 2 * axis else 0 for i in range(2 * len(order))]

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from edgewright.backends.ethos_u import pools, reductions, resize
-from edgewright.backends.ethos_u.kinds import all_quantized, logic_unit, movable, on, plain
+from edgewright.backends.ethos_u.kinds import all_quantized, has_dims, logic_unit, movable, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
 from edgewright.backends.ethos_u.rules import rule
-from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule
+from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, over
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import Same
 
@@ -43,20 +43,34 @@ def few_regions(op: Op, target: Any) -> object:
     return found if found > MAX_REGIONS else OK
 
 
-@rule("windows of 16-bit elements must be at most 2**15 elements")
+@rule("windows of 16-bit elements must be at most 2**14 elements")
 def sums_fit(op: Op, target: Any) -> object:
     dims, x = pools.spatial_dims(op), op.args["self"]
     if x.q is None or x.q.dtype.itemsize == 1 or 0 in op.outputs[0].bound:  # type: ignore[union-attr]
         return OK
     sizes = zip(x.bound[-dims:], op.outputs[0].bound[-dims:], strict=True)  # type: ignore[union-attr]
     largest = math.prod(-(-size // count) + 1 for size, count in sizes)
-    return largest if largest > 1 << 15 else OK
+    return largest if largest > 1 << 14 else OK
 
 
-@rule("windows must be at most 64 by 64")
+@rule("windows must be at most 64 by 64, or the whole image")
 def windows_fit(op: Op, target: Any) -> object:
-    kernel = list(op.args["kernel_size"])
-    return kernel if max(kernel) > pools.MAX_WINDOW else OK
+    kernel, dims = list(op.args["kernel_size"]), pools.spatial_dims(op)
+    whole = all(k == size for k, size in zip(kernel * dims, op.args["self"].bound[-dims:], strict=False))
+    fits = max(kernel) <= pools.MAX_WINDOW or (whole and not any(op.args.get("padding") or [0]))
+    return OK if fits else kernel
+
+
+@rule("sums must be of at most 2**14 elements (of 16 bits; 2**22 of 8 bits), 65536 along a dimension on U55 and U65")
+def sums_of(op: Op, target: Any) -> object:
+    x = op.args["self"]
+    if x.q is None or not x.shape:
+        return OK
+    dims = [op.args["dim"] % len(x.shape)] if op.kind == "cumsum" else over(op)
+    counted = [x.bound[d] for d in dims]
+    if math.prod(counted) > 1 << (22 if x.q.dtype.itemsize == 1 else 14):
+        return math.prod(counted)
+    return max(counted) if not on(target, "u85") and max(counted, default=0) > 1 << 16 else OK
 
 
 @rule("divisors must be positive")
@@ -90,6 +104,15 @@ def resize_scale(op: Op, target: Any) -> object:
     return OK
 
 
+@rule("U55 and U65 find the largest of 8-bit elements along one dimension, of at most 127")
+def one_row(op: Op, target: Any) -> object:
+    x, dim = op.args["self"], op.args.get("dim")
+    if on(target, "u85") or not x.shape:
+        return OK
+    size = math.prod(x.bound) if dim is None else x.bound[dim]
+    return OK if x.dtype.itemsize == 1 and size <= 127 else f"{size} of {x.dtype}"
+
+
 BILINEAR = (resize_unit, all_quantized, true_factors, resize_scale)
 
 
@@ -116,11 +139,11 @@ ROWS: tuple[OpSpec, ...] = (
         OpSpec(op, resize.bilinear, BILINEAR, INT, ports={"out": Same(name)})
         for op, name in (("upsample_bilinear2d", "input"), ("resize_bilinear2d", "self"))
     ),
-    _row("mean", reductions.summed(True), absorbs=ACTIVATIONS),
-    _row("sum", reductions.summed(False), absorbs=ACTIVATIONS),
-    _row("cumsum", reductions.cumsum, absorbs=ACTIVATIONS),
+    _row("mean", reductions.summed(True), sums_of, absorbs=ACTIVATIONS),
+    _row("sum", reductions.summed(False), sums_of, absorbs=ACTIVATIONS),
+    _row("cumsum", reductions.cumsum, sums_of, absorbs=ACTIVATIONS),
     *(OpSpec(op, reductions.extreme("reduce_max"), (movable, values_only), INT) for op in ("amax", "max_dim")),
     *(OpSpec(op, reductions.extreme("reduce_min"), (movable, values_only), INT) for op in ("amin", "min_dim")),
-    OpSpec("argmax", reductions.argmax, (plain,), INT),
+    OpSpec("argmax", reductions.argmax, (has_dims, plain, one_row), INT, ("cast",)),
     OpSpec("any", reductions.extreme("reduce_any"), (plain, logic_unit), ANY),
 )

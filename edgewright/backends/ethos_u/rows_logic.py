@@ -92,6 +92,20 @@ def part_remains(op: Op, target: Any) -> object:
     return OK if gather.written(op)[1] < x.bound[op.args["dim"] % len(x.shape)] else "nothing"
 
 
+@rule("what is read must be int8, int16 or int32, and of one type")
+def readable(op: Op, target: Any) -> object:
+    beside = {id(v) for v in _indices(op)}
+    held = [v for v in tensors(op) if id(v) not in beside]
+    found = sorted({"quantized " * (v.q is not None) + str(v.dtype) for v in held})
+    allowed = (*INTEGERS, *(("float32",) if target is None else ()))
+    return ", ".join(found) if len(found) > 1 or str(held[0].dtype) not in allowed else OK
+
+
+@rule("places must have as many dimensions as the tensor")
+def same_rank(op: Op, target: Any) -> object:
+    return OK if len(op.args["index"].shape) == len(op.args["self"].shape) else len(op.args["index"].shape)
+
+
 @rule("places must be given for dimensions that are neighbours")
 def neighbours(op: Op, target: Any) -> object:
     dims = gather.named_dims(op)
@@ -117,7 +131,7 @@ def _row(op: str, lower: Any, *rules: Rule, **more: Any) -> OpSpec:
 
 
 def _reads(op: str, lower: Any, *rules: Rule, **more: Any) -> OpSpec:
-    return OpSpec(op, lower, (gather_unit, places, *rules), ANY, **more)
+    return OpSpec(op, lower, (gather_unit, readable, places, *rules), ANY, **more)
 
 
 ROWS: tuple[OpSpec, ...] = (
@@ -132,7 +146,7 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("cast", logic.cast, (plain, plain_cast), ANY),
     _reads("embedding", gather.embedding, ports={"weight": ACT, "out": Same("weight")}),
     _reads("index_select", gather.index_select, has_dims),
-    _reads("gather", gather.gather, has_dims),
+    _reads("gather", gather.gather, has_dims, same_rank),
     _reads("index", gather.index, neighbours),
     _reads("index_put", gather.index_put, neighbours, leading),
     *(

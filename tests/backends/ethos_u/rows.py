@@ -21,7 +21,7 @@ from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import Compiled, compile_tosa
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.opset import OPS
-from edgewright.ir.ports import Act, Bias, Range, Same, Tied, Weight
+from edgewright.ir.ports import Act, Bias, Index, Range, Same, Tied, Weight
 from edgewright.ir.tosa.execute import execute
 from tests.backends.ethos_u.capture import quiet
 from tests.ops.opset_calls import Call, calls_of
@@ -107,6 +107,11 @@ class Maker:
         return Case(graph, [a for _, a in self.inputs], wanted, str(self.call.sample), known)
 
     def _argument(self, name: str, given: Any) -> Any:
+        if isinstance(self.ports.get(name), Index):
+            given = [_narrow(g) for g in given] if isinstance(given, list) else _narrow(given)
+            if isinstance(given, list) and any(isinstance(g, np.ndarray) for g in given):
+                self.real[name] = given
+                return [self._plain(f"{name}_{i}", g) for i, g in enumerate(given)]
         if isinstance(given, list) and given and all(isinstance(g, np.ndarray) for g in given):
             q = parameters(np.concatenate([g.ravel() for g in given]), self.bits)
             pairs = [self._input(g, q) for g in given]
@@ -133,6 +138,14 @@ class Maker:
         value, self.real[name] = self._input(given, parameters(given, self.bits))
         return value
 
+    def _plain(self, name: str, data: Any) -> Any:
+        """A tensor of places, as it is (or None)."""
+        if not isinstance(data, np.ndarray):
+            return data
+        value = Value(name, data.dtype, data.shape, tuple(range(data.ndim)))
+        self.inputs.append((value, data))
+        return value
+
     def _input(self, data: Array, q: QParams) -> tuple[Value, Array]:
         data = np.array(data, order="C")  # memory is read by ``as_strided``
         value = Value(f"x{len(self.inputs)}", q.dtype, data.shape, tuple(range(data.ndim)), q=q)
@@ -142,6 +155,10 @@ class Maker:
 
     def _result(self, args: dict[str, Any], made: Array) -> tuple[Value, Array]:
         order = tuple(range(made.ndim))
+        if isinstance(self.ports.get("out"), Index):
+            made = _narrow(made)  # behind the cast that makes places so
+        if made.dtype == np.float64:  # sums are kept wider until they are stored
+            made = made.astype(np.float32)
         if made.dtype != np.float32:
             return Value("out", made.dtype, made.shape, order), made
         port = self.ports.get("out")
@@ -153,6 +170,11 @@ class Maker:
         else:
             q = parameters(made, self.bits, fixed=port if isinstance(port, Range) else None)
         return Value("out", q.dtype, made.shape, order, q=q), store(made, q)
+
+
+def _narrow(data: Any) -> Any:
+    """Places of 64 bits, which no NPU has, as 32."""
+    return data.astype(np.int32) if isinstance(data, np.ndarray) and data.dtype == np.int64 else data
 
 
 def cases(op: str, bits: int = 8) -> Iterator[Case]:
