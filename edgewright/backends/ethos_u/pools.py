@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, INT48, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.slicing import cut, joined, picked
+from edgewright.backends.ethos_u.slicing import cut, picked
 from edgewright.backends.table import pool_arguments
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.passes.layout import Order
@@ -77,7 +76,7 @@ def max_pool(low: TosaLowering, op: Op) -> None:
     kernel, stride, pads, dilation = windows(op)
     image, pads = fitted(low, image_of(low, x, spatial_dims(op)), pads)
     if dilation == [1, 1]:
-        made = _largest(low, image, kernel, stride, pads)
+        made = largest(low, image, kernel, stride, pads)
     else:
         made = image
         for axis in (0, 1):
@@ -85,7 +84,7 @@ def max_pool(low: TosaLowering, op: Op) -> None:
     name_image(low, out, spatial_dims(op), stored_as(low, x, out, made))
 
 
-def _largest(low: TosaLowering, image: Value, kernel: list[int], stride: list[int], pads: Sequence[int]) -> Value:
+def largest(low: TosaLowering, image: Value, kernel: list[int], stride: list[int], pads: Sequence[int]) -> Value:
     if any(pads) and (
         max(stride) > MAX_STRIDE or max(kernel) > MAX_WINDOW
     ):  # U55 and U65 do these without padding only
@@ -105,14 +104,14 @@ def _largest_apart(
     shape = [kernel if a == axis else 1 for a in (0, 1)]
     if apart == 1:
         steps = [stride if a == axis else 1 for a in (0, 1)]
-        return _largest(low, image, shape, steps, [*(sides if axis == 0 else [0, 0]), *(sides if axis else [0, 0])])
+        return largest(low, image, shape, steps, [*(sides if axis == 0 else [0, 0]), *(sides if axis else [0, 0])])
     size = image.bound[1 + axis] + sum(sides)
     count = (size - (kernel - 1) * apart - 1) // stride + 1
     rows = -(-size // apart)
     padded = _with_lowest(low, image, 1 + axis, [sides[0], sides[1] + rows * apart - size])
     outer, inner = math.prod(padded.bound[: 1 + axis]), math.prod(padded.bound[2 + axis :])
     dealt = low.transposed(low.reshaped(padded, [outer, rows, apart, inner]), [0, 2, 1, 3])
-    pooled = _largest(low, low.reshaped(dealt, [outer * apart, rows, 1, inner]), [kernel, 1], [1, 1], [0] * 4)
+    pooled = largest(low, low.reshaped(dealt, [outer * apart, rows, 1, inner]), [kernel, 1], [1, 1], [0] * 4)
     left = rows - kernel + 1
     back = low.transposed(low.reshaped(pooled, [outer, apart, left, inner]), [0, 2, 1, 3])
     whole = low.reshaped(back, [*padded.bound[: 1 + axis], left * apart, *padded.bound[2 + axis :]])
@@ -127,66 +126,6 @@ def _with_lowest(low: TosaLowering, image: Value, axis: int, sides: Sequence[int
     shape = [s + sum(padding[2 * a : 2 * a + 2]) for a, s in enumerate(image.bound)]
     fill = low.tensor([lowest], image.dtype)
     return low.node("pad", shape, image.dtype, input=image, padding=padding, value=fill)
-
-
-class Run(NamedTuple):
-    """Windows of an adaptive pool along one dimension: of one length, and equally far apart."""
-
-    first: int
-    length: int
-    windows: int
-    step: int
-
-    @property
-    def extent(self) -> int:
-        return (self.windows - 1) * self.step + self.length
-
-
-def adaptive_runs(size: int, count: int) -> list[Run]:
-    """All windows of an adaptive pool, as few runs."""
-    found: list[Run] = []
-    for o in range(count):
-        first = o * size // count
-        length = -(-(o + 1) * size // count) - first
-        run = found[-1] if found else None
-        step = first - (run.first + (run.windows - 1) * run.step) if run else 0
-        if (
-            run
-            and run.length == length
-            and size // count < MAX_WINDOW
-            and step > 0
-            and (run.windows == 1 or run.step == step)
-        ):
-            found[-1] = Run(run.first, length, run.windows + 1, step)
-        else:
-            found.append(Run(first, length, 1, 1))
-    return found
-
-
-Pooled = Callable[[Value, Run, Run], Value]
-
-
-def adaptive(low: TosaLowering, op: Op, pooled: Pooled) -> None:
-    """Regions whose windows are alike are pooled together, and joined."""
-    x, out = op.args["self"], result(op)
-    dims = spatial_dims(op)
-    image = image_of(low, x, dims)
-    rows = adaptive_runs(image.bound[1], out.bound[-2] if dims == 2 else 1)
-    columns = adaptive_runs(image.bound[2], out.bound[-1])
-    lines = []
-    for row in rows:
-        line = cut(low, image, 1, row.first, row.extent)
-        parts = [pooled(cut(low, line, 2, column.first, column.extent), row, column) for column in columns]
-        lines.append(joined(low, parts, 2))
-    name_image(low, out, dims, joined(low, lines, 1))
-
-
-def adaptive_max_pool2d(low: TosaLowering, op: Op) -> None:
-    def pooled(region: Value, row: Run, column: Run) -> Value:
-        made = _largest(low, region, [row.length, column.length], [row.step, column.step], [0] * 4)
-        return stored_as(low, op.args["self"], result(op), made)
-
-    adaptive(low, op, pooled)
 
 
 # ---------------------------------------------------------------------------------------------------------- means
@@ -283,17 +222,6 @@ def largest_product(op: Op, counted: Array) -> int:
     """A bound of what ``divided`` computes."""
     size: int = op.args["self"].dtype.itemsize
     return math.lcm(*np.unique(counted).tolist()) << 8 * size
-
-
-def adaptive_avg_pool(low: TosaLowering, op: Op) -> None:
-    x = op.args["self"]
-
-    def pooled(region: Value, row: Run, column: Run) -> Value:
-        kernel = [row.length, column.length]
-        acc = all_sums(low, region, x, kernel, [row.step, column.step], [0] * 4)
-        return divided(low, op, acc, np.array([[math.prod(kernel)]]))
-
-    adaptive(low, op, pooled)
 
 
 def axis_sum(low: TosaLowering, acc: Value, axis: int) -> Value:

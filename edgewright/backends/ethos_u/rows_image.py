@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from edgewright.backends.ethos_u import pools, reductions, resize
+from edgewright.backends.ethos_u import adaptive, pools, reductions, resize
 from edgewright.backends.ethos_u.kinds import all_quantized, has_dims, logic_unit, movable, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
 from edgewright.backends.ethos_u.rules import rule
@@ -39,7 +39,7 @@ def few_counts(op: Op, target: Any) -> object:
 def few_regions(op: Op, target: Any) -> object:
     dims = pools.spatial_dims(op)
     sizes = zip(op.args["self"].bound[-dims:], op.outputs[0].bound[-dims:], strict=True)  # type: ignore[union-attr]
-    found = math.prod(len(pools.adaptive_runs(size, count)) for size, count in sizes)
+    found = math.prod(len(adaptive.adaptive_runs(size, count)) for size, count in sizes)
     return found if found > MAX_REGIONS else OK
 
 
@@ -122,13 +122,13 @@ def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), preci
 
 ROWS: tuple[OpSpec, ...] = (
     *(_row(op, pools.max_pool, values_only) for op in ("max_pool1d", "max_pool2d")),
-    _row("adaptive_max_pool2d", pools.adaptive_max_pool2d, values_only, few_regions),
+    _row("adaptive_max_pool2d", adaptive.adaptive_max_pool2d, values_only, few_regions),
     *(
         _row(op, pools.avg_pool, windows_fit, positive_divisor, few_counts, absorbs=ACTIVATIONS)
         for op in ("avg_pool1d", "avg_pool2d")
     ),
     *(
-        _row(op, pools.adaptive_avg_pool, few_regions, sums_fit, absorbs=ACTIVATIONS)
+        _row(op, adaptive.adaptive_avg_pool, few_regions, sums_fit, absorbs=ACTIVATIONS)
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
