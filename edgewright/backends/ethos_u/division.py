@@ -31,7 +31,7 @@ def _quotient(low: TosaLowering, a: Value, b: Value, of: tuple[Value, Value]) ->
     below = fixed.both(low, "minimum", fixed.both(low, "maximum", b, -1), 0)
     sign = fixed.both(low, "add", fixed.left(low, below, 1), 1)  # 1 of zero, too
     share = fixed.mul(low, fixed.mul(low, a, sign), inverse, shift=8)  # 15 and 22 bits, of which 29 stay
-    made = fixed.right(low, share, fixed.both(low, "sub", fixed.full(low, shift, 30), shift))
+    made = fixed.right(low, share, fixed.minus(low, 30, shift))
     # Over zero: the end.
     none = fixed.both(low, "sub", size, given)
     beyond = fixed.left(low, fixed.mul(low, _sign(low, a), none), 29)
@@ -86,7 +86,7 @@ def _rounded(low: TosaLowering, x: Value, unit: float, kind: str, most: float) -
 
 
 def _negative(low: TosaLowering, x: Value) -> Value:
-    return fixed.both(low, "sub", fixed.full(low, x, 0), x)
+    return fixed.minus(low, 0, x)
 
 
 def _down(low: TosaLowering, exact: Value, bits: int, near: int) -> Value:

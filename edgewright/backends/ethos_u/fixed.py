@@ -27,6 +27,13 @@ def both(low: TosaLowering, kind: str, a: Value, b: Value | int, **more: object)
     return low.node(kind, shape, INT32, a=a, b=other, **more)
 
 
+def minus(low: TosaLowering, number: int, x: Value) -> Value:
+    """A number less a tensor. Of five dimensions and more, Vela broadcasts only second operands."""
+    if len(x.bound) <= 4:
+        return both(low, "sub", full(low, x, number), x)
+    return both(low, "add", mul(low, x, -1), number)
+
+
 def mul(low: TosaLowering, a: Value, b: Value | int, shift: int = 0) -> Value:
     """The product, with 64 bits in between, less ``shift`` bits (rounded)."""
     return both(low, "mul", a, b, shift=shift)
@@ -53,9 +60,10 @@ def fine(low: TosaLowering, index: Value, values: Array) -> Value:
     """One of 256 values (below 127 * 32767) for each integer from -128 to 127, to the last bit.
 
     A 16-bit table interpolates between two entries: taken 127/128 of the way, entries ``a, b`` give ``a + 127 b``.
+    From one entry to the next there are 16 bits, too: with ``a`` above zero, ``b - a`` never is more.
     """
     whole = np.round(values).astype(np.int64)
-    upper = np.round(whole / 127).astype(np.int64)
+    upper = whole // 127
     entries = np.stack([whole - 127 * upper, upper], axis=1).ravel()
     wide = index if index.dtype == INT32 else low.rescale(index, INT32, 1.0)
     at = low.rescale(both(low, "add", left(low, wide, 8), 127), INT16, 1.0)
@@ -111,5 +119,5 @@ def sqrt(low: TosaLowering, x: Value) -> tuple[Value, Value]:
 def log(low: TosaLowering, x: Value) -> Value:
     """The natural logarithm, in units of ``2**-22``."""
     parts = normal(low, x)
-    whole = both(low, "sub", full(low, x, 30), parts.shift)  # the exponent: x = m * 2**(30 - shift)
+    whole = minus(low, 30, parts.shift)  # the exponent: x = m * 2**(30 - shift)
     return both(low, "add", parts.table(low, np.log), mul(low, whole, round(np.log(2) * 2**22)))

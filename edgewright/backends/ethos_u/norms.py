@@ -108,9 +108,7 @@ def normalised(
     square = _with_eps(low, parts, steps)
     root, shift = fixed.rsqrt(low, square)
     less = 7 if narrow else 12  # 16 (or 21) bits of distance times 22 of the root: 31 stay
-    made = fixed.right(
-        low, fixed.mul(low, parts.distance, root, shift=less), fixed.both(low, "sub", fixed.full(low, shift, 15), shift)
-    )
+    made = fixed.right(low, fixed.mul(low, parts.distance, root, shift=less), fixed.minus(low, 15, shift))
     return made, 2.0 ** (15 + less - parts.bits - 36.5) * math.sqrt(parts.unit)
 
 
@@ -123,7 +121,7 @@ def _with_eps(low: TosaLowering, parts: Spread, eps: float) -> Value:
     fine = min(16, max(0, 30 - math.ceil(math.log2(max(eps * parts.unit, 2.0**-30)))))
     twice = fixed.left(low, parts.up, 1)
     known = fixed.full(low, parts.up, min(round(eps * parts.unit * 2.0**fine), 2**30))
-    bits = fixed.both(low, "sub", fixed.full(low, parts.up, fine), twice)
+    bits = fixed.minus(low, fine, twice)
     down = fixed.right(low, known, fixed.both(low, "maximum", bits, 0))
     grown = fixed.left(low, down, fixed.both(low, "maximum", fixed.both(low, "sub", twice, fine), 0))
     return fixed.both(low, "maximum", fixed.both(low, "add", parts.square, grown), 1)

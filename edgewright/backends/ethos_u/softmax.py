@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from edgewright.backends.ethos_u import fixed
 from edgewright.backends.ethos_u.lower import INT32, TosaLowering, result, scale_of, zero_of
+from edgewright.backends.table import OK, Rule
 from edgewright.ir.graph import Op, Value
 from edgewright.passes.layout import Order, identity
 
 _MOST = fixed.TOP * 2**fixed.FINE
+_LONG, _LESS = 2048, 11  # exponentials that have room in one sum; bits that longer sums do without
+LONGEST = 1 << 17
 
 
 def _prepared(low: TosaLowering, op: Op) -> tuple[Value, Value, Order, int]:
@@ -27,8 +32,18 @@ def _prepared(low: TosaLowering, op: Op) -> tuple[Value, Value, Order, int]:
 
 
 def _room(count: int) -> float:
-    """What the largest exponential is, so that a sum of ``count`` fits into 31 bits."""
-    return float(min(_MOST * fixed.TOP, (2**31 - 1) // count - 1))
+    """What the largest exponential is: a sum of ``count`` fits into 31 bits, or is made in two halves."""
+    return float(_MOST * fixed.TOP if count > _LONG else min(_MOST * fixed.TOP, (2**31 - 1) // count - 1))
+
+
+def _total(low: TosaLowering, powers: Value, axis: int) -> tuple[Value, int]:
+    """The sum, without so many of its last bits."""
+    if powers.bound[axis] <= _LONG:
+        return fixed.summed(low, powers, [axis]), 0
+    upper = fixed.right(low, powers, _LESS)
+    lower = fixed.both(low, "sub", powers, fixed.left(low, upper, _LESS))
+    sums = [fixed.summed(low, part, [axis]) for part in (upper, lower)]
+    return fixed.both(low, "add", sums[0], fixed.right(low, sums[1], _LESS)), _LESS
 
 
 def _exponentials(low: TosaLowering, below: Value, x: Value, room: float) -> Value:
@@ -49,11 +64,11 @@ def _exponentials(low: TosaLowering, below: Value, x: Value, room: float) -> Val
 def softmax(low: TosaLowering, op: Op) -> None:
     """Exponentials over their sum: by the sum's reciprocal, and a shift for each sum."""
     _, powers, order, axis = _prepared(low, op)
-    total = fixed.summed(low, powers, [axis])
+    total, less = _total(low, powers, axis)
     inverse, shift = fixed.reciprocal(low, total)
     # powers < 2**22 and inverse <= 2**22: 44 bits, of which 30 stay. In units of 2**-16 when shifted.
     share = fixed.mul(low, powers, inverse, shift=14)
-    bits = fixed.both(low, "sub", fixed.full(low, shift, 22), shift)
+    bits = fixed.minus(low, 22 + less, shift)
     _finish(low, op, order, fixed.right(low, share, bits), 2.0**-16)
 
 
@@ -62,10 +77,11 @@ def log_softmax(low: TosaLowering, op: Op) -> None:
     below, powers, order, axis = _prepared(low, op)
     x = op.args["self"]
     count = below.bound[axis]
-    room = _room(count)
+    total, less = _total(low, powers, axis)
+    room = _room(count) / 2.0**less
     spread = 65535 if x.dtype.itemsize == 2 else 255
     unit = (spread * scale_of(x) + 24) / 2.0**29
-    log = low.rescale(fixed.log(low, fixed.summed(low, powers, [axis])), INT32, 2.0**-22 / unit)
+    log = low.rescale(fixed.log(low, total), INT32, 2.0**-22 / unit)
     log = fixed.both(low, "sub", log, round(np.log(room) / unit))
     far = low.rescale(below, INT32, scale_of(x) / unit)
     _finish(low, op, order, fixed.both(low, "sub", far, log), unit)
@@ -75,3 +91,12 @@ def _finish(low: TosaLowering, op: Op, order: Order, acc: Value, unit: float) ->
     out = result(op)
     acc = low.narrow(acc, out, unit, op.args.get("limits"))
     low.alias(out, order, acc if out.shape else low.reshaped(acc, []))
+
+
+def _many(op: Op, target: Any) -> object:
+    x = op.args["self"]
+    count = x.bound[op.args["dim"] % len(x.shape)] if x.shape else 1
+    return count if count > LONGEST else OK
+
+
+short_axis = Rule(f"at most {LONGEST} elements may be summed", _many)

@@ -72,28 +72,42 @@ class Piece:
         return np.asarray((table[low] << 7) + (table[low + 1] - table[low]) * (at & 127))
 
 
-def pieces(wanted: Array) -> tuple[tuple[Piece, ...], float]:
-    """Tables whose sum is ``wanted`` (by stored integer, from the lowest), and how far off it is at worst."""
+def pieces(wanted: Array, counted: Array | bool = True) -> tuple[tuple[Piece, ...], float]:
+    """Tables whose sum is ``wanted`` (by stored integer, from the lowest), and how far off it is at worst, where that
+    is ``counted``."""
     cuts = [(-_HALF, 1 << 16)]
     while True:
         made, off = _tables(wanted, cuts)
+        off = off * counted
         worst = [float(off[s + _HALF : s + _HALF + n].max()) for s, n in cuts]
-        # A piece of 512 has an entry for every integer.
-        at = max(range(len(cuts)), key=lambda i: worst[i] if cuts[i][1] > 512 else -1.0)
-        if max(worst) <= _GOOD or len(cuts) == _PIECES or cuts[at][1] <= 512 or worst[at] <= _GOOD:
+        # A piece of 512 has an entry for every integer; one that rises by more than 16 bits is cut first.
+        wide = [i for i, (_, size) in enumerate(cuts) if size > 512]
+        tall = [i for i in wide if i and _rise(wanted, *cuts[i]) >= _HALF]
+        at = tall[0] if tall else max(wide, key=lambda i: worst[i], default=0)
+        if max(worst) <= _GOOD or len(cuts) == _PIECES or not wide or (not tall and worst[at] <= _GOOD):
             return made, max(worst)
         start, size = cuts[at]
         cuts[at : at + 1] = [(start, size // 2), (start + size // 2, size // 2)]
 
 
+def _rise(wanted: Array, start: int, size: int) -> float:
+    part = wanted[start + _HALF : start + _HALF + size + 1]
+    return float(np.abs(part - part[0]).max())
+
+
 def _tables(wanted: Array, cuts: list[tuple[int, int]]) -> tuple[tuple[Piece, ...], Array]:
     stored = np.arange(-_HALF, _HALF)
     total = np.zeros(1 << 16)
-    made = []
+    made: list[Piece] = []
     for start, size in cuts:
         knots = np.minimum(np.arange(start, start + size + 1, size // 512) + _HALF, (1 << 16) - 1)
         before = total[start + _HALF] / 128
-        entries = _limited(np.round(wanted[knots] - before))
+        entries = wanted[knots] - before
+        # The last place of a piece is 127/128 of the way to its end, where it has to be at the end already.
+        entries[512] = entries[511] + (entries[512] - entries[511]) * 128 / 127
+        if made:
+            entries[0] = 0  # nothing before it
+        entries = _limited(np.round(entries))
         piece = Piece(start, size, tuple(int(e) for e in entries))
         total = total + piece.value(stored)
         made.append(piece)
@@ -120,7 +134,8 @@ def _filled(values: Array) -> Array:
 def _plan(key: tuple[Any, ...], function: _Known) -> tuple[tuple[Piece, ...], float]:
     source, to = key[-2:]
     with np.errstate(all="ignore"):
-        return pieces(_filled(steps(function.function(real(np.arange(-_HALF, _HALF), source)), to)))
+        exact = function.function(real(np.arange(-_HALF, _HALF), source))
+    return pieces(_filled(steps(exact, to)), np.isfinite(exact))
 
 
 class _Known:
