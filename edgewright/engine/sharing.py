@@ -23,6 +23,7 @@ class Sharing:
     def __init__(self) -> None:
         self.alone_ns = 0
         self._probes = 2  # calls to learn how long it takes alone: the first is slow, its memory is untouched
+        self._settled = False
         self._penalty = 0
         self._backoff = _FIRST
         self._good = 0
@@ -40,8 +41,9 @@ class Sharing:
     def learn(self, shared: bool, spent_ns: int) -> None:
         """How long a call took."""
         if not shared:
-            known = self.alone_ns or spent_ns
-            self.alone_ns = min(spent_ns, known + known // 8)  # a slower machine is believed little by little
+            # The usual time as the machine is now, not the best there ever was: others slow both ways of running.
+            self.alone_ns = (3 * self.alone_ns + spent_ns) // 4 if self._settled else spent_ns
+            self._settled = not self._probes
         elif spent_ns > self.alone_ns + _MARGIN_NS:
             self._penalty, self._good = self._backoff, 0
             self._backoff = min(2 * self._backoff, _MOST)

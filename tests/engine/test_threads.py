@@ -255,3 +255,17 @@ def test_trouble_is_followed_by_calls_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(call(500_000) for _ in range(64))
     assert call(9_000_000)
     assert [call(500_000) for _ in range(9)] == [False] * 8 + [True]
+
+
+def test_what_is_slow_alone_too_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    sharing = Sharing()
+    alone, shared = 1_000_000, 500_000
+    taken = []
+    for at in range(200):
+        busy = 4 if at > 20 else 1  # from then on other programs slow everything down
+        together = sharing.decide()
+        sharing.learn(together, busy * (shared if together else alone))
+        taken.append(together)
+    assert not all(taken[21:40])  # at first it looks like trouble
+    assert all(taken[60:])  # until it is known how long it takes alone now
