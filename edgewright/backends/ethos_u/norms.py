@@ -20,7 +20,8 @@ from edgewright.backends.table import OK, Rule, over
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.passes.layout import NHWC, identity, last
 
-LONGEST = 32767  # elements that a sum of squares (8 bits) or of values (16 bits) has room for
+LONGEST = {1: 1 << 20, 2: 1 << 16}  # elements that a sum has room for, by bytes: of 16 bits, each whole
+_SQUARES = 1 << 15  # squares of 8-bit integers that a sum has room for; of more, without their last bits
 _ROOM = 29  # bits of a variance with eps: RESCALE takes no more
 
 
@@ -43,15 +44,17 @@ def spread(low: TosaLowering, x: Value, axes: Sequence[int], narrow: bool, centr
     if not narrow:
         return _spread_16(low, x, axes, count, centred, eps)
     bits = math.floor(_ROOM - math.log2(most + eps))
+    less = max(0, math.ceil(math.log2(count / _SQUARES)))
     if not centred:
-        total = fixed.summed(low, fixed.mul(low, x, x), axes)
-        return Spread(fixed.left(low, x, 7), 7, low.rescale(total, INT32, 2.0**bits / count), 2.0**bits)
+        total = fixed.summed(low, fixed.mul(low, x, x, shift=less), axes)
+        return Spread(fixed.left(low, x, 7), 7, low.rescale(total, INT32, 2.0 ** (bits + less) / count), 2.0**bits)
     # From the nearest integer to the mean first: its squares are exact. What is left of the mean comes off after.
     mean = low.rescale(fixed.summed(low, x, axes), INT32, 2.0**15 / count)
     nearest = fixed.right(low, mean, 15)
     rest = fixed.both(low, "sub", mean, fixed.left(low, nearest, 15))
     apart = fixed.both(low, "sub", x, nearest)
-    total = low.rescale(fixed.summed(low, fixed.mul(low, apart, apart), axes), INT32, 2.0**bits / count)
+    squares = fixed.summed(low, fixed.mul(low, apart, apart, shift=less), axes)
+    total = low.rescale(squares, INT32, 2.0 ** (bits + less) / count)
     extra = fixed.mul(low, rest, rest, shift=30 - bits) if bits >= 0 else fixed.full(low, rest, 0)
     distance = fixed.both(low, "sub", fixed.left(low, apart, 7), fixed.right(low, rest, 8))
     return Spread(distance, 7, fixed.both(low, "sub", total, extra), 2.0**bits)
@@ -246,7 +249,7 @@ def vector_norm(low: TosaLowering, op: Op) -> None:
         settle(low, op, order, dims, low.narrow(acc, out, scale_of(x), op.args.get("limits")))
         return
     count = math.prod(x.bound[d] for d in dims)
-    less = 0 if x.q.dtype.itemsize == 1 else math.ceil(math.log2(count))
+    less = max(0, math.ceil(math.log2(count / (_SQUARES if x.q.dtype.itemsize == 1 else 1))))
     total = fixed.summed(low, fixed.mul(low, wide, wide, shift=less), axes)
     root, shift = fixed.sqrt(low, total)
     made = fixed.right(low, root, shift)
@@ -269,10 +272,12 @@ def _count(op: Op) -> int:
 
 
 def _too_many(op: Op, target: Any) -> object:
-    return count if (count := _count(op)) > LONGEST else OK
+    x: Value = op.args["input"] if "input" in op.args else op.args["self"]
+    width = x.q.dtype.itemsize if x.q is not None else 2
+    return count if (count := _count(op)) > LONGEST.get(width, 0) else OK
 
 
-not_too_many = Rule(f"at most {LONGEST} elements may be summed", _too_many)
+not_too_many = Rule(f"at most {LONGEST[1]} elements may be summed, or {LONGEST[2]} of 16 bits", _too_many)
 known_order = Rule(
     "the norm must be of order 1 or 2", lambda op, _: OK if op.args.get("ord", 2) in (1, 2) else op.args["ord"]
 )
