@@ -6,15 +6,14 @@ import math
 from typing import Any
 
 from edgewright.backends.ethos_u import adaptive, pools, reductions, resize
-from edgewright.backends.ethos_u.kinds import all_quantized, has_dims, logic_unit, movable, on, plain
+from edgewright.backends.ethos_u.kinds import all_quantized, has_dims, logic_unit, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
 from edgewright.backends.ethos_u.rules import rule
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, over
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import Same
 
-INT = (STATIC,)
-ANY = (STATIC, FLOAT)
+ANY = (STATIC, FLOAT)  # real numbers for TOSA alone, which ``all_quantized`` sees to
 MAX_REGIONS = 256
 ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 
@@ -116,7 +115,7 @@ def one_row(op: Op, target: Any) -> object:
 BILINEAR = (resize_unit, all_quantized, true_factors, resize_scale)
 
 
-def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), precisions: tuple[str, ...] = INT) -> OpSpec:
+def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), precisions: tuple[str, ...] = ANY) -> OpSpec:
     return OpSpec(op, lower, (all_quantized, *rules), precisions, absorbs)
 
 
@@ -132,18 +131,18 @@ ROWS: tuple[OpSpec, ...] = (
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
-        OpSpec(op, resize.nearest, (movable, few_slices), INT, ports={"out": Same(name)})
+        OpSpec(op, resize.nearest, (all_quantized, few_slices), ANY, ports={"out": Same(name)})
         for op, name in (("upsample_nearest2d", "input"), ("resize_nearest2d", "self"))
     ),
     *(
-        OpSpec(op, resize.bilinear, BILINEAR, INT, ports={"out": Same(name)})
+        OpSpec(op, resize.bilinear, BILINEAR, ANY, ports={"out": Same(name)})
         for op, name in (("upsample_bilinear2d", "input"), ("resize_bilinear2d", "self"))
     ),
     _row("mean", reductions.summed(True), sums_of, absorbs=ACTIVATIONS),
     _row("sum", reductions.summed(False), sums_of, absorbs=ACTIVATIONS),
     _row("cumsum", reductions.cumsum, sums_of, absorbs=ACTIVATIONS),
-    *(OpSpec(op, reductions.extreme("reduce_max"), (movable, values_only), INT) for op in ("amax", "max_dim")),
-    *(OpSpec(op, reductions.extreme("reduce_min"), (movable, values_only), INT) for op in ("amin", "min_dim")),
-    OpSpec("argmax", reductions.argmax, (has_dims, plain, one_row), INT, ("cast",)),
+    *(OpSpec(op, reductions.extreme("reduce_max"), (all_quantized, values_only), ANY) for op in ("amax", "max_dim")),
+    *(OpSpec(op, reductions.extreme("reduce_min"), (all_quantized, values_only), ANY) for op in ("amin", "min_dim")),
+    OpSpec("argmax", reductions.argmax, (has_dims, plain, one_row), (STATIC,), ("cast",)),
     OpSpec("any", reductions.extreme("reduce_any"), (plain, logic_unit), ANY),
 )
