@@ -124,13 +124,31 @@ def negated(low: TosaLowering, op: Op) -> None:
 
 
 def shifted(low: TosaLowering, op: Op) -> None:
+    """By more than there are bits, nothing is left but the sign (and that only to the right)."""
     out, order = result(op), _order(low, op)
     a, b = _both(low, op, order, out.dtype)
-    if op.kind == "bitwise_left_shift":
-        made = low.node("logical_left_shift", _shape(out, order), out.dtype, a=a, b=b)
-    else:
-        made = low.node("arithmetic_right_shift", _shape(out, order), out.dtype, a=a, b=b, round=False)
+    shape, most = _shape(out, order), 8 * (out.dtype.itemsize if out.dtype is not None else 4) - 1
+    beyond = None if b.constant else _beyond(low, b, most)
+    if beyond is not None:
+        last = low.tensor(np.full([1] * len(order), most), out.dtype)
+        b = low.node("select", b.bound, b.dtype, condition=beyond, on_true=last, on_false=b)
+    if op.kind == "bitwise_right_shift":
+        low.alias(out, order, low.node("arithmetic_right_shift", shape, out.dtype, a=a, b=b, round=False))
+        return
+    made = low.node("logical_left_shift", shape, out.dtype, a=a, b=b)
+    if beyond is not None:
+        nothing = low.tensor(np.zeros([1] * len(order)), out.dtype)
+        made = low.node("select", shape, out.dtype, condition=beyond, on_true=nothing, on_false=made)
     low.alias(out, order, made)
+
+
+def _beyond(low: TosaLowering, places: Value, most: int) -> Value:
+    """Where a number of bits is negative, or more than ``most``."""
+    wide, one = _cast(low, places, INT32), [1] * len(places.bound)
+    zero, last = low.tensor(np.zeros(one), np.int32), low.tensor(np.full(one, most), np.int32)
+    few = low.node("greater", wide.bound, BOOL, a=zero, b=wide)
+    many = low.node("greater", wide.bound, BOOL, a=wide, b=last)
+    return low.node("logical_or", wide.bound, BOOL, a=few, b=many)
 
 
 # ---------------------------------------------------------------------------------------------------------- choice

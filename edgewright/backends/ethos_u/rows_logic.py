@@ -41,13 +41,13 @@ def whole_numbers(op: Op, target: Any) -> object:
     return ", ".join(found) if len(found) > 1 or found[0] not in (*INTEGERS, "bool") else OK
 
 
-@rule("shifts must be by 0 to one less than the number of bits, known now")
+@rule("shifts must be of whole numbers; constant ones by 0 to one less than the number of bits")
 def shifts(op: Op, target: Any) -> object:
     other, dtype = op.args["other"], op.args["self"].dtype
     if str(dtype) not in INTEGERS:
         return dtype
     if isinstance(other, Value) and not other.constant:
-        return other.name
+        return OK
     given = np.asarray(other.data if isinstance(other, Value) else other)
     low, high = int(given.min()), int(given.max())
     return OK if 0 <= low <= high < 8 * dtype.itemsize else f"{low} to {high}"
