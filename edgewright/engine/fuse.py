@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class Node:
     second: Value | None = None
     sum: Op | None = None  # an integer sum with ``second``
     table: Array | None = None
-    copies: list[Value] = field(default_factory=list)
+    on_the_fly: bool = False  # begins with rows that are quantized by their own range
 
     @property
     def op(self) -> Op:
@@ -99,7 +99,8 @@ class Fuser:
             node = Node([op])
             self._grow(node, taken)
             taken |= {id(o) for o in node.ops}
-            node.ops = [*(self.maker[id(v)] for v in op.inputs() if self._made_on_the_fly(v)), *node.ops]
+            before = [self.maker[id(v)] for v in op.inputs() if self._made_on_the_fly(v)]
+            node.ops, node.on_the_fly = [*before, *node.ops], bool(before)
             nodes.append(node)
         return sorted(nodes, key=lambda n: place[id(n.ops[-1])])
 

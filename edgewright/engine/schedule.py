@@ -129,7 +129,7 @@ class _Scheduler:
         return self._lowered[id(node)]
 
     def _choose(self, node: Node) -> Lowering:
-        if any(0 in v.bound for v in (*node.reads(), *node.outputs)):
+        if node.on_the_fly or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
             return Reference(node)
         return next(made for kind in LOWERINGS if (made := kind.accept(node, self.context)) is not None)
 

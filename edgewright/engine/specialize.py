@@ -5,6 +5,7 @@ A device graph says the largest sizes its tensors may have; what they are is kno
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -29,7 +30,8 @@ def specialize(graph: Graph, shapes: Sequence[Shape]) -> Graph:
         raise InputError("device graph", f"takes {len(graph.inputs)} inputs", value=len(shapes))
     made: dict[int, Value] = {}
     for value, shape in zip(graph.inputs, shapes, strict=True):
-        if len(shape) != len(value.bound) or any(n > most for n, most in zip(shape, value.bound, strict=True)):
+        fits = len(shape) == len(value.bound) and all(n <= most for n, most in zip(shape, value.bound, strict=True))
+        if not fits and (len(shape) == len(value.bound) or math.prod(shape) != math.prod(value.bound)):
             raise InputError(f"input {value.name}", f"must fit in {list(value.bound)}", value=list(shape))
         made[id(value)] = _shaped(value, shape)
     ops = [_specialize_op(op, made) for op in graph.ops]
