@@ -101,8 +101,8 @@ def _of_kernel(overload: str) -> Iterator[Call]:
 def _own_calls(overload: str) -> Iterator[Call]:
     for args in CALLS.get(overload, []):
         keyword = args[-1] if args and isinstance(args[-1], dict) else {}
-        named = named(overload, args[:-1] if keyword else args, keyword)
-        yield Call(overload, named, Sample(overload, args))
+        given = named(overload, args[:-1] if keyword else args, keyword)
+        yield Call(overload, given, Sample(overload, args))
 
 
 def calls_of(row: OpDef, overload: str) -> list[Call]:
