@@ -11,6 +11,7 @@ from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported
 from edgewright.backends.ethos_u.ops import BACKEND
+from edgewright.backends.ethos_u.proof import prove
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
@@ -21,7 +22,7 @@ from edgewright.ir.opset import OPS
 from edgewright.ir.serialize import write_twin
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
-from edgewright.passes.fold import fold_batch_norms, fold_constants
+from edgewright.passes.fold import fold_constants
 from edgewright.passes.legalize import legalize
 
 aten = torch.ops.aten
@@ -39,7 +40,8 @@ _IDLE = {"permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", 
 class EthosUPartitioner(Partitioner):
     """Delegates to an Ethos-U as much as its rows take.
 
-    ``additional_checks``: ``DontPartition(...)`` and the like, or objects with ``is_node_supported``.
+    ``additional_checks``: ``DontPartition(...)`` and the like, or objects with ``is_node_supported``. ``verify``: run
+    what Vela made on the simulator and compare it with the graph, bit for bit.
     """
 
     backend = BACKEND
@@ -47,9 +49,11 @@ class EthosUPartitioner(Partitioner):
     kept = KEPT
 
     def __init__(
-        self, compile_spec: EthosUCompileSpec, additional_checks: Sequence[Any] = (), *, verbose: bool = False
-    ) -> None:
+        self, compile_spec: EthosUCompileSpec, additional_checks: Sequence[Any] = (), *, verbose: bool = False,
+        verify: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(list(additional_checks or ()), verbose=verbose)
+        self.verify = verify
         self.compile_spec = checked_spec(compile_spec)
 
     @classmethod
@@ -70,6 +74,8 @@ class EthosUPartitioner(Partitioner):
         spec = self.compile_spec
         inputs, outputs = ([value.nbytes for value in side] for side in (device.inputs, device.outputs))
         compiled = compile_tosa(write_tosa(device), spec, inputs=inputs, outputs=outputs)
+        if self.verify:
+            prove(device, compiled, spec.target)
         twin = None if supported(spec.target) is None else write_twin({"": device})
         expected = None if compiled.performance is None else compiled.performance.to_dict()
         specs = spec.to_compile_specs()
