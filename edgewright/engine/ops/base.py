@@ -19,7 +19,7 @@ from edgewright.engine.requantize import shift_of
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.numerics import Numerics
 
-_CHUNK = 4000  # nanoseconds of work that are worth handing to another thread
+_CHUNK = 700  # nanoseconds of work that are worth handing to another thread
 
 
 @dataclass
@@ -61,9 +61,11 @@ class Context:
         self.kernels.setdefault(name, text)
         return name
 
-    def step(self, kernel: str, args: Sequence[Slot], units: int, nanoseconds: float, macs: int = 0) -> None:
-        """``nanoseconds``: about how long one thread takes for all units."""
-        chunks = max(1, min(units, 8 * self.threads, int(nanoseconds / _CHUNK)))
+    def step(
+        self, kernel: str, args: Sequence[Slot], units: int, nanoseconds: float, macs: int = 0, pieces: int = 8
+    ) -> None:
+        """``nanoseconds``: about how long one thread takes for all units; ``pieces``: for each thread, at most."""
+        chunks = max(1, min(units, pieces * self.threads, int(nanoseconds / _CHUNK)))
         grain = -(-units // chunks)
         self.steps.append(Step(kernel, tuple(args), units, grain, self.barrier, self.label, macs))
         self.barrier = False

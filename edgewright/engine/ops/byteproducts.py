@@ -145,7 +145,7 @@ class ByteProduct(Lowering):
             units = len(made) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
-            context.step(name, slots, units, macs / _RATE, macs)
+            context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
     def _window(self, data: Home) -> tuple[Window, Array]:
         """The window in steps of four bytes, and filters laid out as it goes: [channels, steps * 4]."""

@@ -19,10 +19,16 @@ _RATE = 50.0  # products per nanosecond, about
 
 
 def order(part: Part, panels: int, weight_bytes: int, channels: int, threads: int) -> tuple[bool, bool]:
-    """(units are panels, panels are the outer loop): whichever side is larger is walked once."""
+    """(units are panels, panels are the outer loop): the larger side is walked once, if threads share it evenly."""
     pixels = part.grid.rows * part.grid.columns
-    by_panel = channels > pixels and panels >= 2 * threads
+    tiles = part.grid.rows * part.grid.tiles
+    by_panel = channels > pixels and evenly(panels, threads) >= 0.97 * evenly(tiles, threads)
     return by_panel, weight_bytes > 128 << 10
+
+
+def evenly(units: int, threads: int) -> float:
+    """How much of the threads' time is used."""
+    return units / (threads * -(-units // threads))
 
 
 def real_weights(node: Node) -> bool:
@@ -73,7 +79,7 @@ class RealProduct(Lowering):
             units = len(made) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * reach.elements * conv.outputs
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
-            context.step(name, slots, units, macs / _RATE, macs)
+            context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
     def _pack(self, context: Context, made: list[gemm.Panel], group: int) -> Place:
         conv, bias = self.conv, self.node.op.args.get("bias")
