@@ -14,6 +14,7 @@ from edgewright.backends.ethos_u.pools import (
     MAX_WINDOW,
     all_sums,
     divided,
+    image_mean,
     image_of,
     largest,
     name_image,
@@ -88,6 +89,8 @@ def adaptive_avg_pool(low: TosaLowering, op: Op) -> None:
 
     def pooled(region: Value, row: Run, column: Run) -> Value:
         kernel = [row.length, column.length]
+        if kernel == list(region.bound[1:3]):
+            return image_mean(low, op, x, region)
         acc = all_sums(low, region, x, kernel, [row.step, column.step], [0] * 4)
         return divided(low, op, acc, np.array([[math.prod(kernel)]]))
 

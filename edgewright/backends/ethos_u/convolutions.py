@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
-from edgewright.backends.ethos_u.products import accumulator, bias_of, spread, units_of
+from edgewright.backends.ethos_u.products import accumulator, bias_of, pads_of, spread, units_of
 from edgewright.backends.ethos_u.splitting import too_long
 from edgewright.backends.ethos_u.transposed import dilated, transposed
 from edgewright.ir.graph import Array, Op, Value
@@ -48,7 +48,7 @@ def _forward(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
     stride, dilation = spread(op, "stride", 1), spread(op, "dilation", 1)
     if too_long(op, low.target) and data.ndim == 4 and not is_depthwise(op):  # nor where anything is between taps
         data, dilation = dilated(data, dilation), [1, 1]
-    pads = [p for p in spread(op, "padding", 0) for _ in (0, 1)]
+    pads = pads_of(op)
     image, pads = fit(low, image, data.shape[2:], stride, dilation, pads)
     if any(pads) and too_long(op, low.target):  # Vela splits long steps only where nothing is padded
         image, pads = padded(low, image, pads, zero_of(x)), [0] * len(pads)

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u import fixed
-from edgewright.backends.ethos_u.lower import INT16, INT32, INT48, TosaLowering, result, scale_of, sizes, zero_of
+from edgewright.backends.ethos_u.lower import (
+    FLOAT32,
+    INT16,
+    INT32,
+    INT48,
+    TosaLowering,
+    result,
+    scale_of,
+    sizes,
+    zero_of,
+)
 from edgewright.backends.ethos_u.reductions import settle
 from edgewright.backends.ethos_u.tables import WORST, real
 from edgewright.backends.table import OK, Rule, over
@@ -202,6 +212,12 @@ def batch_norm(low: TosaLowering, op: Op) -> None:
     order = last(1, len(x.shape))
     held = low.get(x, order)
     c = held.bound[-1]
+    if x.q is None:
+        shape = [1] * (len(order) - 1) + [c]
+        steep = low.node("mul", held.bound, FLOAT32, a=held, b=low.tensor(slope.reshape(shape), np.float32), shift=0)
+        start = low.tensor(np.broadcast_to(offset, c).reshape(shape), np.float32)
+        low.finish(op, order, low.node("add", held.bound, FLOAT32, a=steep, b=start))
+        return
     flat = low.reshaped(held, [held.bound[0], math.prod(held.bound[1:-1]), 1, c])
     # Each channel's one weight is 127 of its own scale, which the result's multiplier then is.
     scales = np.maximum(np.abs(slope), 2.0**-40) / 127

@@ -39,5 +39,5 @@ BACKEND = Backend(
     EVERYWHERE,
     id="EthosUBackend",
     title="Arm Ethos-U",
-    summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. U55 and U65-256 command streams run here.",
+    summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. Commands for U55 and U65-256 run here.",
 )

@@ -34,7 +34,10 @@ KEPT = (
     aten.rms_norm.default, aten.linalg_vector_norm.default, aten.floor_divide.default,
 )  # fmt: skip
 # Movement alone is not worth a delegate.
-_IDLE = {"permute", "transpose", "t", "view", "unsqueeze", "squeeze", "expand", "clone", "quantize", "dequantize"}
+_IDLE = {
+    "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice", "cat",
+    "dropout", "requantize",
+}  # fmt: skip
 
 
 class EthosUPartitioner(Partitioner):

@@ -181,6 +181,9 @@ def avg_pool(low: TosaLowering, op: Op) -> None:
     image = image_of(low, x, spatial_dims(op))
     counted = counts(op, image.bound[1:3])
     image, pads = fitted(low, image, pads)
+    if kernel == list(image.bound[1:3]) and not any(pads) and (counted == math.prod(kernel)).all():
+        name_image(low, out, spatial_dims(op), image_mean(low, op, x, image))
+        return
     acc = all_sums(low, image, x, kernel, stride, pads)
     name_image(low, out, spatial_dims(op), divided(low, op, acc, counted))
 
@@ -229,3 +232,27 @@ def axis_sum(low: TosaLowering, acc: Value, axis: int) -> Value:
         return acc
     shape = [1 if a == axis else s for a, s in enumerate(acc.bound)]
     return low.node("reduce_sum", shape, acc.dtype, input=acc, axis=axis)
+
+
+def image_mean(low: TosaLowering, op: Op, x: Value, image: Value) -> Value:
+    """The mean of whole images, as the result is stored.
+
+    Rounded once, from a sum of pixels in a row; but where U65 and U85 pool for half the cycles, and the result is not
+    stored so finely that it would show, in two steps.
+    """
+    out, (n, h, w, c) = result(op), image.bound
+    limits = op.args.get("limits")
+    small = x.q is not None and out.q is not None and x.q.dtype.itemsize == 1 and max(h, w) <= MAX_WINDOW
+    pools = low.target is not None and low.target.family != "u55"
+    if small and pools and scale_of(x) <= 2 * scale_of(out):
+        zero = zero_of(x)
+        made = low.node("avg_pool2d", [n, 1, 1, c], image.dtype, input=image, kernel=[h, w], stride=[1, 1], pad=[0] * 4,
+                        input_zp=zero, output_zp=zero)  # fmt: skip
+        assert out.q is not None
+        return low.within(low.rescale(made, out.q.dtype, scale_of(x) / scale_of(out), zero, zero_of(out)), out, limits)
+    flat = low.reshaped(image, [n, h * w, 1, c])
+    acc = axis_sum(low, flat if x.q is None else low.rescale(flat, INT32, 1.0, zero_of(x)), 1)
+    if x.q is None:
+        part = low.tensor(np.full((1, 1, 1, 1), 1 / (h * w)), np.float32)
+        return low.narrow(low.node("mul", acc.bound, FLOAT32, a=acc, b=part, shift=0), out, 1.0, limits)
+    return low.narrow(acc, out, scale_of(x) / (h * w), limits)

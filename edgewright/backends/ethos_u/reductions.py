@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.pools import MAX_WINDOW, axis_sum, window_sum
+from edgewright.backends.ethos_u.pools import MAX_WINDOW, axis_sum, image_mean, window_sum
 from edgewright.backends.ethos_u.slicing import cut
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op, Value
@@ -33,6 +33,9 @@ def summed(factor: bool) -> Lower:
         order = order_of(low, x)
         held = low.get(x, order)
         axes = [order.index(d) for d in dims]
+        if factor and axes == [1, 2] and len(order) == 4:
+            settle(low, op, order, dims, image_mean(low, op, x, held))
+            return
         if x.q is not None and axes == [1, 2] and len(order) == 4 and max(held.bound[1:3]) <= MAX_WINDOW:
             acc = window_sum(low, held, x, held.bound[1:3], [1, 1], [0] * 4)
         else:

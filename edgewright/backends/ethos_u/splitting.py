@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.products import spread
+from edgewright.backends.ethos_u.products import pads_of, spread
 from edgewright.ir.graph import Op, QParams, Value
 
 MAX_STRIDE = 3  # of U55 and U65
@@ -28,8 +28,8 @@ def in_two_steps(op: Op, target: Any) -> bool:
         return False
     x = op.args["input"]
     wide = x.q is not None and x.q.dtype.itemsize == 2
-    batch = x.bound[0] if len(x.shape) == op.args["weight"].data.ndim else 1
-    plain = not any(spread(op, "padding", 0)) and max(spread(op, "dilation", 1)) == 1 and batch == 1
+    batch = x.bound[0] if len(x.shape) == len(op.args["weight"].shape) else 1
+    plain = not any(pads_of(op)) and max(spread(op, "dilation", 1)) == 1 and batch == 1
     return bool(op.args["groups"] > 1 or (wide and not plain))
 
 
@@ -93,7 +93,7 @@ def _selected(op: Op) -> list[Op]:
     assert out is not None
     pairs = [steps_of(s) for s in spread(op, "stride", 1)]
     first, second = [p[0] for p in pairs if p], [p[1] for p in pairs if p]
-    dims = op.args["weight"].data.ndim - 2
+    dims = len(op.args["weight"].shape) - 2
     size = _size(op, first)[-dims:]
     dense = Value(f"{out.name}_dense", out.dtype, (*out.shape[:-dims], *size), out.dim_order, q=out.q)
     args = {**op.args, "stride": first[-dims:]}
@@ -105,8 +105,9 @@ def _selected(op: Op) -> list[Op]:
 
 def _size(op: Op, stride: list[int]) -> list[int]:
     """The size of a convolution's result with another stride."""
-    x, kernel = op.args["input"], op.args["weight"].data.shape[2:]
+    x, kernel = op.args["input"], op.args["weight"].bound[2:]
     kernel, image = ((1, *kernel), (1, x.bound[-1])) if len(kernel) == 1 else (kernel, x.bound[-2:])
-    padding, dilation = spread(op, "padding", 0), spread(op, "dilation", 1)
-    sizes = zip(image, kernel, stride, padding, dilation, strict=True)
-    return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes]
+    pads, dilation = pads_of(op), spread(op, "dilation", 1)
+    both = [pads[0] + pads[1], pads[2] + pads[3]]
+    sizes = zip(image, kernel, stride, both, dilation, strict=True)
+    return [(n + p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes]

@@ -12,8 +12,15 @@ from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.tosa.table import PREFIX, TOSA, TosaOp
 
 VERSION = (1, 0, 0)
-_TYPES = {"int8": "INT8", "int16": "INT16", "int32": "INT32", "int64": "INT48", "bool": "BOOL", "float32": "FP32",
-          "uint8": "INT8"}  # whose sign is RESCALE's business
+_TYPES = {
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT48",
+    "bool": "BOOL",
+    "float32": "FP32",
+    "uint8": "INT8",
+}  # whose sign is RESCALE's business
 _ACCUMULATORS = {"INT8": "INT32", "INT16": "INT48", "FP32": "FP32"}
 _ATTRIBUTES = {"argmax": "ArgMax", "matmul": "MatMul", "intdiv": "IntDiv"}  # names that are not one word per part
 
@@ -72,7 +79,7 @@ class _Writer:
             return [self._const(np.asarray([given], np.int8), "INT8")]
         for zero, of in row.zeros:
             if name == zero:
-                like = op.outputs[0] if of == "output" else op.args[of]
+                like: Any = op.outputs[0] if of == "output" else op.args[of]
                 return [self._const(np.asarray([given]).astype(like.dtype), self._type_name(like))]
         return [self._value(v) for v in (given if isinstance(given, list) else [given])]
 

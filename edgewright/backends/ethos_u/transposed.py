@@ -21,7 +21,7 @@ def transposed(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
     data = dilated(data, spread(op, "dilation", 1))
     bias = bias_of(low, op, units_of(op), data.shape[1])
     before = spread(op, "padding", 0)
-    size = [1, *result(op).bound[-1:]] if op.args["weight"].data.ndim == 3 else list(result(op).bound[-2:])
+    size = [1, *result(op).bound[-1:]] if len(op.args["weight"].shape) == 3 else list(result(op).bound[-2:])
     return _by_phases(low, op, image, data, bias, stride, before, size)
 
 
