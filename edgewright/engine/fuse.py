@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Node:
     second: Value | None = None
     sum: Op | None = None  # an integer sum with ``second``
     table: Array | None = None
+    parts: list[Node] = field(default_factory=list)  # nodes that were made this one
     on_the_fly: bool = False  # begins with rows that are quantized by their own range
 
     @property

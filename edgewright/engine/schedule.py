@@ -13,6 +13,7 @@ from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
+from edgewright.engine.ops.chain import RealChain, chain_nodes
 from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.moves import Move, common_shape, frame
@@ -27,6 +28,7 @@ from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
+    RealChain,
     Winograd,
     RealProduct,
     RealDepthwise,
@@ -87,6 +89,7 @@ class _Scheduler:
     def _nodes(self) -> list[Node]:
         """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
         nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes).run()
+        nodes = chain_nodes(self.graph, nodes, self.context)
         before = [node for value in self.graph.inputs if (node := self._copy_in(value, nodes)) is not None]
         after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs)]
         return [*before, *nodes, *(node for node in after if node is not None)]
@@ -249,3 +252,5 @@ def _replace(node: Node, old: Value, new: Value) -> None:
     node.sum = next((new_op for op, new_op in zip(node.ops, made, strict=True) if op is node.sum), None)
     node.ops = made
     node.second = new if node.second is old else node.second
+    for part in node.parts:
+        _replace(part, old, new)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgewright.engine import make_plan
 from edgewright.ir.graph import Graph, Op, Value
-from tests.engine.graphs import U8, biases, compare, cpus, filters, graph, quantized, random, real
+from tests.engine.graphs import U8, biases, compare, cpus, filters, graph, quantized, random, real, run
 
 INF = float("inf")
 
@@ -242,3 +242,38 @@ def test_any_convolution(cpu: str, data: Any) -> None:
     made = conv((draw(1, 2), *size, inputs), inputs if depthwise else draw(1, 80), kernel, stride, padding, dilation,
                 inputs if depthwise else 1, quantize, depthwise, zero=draw(-128, 127))  # fmt: skip
     check(made, cpu)
+
+
+def chain(stride: int, kernel: int, high: int, residual: bool, images: int = 1) -> Graph:
+    """A pointwise convolution to many channels, a depthwise one, and a pointwise one to few."""
+    first = conv((images, high, 60, 24), 96, limits=(0.0, 6.0))
+    (x,), wide = first.inputs, first.outputs[0]
+    half = kernel // 2
+    second = conv(wide.bound, 96, (kernel, kernel), (stride, stride), (half,) * 4, groups=96, depthwise=True,
+                  limits=(0.0, 6.0))  # fmt: skip
+    second.ops[0].args["input"] = wide
+    third = conv(second.outputs[0].bound, 24)
+    third.ops[0].args["input"] = second.outputs[0]
+    ops, y = [first.ops[0], second.ops[0], third.ops[0]], third.outputs[0]
+    if residual:
+        total = real("z", *y.bound)
+        ops.append(Op("add", {"self": x, "other": y}, [total]))
+        y = total
+    return graph([x], [y], *ops)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize(("stride", "kernel", "residual"), [(1, 3, True), (1, 5, False), (2, 3, False), (2, 5, False)])
+@pytest.mark.parametrize("high", [47, 64])
+def test_chains_are_done_row_by_row(cpu: str, stride: int, kernel: int, residual: bool, high: int) -> None:
+    made = chain(stride, kernel, high, residual, images=2 if high == 64 else 1)
+    kinds = [s.kernel.split("_")[0] for s in make_plan(made, threads=1, cpu=cpu).steps]
+    assert "chain" in kinds
+    assert "depthwise" not in kinds
+    check(made, cpu)
+
+
+def test_threads_share_a_chain() -> None:
+    made = chain(1, 3, 64, True)
+    (want,), (got,) = (run(made, [random(made.inputs[0])], cpus()[-1], threads) for threads in (1, 2))
+    assert (want == got).all()

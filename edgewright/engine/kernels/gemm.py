@@ -85,11 +85,18 @@ def pack(filters: Array, bias: Array | None, made: Sequence[Panel]) -> list[Arra
 
 
 def emit_tile(
-    module: Module, pixels: int, panel: Panel, window: Window, out_step: int, second_step: int, tail: Tail
+    module: Module,
+    pixels: int,
+    panel: Panel,
+    window: Window,
+    out_step: int,
+    second_step: int,
+    tail: Tail,
+    prefix: str = "",
 ) -> Function:
-    """``tile(data, weights, out, second)``."""
+    """``tile(data, weights, out, second)``; ``prefix`` tells products of one module apart."""
     shape = "_".join(map(str, (*panel.widths, panel.used)))
-    name = f"tile_{pixels}_{shape}"
+    name = f"{prefix}tile_{pixels}_{shape}"
     if name in module.functions:
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])

@@ -61,18 +61,34 @@ class Run:
 
 def emit_nest(module: Module, name: str, grid: Grid, runs: list[Run], by_panel: bool, panels_outside: bool) -> None:
     """A kernel whose units are tiles, or with ``by_panel`` panels. Its slots: data, weights, output, second operand."""
-    functions = {(run.offset, size): run.tile(size) for run in runs for size in grid.sizes}
-    _Nest(module.kernel(name), grid, runs, functions).emit(by_panel, panels_outside)
+    nest = _Nest(grid, runs)
+    f = module.kernel(name)
+    nest.start(f, [f.slot(PTR, i) for i in range(4)])
+    nest.emit(f.arg("begin"), f.arg("end"), by_panel, panels_outside)
+    f.give()
+
+
+def emit_all(module: Module, name: str, grid: Grid, runs: list[Run]) -> Function:
+    """``name(data, weights, out, second)``: all tiles and panels, as a function of the module."""
+    nest = _Nest(grid, runs)
+    f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
+    nest.start(f, [f.arg(n) for n in ("data", "weights", "out", "second")])
+    nest.emit(number(0, I64), number(grid.rows * grid.tiles, I64), False, False)
+    f.give()
+    return f
 
 
 class _Nest:
-    def __init__(self, f: Function, grid: Grid, runs: list[Run], functions: dict[tuple[int, int], Function]) -> None:
-        self.f, self.grid, self.runs, self.functions = f, grid, runs, functions
-        self.data, self.weights, self.out, self.second = (f.slot(PTR, i) for i in range(4))
+    def __init__(self, grid: Grid, runs: list[Run]) -> None:
+        self.grid, self.runs = grid, runs
+        self.functions = {(run.offset, size): run.tile(size) for run in runs for size in grid.sizes}
 
-    def emit(self, by_panel: bool, panels_outside: bool) -> None:
+    def start(self, f: Function, pointers: list[Reg]) -> None:
+        self.f = f
+        self.data, self.weights, self.out, self.second = pointers
+
+    def emit(self, begin: Reg, end: Reg, by_panel: bool, panels_outside: bool) -> None:
         f = self.f
-        begin, end = f.arg("begin"), f.arg("end")
         every = number(0, I64), number(self.grid.rows * self.grid.tiles, I64)
         if by_panel:
             first = 0
@@ -86,7 +102,6 @@ class _Nest:
                 f.span(number(0, I64), number(run.count, I64), self._panel_of(run, 0, begin, end))
         else:
             f.span(begin, end, self._panels)
-        f.give()
 
     def _bounded(self, how: str, a: Reg, b: int) -> Reg:
         return self.f.call(f"llvm.{how}.i64", I64, a, number(b, I64))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.engine.codegen import Module
+from edgewright.engine.codegen import Function, Module
 from edgewright.engine.fuse import Node, limits, single
 from edgewright.engine.kernels import depthwise, gemm
-from edgewright.engine.kernels.nest import Run, emit_nest
+from edgewright.engine.kernels.nest import Grid, Run, emit_nest
 from edgewright.engine.layout import Border
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, linear, parts, phases, window
@@ -70,7 +70,7 @@ class RealProduct(Lowering):
         made = gemm.panels(isa, conv.outputs, pixels)
         largest = gemm.most_pixels(isa, max(len(p.widths) for p in made))
         reach = window(conv, data, 4)
-        places = [self._pack(context, made, g) for g in range(conv.groups)]
+        places = [self.pack(context, made, g) for g in range(conv.groups)]
         for part in parts(conv, largest, data, out, second):
             size = sum(p.columns for p in made) * (reach.elements + 1) * 4
             by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
@@ -81,7 +81,7 @@ class RealProduct(Lowering):
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def _pack(self, context: Context, made: list[gemm.Panel], group: int) -> Place:
+    def pack(self, context: Context, made: list[gemm.Panel], group: int) -> Place:
         conv, bias = self.conv, self.node.op.args.get("bias")
         span = slice(group * conv.outputs, (group + 1) * conv.outputs)
         filters = self.filters[span].reshape(conv.outputs, -1)
@@ -98,18 +98,23 @@ class RealProduct(Lowering):
         return context.kernel("gemm", (grid, tuple(made), reach, tail, by_panel, outside), build)
 
     def _runs(self, module: Module, part: Part, made: list[gemm.Panel], reach: gemm.Window) -> list[Run]:
-        runs: list[Run] = []
-        offset = column = 0
-        for panel in dict.fromkeys(made):
-            count, size = made.count(panel), 4 * panel.columns * (reach.elements + 1)
+        return product_runs(module, part.grid, made, reach, self.tail)
 
-            def tile(pixels: int, panel: gemm.Panel = panel) -> object:
-                grid = part.grid
-                return gemm.emit_tile(module, pixels, panel, reach, grid.out.pixel, grid.second.pixel, self.tail)
 
-            runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))  # type: ignore[arg-type]
-            offset, column = offset + count * size, column + count * panel.used
-        return runs
+def product_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm.Window, tail: Tail,
+                 prefix: str = "") -> list[Run]:  # fmt: skip
+    """The panels of a product, and what makes the function for their tiles."""
+    runs: list[Run] = []
+    offset = column = 0
+    for panel in dict.fromkeys(made):
+        count, size = made.count(panel), 4 * panel.columns * (reach.elements + 1)
+
+        def tile(pixels: int, panel: gemm.Panel = panel) -> Function:
+            return gemm.emit_tile(module, pixels, panel, reach, grid.out.pixel, grid.second.pixel, tail, prefix)
+
+        runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
+        offset, column = offset + count * size, column + count * panel.used
+    return runs
 
 
 class RealTransposed(Lowering):
@@ -153,6 +158,7 @@ class RealDepthwise(Lowering):
     def __init__(self, node: Node, conv: Convolution) -> None:
         super().__init__(node)
         self.conv = conv
+        self.tail: Tail = limits(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -172,13 +178,12 @@ class RealDepthwise(Lowering):
         conv, op, isa = self.conv, self.node.op, context.isa
         data, out = context.home(op.args["input"]).layout, context.home(self.node.out).layout
         second = out if self.node.second is None else context.home(self.node.second).layout
-        tail = limits(op) + self.node.tail
         row = depthwise.Row(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], conv.groups, data.pixel,
-                            out.pixel, second.pixel, tail)  # fmt: skip
+                            out.pixel, second.pixel, self.tail)  # fmt: skip
         steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
         build = lambda module, name: depthwise.emit_depthwise(module, name, isa, row, *steps)  # noqa: E731
         name = context.kernel("depthwise", (row, steps), build)
-        weights = context.weights.add(self._pack(context))
+        weights = context.weights.add(self.pack(context))
         corner = -conv.border.top * data.row - conv.border.left * data.pixel
         for n in range(conv.images):
             beside = context.home(self.node.second or self.node.out).at(n * second.image)
@@ -187,7 +192,7 @@ class RealDepthwise(Lowering):
             macs = conv.macs // conv.images
             context.step(name, slots, conv.size[0], macs / _RATE * 1.5, macs)
 
-    def _pack(self, context: Context) -> Array:
+    def pack(self, context: Context) -> Array:
         bias = self.node.op.args.get("bias")
         filters = np.asarray(self.node.op.args["weight"].data).reshape(-1, self.conv.groups)
         return depthwise.pack(context.isa, filters, None if bias is None else np.asarray(bias.data).reshape(-1))
