@@ -75,9 +75,6 @@ class Specialized:
         self.graph, self.threads, self.numerics, self.memory, self.keep = graph, threads, numerics, memory, keep
         self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
-        declared = [v.bound for v in graph.inputs]
-        if not any(v.dynamic for v in graph.inputs):
-            self.compiled(declared)  # the usual one, before the first call
 
     def compiled(self, shapes: Sequence[Shape]) -> CompiledGraph:
         """The form for inputs of these shapes."""
