@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from edgewright.backends.ethos_u.blob import write_blob
+from edgewright.backends.ethos_u.coarsen import coarsen_means
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported
 from edgewright.backends.ethos_u.ops import BACKEND
@@ -98,6 +99,7 @@ def to_tosa(group: Graph, target: EthosUCompileSpec | None) -> Graph:
         group,
         lambda graph: fold_constants(graph, OPS),
         lambda graph: legalize(graph, BACKEND.rows, target),
+        lambda graph: coarsen_means(graph, target),
     )
     device = TosaLowering(group, BACKEND.rows, target).run()
     verify(device)

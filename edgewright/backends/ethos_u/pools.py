@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -234,6 +235,13 @@ def axis_sum(low: TosaLowering, acc: Value, axis: int) -> Value:
     return low.node("reduce_sum", shape, acc.dtype, input=acc, axis=axis)
 
 
+def pools_in_two_steps(x: Value, out: Value, size: Sequence[int], target: Any) -> bool:
+    """True where pooling is cheaper than summing, and the result not stored so finely that its rounding would show."""
+    if x.q is None or out.q is None or target is None or target.family == "u55":
+        return False
+    return x.q.dtype.itemsize == 1 and max(size) <= MAX_WINDOW and scale_of(x) <= 2 * scale_of(out)
+
+
 def image_mean(low: TosaLowering, op: Op, x: Value, image: Value) -> Value:
     """The mean of whole images, as the result is stored.
 
@@ -242,13 +250,13 @@ def image_mean(low: TosaLowering, op: Op, x: Value, image: Value) -> Value:
     """
     out, (n, h, w, c) = result(op), image.bound
     limits = op.args.get("limits")
-    small = x.q is not None and out.q is not None and x.q.dtype.itemsize == 1 and max(h, w) <= MAX_WINDOW
-    pools = low.target is not None and low.target.family != "u55"
-    if small and pools and scale_of(x) <= 2 * scale_of(out):
+    if pools_in_two_steps(x, out, (h, w), low.target):
         zero = zero_of(x)
         made = low.node("avg_pool2d", [n, 1, 1, c], image.dtype, input=image, kernel=[h, w], stride=[1, 1], pad=[0] * 4,
                         input_zp=zero, output_zp=zero)  # fmt: skip
         assert out.q is not None
+        if x.q == out.q:
+            return low.within(made, out, limits)
         return low.within(low.rescale(made, out.q.dtype, scale_of(x) / scale_of(out), zero, zero_of(out)), out, limits)
     flat = low.reshaped(image, [n, h * w, 1, c])
     acc = axis_sum(low, flat if x.q is None else low.rescale(flat, INT32, 1.0, zero_of(x)), 1)
