@@ -57,10 +57,22 @@ def find_quantizer(name: str) -> Any:
 @cache
 def find_delegate(backend_id: str) -> Any:
     """The class that runs blobs of ``backend_id`` on this machine (the package's ``DELEGATE``), or None."""
-    for name, package in discover().items():
-        if load_backend(name).id == backend_id and find_spec(f"{package}.delegate") is not None:
-            return getattr(import_module(f"{package}.delegate"), "DELEGATE", None)
-    return None
+    package = _packages().get(backend_id)
+    if package is None or find_spec(f"{package}.delegate") is None:
+        return None
+    return getattr(import_module(f"{package}.delegate"), "DELEGATE", None)
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Packages by the id of their delegates; asked once, because a file may name any number of delegates."""
+    return {load_backend(name).id: package for name, package in discover().items()}
+
+
+def forget_delegates() -> None:
+    """Ask again who runs what: for when backends were installed meanwhile."""
+    _packages.cache_clear()
+    find_delegate.cache_clear()
 
 
 def _package(name: str) -> str:

@@ -14,7 +14,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import edgewright.backends
 from edgewright import docs, to_edge_transform_and_lower
-from edgewright.backends import discover, find_delegate, find_partitioner, find_quantizer, load_backend
+from edgewright.backends import discover, find_partitioner, find_quantizer, forget_delegates, load_backend
 from edgewright.errors import UsageError
 from edgewright.quantize.recipes import symmetric_config
 from edgewright.runtime import Runtime
@@ -104,7 +104,7 @@ def write_package(folder: Path) -> None:
 @pytest.fixture(params=["folder", "entry point"])
 def abacus(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The backend in a folder of backends, or in a package that was installed."""
-    find_delegate.cache_clear()
+    forget_delegates()
     if request.param == "folder":
         write_package(tmp_path / "abacus")
         monkeypatch.setattr(edgewright.backends, "__path__", [*edgewright.backends.__path__, str(tmp_path)])
@@ -119,7 +119,7 @@ def abacus(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         package = "abacus_package"
     assert discover()["abacus"] == package
     yield package
-    find_delegate.cache_clear()
+    forget_delegates()
     for name in [n for n in sys.modules if n.split(".ops")[0].startswith(package)]:
         del sys.modules[name]
 

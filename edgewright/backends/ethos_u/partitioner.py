@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
 from edgewright.backends.ethos_u.blob import write_blob
 from edgewright.backends.ethos_u.coarsen import coarsen_means
@@ -16,9 +18,10 @@ from edgewright.backends.ethos_u.proof import prove
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
+from edgewright.backends.table import FLOAT, STATIC, Backend, precision_of
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
-from edgewright.ir.graph import Graph, Op, verify
+from edgewright.ir.graph import Graph, Op, Value, verify
 from edgewright.ir.opset import OPS
 from edgewright.ir.serialize import write_twin
 from edgewright.partition.partitioner import Partitioner
@@ -36,8 +39,8 @@ KEPT = (
 )  # fmt: skip
 # Movement alone is not worth a delegate.
 _IDLE = {
-    "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice", "cat",
-    "dropout", "requantize",
+    "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice",
+    "cat", "dropout", "requantize",
 }  # fmt: skip
 
 
@@ -104,3 +107,48 @@ def to_tosa(group: Graph, target: EthosUCompileSpec | None) -> Graph:
     device = TosaLowering(group, BACKEND.rows, target).run()
     verify(device)
     return device
+
+
+# --------------------------------------------------------------------------------------- TOSA alone, for debugging
+
+# What TOSA has in floating point, and rows lower to.
+_REAL = {
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "mm", "bmm", "add", "sub", "mul",
+    "maximum", "minimum", "relu", "relu6", "hardtanh", "clamp", "batch_norm", "abs", "ceil", "cos", "erf", "exp",
+    "floor", "log", "reciprocal", "rsqrt", "sigmoid", "sin", "tanh",
+}  # fmt: skip
+_ROWS = [
+    replace(row, precisions=(FLOAT, STATIC) if row.op in _REAL else row.precisions) for row in BACKEND.rows.values()
+]
+
+
+class _TosaPartitioner(Partitioner):
+    backend = Backend("tosa", _ROWS, BACKEND.rules, id="TOSA")
+    backend_id = "TOSA"
+    kept = (aten.relu6.default,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: list[bytes] = []
+
+    def refusals(self, op: Op) -> list[str]:
+        pair = [op.args[n] for n in ("self", "other") if "other" in op.args]
+        if precision_of(op) == FLOAT and any(not isinstance(v, Value) or (v.constant and not v.shape) for v in pair):
+            return ["operands of floating-point TOSA must be tensors"]
+        return super().refusals(op)
+
+    def lower(self, group: Graph) -> LoweredBackendModule:
+        self.files.append(write_tosa(to_tosa(group, None)))
+        return LoweredBackendModule(self.backend_id, self.files[-1], {}, {})
+
+
+def export_tosa(exported: ExportedProgram) -> list[bytes]:
+    """The groups of a program that TOSA can express, each as a TOSA 1.0 file, in the order they run.
+
+    A program that is not quantized becomes floating-point TOSA, which Arm's reference model runs and Ethos-U does not.
+    """
+    partitioner = _TosaPartitioner()
+    from edgewright.program.lower import to_edge_transform_and_lower
+
+    to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    return partitioner.files
