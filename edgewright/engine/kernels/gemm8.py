@@ -35,8 +35,8 @@ def panels(isa: ISA, stored: int, pixels: int) -> list[BytePanel]:
     return [BytePanel(most, most * lanes)] * full + ([BytePanel(last, rest)] if rest else [])
 
 
-def best_pixels(isa: ISA, vectors: int, steps: int, columns: int) -> int:
-    """The size of tiles that takes the fewest cycles for a row of so many pixels, by a model of the ports.
+def best_pixels(isa: ISA, vectors: int, steps: int, rows: int, columns: int, threads: int) -> int:
+    """The size of tiles that takes the fewest cycles for rows of so many pixels, by a model of the ports.
 
     A step multiplies pixels * vectors times; its loads run beside. At the end vectors are stored four at a time.
     """
@@ -51,7 +51,9 @@ def best_pixels(isa: ISA, vectors: int, steps: int, columns: int) -> int:
         for size, count in ((small + 1, longer), (small, tiles - longer)):
             rounds = max(size * vectors, vectors + size / 2, 5) * steps
             cycles += count * (rounds + -(-size * vectors // 4) * end + begin) if size else 0
-        found[small + bool(longer)] = cycles * (1.01 if longer else 1.0)  # two sizes are twice the code
+        cycles *= 1.01 if longer else 1.0  # two sizes are twice the code
+        share = -(-rows * tiles // threads) * threads / (rows * tiles)
+        found[small + bool(longer)] = cycles * share
     return min(found, key=lambda size: (found[size], -size))
 
 

@@ -135,7 +135,8 @@ class ByteProduct(Lowering):
         columns = conv.images * conv.size[0] * conv.size[1] if flat else conv.size[1]
         stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
         made = gemm8.panels(isa, stored, columns * (1 if flat else conv.size[0]))
-        largest = gemm8.best_pixels(isa, made[0].vectors, reach.elements, columns)
+        rows = 1 if flat else conv.size[0]
+        largest = gemm8.best_pixels(isa, made[0].vectors, reach.elements, rows, columns, context.threads)
         places = [self._pack(context, made, filters, g) for g in range(conv.groups)]
         for part in parts(conv, largest, data, out, second):
             size = sum(gemm8.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
