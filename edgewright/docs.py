@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewright.backends import discover, find_partitioner, find_quantizer, load_backend
-from edgewright.backends.table import FLOAT, PRECISIONS, Backend, OpSpec
+from edgewright.backends.table import FLOAT, Backend, OpSpec
 from edgewright.ir.opset import OPS
 
 NOTE = "<!-- Written by `python -m edgewright.docs` from the backend's table. Change the table, not this page. -->"
@@ -29,10 +29,11 @@ def page(name: str) -> str:
 
 def _partitioner(name: str) -> list[str]:
     made = find_partitioner(name)
+    needed = ", ".join(p.name for p in inspect.signature(made).parameters.values() if not _optional(p))
     lines = [
         "## Partitioner", "",
         "```python", "from edgewright import to_edge_transform_and_lower", _import(name, made), "",
-        f"program = to_edge_transform_and_lower(exported, partitioner=[{made.__name__}()])",
+        f"program = to_edge_transform_and_lower(exported, partitioner=[{made.__name__}({needed})])",
         'print(program.partition_reports["forward"])  # what is taken, and every reason why not',
         "```", "", _text(made),
     ]  # fmt: skip
@@ -58,7 +59,7 @@ def _quantizer(name: str, backend: Backend) -> list[str]:
     lines += ["```python", _import(name, made), "```", "", told]
     for preset in _presets(sys.modules[made.__module__]) if own else ():
         lines += ["", f"`{preset.__name__}{_arguments(preset)}`: {_text(preset)}"]
-    schemes = ((f"`{precision}`", PRECISIONS[precision], _codes(held[precision])) for precision in held)
+    schemes = ((f"`{precision}`", backend.meanings[precision], _codes(held[precision])) for precision in held)
     return [*lines, "", *_table(("scheme", "meaning", "operators"), schemes)]
 
 

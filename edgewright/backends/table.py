@@ -88,7 +88,7 @@ class Backend:
 
     def __init__(
         self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, id: str = "", emit: Emit | None = None,
-        title: str = "", summary: str = "",
+        title: str = "", summary: str = "", meanings: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.rows = {row.op: row for row in rows}
@@ -97,6 +97,7 @@ class Backend:
         self.emit = emit
         self.title = title or name
         self.summary = summary
+        self.meanings = {**PRECISIONS, **(meanings or {})}  # of the precisions, where they are others here
 
     def configs(self) -> dict[str, type[OperatorConfig]]:
         """A class for every config name of the rows, by name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_logic, rows_math, rows_move
 from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, narrow_matrices, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
-from edgewright.backends.table import STATIC, Backend, OpSpec, argument_is
+from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, argument_is
 
 INT = (STATIC,)
 ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
@@ -39,5 +39,6 @@ BACKEND = Backend(
     EVERYWHERE,
     id="EthosUBackend",
     title="Arm Ethos-U",
+    meanings={FLOAT: "integers and truth values that were never real numbers (floating point in TOSA alone)"},
     summary="Ethos-U55, U65 and U85 NPUs, through TOSA and Arm's Vela compiler. Commands for U55 and U65-256 run here.",
 )
