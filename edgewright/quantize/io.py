@@ -37,6 +37,8 @@ def integer_io(
     (``input0``, ``output0``). ``inputs`` and ``outputs``: which ones, by place; all of them by default.
     """
     module = copy.deepcopy(exported.graph_module)
+    for old, new in zip(exported.graph.nodes, module.graph.nodes, strict=True):
+        new.name = old.name  # copies get other names than Python's own
     found: dict[str, Parameters] = {}
     names = list(exported.graph_signature.user_inputs)
     for i in _places("input", inputs, len(names)):
