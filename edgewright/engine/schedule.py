@@ -61,6 +61,7 @@ class _Scheduler:
         self._lowered: dict[int, Lowering] = {}
         self.lowerings = [self._lower(node) for node in self._nodes()]
         self.borders: dict[int, Border] = {}
+        self.tight: set[int] = set()  # bytes whose pixels lie without gaps
         self.aliases: dict[int, Value] = {}  # values that are another one, by another name
         self.temporaries: dict[int, list[int]] = {}  # offsets in the arena, by the node's number
 
@@ -144,6 +145,14 @@ class _Scheduler:
             if wanted is not None:
                 value, border = wanted
                 self.borders[id(value)] = self.borders.get(id(value), Border()).joined(border)
+        images = {id(low.node.out) for low in self.lowerings if isinstance(low, PlanesToPixels)}
+        for lowering in self.lowerings:
+            tight = lowering.tight()
+            if tight is not None and id(tight) in images and self._readers(tight) == 1:
+                self.tight.add(id(tight))
+
+    def _readers(self, value: Value) -> int:
+        return sum(v is value for lowering in self.lowerings for v in lowering.node.reads())
 
     def _find_aliases(self) -> None:
         """Other names for values whose elements lie densely, unless either has a place or a border of its own."""
@@ -169,7 +178,7 @@ class _Scheduler:
         shape, item = tuple(int(n) for n in value.bound), value.dtype.itemsize
         border = self.borders.get(id(value), Border())
         last = (shape[-1] if shape else 1) * item
-        if byte(value.q) and shape:
+        if byte(value.q) and shape and id(value) not in self.tight:
             last = padded_channels(shape[-1])
         elif len(shape) == 4 and last % 4096 == 0 and shape[1] * shape[2] > 1:
             last += 64  # else the pixels of a tile would all lie in the same lines of the first cache

@@ -277,3 +277,22 @@ def test_threads_share_a_chain() -> None:
     made = chain(1, 3, 64, True)
     (want,), (got,) = (run(made, [random(made.inputs[0])], cpus()[-1], threads) for threads in (1, 2))
     assert (want == got).all()
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("kernel", [3, 5, 7])
+@pytest.mark.parametrize("channels", [2, 3, 4])
+@pytest.mark.parametrize("width", [21, 32])
+def test_images_given_plane_by_plane(cpu: str, kernel: int, channels: int, width: int) -> None:
+    """A real image becomes bytes and channels-last on its way into the first convolution."""
+    half = kernel // 2
+    made = conv((2, 12, width, channels), 16, (kernel, kernel), (2, 2), (half,) * 4, quantize=True)
+    x = real("planes", 2, channels, 12, width)
+    stored = quantized("stored", 2, channels, 12, width)
+    made.ops[:0] = [
+        Op("convert", {"self": x}, [stored]),
+        Op("permute", {"self": stored, "dims": [0, 2, 3, 1]}, made.inputs),
+    ]
+    made.inputs = [x]
+    assert any(s.kernel.startswith("planes") for s in make_plan(made, threads=1, cpu=cpu).steps)
+    check(made, cpu)

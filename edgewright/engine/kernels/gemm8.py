@@ -27,34 +27,50 @@ class BytePanel:
     used: int
 
 
-def panels(isa: ISA, stored: int, pixels: int) -> list[BytePanel]:
-    """Panels for so many stored bytes of a pixel: wide ones, and one that is narrower if little is left."""
-    lanes, most = isa.lanes, 4 if isa.registers >= 32 or pixels == 1 else 2
-    full, rest = divmod(stored, most * lanes)
-    last = next(v for v in (1, 2, 4) if v * lanes >= rest) if pixels > 1 else most
-    return [BytePanel(most, most * lanes)] * full + ([BytePanel(last, rest)] if rest else [])
+def panels(isa: ISA, stored: int, vectors: int) -> list[BytePanel]:
+    """Panels of so many vectors for so many stored bytes of a pixel, and a narrower one if little is left."""
+    lanes = isa.lanes
+    full, rest = divmod(stored, vectors * lanes)
+    last = next((v for v in (1, 2, 4) if v * lanes >= rest and v <= vectors), vectors)
+    return [BytePanel(vectors, vectors * lanes)] * full + ([BytePanel(last, rest)] if rest else [])
 
 
-def best_pixels(isa: ISA, vectors: int, steps: int, rows: int, columns: int, threads: int) -> int:
-    """The size of tiles that takes the fewest cycles for rows of so many pixels, by a model of the ports.
+_FIRST_CACHE = 24 << 10  # bytes of it that weights may fill
 
-    A step multiplies pixels * vectors times; its loads run beside. At the end vectors are stored four at a time.
+
+def best_tile(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[int, int]:
+    """The vectors and pixels of tiles that take the fewest cycles, by a model of the ports and caches."""
+    if rows * columns == 1:
+        return 4, 1
+    most = {4: 6, 2: 14, 1: 24} if isa.registers >= 32 else {2: 4, 1: 8}
+    found: dict[tuple[int, int], float] = {}
+    for vectors, limit in most.items():
+        if vectors > 1 and stored < vectors * isa.lanes // 2 + 1:
+            continue
+        width = vectors * isa.lanes
+        for tiles in range(-(-columns // limit), columns + 1):
+            small, longer = divmod(columns, tiles)
+            if small < limit // 3 and tiles > -(-columns // limit):
+                break
+            share = -(-rows * tiles // threads) * threads / (rows * tiles)
+            sizes = ((small + 1, longer), (small, tiles - longer))
+            cycles = sum(count * _cycles(vectors, size, steps, 4 * width * steps) for size, count in sizes)
+            cycles *= 1.01 if longer else 1.0  # two sizes are twice the code
+            found[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
+    return min(found, key=lambda tile: (found[tile], -tile[0], -tile[1]))
+
+
+def _cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
+    """Of one tile. A step multiplies pixels * vectors times, its loads run beside; four vectors at a time are stored.
+
+    Weights that do not stay in the first cache come again for every tile: the more pixels, the less that matters.
     """
-    most = {4: 6, 2: 12, 1: 24} if isa.registers >= 32 else {4: 1, 2: 4, 1: 8}
-    end, begin = 24, 12
-    found: dict[int, float] = {}
-    for tiles in range(-(-columns // most[vectors]), columns + 1):
-        small, longer = divmod(columns, tiles)
-        if found and small < most[vectors] // 3:
-            break
-        cycles = 0.0
-        for size, count in ((small + 1, longer), (small, tiles - longer)):
-            rounds = max(size * vectors, vectors + size / 2, 5) * steps
-            cycles += count * (rounds + -(-size * vectors // 4) * end + begin) if size else 0
-        cycles *= 1.01 if longer else 1.0  # two sizes are twice the code
-        share = -(-rows * tiles // threads) * threads / (rows * tiles)
-        found[small + bool(longer)] = cycles * share
-    return min(found, key=lambda size: (found[size], -size))
+    if not pixels:
+        return 0.0
+    rounds = max(pixels * vectors, vectors + pixels / 2, 5) * steps
+    if weights > _FIRST_CACHE:
+        rounds *= 1 + 0.4 / pixels
+    return rounds + -(-pixels * vectors // 4) * (24 if vectors == 4 else 40) + 12
 
 
 def panel_bytes(isa: ISA, panel: BytePanel, ending: Ending, steps: int) -> int:

@@ -10,13 +10,14 @@ from edgewright.engine.requantize import Affine, whole_of
 
 @dataclass(frozen=True)
 class Planes:
-    """Steps in bytes. With ``made`` pixels are four bytes, as it stores them between two limits."""
+    """Steps in bytes. With ``made`` pixels are bytes, as it stores them between two limits."""
 
     channels: int
     columns: int
     plane: int
     in_row: int
     out_row: int
+    pixel: int  # of the output
     made: Affine | None = None
     low: int = 0
     high: int = 255
@@ -26,16 +27,17 @@ def emit_planes(module: Module, name: str, lanes: int, planes: Planes) -> None:
     """Units are rows of one image, at least ``lanes`` pixels long. Slots: the first plane, the output."""
     f = module.kernel(name)
     data, out = f.slot(PTR, 0), f.slot(PTR, 1)
-    pixel = 4 if planes.made is not None else 4 * planes.channels
 
     def row(y: Reg) -> None:
         source, target = f.at(data, f.mul(y, planes.in_row)), f.at(out, f.mul(y, planes.out_row))
 
         def pixels(x: Reg) -> None:
-            at, to = f.at(source, f.mul(x, 4)), f.at(target, f.mul(x, pixel))
+            at, to = f.at(source, f.mul(x, 4)), f.at(target, f.mul(x, planes.pixel))
             loaded = [f.load(vec(lanes, "float"), at, c * planes.plane) for c in range(planes.channels)]
-            for i, vector in enumerate(_joined(f, planes, loaded, lanes)):
-                f.store(vector, to, i * 4 * lanes)
+            offset = 0
+            for vector in _joined(f, planes, loaded, lanes):
+                f.store(vector, to, offset)
+                offset += 4 * lanes
 
         last = planes.columns - lanes
         f.span(number(0, I64), number(last, I64), pixels, lanes)
@@ -54,7 +56,11 @@ def _joined(f: Function, planes: Planes, loaded: list[Reg], lanes: int) -> list[
         moved = f.op("shl", byte, 8 * c) if c else byte
         word = moved if word is None else f.op("or", word, moved)
     assert word is not None
-    return [word]
+    if planes.pixel == 4:
+        return [word]
+    spread = f.bits(word, vec(4 * lanes, "i8"))
+    kept = [4 * p + c for p in range(lanes) for c in range(planes.channels)]
+    return [f.shuffle(spread, spread, kept)]
 
 
 def _interleaved(f: Function, loaded: list[Reg], lanes: int) -> list[Reg]:

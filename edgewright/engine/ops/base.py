@@ -105,6 +105,10 @@ class Lowering:
         """An input that must have pixels around it."""
         return None
 
+    def tight(self) -> Value | None:
+        """An input of bytes whose pixels had better lie without gaps."""
+        return None
+
     def alias(self) -> Value | None:
         """The input that the output is, in other words."""
         return None

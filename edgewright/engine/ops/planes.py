@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edgewright.engine.fuse import Node, byte, single
 from edgewright.engine.kernels.planes import Planes, emit_planes
 from edgewright.engine.ops.base import Context, Lowering
@@ -31,11 +33,11 @@ class PlanesToPixels(Lowering):
         data, out = context.home(x), context.home(self.node.out)
         batch, channels, high, wide = (int(n) for n in x.bound)
         steps = data.layout.strides
-        planes = Planes(channels, wide, steps[1], steps[2], out.layout.row)
+        planes = Planes(channels, wide, steps[1], steps[2], out.layout.row, out.layout.pixel)
         if self.node.out.q is not None:
             q = self.node.out.q
             bounds = limits_of(context.numerics, q, None)
-            planes = Planes(channels, wide, steps[1], steps[2], out.layout.row, affine_of(q), *bounds)
+            planes = replace(planes, made=affine_of(q), low=bounds[0], high=bounds[1])
         lanes = context.isa.lanes
         name = context.kernel("planes", planes, lambda module, name: emit_planes(module, name, lanes, planes))
         for n in range(batch):
