@@ -306,7 +306,7 @@ class ExecutorchProgramManager:
             index = program.add_segment(self.twin, self.config.segment_alignment)
             program.named_data.append(schema.NamedData(key=TWIN_KEY, segment_index=index))
         if self.config.manifest:
-            data = manifest.build(program, ["portable"], self._edge.kernels.name, self._blobs.estimates)
+            data = manifest.build(program, manifest.targets_of(program), self._edge.kernels.name, self._blobs.estimates)
             index = program.add_segment(data, self.config.segment_alignment)
             program.named_data.append(schema.NamedData(key=manifest.KEY, segment_index=index))
         program.named_data = program.named_data or None

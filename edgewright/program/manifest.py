@@ -41,6 +41,18 @@ def build(
     return _fit(content)
 
 
+def targets_of(program: schema.Program) -> list[str]:
+    """What a program runs on: its delegates' targets (or ids), and ``portable`` for kernels that every runtime has."""
+    found = set()
+    for plan in program.execution_plan:
+        for delegate in plan.delegates:
+            specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
+            found.add(specs.get("target", delegate.id.encode()).decode("utf-8", "replace"))
+        if plan.operators or not plan.delegates:
+            found.add("portable")
+    return sorted(found)
+
+
 def _method(plan: schema.ExecutionPlan) -> dict[str, Any]:
     return {
         "instructions": sum(len(chain.instructions) for chain in plan.chains),
