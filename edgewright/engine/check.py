@@ -49,7 +49,7 @@ def _check_quantization(value: Value) -> None:
 def _check_op(op: Op) -> None:
     limits = op.args.get("limits")
     if limits is not None and not limits[0] <= limits[1]:
-        raise _wrong(op.kind, "limits must be in order", limits)
+        raise _wrong(op.kind, "limits must be numbers in order", limits)
     rule = RULES.get(op.kind)
     if rule is None:
         return

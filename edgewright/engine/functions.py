@@ -214,7 +214,8 @@ def _circular(f: Function, x: Reg, quarter: int) -> Reg:
     place = f.add(turns, quarter)
     odd = f.compare("ne", f.op("and", place, 1), number(0, whole))
     value = f.select(odd, cosine, sine)
-    return f.bits(f.op("xor", f.bits(value, whole), f.op("shl", f.op("and", place, 2), 30)), kind)
+    signed = f.bits(f.op("xor", f.bits(value, whole), f.op("shl", f.op("and", place, 2), 30)), kind)
+    return f.op("fadd", signed, f.op("fsub", x, x))  # not a number where the argument is infinite
 
 
 @function("sin")

@@ -16,7 +16,7 @@ from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteT
 from edgewright.engine.ops.chain import RealChain, chain_nodes
 from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
-from edgewright.engine.ops.moves import Move, common_shape, frame
+from edgewright.engine.ops.moves import Move, common_shape, frame, part_of
 from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
@@ -63,11 +63,14 @@ class _Scheduler:
         self.borders: dict[int, Border] = {}
         self.tight: set[int] = set()  # bytes whose pixels lie without gaps
         self.aliases: dict[int, Value] = {}  # values that are another one, by another name
+        self.parts: dict[int, tuple[Value, int, int]] = {}  # values in another: which, along what, from where
         self.temporaries: dict[int, list[int]] = {}  # offsets in the arena, by the node's number
 
     def run(self) -> Plan:
         self._demand_borders()
+        self._check_layouts()
         self._find_aliases()
+        self._find_parts()
         self._place()
         for i, lowering in enumerate(self.lowerings):
             self.context.temporaries = self.temporaries.get(i, [])
@@ -154,6 +157,12 @@ class _Scheduler:
     def _readers(self, value: Value) -> int:
         return sum(v is value for lowering in self.lowerings for v in lowering.node.reads())
 
+    def _check_layouts(self) -> None:
+        """What needs dense tensors and does not get them is left to the reference."""
+        for i, low in enumerate(self.lowerings):
+            if isinstance(low, Softmax) and not all(self._layout(v).dense for v in (*low.node.reads(), low.node.out)):
+                self.lowerings[i] = Reference(low.node)
+
     def _find_aliases(self) -> None:
         """Other names for values whose elements lie densely, unless either has a place or a border of its own."""
         for i, lowering in enumerate(self.lowerings):
@@ -167,7 +176,29 @@ class _Scheduler:
             elif not (self._layout(source).dense or self._layout(out).dense or common_shape(source.bound, out.bound)):
                 self.lowerings[i] = Reference(lowering.node)
 
+    def _find_parts(self) -> None:
+        """Tensors that are only made to be joined are made where they will lie."""
+        makers = {id(low.node.out): low for low in self.lowerings}
+        for lowering in self.lowerings:
+            if not isinstance(lowering, Move) or lowering.node.op.kind != "cat":
+                continue
+            start, dim = 0, lowering.node.op.args["dim"]
+            for value in lowering.node.op.args["tensors"]:
+                maker = makers.get(id(value))
+                if maker is not None and self._may_lie_inside(value, lowering.node.out, maker):
+                    self.parts[id(value)] = (lowering.node.out, dim, start)
+                start += int(value.bound[dim])
+
+    def _may_lie_inside(self, value: Value, out: Value, maker: Lowering) -> bool:
+        free = id(value) not in (*self.context.homes, *self.aliases, *self.borders, *self.tight)
+        named = any(root is value for root in self.aliases.values()) or id(out) in self.aliases
+        whole = maker.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
+        given = id(out) in self.context.homes and self.context.homes[id(out)].raw
+        return free and not named and not given and whole and maker.any_strides and self._readers(value) == 1
+
     def _root(self, value: Value) -> Value:
+        if id(value) in self.parts:
+            return self._root(self.parts[id(value)][0])
         return self.aliases.get(id(value), value)
 
     def _layout(self, value: Value) -> Layout:
@@ -217,8 +248,16 @@ class _Scheduler:
 
     # ------------------------------------------------------------------------------------------------------- steps
 
+    def _settle(self, value: Value) -> None:
+        """Give a value that is part of another its home, once that one has its own."""
+        if id(value) in self.parts and id(value) not in self.context.homes:
+            whole, dim, start = self.parts[id(value)]
+            self._settle(whole)
+            self.context.homes[id(value)] = part_of(self.context.home(whole), dim, start, value)
+
     def _emit(self, lowering: Lowering) -> None:
         context, out = self.context, lowering.node.out
+        self._settle(out)
         context.barrier, context.label = True, lowering.node.label
         if id(out) in self.aliases:
             root = context.homes[id(self.aliases[id(out)])]

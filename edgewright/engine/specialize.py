@@ -9,17 +9,19 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgewright.engine.check import RULES
 from edgewright.engine.compiler import compile
 from edgewright.engine.driver import CompiledGraph
-from edgewright.engine.profile import EngineProfile
 from edgewright.errors import ExecutionError, InputError
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK, Numerics
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import EngineProfile
 
 Shape = tuple[int, ...]
 
@@ -49,7 +51,11 @@ def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
             return type(given)(changed(g) for g in given)
         return made.get(id(given), given) if isinstance(given, Value) else given
 
-    new = Op(op.kind, {name: changed(given) for name, given in op.args.items()}, list(op.outputs), op.origin)
+    args = {name: changed(given) for name, given in op.args.items()}
+    limits = args.get("limits")
+    if limits is not None and limits[0] > limits[1]:
+        args["limits"] = (limits[1], limits[1])  # the upper one has the last word
+    new = Op(op.kind, args, list(op.outputs), op.origin)
     if op.kind not in RULES or len(op.outputs) != 1 or op.outputs[0] is None:
         raise ExecutionError(f"device graph: {op.kind}", "must have one output, of a shape that is known here")
     try:
@@ -71,6 +77,7 @@ class Specialized:
         numerics: Numerics = XNNPACK,
         memory: int = 4 << 30,
         keep: int = 4,
+        varies: bool = False,
     ) -> None:
         self.graph, self.threads, self.numerics, self.memory, self.keep = graph, threads, numerics, memory, keep
         self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()

@@ -98,7 +98,7 @@ class KernelStep:
         self.name = kernel.key
         inputs, outputs, self.result = _split(kernel, args, values)
         self.getters = [getter(i, argument, values, written, raw=kernel.raw) for i, argument in inputs]
-        self.outputs = outputs
+        self.inputs, self.outputs = [i for i, _ in inputs], outputs
         changed = [i for i, argument in inputs if argument.written]
         for index in (*self.outputs, *changed):
             if index not in written:

@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.errors import ExecutionError, InputError
 from edgewright.ir.dtypes import bfloat16
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
-from edgewright.runtime.tensor import Array, TensorSlot
+from edgewright.runtime.tensor import Array, TensorSlot, strides_of
 from edgewright.runtime.values import IntItems, TensorItems
 
 Values = list[Any]
@@ -67,9 +67,17 @@ def _set(subject: str, info: TensorInfo, slot: TensorSlot, array: Array) -> None
     if slot.memory is None or not slot.memory.flags.writeable:
         slot.array = array.copy() if slot.mutated else array
         return
+    if slot.lent and array.flags.aligned and _lies_as_planned(slot, array):
+        slot.array = array
+        return
+    slot.array = None  # which may be an earlier caller's
     slot.resize(array.shape)
     assert slot.array is not None
     np.copyto(slot.array, array)
+
+
+def _lies_as_planned(slot: TensorSlot, array: Array) -> bool:
+    return array.strides == strides_of(array.shape, slot.dim_order, array.dtype.itemsize)
 
 
 def _check_scalar(subject: str, info: ScalarInfo, value: Any) -> None:

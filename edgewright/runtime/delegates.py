@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from edgewright.errors import ExecutionError, MissingDelegateError
 from edgewright.ir.graph import Graph
 from edgewright.pte.flat import Buffer
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +48,8 @@ class DelegateBlob:
     """What the file says about one delegate: its bytes, compile specs, and the data it may look up by name.
 
     ``memory``: bytes that its values may take at a time. ``twin``: gives the host twin of the blob with a SHA-256, or
-    None if there is none; for backends whose blobs only a device can run.
+    None if there is none; for backends whose blobs only a device can run. ``threads``: how many to use, None for as
+    many as are useful. ``varies``: shapes are known only when it is called.
     """
 
     backend: str
@@ -54,6 +58,8 @@ class DelegateBlob:
     named_data: Mapping[str, Buffer]
     memory: int = 4 << 30
     twin: Callable[[str], Graph | None] = lambda digest: None
+    threads: int | None = None
+    varies: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,25 @@ def invoke(
     if in_memory:
         made = [array.transpose(np.argsort(r.order)) for array, r in zip(made, results, strict=True)]
     return made
+
+
+def invoke_into(
+    delegate: Any, inputs: Sequence[Array], orders: Sequence[Sequence[int]], results: Sequence[Result],
+    targets: Sequence[Array | None], profile: EngineProfile | None = None,
+) -> list[Array | None]:  # fmt: skip
+    """Like ``invoke``, by a delegate with ``execute_into``: an output is None where it was written to its target."""
+    in_memory = getattr(delegate, "storage_order", False)
+    offered = list(targets)
+    if in_memory:
+        inputs = [x.transpose(order) for x, order in zip(inputs, orders, strict=True)]
+        offered = [t if t is None else t.transpose(r.order) for t, r in zip(targets, results, strict=True)]
+    made = delegate.execute_into(inputs, offered, profile)
+    if len(made) != len(results):
+        raise ExecutionError("delegate", f"must give {len(results)} outputs", value=len(made))
+    return [
+        None if array is target else array.transpose(np.argsort(r.order)) if in_memory else array
+        for array, target, r in zip(made, offered, results, strict=True)
+    ]
 
 
 def _typed(array: Array, result: Result) -> Array:

@@ -21,16 +21,16 @@ from edgewright.errors import (
 from edgewright.files import Source
 from edgewright.pte import schema
 from edgewright.pte.ptd import Entry
-from edgewright.runtime.binding import KernelStep, Values, load, slots, written_values
+from edgewright.runtime.binding import KernelStep, Values, written_values
+from edgewright.runtime.borrowing import lend_inputs
 from edgewright.runtime.boundary import give, take
+from edgewright.runtime.calls import DelegateStep
 from edgewright.runtime.delegates import (
     Delegate,
     DelegateBlob,
-    Result,
     available_delegates,
     describe_backend,
     find_delegate,
-    invoke,
 )
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.profile import Profile
@@ -53,7 +53,7 @@ class Method:
 
     def __init__(
         self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits,
-        twin: Source | None = None,
+        twin: Source | None = None, threads: int | None = None,
     ) -> None:  # fmt: skip
         self._program = program
         self._plan = plan
@@ -63,9 +63,10 @@ class Method:
         kernels = _find_kernels(plan)
         _require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits)
-        self._delegates = _load_delegates(program, plan, data, limits.memory, twin)
+        self._delegates = _load_delegates(program, plan, data, limits.memory, twin, threads)
         self._written = _written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
+        lend_inputs(plan, self._table.values, [step for chain in self._chains for step in chain])
         log.debug("loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
 
@@ -119,15 +120,15 @@ class Method:
                 rule = f"may execute at most {self._limits.instructions} instructions"
                 raise ExecutionError(f"method {self.name!r}", rule, remedy="Does a loop in it ever end?")
             try:
-                if profile is None:
-                    jump = steps[at](values)
-                else:
-                    with profile.step(chain, at, self._label(chain, at)):
-                        jump = steps[at](values)
+                jump = steps[at](values) if profile is None else self._run_timed(chain, at, steps[at], values, profile)
             except Exception as error:
                 self._fail(chain, at, error)
             at = at + 1 if jump is None else jump
         return budget
+
+    def _run_timed(self, chain: int, at: int, step: Step, values: Values, profile: Profile) -> Any:
+        with profile.step(chain, at, self._label(chain, at)) as parts:
+            return step(values, parts) if isinstance(step, DelegateStep) else step(values)
 
     def _label(self, chain: int, at: int) -> str:
         instruction = self._plan.chains[chain].instructions[at]
@@ -175,7 +176,7 @@ class Method:
         if isinstance(instruction, schema.KernelCall):
             return KernelStep(kernels[instruction.op_index], instruction.args, values, self._written)
         if isinstance(instruction, schema.DelegateCall):
-            return _delegate_step(self._delegates[instruction.delegate_index], instruction.args, values, self._written)
+            return DelegateStep(self._delegates[instruction.delegate_index], instruction.args, values, self._written)
         if isinstance(instruction, schema.MoveCall):
             return _move_step(instruction.move_from, instruction.move_to)
         if isinstance(instruction, schema.JumpFalseCall):
@@ -226,28 +227,6 @@ def _free_step(index: int) -> Step:
     return free
 
 
-def _delegate_step(delegate: Delegate, args: Sequence[int], values: Values, written: set[int]) -> Step:
-    count = delegate.input_count
-    if not 0 <= count <= len(args):
-        raise FormatError(f"the delegate takes {count} inputs", value=f"{len(args)} arguments")
-    for index in args[count:]:
-        if index not in written:
-            slots(index, values)
-
-    def call(table: Values) -> None:
-        inputs = [load(table[i], table) for i in args[:count]]
-        outputs = [slot for i in args[count:] for slot in slots(i, table)]
-        results = [Result(slot.dtype, slot.bound, slot.dim_order) for slot in outputs]
-        made = invoke(delegate, inputs, [table[i].dim_order for i in args[:count]], results)
-        for slot, array in zip(outputs, made, strict=True):
-            slot.store(array)
-
-    for index in args[:count]:
-        if not isinstance(values[index], TensorSlot):
-            raise FormatError("a delegate's inputs are tensors", value=type(values[index]).__name__)
-    return call
-
-
 # -------------------------------------------------------------------------------------------- what a plan needs
 
 
@@ -278,15 +257,20 @@ def _require_delegates(plan: schema.ExecutionPlan) -> None:
 
 
 def _load_delegates(
-    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], memory: int, twin: Source | None
-) -> list[Delegate]:
+    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], memory: int, twin: Source | None,
+    threads: int | None,
+) -> list[Delegate]:  # fmt: skip
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     named.update({key: entry.data for key, entry in data.items()})
     twins = Twins(named, twin, memory)
+    varies = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
     loaded = []
     for delegate in plan.delegates:
         factory = find_delegate(delegate.id)
         assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        loaded.append(factory(DelegateBlob(delegate.id, program.blob(delegate), specs, named, memory, twins.find)))
+        blob = DelegateBlob(
+            delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=varies
+        )
+        loaded.append(factory(blob))
     return loaded

@@ -15,6 +15,15 @@ from edgewright.pte import etdump
 
 
 @dataclass(frozen=True)
+class Part:
+    """A step of what a delegate did, in nanoseconds of the same clock."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class StepTime:
     """One executed instruction, in nanoseconds of a monotonic clock."""
 
@@ -23,6 +32,7 @@ class StepTime:
     name: str
     start: int
     end: int
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass
@@ -48,6 +58,19 @@ class Row:
     share: float
 
 
+@dataclass(frozen=True)
+class PartRow:
+    """One step inside a delegate over all runs, in milliseconds; ``share`` is that of the whole."""
+
+    chain: int
+    instruction: int
+    part: int
+    name: str
+    calls: int
+    mean_ms: float
+    share: float
+
+
 class Profile:
     """Collects times of ``method.execute(inputs, profile=profile)``; may be passed to several calls."""
 
@@ -61,10 +84,13 @@ class Profile:
         self.runs[-1].end = time.perf_counter_ns()
 
     @contextmanager
-    def step(self, chain: int, instruction: int, name: str) -> Iterator[None]:
+    def step(self, chain: int, instruction: int, name: str) -> Iterator[list[Part]]:
+        """Time an instruction; what it is made of may be put in the list."""
+        parts: list[Part] = []
         start = time.perf_counter_ns()
-        yield
-        self.runs[-1].steps.append(StepTime(chain, instruction, name, start, time.perf_counter_ns()))
+        yield parts
+        end = time.perf_counter_ns()
+        self.runs[-1].steps.append(StepTime(chain, instruction, name, start, end, tuple(parts)))
 
     def rows(self) -> list[Row]:
         """Time per instruction over all finished runs, in program order."""
@@ -79,13 +105,29 @@ class Profile:
             for (_, chain, at, name), t in sorted(totals.items())
         ]
 
-    def __str__(self) -> str:
-        rows = self.rows()
-        width = max((len(r.name) for r in rows), default=4)
-        lines = [f"{'#':>5}  {'instruction':<{width}}  {'calls':>6}  {'mean ms':>9}  {'share':>6}"]
-        lines += [
-            f"{r.instruction:>5}  {r.name:<{width}}  {r.calls:>6}  {r.mean_ms:>9.3f}  {r.share:>6.1%}" for r in rows
+    def part_rows(self) -> list[PartRow]:
+        """Time per step inside delegates, over all runs, in the order they are executed."""
+        totals: dict[tuple[str, int, int, int, str], list[int]] = {}
+        whole = 0
+        for run in self.runs:
+            for step in run.steps:
+                whole += step.end - step.start
+                for at, part in enumerate(step.parts):
+                    key = (run.method, step.chain, step.instruction, at, part.name)
+                    totals.setdefault(key, []).append(part.end - part.start)
+        return [
+            PartRow(chain, instruction, at, name, len(t), sum(t) / len(t) / 1e6, sum(t) / max(whole, 1))
+            for (_, chain, instruction, at, name), t in sorted(totals.items())
         ]
+
+    def __str__(self) -> str:
+        rows, parts = self.rows(), self.part_rows()
+        width = max((*(len(r.name) for r in rows), *(len(p.name) for p in parts)), default=4)
+        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean ms':>9}  {'share':>6}"]
+        for r in rows:
+            lines.append(_line(str(r.instruction), r, width))
+            inside = [p for p in parts if (p.chain, p.instruction) == (r.chain, r.instruction)]
+            lines += [_line(f"{p.instruction}.{p.part}", p, width) for p in inside]
         spent = [(run.end - run.start) / 1e6 for run in self.runs if run.end]
         mean = sum(spent) / len(spent) if spent else 0.0
         return "\n".join([*lines, f"{len(spent)} runs, {mean:.3f} ms each"])
@@ -99,7 +141,11 @@ class Profile:
         events = []
         for run in self.runs:
             events.append(_slice(run.method, run.start, run.end, {}))
-            events += [_slice(s.name, s.start, s.end, {"instruction": s.instruction}) for s in run.steps]
+            for s in run.steps:
+                events.append(_slice(s.name, s.start, s.end, {"instruction": s.instruction}))
+                events += [
+                    _slice(p.name, p.start, p.end, {"step": f"{s.instruction}.{i}"}) for i, p in enumerate(s.parts)
+                ]
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def save_etdump(self, path: str | os.PathLike[str]) -> int:
@@ -107,6 +153,10 @@ class Profile:
 
     def save_chrome_trace(self, path: str | os.PathLike[str]) -> int:
         return write_file(path, [json.dumps(self.chrome_trace()).encode()])
+
+
+def _line(number: str, row: Row | PartRow, width: int) -> str:
+    return f"{number:>8}  {row.name:<{width}}  {row.calls:>6}  {row.mean_ms:>9.3f}  {row.share:>6.1%}"
 
 
 def _slice(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +172,7 @@ def _run_data(run: RunTime) -> etdump.RunData:
         outer = _CALLS.get(step.name, "OPERATOR_CALL" if "::" in step.name else "DELEGATE_CALL")
         names = [f"native_call_{step.name.partition('::')[2]}", outer] if "::" in step.name else [outer]
         events += [_event(name, step.chain, step.instruction, step.start, step.end) for name in names]
+        events += [_inner(part, at, step) for at, part in enumerate(step.parts)]
     events.append(_event("Method::execute", -1, 0, run.start, run.end))
     return etdump.RunData(name="Execute", events=events)
 
@@ -130,5 +181,19 @@ def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etd
     return etdump.Event(
         profile_event=etdump.ProfileEvent(
             name=name, chain_index=chain, instruction_id=instruction, start_time=start, end_time=end
+        )
+    )
+
+
+def _inner(part: Part, at: int, step: StepTime) -> etdump.Event:
+    """A step inside a delegate, as stock's delegates report theirs."""
+    return etdump.Event(
+        profile_event=etdump.ProfileEvent(
+            name=part.name,
+            chain_index=step.chain,
+            instruction_id=step.instruction,
+            delegate_debug_id_str=f"{at}: {part.name}",
+            start_time=part.start,
+            end_time=part.end,
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from edgewright.engine.cores import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
 from edgewright.files import Source
 from edgewright.pte.ptd import Entry, read_data
@@ -19,9 +20,17 @@ from edgewright.runtime.values import Limits
 
 
 class Runtime:
-    """Loads programs. There is one, and it holds no state of theirs."""
+    """Loads programs. ``get`` gives the usual one; it holds no state of theirs.
+
+    ``threads``: how many a method may use (None: ``EDGEWRIGHT_THREADS``, or one for each physical core).
+    """
 
     _instance: ClassVar[Runtime | None] = None
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None:
+            thread_count(threads)
+        self.threads = threads
 
     @classmethod
     def get(cls) -> Runtime:
@@ -37,7 +46,7 @@ class Runtime:
         ``twin``: what to run for blobs that only a device can run, if it is not inside the program or beside its file.
         """
         found = beside(source) if twin is None else twin
-        return LoadedProgram(read_program(source), _merge(data), limits or Limits(), found)
+        return LoadedProgram(read_program(source), _merge(data), limits or Limits(), found, self.threads)
 
     @property
     def operators(self) -> list[str]:
@@ -53,11 +62,15 @@ class Runtime:
 class LoadedProgram:
     """A verified program and its external data."""
 
-    def __init__(self, program: Program, data: Mapping[str, Entry], limits: Limits, twin: Source | None = None) -> None:
+    def __init__(
+        self, program: Program, data: Mapping[str, Entry], limits: Limits, twin: Source | None = None,
+        threads: int | None = None,
+    ) -> None:  # fmt: skip
         self.program = program
         self._data = data
         self._limits = limits
         self._twin = twin
+        self._threads = threads
         clash = sorted({item.key for item in program.named_data or ()} & set(data))
         if clash:
             raise MissingDataError("data", "must not repeat names of the program's own data", value=", ".join(clash))
@@ -74,7 +87,8 @@ class LoadedProgram:
         """A method with memory of its own, ready to run. Load it again for another thread or a fresh state."""
         index = self._index(name)
         try:
-            return Method(self.program, self.program.execution_plan[index], self._data, self._limits, self._twin)
+            plan = self.program.execution_plan[index]
+            return Method(self.program, plan, self._data, self._limits, self._twin, self._threads)
         except FormatError as error:
             raise error.inside(f"execution_plan[{index}]") from None
 

@@ -54,8 +54,8 @@ class TensorSlot:
     inputs) or an instruction does (``et_view``, unplanned outputs).
     """
 
-    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "memory", "mutated", "pool",
-                 "scalar_type", "taken")  # fmt: skip
+    __slots__ = ("array", "bound", "capacity", "dim_order", "dtype", "dynamic", "lent", "memory", "mutated",
+                 "pool", "scalar_type", "taken")  # fmt: skip
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class TensorSlot:
         self.pool = pool
         self.taken = 0  # bytes of the pool
         self.mutated = False  # some instruction writes it
+        self.lent = False  # an input that may stay where the caller has it, whatever memory is planned for it
         self.capacity = 1
         for size in bound:
             self.capacity *= size

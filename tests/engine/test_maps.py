@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewright.engine import make_plan
 from edgewright.engine.functions import FUNCTIONS
 from edgewright.ir.graph import Graph, Op, Value
 from tests.engine.graphs import U8, compare, constant, cpus, graph, quantized, random, real
@@ -247,3 +248,37 @@ def test_any_broadcast(cpu: str, data: Any) -> None:
     else:
         a, b, y = (real(n, *s) for n, s in zip("aby", (*some, out), strict=True))
     check(binary(kind, a, b, y), cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, 3])
+@pytest.mark.parametrize("inside", [False, True])
+def test_tensors_to_be_joined_are_made_in_place(cpu: str, quantize: bool, dim: int, inside: bool) -> None:
+    """But for those that others read too; a joined tensor may be joined again."""
+    make = quantized if quantize else real
+    x, a, b, c = (make(n, 2, 4, 5, 16) for n in "xabc")
+    shapes = [[2, 4, 5, 16] for _ in range(2)]
+    for times, shape in zip((2, 4), shapes, strict=True):
+        shape[dim] *= times
+    pair, four, y = make("p", *shapes[0]), make("f", *shapes[1]), make("y", *shapes[1])
+    ops = [Op("maximum", {"self": x, "other": x}, [a]), Op("minimum", {"self": a, "other": x}, [b]),
+           Op("mul", {"self": x, "other": x}, [c]), Op("cat", {"tensors": [b, c], "dim": dim}, [pair]),
+           Op("cat", {"tensors": [pair, a, x], "dim": dim}, [four])]  # fmt: skip
+    if inside:
+        ops.append(Op("div", {"self": four, "other": four}, [y]))
+    made = graph([x], [y if inside else four], *ops)
+    check(made, cpu)
+    if not quantize or inside:
+        copies = [s for s in make_plan(made, threads=1, cpu=cpu).steps if s.label == "cat"]
+        assert len(copies) == 2  # of a, which is read twice, and of x, which is given
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_softmax_into_a_padded_window(cpu: str) -> None:
+    """Its result lies with a border then, which it has no kernel for."""
+    x, a, y = real("x", 1, 6, 6, 8), real("a", 1, 6, 6, 8), real("y", 1, 6, 6, 8)
+    args = {"input": a, "weight": constant(np.ones((1, 3, 3, 8), np.float32)), "bias": None, "stride": [1, 1],
+            "padding": [1] * 4, "dilation": [1, 1], "groups": 8, "output_padding": [0, 0]}  # fmt: skip
+    made = graph([x], [y], Op("softmax", {"self": x}, [a]), Op("depthwise_conv2d", args, [y]))
+    check(made, cpu, native=False)

@@ -87,11 +87,13 @@ class Lowering:
     """A node, and the steps it becomes.
 
     ``exact_reads``: nothing beyond an operand's elements is read, so they may be the caller's own arrays.
-    ``exact_writes``: nothing beyond the result's elements is written.
+    ``exact_writes``: nothing beyond the result's elements is written. ``any_strides``: the result may lie in rows with
+    gaps; without it, operands and result must be dense, but for an image's border.
     """
 
     exact_reads: ClassVar[bool] = False
     exact_writes: ClassVar[bool] = True
+    any_strides: ClassVar[bool] = True
 
     def __init__(self, node: Node) -> None:
         self.node = node

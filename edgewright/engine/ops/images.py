@@ -62,6 +62,7 @@ class Softmax(Lowering):
     """softmax along the last dimension."""
 
     exact_reads = True
+    any_strides = False
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:

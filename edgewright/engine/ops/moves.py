@@ -13,7 +13,7 @@ from edgewright.engine.codegen import Function, Module, Reg
 from edgewright.engine.fuse import Node, byte
 from edgewright.engine.kernels.fill import Frame, emit_frame
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, plan_loops
-from edgewright.engine.layout import Home, Layout, dense_strides
+from edgewright.engine.layout import Border, Home, Layout, dense_strides
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.ir.graph import Value
 
@@ -95,6 +95,8 @@ class Move(Lowering):
     def emit(self, context: Context) -> None:
         out = context.home(self.node.out)
         for source, target in self._pieces(context, out):
+            if source.place == target.place:
+                continue  # was made there
             turn = source.raw != out.raw and out.value.q is not None and out.value.q.dtype == np.dtype(np.int8)
             copy(context, source, target, turn)
 
@@ -129,6 +131,13 @@ class Move(Lowering):
         wide = replace(source, layout=replace(source.layout, shape=out.layout.shape, strides=(0,) * len(ones)))
         copy(context, wide, out)
         context.barrier = True
+
+
+def part_of(out: Home, dim: int, start: int, value: Value) -> Home:
+    """Where one of the tensors that are joined lies in the result."""
+    axis, shape = dim % len(out.layout.shape), tuple(int(n) for n in value.bound)
+    place = out.at(start * out.layout.strides[axis])
+    return Home(value, place, replace(out.layout, shape=shape, border=Border()), out.raw)
 
 
 def _with(home: Home, shape: Sequence[int], strides: Sequence[int]) -> Home:

@@ -14,6 +14,7 @@ class PlanesToPixels(Lowering):
     """permute (0, 2, 3, 1) of up to four real channels, alone or after a conversion to bytes."""
 
     exact_reads = True
+    any_strides = False
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:

@@ -1,0 +1,147 @@
+"""What runs a device graph: machine code where this machine can have it, else the reference in numpy, and it says so.
+
+``EDGEWRIGHT_ENGINE=reference`` asks for the reference; ``native`` refuses to do without machine code.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from edgewright.errors import EdgewrightError, ExecutionError, MissingError, UsageError
+from edgewright.ir.graph import Array, Graph
+from edgewright.ir.numerics import Numerics
+
+if TYPE_CHECKING:
+    from edgewright.engine.driver import CompiledGraph
+    from edgewright.engine.plan import Tensor
+    from edgewright.engine.profile import EngineProfile
+
+VARIABLE = "EDGEWRIGHT_ENGINE"
+_CHOICES = ("", "native", "reference")
+_LOG = logging.getLogger("edgewright.engine")
+_BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # numbers that fit no tensor
+
+
+class Runner(Protocol):
+    """A device graph, ready to run on inputs of any shapes it admits."""
+
+    how: str  # what runs it, for reports
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
+        profile: EngineProfile | None = None,
+    ) -> list[Array]:  # fmt: skip
+        """The outputs. ``outputs`` are arrays they may be written to, where those are of the right kind."""
+        ...
+
+
+def make_runner(
+    graph: Graph, numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False
+) -> Runner:
+    """``memory``: bytes that values may take at a time. ``varies``: shapes are not known before the first call."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen not in _CHOICES:
+        raise UsageError(VARIABLE, "must be native or reference", value=chosen)
+    problem = "" if chosen == "reference" else why_not()
+    if chosen == "reference":
+        return _Reference(graph, numerics, memory, "numpy reference, as asked")
+    if not problem:
+        return _Native(graph, numerics, memory, threads, varies)
+    if chosen == "native":
+        raise MissingError("engine", problem, remedy=f"Unset {VARIABLE}.")
+    _say(problem)
+    return _Reference(graph, numerics, memory, f"numpy reference: {problem}")
+
+
+@cache
+def why_not() -> str:
+    """Why there can be no machine code here; empty if there can."""
+    from edgewright.engine.native import machine_name
+
+    if machine_name() != "x86_64":
+        return f"the engine has no code for {machine_name()} yet"
+    try:
+        import llvmlite.binding  # noqa: F401
+    except (ImportError, OSError) as error:
+        return f"the engine needs llvmlite: {error}"
+    from edgewright.engine.isa import host
+
+    try:
+        host()
+    except MissingError as error:
+        return f"the engine {error.rule}, and this is {error.value}"
+    return ""
+
+
+@cache
+def _say(problem: str) -> None:
+    """Once a process."""
+    _LOG.warning("%s; device graphs run on the numpy reference, which is much slower", problem)
+
+
+class _Reference:
+    def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str) -> None:
+        from edgewright.ir.execute import Executor
+
+        self.how = how
+        self._executor = Executor(graph, numerics, memory)
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
+        profile: EngineProfile | None = None,
+    ) -> list[Array]:  # fmt: skip
+        return self._executor.run(inputs)
+
+
+class _Native:
+    def __init__(self, graph: Graph, numerics: Numerics, memory: int, threads: int | None, varies: bool) -> None:
+        from edgewright.engine.cores import thread_count
+        from edgewright.engine.isa import host
+        from edgewright.engine.specialize import Specialized
+
+        count = thread_count(threads)
+        self.how = f"engine, {host().name}, {count} thread{'s' if count > 1 else ''}"
+        self._forms = Specialized(graph, count, numerics, memory, varies=True)
+        if not varies:
+            self._form([value.bound for value in graph.inputs])
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
+        profile: EngineProfile | None = None,
+    ) -> list[Array]:  # fmt: skip
+        form = self._form([x.shape for x in inputs])
+        made = None if outputs is None else _usable(outputs, form.plan.outputs)
+        return form.run(inputs, made, profile)
+
+    def _form(self, shapes: Sequence[tuple[int, ...]]) -> CompiledGraph:
+        try:
+            with np.errstate(all="ignore"):  # numbers of a file may be anything; what they make is checked
+                return self._forms.compiled(shapes)
+        except EdgewrightError:
+            raise
+        except _BROKEN as error:
+            raise ExecutionError("device graph", f"does not hold together: {error}") from error
+
+
+def _usable(offered: Sequence[Array | None], wanted: Sequence[Tensor]) -> list[Array]:
+    """The arrays offered where results may be written straight to them, else new ones."""
+    if len(offered) != len(wanted):
+        raise ExecutionError("device graph", f"gives {len(wanted)} outputs", value=len(offered))
+    made: list[Array] = []
+    for array, tensor in zip(offered, wanted, strict=True):
+        fits = array is not None and array.dtype == tensor.dtype and array.shape == tensor.shape
+        if array is None or not fits or not _writable(array) or any(np.may_share_memory(array, m) for m in made):
+            array = np.empty(tensor.shape, tensor.dtype)
+        made.append(array)
+    return made
+
+
+def _writable(array: Array) -> bool:
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned and flags.writeable

@@ -1,0 +1,63 @@
+"""Which inputs need no copy: a method may read them where the caller has them.
+
+A file plans memory for inputs, and other tensors may be planned over it: later ones, which reuse it, and views of the
+input that no instruction makes, which find its bytes there. Only with the first kind may the bytes be elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from edgewright.pte import numbers, schema
+from edgewright.runtime.binding import KernelStep, Values
+from edgewright.runtime.calls import DelegateStep
+from edgewright.runtime.tensor import TensorSlot
+from edgewright.runtime.values import TensorItems
+
+_MOST_PAIRS = 100_000
+
+
+def lend_inputs(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> None:
+    """Mark the inputs that nothing writes and whose planned memory nothing else reads before writing it."""
+    if not all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps):
+        return  # branches, moves and views give things other names
+    found = _found_there(plan, values, steps)
+    if len(plan.inputs) * len(found) > _MOST_PAIRS:
+        return  # copying is quicker than finding out
+    for index in plan.inputs:
+        slot = values[index]
+        if not isinstance(slot, TensorSlot) or slot.mutated or plan.inputs.count(index) > 1:
+            continue
+        slot.lent = not any(_overlap(plan.values[index], plan.values[other]) for other in found - {index})
+
+
+def _found_there(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> set[int]:
+    """Tensors that are read before any instruction wrote them."""
+    made: set[int] = set()
+    found: set[int] = set()
+    for step in steps:
+        found.update(set(_tensors(step.inputs, values)) - made)
+        made.update(_tensors(step.outputs, values))
+    return found | (set(_tensors(plan.outputs, values)) - made)
+
+
+def _tensors(indices: Iterable[int], values: Values) -> Iterable[int]:
+    for index in indices:
+        value = values[index]
+        if isinstance(value, TensorSlot):
+            yield index
+        elif isinstance(value, TensorItems):
+            yield from (i for i in value.indices if i is not None)
+
+
+def _overlap(a: schema.Value, b: schema.Value) -> bool:
+    (first, start, end), (second, low, high) = _span(a), _span(b)
+    return first == second and start < high and low < end
+
+
+def _span(value: schema.Value) -> tuple[int, int, int]:
+    if not isinstance(value, schema.Tensor) or value.allocation_info is None:
+        return -1, 0, 0
+    info = value.allocation_info
+    return info.memory_id, info.offset, numbers.add(info.offset, numbers.tensor_bytes(value.scalar_type, value.sizes))

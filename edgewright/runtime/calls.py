@@ -1,0 +1,62 @@
+"""Calls of delegates, with their arguments bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edgewright.errors import FormatError
+from edgewright.runtime.binding import Values, load, slots
+from edgewright.runtime.delegates import Delegate, Result, invoke, invoke_into
+from edgewright.runtime.profile import Part
+from edgewright.runtime.tensor import Array, TensorSlot
+
+if TYPE_CHECKING:
+    from edgewright.engine.plan import Step
+    from edgewright.engine.profile import EngineProfile
+
+
+class DelegateStep:
+    """A delegate and the values it reads and fills."""
+
+    def __init__(self, delegate: Delegate, args: Sequence[int], values: Values, written: set[int]) -> None:
+        count = delegate.input_count
+        if not 0 <= count <= len(args):
+            raise FormatError(f"the delegate takes {count} inputs", value=f"{len(args)} arguments")
+        self.delegate, self.inputs, self.outputs = delegate, list(args[:count]), list(args[count:])
+        self._into = hasattr(delegate, "execute_into")
+        for index in self.outputs:
+            if index not in written:
+                slots(index, values)
+        for index in self.inputs:
+            if not isinstance(values[index], TensorSlot):
+                raise FormatError("a delegate's inputs are tensors", value=type(values[index]).__name__)
+
+    def __call__(self, table: Values, parts: list[Part] | None = None) -> None:
+        """Run; what the delegate says of the time of its parts is added to ``parts``."""
+        inputs = [load(table[i], table) for i in self.inputs]
+        outputs = [slot for i in self.outputs for slot in slots(i, table)]
+        results = [Result(slot.dtype, slot.bound, slot.dim_order) for slot in outputs]
+        orders = [table[i].dim_order for i in self.inputs]
+        if not self._into:
+            made: Sequence[Array | None] = invoke(self.delegate, inputs, orders, results)
+        else:
+            profile = None if parts is None else _engine_profile()
+            targets = [slot.array for slot in outputs]
+            made = invoke_into(self.delegate, inputs, orders, results, targets, profile)
+            if parts is not None and profile is not None:
+                parts += [Part(_label(s.step), s.start, s.end) for run in profile.runs for s in run.steps]
+        for slot, array in zip(outputs, made, strict=True):
+            if array is not None:
+                slot.store(array)
+
+
+def _engine_profile() -> EngineProfile:
+    from edgewright.engine.profile import EngineProfile  # only when somebody asks
+
+    return EngineProfile()
+
+
+def _label(step: Step) -> str:
+    name = step.label or step.kernel
+    return name if step.python is None else f"{name} (in numpy)"
