@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.arena import Need, allocate
+from edgewright.engine.ends import given, replace_value, tensor, twin
 from edgewright.engine.fuse import Fuser, Node, byte
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
@@ -22,7 +23,7 @@ from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
 from edgewright.engine.ops.python import Reference
 from edgewright.engine.ops.winograd import Winograd
-from edgewright.engine.plan import Place, Plan, Tensor
+from edgewright.engine.plan import Place, Plan
 from edgewright.engine.requantize import affine_of
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
@@ -82,8 +83,8 @@ class _Scheduler:
             weights=context.weights.build(),
             arena_size=self.arena,
             scratch_size=context.scratch,
-            inputs=tuple(_tensor(v) for v in self.graph.inputs),
-            outputs=tuple(_tensor(v) for v in self.graph.outputs),
+            inputs=tuple(tensor(v) for v in self.graph.inputs),
+            outputs=tuple(tensor(v) for v in self.graph.outputs),
             cpu=context.isa.cpu,
             features=context.isa.features,
         )
@@ -100,15 +101,15 @@ class _Scheduler:
 
     def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
         """Inputs are copied unless all that read them read nothing else. Signed bytes always are."""
-        home = self.context.homes[id(value)] = _given(value, Place("input", 0, self.inputs[id(value)]))
+        home = self.context.homes[id(value)] = given(value, Place("input", 0, self.inputs[id(value)]))
         readers = [node for node in nodes if any(v is value for v in node.reads())]
         if not home.raw and all(
             self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
         ):
             return None
-        inside = _twin(value)
+        inside = twin(value)
         for node in readers:
-            _replace(node, value, inside)
+            replace_value(node, value, inside)
             self._lowered.pop(id(node), None)
         return Node([Op("clone", {"self": value}, [inside])])
 
@@ -118,7 +119,7 @@ class _Scheduler:
 
     def _copy_out(self, index: int, value: Value, nodes: Sequence[Node]) -> Node | None:
         """An output is made in place if nothing else reads it and its maker writes nothing else."""
-        home = _given(value, Place("output", 0, index))
+        home = given(value, Place("output", 0, index))
         maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
         read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
         if maker is not None and not read and id(value) not in self.context.homes and not home.raw:
@@ -126,8 +127,8 @@ class _Scheduler:
             if lowering.exact_writes and lowering.alias() is None:
                 self.context.homes[id(value)] = home
                 return None
-        outside = _twin(value)
-        self.context.homes[id(outside)] = _given(outside, Place("output", 0, index))
+        outside = twin(value)
+        self.context.homes[id(outside)] = given(outside, Place("output", 0, index))
         return Node([Op("clone", {"self": value}, [outside])])
 
     def _lower(self, node: Node) -> Lowering:
@@ -193,8 +194,8 @@ class _Scheduler:
         free = id(value) not in (*self.context.homes, *self.aliases, *self.borders, *self.tight)
         named = any(root is value for root in self.aliases.values()) or id(out) in self.aliases
         whole = maker.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
-        given = id(out) in self.context.homes and self.context.homes[id(out)].raw
-        return free and not named and not given and whole and maker.any_strides and self._readers(value) == 1
+        outside = id(out) in self.context.homes and self.context.homes[id(out)].raw
+        return free and not named and not outside and whole and maker.any_strides and self._readers(value) == 1
 
     def _root(self, value: Value) -> Value:
         if id(value) in self.parts:
@@ -270,35 +271,3 @@ class _Scheduler:
         touched = sum(context.home(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
         if len(context.steps) > first:
             context.steps[-1] = replace(context.steps[-1], bytes=touched)
-
-
-def _given(value: Value, place: Place) -> Home:
-    """A value in the caller's array."""
-    assert value.dtype is not None
-    raw = value.q is not None and value.q.dtype == np.dtype(np.int8)
-    return Home(value, place, dense(tuple(int(n) for n in value.bound), value.dtype.itemsize), raw)
-
-
-def _tensor(value: Value) -> Tensor:
-    assert value.dtype is not None
-    return Tensor(value.name, value.dtype, tuple(int(n) for n in value.bound))
-
-
-def _twin(value: Value) -> Value:
-    return Value(value.name + "'", value.dtype, value.shape, value.dim_order, q=value.q)
-
-
-def _replace(node: Node, old: Value, new: Value) -> None:
-    """Make a node read another value; operators of the graph itself stay as they are."""
-
-    def changed(given: object) -> object:
-        if isinstance(given, list):
-            return [changed(g) for g in given]
-        return new if given is old else given
-
-    made = [Op(op.kind, {k: changed(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
-    node.sum = next((new_op for op, new_op in zip(node.ops, made, strict=True) if op is node.sum), None)
-    node.ops = made
-    node.second = new if node.second is old else node.second
-    for part in node.parts:
-        _replace(part, old, new)

@@ -39,44 +39,60 @@ def emit_chain(module: Module, name: str, lanes: int, chain: Chain, steps: Seque
 
     Slots: data, output, second operand, the weights of the three, a row of zeros.
     """
-    expand, across, project = steps
     f = module.kernel(name)
-    data, out, second, first, taps, last, zeros = (f.slot(PTR, i) for i in range(7))
-    ring = f.arg("scratch")
-    middle = f.at(ring, chain.kernel * chain.ring_row)
-    _clear_sides(f, lanes, chain, ring)
+    made = _Rows(f, chain, steps)
+    _clear_sides(f, lanes, chain, made.ring)
+    count = f.op("sub", f.arg("end"), f.arg("begin"))
+    f.when(f.compare("sgt", count, 0), lambda: made.emit(count))
+    f.give()
 
-    def slot(row: Reg) -> Reg:
+
+class _Rows:
+    """The loop over output rows: each needs ``kernel`` rows of the ring, of which ``stride`` are new."""
+
+    def __init__(self, f: Function, chain: Chain, steps: Sequence[Function]) -> None:
+        self.f, self.chain = f, chain
+        self.expand, self.across, self.project = steps
+        self.data, self.out, self.second, self.first, self.taps, self.last, self.zeros = (
+            f.slot(PTR, i) for i in range(7)
+        )
+        self.ring = f.arg("scratch")
+        self.middle = f.at(self.ring, chain.kernel * chain.ring_row)
+
+    def emit(self, count: Reg) -> None:
+        self.f.repeat(count, [number(0, I64)], lambda y, now: [self._row(y, now[0])])
+
+    def _slot(self, row: Reg) -> Reg:
         """Where a row is kept, its left border included."""
-        return f.at(ring, f.mul(f.op("urem", row, chain.kernel), chain.ring_row))
+        f = self.f
+        return f.at(self.ring, f.mul(f.op("urem", row, self.chain.kernel), self.chain.ring_row))
 
-    def rows(y: Reg, now: list[Reg]) -> list[Reg]:
+    def _row(self, y: Reg, done: Reg) -> Reg:
+        """One output row; rows of the ring below ``done`` are there. Returns how far they are there now."""
+        f, chain = self.f, self.chain
         line = f.op("add", f.arg("begin"), y)
         start = f.add(f.mul(line, chain.stride), -chain.top)
         end = f.call("llvm.smin.i64", I64, f.add(start, chain.kernel), number(chain.high, I64))
-        fresh = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, now[0]), number(0, I64))
+        fresh = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, done), number(0, I64))
+        f.span(fresh, end, self._expand)
+        f.run(self.across, *self._window(start), self.middle, self.taps, self.middle)
+        target, beside = f.at(self.out, f.mul(line, chain.out_row)), f.at(self.second, f.mul(line, chain.second_row))
+        f.run(self.project, self.middle, self.last, target, beside)
+        return end
 
-        def one(row: Reg) -> None:
-            target = f.at(slot(row), chain.left * chain.pixel)
-            f.run(expand, f.at(data, f.mul(row, chain.in_row)), first, target, target)
+    def _expand(self, row: Reg) -> None:
+        f, chain = self.f, self.chain
+        target = f.at(self._slot(row), chain.left * chain.pixel)
+        f.run(self.expand, f.at(self.data, f.mul(row, chain.in_row)), self.first, target, target)
 
-        f.span(fresh, end, one)
-        kept = []
-        for dy in range(chain.kernel):
+    def _window(self, start: Reg) -> list[Reg]:
+        """The rows that a window covers: zeros above and below the image."""
+        f, kept = self.f, []
+        for dy in range(self.chain.kernel):
             row = f.add(start, dy)
-            inside = f.compare("ult", row, chain.high)  # negative ones are large
-            bounded = f.select(inside, row, number(0, I64))
-            kept.append(f.select(inside, slot(bounded), zeros))
-        f.run(across, *kept, middle, taps, middle)
-        target, beside = f.at(out, f.mul(line, chain.out_row)), f.at(second, f.mul(line, chain.second_row))
-        f.run(project, middle, last, target, beside)
-        return [end]
-
-    def all_rows() -> None:
-        f.repeat(f.op("sub", f.arg("end"), f.arg("begin")), [number(0, I64)], rows)
-
-    f.when(f.compare("slt", f.arg("begin"), f.arg("end")), all_rows)
-    f.give()
+            inside = f.compare("ult", row, self.chain.high)  # negative ones are large
+            kept.append(f.select(inside, self._slot(f.select(inside, row, number(0, I64))), self.zeros))
+        return kept
 
 
 def _fill(f: Function, at: Reg, length: int, zero: Reg) -> None:

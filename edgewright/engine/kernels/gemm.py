@@ -116,13 +116,19 @@ def emit_tile(
 
     sums = around(f, window, [*start, *bias * pixels], multiply, window.depth)[2:]
     for p in range(pixels):
-        for j, kind in enumerate(types):
-            used = min(panel.used - offsets[j] // 4, panel.widths[j])
-            load = lambda kind=kind, at=p * second_step + offsets[j]: f.load(kind, f.arg("second"), at)  # noqa: E731
-            value = finish(f, sums[p * len(types) + j], tail, load)
-            f.store_first(value, used, f.arg("out"), p * out_step + offsets[j])
+        _store_pixel(f, panel, sums[p * len(types) : (p + 1) * len(types)], p * out_step, p * second_step, tail)
     f.give()
     return f
+
+
+def _store_pixel(f: Function, panel: Panel, sums: list[Reg], out: int, second: int, tail: Tail) -> None:
+    """The panel's part of one pixel, ``out`` and ``second`` bytes into the tile."""
+    column = 0
+    for total, width in zip(sums, panel.widths, strict=True):
+        load = lambda kind=total.type, at=second + 4 * column: f.load(kind, f.arg("second"), at)  # noqa: E731
+        used = min(panel.used - column, width)
+        f.store_first(finish(f, total, tail, load), used, f.arg("out"), out + 4 * column)
+        column += width
 
 
 def around(f: Function, window: Window, start: list[Reg], body: object, times: int) -> list[Reg]:
