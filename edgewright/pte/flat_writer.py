@@ -18,7 +18,7 @@ class FlatWriter:
         self.builder = flatbuffers.Builder(4096)
         self._vtables: dict[int, dict[Any, Any]] = {}
 
-    def finish(self, record: Any, identifier: bytes, *, size_prefixed: bool = False) -> bytes:
+    def finish(self, record: Any, identifier: bytes | None, *, size_prefixed: bool = False) -> bytes:
         root = self.table(record)
         end = self.builder.FinishSizePrefixed if size_prefixed else self.builder.Finish
         end(root, file_identifier=identifier)

@@ -1,0 +1,17 @@
+"""Qualcomm AI Engine Direct: quantize, compile for a Hexagon processor, run it in Qualcomm's emulator."""
+
+from __future__ import annotations
+
+from edgewright._lazy import lazy_names
+
+_TARGET = "edgewright.backends.qualcomm.target"
+_NAMES = {
+    "CompileSpec": _TARGET,
+    "QcomChipset": _TARGET,
+    "QnnExecuTorchHtpPerformanceMode": _TARGET,
+    "generate_htp_compiler_spec": _TARGET,
+    "generate_qnn_executorch_compiler_spec": _TARGET,
+    "get_soc_to_chipset_map": _TARGET,
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,84 @@
+"""The QNN delegate's blob: a header, and a context binary as Qualcomm's compiler made it; read and checked, or written.
+
+The header's signature, which devices know contexts by, is a hash of the context (the names of its graphs included): the
+same model gives the same file, and a context that was altered is seen before it reaches the library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+from edgewright.backends.qualcomm.qnn.info import settings
+from edgewright.backends.qualcomm.target import QnnTarget
+from edgewright.errors import FormatError, VendorError
+from edgewright.pte import numbers
+from edgewright.pte.flat import Buffer
+
+MAGIC = 0x5678ABCD
+_HEADER = struct.Struct("<IqQ")
+_START = 256
+_CONTEXT = bytes((0, 0, 0, 2, 0, 0, 0, 3))
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A context and what it is known by."""
+
+    signature: int
+    context: bytes
+
+    @property
+    def intact(self) -> bool:
+        """True if the signature is the hash that Edgewright writes; stock writes the time of day."""
+        return self.signature == signature_of(self.context)
+
+
+def signature_of(context: bytes) -> int:
+    """63 bits of a hash: a signature is signed."""
+    return int.from_bytes(hashlib.sha256(context).digest()[:8], "little") >> 1
+
+
+def write_blob(context: bytes) -> bytes:
+    """The bytes of a blob."""
+    header = _HEADER.pack(MAGIC, signature_of(context), len(context))
+    return header.ljust(_START, b"\0") + context
+
+
+def read_blob(data: Buffer) -> Blob:
+    """Read and check a blob. Graphs that a device would compile itself are refused."""
+    view = memoryview(data).cast("B")
+    try:
+        numbers.inside(0, _START, len(view), "the header")
+        magic, signature, size = _HEADER.unpack_from(view)
+        if magic != MAGIC:
+            raise FormatError(f"must start with {MAGIC:#x}", where="magic", value=hex(magic), offset=0)
+        if any(view[_HEADER.size : _START]):
+            raise FormatError("must be zero after its fields", where="header", offset=_HEADER.size)
+        numbers.inside(_START, size, len(view), "the context")
+        if numbers.add(_START, size) != len(view):
+            raise FormatError("must end with its context", value=len(view), offset=_START + size)
+        context = bytes(view[_START:])
+        if context[: len(_CONTEXT)] != _CONTEXT:
+            raise FormatError("must be a context binary", where="context", value=context[:8], offset=_START)
+    except FormatError as error:
+        raise error.inside("QNN blob") from None
+    return Blob(signature, context)
+
+
+_ALSO = {"QCM6490": "QCS6490"}  # what the compiler calls it
+
+
+def check_context(context: bytes, target: QnnTarget) -> None:
+    """Raise unless a context says it is for its target: the compiler reports success even if it ignored an option."""
+    said, name = settings(context), target.soc.name
+    wanted = {"soc_type": _ALSO.get(name, name), "arch": str(target.htp.arch), "vtcm_size": str(target.htp.vtcm << 20)}
+    for option, asked in wanted.items():
+        found = said.get(option, set())
+        if option == "arch":  # of some SoCs the compiler says 68 there, and for what they are the least
+            found = found | said.get("min_arch", set())
+        if asked not in found:
+            rule = f"must be compiled with {option} {asked}"
+            remedy = "This release of QNN ignores the option: use another (onnxruntime-qnn 2.7 is known to work)."
+            raise VendorError(f"context for {name}", rule, value=", ".join(sorted(found)) or "none", remedy=remedy)

@@ -1,0 +1,205 @@
+"""Qualcomm's SoCs, and how to compile for them: the compile spec. Needs neither torch nor Qualcomm's libraries."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgewright.backends.qualcomm.options import (
+    FP16,
+    HTP_BACKEND,
+    KEY,
+    BackendOptions,
+    HtpInfo,
+    HtpOptions,
+    OpPackageOptions,
+    QnnOptions,
+    SocInfo,
+    read_options,
+    write_options,
+)
+from edgewright.errors import FormatError, UsageError
+
+
+class QcomChipset(enum.IntEnum):
+    """SoCs with an HTP, by the numbers QNN has for them."""
+
+    SM8350 = 30
+    SM8450 = 36
+    SA8295 = 39
+    SM8475 = 42
+    SM8550 = 43
+    SXR1230P = 45
+    SSG2115P = 46
+    SA8255 = 52
+    SXR2230P = 53
+    SM8650 = 57
+    SSG2125P = 58
+    SC8380XP = 60
+    SM8750 = 69
+    SA8797 = 72
+    SXR2330P = 75
+    QCS9100 = 77
+    SM8850 = 87
+    QCM6490 = 93
+    SAR2230P = 95
+    SW6100 = 96
+    SM8845 = 97
+
+
+@dataclass(frozen=True)
+class Htp:
+    """An HTP: its architecture, and the megabytes of its fast memory."""
+
+    arch: int
+    vtcm: int
+
+
+_C = QcomChipset
+CHIPSETS: dict[QcomChipset, Htp] = {
+    _C.SM8350: Htp(68, 4), _C.SM8450: Htp(69, 8), _C.SA8295: Htp(68, 8), _C.SM8475: Htp(69, 8), _C.SM8550: Htp(73, 8),
+    _C.SXR1230P: Htp(73, 2), _C.SSG2115P: Htp(73, 2), _C.SA8255: Htp(73, 8), _C.SXR2230P: Htp(69, 8),
+    _C.SM8650: Htp(75, 8), _C.SSG2125P: Htp(73, 2), _C.SC8380XP: Htp(73, 8), _C.SM8750: Htp(79, 8),
+    _C.SA8797: Htp(81, 16), _C.SXR2330P: Htp(79, 8), _C.QCS9100: Htp(73, 8), _C.SM8850: Htp(81, 8),
+    _C.QCM6490: Htp(68, 2), _C.SAR2230P: Htp(81, 4), _C.SW6100: Htp(81, 4), _C.SM8845: Htp(81, 8),
+}  # fmt: skip
+
+
+class QnnExecuTorchHtpPerformanceMode(enum.IntEnum):
+    """How hard the HTP is driven."""
+
+    kHtpDefault = 0  # noqa: N815
+    kHtpSustainedHighPerformance = 1  # noqa: N815
+    kHtpBurst = 2  # noqa: N815
+    kHtpHighPerformance = 3  # noqa: N815
+    kHtpPowerSaver = 4  # noqa: N815
+    kHtpLowPowerSaver = 5  # noqa: N815
+    kHtpHighPowerSaver = 6  # noqa: N815
+    kHtpLowBalanced = 7  # noqa: N815
+    kHtpBalanced = 8  # noqa: N815
+
+
+_ERRORS, _DEBUG = 1, 5  # levels of the device's log
+_BURST = QnnExecuTorchHtpPerformanceMode.kHtpBurst
+
+
+@dataclass(frozen=True)
+class CompileSpec:
+    """A named setting that a ``.pte`` keeps for the device."""
+
+    key: str
+    value: bytes
+
+
+def get_soc_to_chipset_map() -> dict[str, QcomChipset]:
+    """SoCs by name.
+
+    >>> get_soc_to_chipset_map()["SM8650"]
+    <QcomChipset.SM8650: 57>
+    """
+    return {chipset.name: chipset for chipset in QcomChipset}
+
+
+def chipset(given: Any) -> QcomChipset:
+    """A SoC by its name, its number, or itself."""
+    names = list(get_soc_to_chipset_map())
+    if isinstance(given, str) and given.upper() in names:
+        return QcomChipset[given.upper()]
+    if isinstance(given, int) and not isinstance(given, bool) and given in set(QcomChipset):
+        return QcomChipset(given)
+    near = difflib.get_close_matches(str(given).upper(), names, 1, 0.6)
+    remedy = f"Did you mean {near[0]}?" if near else ""
+    raise UsageError("soc_model", f"must be one of {', '.join(names)}", value=given, remedy=remedy)
+
+
+def generate_htp_compiler_spec(
+    use_fp16: bool, use_dlbc: bool = False, use_multi_contexts: bool = False, use_weight_sharing: bool = False,
+    use_slc_allocator: bool = False, htp_performance_mode: int = _BURST,
+) -> BackendOptions:  # fmt: skip
+    """How the HTP computes: ``use_fp16`` for models that are not quantized."""
+    if htp_performance_mode not in set(QnnExecuTorchHtpPerformanceMode):
+        raise UsageError("htp_performance_mode", "must be 0 to 8", value=htp_performance_mode)
+    flags = (use_fp16, use_dlbc, use_multi_contexts, use_weight_sharing, use_slc_allocator)
+    for flag in flags:
+        if not isinstance(flag, bool):
+            raise UsageError("generate_htp_compiler_spec", "options must be True or False", value=flag)
+    options = HtpOptions(
+        performance_mode=int(htp_performance_mode), precision=FP16 if use_fp16 else 0, use_conv_hmx=True,
+        use_fold_relu=True, use_dlbc=use_dlbc, use_multi_contexts=use_multi_contexts,
+        use_weight_sharing=use_weight_sharing, use_slc_allocator=use_slc_allocator,
+    )  # fmt: skip
+    return BackendOptions(backend_type=HTP_BACKEND, htp_options=options)
+
+
+def generate_qnn_executorch_compiler_spec(
+    soc_model: Any, backend_options: BackendOptions, debug: bool = False, saver: bool = False,
+    online_prepare: bool = False, dump_intermediate_outputs: bool = False, profile_level: int = 0,
+    shared_buffer: bool = False, is_from_context_binary: bool = False,
+    op_package_options: OpPackageOptions | None = None, use_mha2sha: bool = False,
+) -> list[CompileSpec]:  # fmt: skip
+    """What to compile for, as the partitioner takes it and the device reads it.
+
+    >>> spec = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, generate_htp_compiler_spec(use_fp16=True))
+    >>> QnnTarget.of(spec).soc.name, QnnTarget.of(spec).fp16
+    ('SM8650', True)
+    """
+    if not isinstance(backend_options, BackendOptions):
+        remedy = "Make them: generate_htp_compiler_spec(use_fp16=True)."
+        raise UsageError("backend_options", "must be of an HTP", value=type(backend_options).__name__, remedy=remedy)
+    left = {
+        "saver": saver, "online_prepare": online_prepare, "dump_intermediate_outputs": dump_intermediate_outputs,
+        "is_from_context_binary": is_from_context_binary, "op_package_options": op_package_options,
+        "use_mha2sha": use_mha2sha,
+    }  # fmt: skip
+    for name, given in left.items():
+        if given:
+            raise UsageError(name, "is not supported", value=given, remedy="Leave it out.")
+    if profile_level not in (0, 2, 3):
+        raise UsageError("profile_level", "must be 0 (off), 2 (detailed) or 3 (every operator)", value=profile_level)
+    soc = chipset(soc_model)
+    htp = HtpInfo(htp_arch=CHIPSETS[soc].arch, vtcm_size_in_mb=CHIPSETS[soc].vtcm)
+    options = QnnOptions(
+        soc_info=SocInfo(soc_model=int(soc), htp_info=htp), backend_options=backend_options, library_path="",
+        log_level=_DEBUG if debug else _ERRORS, profile_level=profile_level, shared_buffer=shared_buffer,
+        saver_output_dir="saver_output", op_package_options=OpPackageOptions(op_package_infos=[]),
+    )  # fmt: skip
+    return [CompileSpec(KEY, write_options(options))]
+
+
+@dataclass(frozen=True)
+class QnnTarget:
+    """What rules and lowering ask about: the SoC, and whether real numbers may be computed."""
+
+    soc: QcomChipset
+    fp16: bool
+    level: int = 3  # of the compiler's effort
+    value: bytes = b""
+
+    @property
+    def htp(self) -> Htp:
+        return CHIPSETS[self.soc]
+
+    @classmethod
+    def of(cls, specs: Any) -> QnnTarget:
+        """The target of compile specs."""
+        listed = list(specs) if isinstance(specs, Sequence) and not isinstance(specs, str | bytes) else []
+        values = [s.value for s in listed if getattr(s, "key", None) == KEY]
+        if len(values) != 1:
+            remedy = "Make them: generate_qnn_executorch_compiler_spec(soc, generate_htp_compiler_spec(use_fp16=...))."
+            raise UsageError("compiler_specs", f"must hold one {KEY}", value=len(values), remedy=remedy)
+        return cls.read(bytes(values[0]))
+
+    @classmethod
+    def read(cls, value: bytes) -> QnnTarget:
+        """The target of options, which may come from a file."""
+        options = read_options(value)
+        assert options.soc_info is not None and options.backend_options is not None
+        backend, soc = options.backend_options, options.soc_info.soc_model
+        if backend.backend_type != HTP_BACKEND or backend.htp_options is None:
+            raise FormatError("must be for an HTP", where="backend_type", value=backend.backend_type)
+        if soc not in set(QcomChipset):
+            raise FormatError("must be the number of a known SoC", where="soc_model", value=soc)
+        return cls(QcomChipset(soc), backend.htp_options.precision == FP16, value=value)
