@@ -6,7 +6,6 @@ import contextlib
 import mmap
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Union
@@ -63,6 +62,8 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
     target = Path(path)
     temporary = ""
     try:
+        import tempfile  # only who writes needs it
+
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
         with os.fdopen(handle, "wb") as file:
             total = sum(file.write(chunk) for chunk in chunks)

@@ -6,10 +6,8 @@ or ``quantizer.py`` of its own it gets the table's.
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +25,9 @@ def discover() -> dict[str, str]:
     >>> discover()["xnnpack"]
     'edgewright.backends.xnnpack'
     """
+    import pkgutil
+    from importlib.metadata import entry_points  # slow, and who runs a file of ours does not need it
+
     found = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     folders = {m.name: f"{__name__}.{m.name}" for m in pkgutil.iter_modules(__path__) if m.ispkg}
     found.update({name: package for name, package in folders.items() if find_spec(f"{package}.ops") is not None})

@@ -65,7 +65,8 @@ def target_machine(cpu: str, features: str) -> Any:
 
 
 # A module's text, or what writes it: then its name says all it depends on, and a cached object needs no text at all.
-Source = Union[str, Callable[[], str]]
+# Bytes are the object itself.
+Source = Union[str, bytes, Callable[[], str]]
 
 
 def object_key(text: str, cpu: str, features: str) -> str:
@@ -87,6 +88,9 @@ FINGERPRINT = _fingerprint()  # now: later the files may be others than those th
 
 def build_kernels(kernels: Mapping[str, Source], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
     """An object for each kernel, in order; only what is not cached is written and compiled."""
+    ready = [source for source in kernels.values() if isinstance(source, bytes)]
+    if len(ready) == len(kernels):
+        return ready
     known = {
         name: object_key(source if isinstance(source, str) else f"{name} {FINGERPRINT}", cpu, features)
         for name, source in kernels.items()
@@ -106,7 +110,7 @@ def _build(
     store = cache or default_cache()
     found = {key: data for key in sources if (data := store.get(key)) is not None}
     missing = {key: source for key, source in sources.items() if key not in found}
-    texts = [source if isinstance(source, str) else source() for source in missing.values()]
+    texts = [source() if callable(source) else str(source) for source in missing.values()]
     for key, data in zip(missing, compile_all(texts, cpu, features), strict=True):
         store.put(key, data)
         found[key] = data

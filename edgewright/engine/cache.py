@@ -30,7 +30,7 @@ _LOG = logging.getLogger("edgewright.engine.cache")
 _BY_FOLDER = os.open in os.supports_dir_fd  # not on Windows, where the folder's own access list protects it
 
 
-def key_of(*parts: str | bytes) -> str:
+def key_of(*parts: str | bytes | memoryview) -> str:
     """The name of an entry: a digest of all it depends on, in order.
 
     >>> key_of("ab", "c") == key_of("a", "bc")
@@ -75,13 +75,18 @@ class Cache:
 
     def get(self, key: str) -> bytes | None:
         """What was stored, or None. Whatever is not as it was written is removed."""
+        found = self.view(key)
+        return None if found is None else bytes(found)
+
+    def view(self, key: str) -> memoryview | None:
+        """The same, without a copy."""
         with self._open() as folder:
             if folder is None:
                 return None
             data = _read(folder, key + _SUFFIX)
             if data is None:
                 return None
-            payload = data[_HEADER:]
+            payload = memoryview(data)[_HEADER:]
             if data[:_HEADER] != _header(key, payload):
                 _LOG.warning("%s: entry %s is damaged; it will be made again", self.folder, key)
                 _remove(folder, key + _SUFFIX)
@@ -182,9 +187,10 @@ def _open_folder(path: Path) -> int | str:
     return folder
 
 
-def _header(key: str, payload: bytes) -> bytes:
-    digest = hashlib.sha256(key.encode() + payload).digest()  # of the key too: a renamed entry is a wrong one
-    return _MAGIC + len(payload).to_bytes(8, "little") + digest
+def _header(key: str, payload: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(key.encode())  # of the key too: a renamed entry is a wrong one
+    digest.update(payload)
+    return _MAGIC + len(payload).to_bytes(8, "little") + digest.digest()
 
 
 def _at(folder: int | str, name: str) -> tuple[str, int | None]:

@@ -88,12 +88,12 @@ class Plan:
     """A compiled graph before machine code. Kernels never write to ``weights``.
 
     ``kernels`` maps a name to the text of the module that defines it, or to what writes it: a name then says all that
-    the text depends on.
+    the text depends on. Plans that were stored have the objects themselves.
     """
 
     steps: tuple[Step, ...]
-    kernels: Mapping[str, str | Callable[[], str]]
-    weights: Array  # uint8; to be copied to an aligned buffer with SLACK bytes after it
+    kernels: Mapping[str, str | bytes | Callable[[], str]]
+    weights: Array  # uint8; kernels read it where ``pack.resident`` puts it
     arena_size: int
     scratch_size: int  # bytes for each thread
     inputs: tuple[Tensor, ...]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from edgewright.engine.driver import CompiledGraph
     from edgewright.engine.plan import Tensor
     from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.specialize import Specialized
+    from edgewright.engine.stored import Origin
 
 VARIABLE = "EDGEWRIGHT_ENGINE"
 _CHOICES = ("", "native", "reference")
@@ -32,6 +35,7 @@ class Runner(Protocol):
     """A device graph, ready to run on inputs of any shapes it admits."""
 
     how: str  # what runs it, for reports
+    input_count: int
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
@@ -42,21 +46,25 @@ class Runner(Protocol):
 
 
 def make_runner(
-    graph: Graph, numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False
-) -> Runner:
-    """``memory``: bytes that values may take at a time. ``varies``: shapes are not known before the first call."""
+    graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False,
+    origin: Callable[[], Origin] | None = None,
+) -> Runner:  # fmt: skip
+    """``memory``: bytes that values may take at a time. ``varies``: shapes are not known before the first call.
+
+    ``graph`` is not asked for if the graph of ``origin`` was compiled before.
+    """
     chosen = os.environ.get(VARIABLE, "")
     if chosen not in _CHOICES:
         raise UsageError(VARIABLE, "must be native or reference", value=chosen)
     problem = "" if chosen == "reference" else why_not()
     if chosen == "reference":
-        return _Reference(graph, numerics, memory, "numpy reference, as asked")
+        return _Reference(graph(), numerics, memory, "numpy reference, as asked")
     if not problem:
-        return _Native(graph, numerics, memory, threads, varies)
+        return _Native(graph, numerics, memory, threads, None if varies or origin is None else origin(), varies)
     if chosen == "native":
         raise MissingError("engine", problem, remedy=f"Unset {VARIABLE}.")
     _say(problem)
-    return _Reference(graph, numerics, memory, f"numpy reference: {problem}")
+    return _Reference(graph(), numerics, memory, f"numpy reference: {problem}")
 
 
 @cache
@@ -89,7 +97,7 @@ class _Reference:
     def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str) -> None:
         from edgewright.ir.execute import Executor
 
-        self.how = how
+        self.how, self.input_count = how, len(graph.inputs)
         self._executor = Executor(graph, numerics, memory)
 
     def run(
@@ -100,16 +108,28 @@ class _Reference:
 
 
 class _Native:
-    def __init__(self, graph: Graph, numerics: Numerics, memory: int, threads: int | None, varies: bool) -> None:
+    def __init__(
+        self, graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None, origin: Origin | None,
+        varies: bool,
+    ) -> None:  # fmt: skip
         from edgewright.engine.cores import thread_count
         from edgewright.engine.isa import host
-        from edgewright.engine.specialize import Specialized
+        from edgewright.engine.stored import load_form, save_plan
 
-        count = thread_count(threads)
-        self.how = f"engine, {host().name}, {count} thread{'s' if count > 1 else ''}"
-        self._forms = Specialized(graph, count, numerics, memory, varies=True)
-        if not varies:
-            self._form([value.bound for value in graph.inputs])
+        count, isa = thread_count(threads), host()
+        self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
+        self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory)
+        self._forms: Specialized | None = None
+        self._usual: CompiledGraph | None = None
+        self._lock = threading.Lock()
+        key = None if origin is None else origin.key(isa, count, numerics.name, memory)
+        if origin is not None and key is not None:
+            self._usual = load_form(origin, key, isa, count)
+        if self._usual is None and not varies:
+            self._usual = self._compiled([value.bound for value in graph().inputs])
+            if origin is not None and key is not None:
+                save_plan(self._usual.plan, origin, key)
+        self.input_count = len(graph().inputs) if self._usual is None else len(self._usual.plan.inputs)
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
@@ -119,14 +139,27 @@ class _Native:
         made = None if outputs is None else _usable(outputs, form.plan.outputs)
         return form.run(inputs, made, profile)
 
-    def _form(self, shapes: Sequence[tuple[int, ...]]) -> CompiledGraph:
+    def _form(self, shapes: list[tuple[int, ...]]) -> CompiledGraph:
+        usual = self._usual
+        if usual is not None and shapes == [t.shape for t in usual.plan.inputs]:
+            return usual
+        return self._compiled(shapes)
+
+    def _compiled(self, shapes: list[tuple[int, ...]]) -> CompiledGraph:
         try:
-            with np.errstate(all="ignore"):  # numbers of a file may be anything; what they make is checked
+            with self._lock, np.errstate(all="ignore"):  # numbers of a file may be anything; what they make is checked
+                self._forms = self._forms or self._make()
                 return self._forms.compiled(shapes)
         except EdgewrightError:
             raise
         except _BROKEN as error:
             raise ExecutionError("device graph", f"does not hold together: {error}") from error
+
+
+def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int) -> Specialized:
+    from edgewright.engine.specialize import Specialized  # the compiler, which is large
+
+    return Specialized(graph, threads, numerics, memory, varies=True)
 
 
 def _usable(offered: Sequence[Array | None], wanted: Sequence[Tensor]) -> list[Array]:

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Scalar:
+    """A number: how it is stored, and what it may be."""
+
     name: str
     code: str  # of struct
     size: int
@@ -51,7 +53,7 @@ F64 = Scalar("f64", "d", 8, float("-inf"), float("inf"))
 
 @dataclasses.dataclass(frozen=True)
 class String:
-    pass
+    """Text."""
 
 
 STRING = String()
@@ -83,6 +85,8 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Vector:
+    """Elements one after the other."""
+
     element: Any  # Scalar | String | Boxed | a table class
     max_len: int = (1 << 32) - 1
 
@@ -114,10 +118,24 @@ def slot(
     return dataclasses.field(default=default, metadata={"slot": spec})
 
 
+def _shown(record: Any) -> str:
+    shown = (f"{f.name}={getattr(record, f.name)!r}" for f in dataclasses.fields(record) if f.repr)
+    return f"{type(record).__qualname__}({', '.join(shown)})"
+
+
+def _equal(record: Any, other: Any) -> Any:
+    if type(other) is not type(record):
+        return NotImplemented
+    return all(getattr(record, f.name) == getattr(other, f.name) for f in dataclasses.fields(record) if f.compare)
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(slot, dataclasses.field))
 def table(cls: type[T]) -> type[T]:
     """Make a record class of a description; ``slots_of`` gives the description back."""
-    made = dataclasses.dataclass(kw_only=True, slots=True)(cls)
+    cls.__doc__ = cls.__doc__ or cls.__name__  # else every class's signature is written out for it
+    made = dataclasses.dataclass(kw_only=True, slots=True, repr=False, eq=False)(cls)
+    made.__repr__, made.__eq__ = _shown, _equal  # type: ignore[method-assign]  # one for all: made faster
+    made.__hash__ = None  # type: ignore[assignment]
     specs = [
         dataclasses.replace(f.metadata["slot"], name=f.name)
         for f in dataclasses.fields(made)  # type: ignore[arg-type]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from edgewright.errors import FormatError
 from edgewright.runtime.binding import Values, load, slots
 from edgewright.runtime.delegates import Delegate, Result, invoke, invoke_into
-from edgewright.runtime.profile import Part
 from edgewright.runtime.tensor import Array, TensorSlot
 
 if TYPE_CHECKING:
     from edgewright.engine.plan import Step
     from edgewright.engine.profile import EngineProfile
+    from edgewright.runtime.profile import Part
 
 
 class DelegateStep:
@@ -45,7 +45,7 @@ class DelegateStep:
             targets = [slot.array for slot in outputs]
             made = invoke_into(self.delegate, inputs, orders, results, targets, profile)
             if parts is not None and profile is not None:
-                parts += [Part(_label(s.step), s.start, s.end) for run in profile.runs for s in run.steps]
+                parts += _parts(profile)
         for slot, array in zip(outputs, made, strict=True):
             if array is not None:
                 slot.store(array)
@@ -55,6 +55,12 @@ def _engine_profile() -> EngineProfile:
     from edgewright.engine.profile import EngineProfile  # only when somebody asks
 
     return EngineProfile()
+
+
+def _parts(profile: EngineProfile) -> list[Part]:
+    from edgewright.runtime.profile import Part
+
+    return [Part(_label(s.step), s.start, s.end) for run in profile.runs for s in run.steps]
 
 
 def _label(step: Step) -> str:

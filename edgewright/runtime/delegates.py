@@ -1,7 +1,7 @@
 """Delegates: what runs the parts of a program that a backend took.
 
-A delegate is found by the backend id in the file, among those registered here and those that installed
-packages offer under the entry point group ``edgewright.delegates``.
+A delegate is found by the backend id in the file, among those registered here, those that come with Edgewright, and
+those that installed packages offer under the entry point group ``edgewright.delegates``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,6 +20,8 @@ from edgewright.ir.graph import Graph
 from edgewright.pte.flat import Buffer
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
@@ -156,16 +157,18 @@ def register_delegate(backend: str, factory: Factory) -> None:
 @cache
 def _offered() -> dict[str, EntryPoint]:
     """What installed packages offer; asked once, because a file may name any number of delegates."""
+    from importlib.metadata import entry_points  # slow, and files of ours do not need it
+
     return {entry.name: entry for entry in entry_points(group="edgewright.delegates")}
 
 
 def find_delegate(backend: str) -> Factory | None:
     """The factory for a backend id, or None."""
-    if backend not in _REGISTERED and backend in _offered():
-        _REGISTERED[backend] = _offered()[backend].load()
     if backend not in _REGISTERED and backend in _OURS:
         module, name = _OURS[backend]
         _REGISTERED[backend] = getattr(import_module(module), name)
+    if backend not in _REGISTERED and backend in _offered():
+        _REGISTERED[backend] = _offered()[backend].load()
     return _REGISTERED.get(backend) or _of_backends(backend)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
 from edgewright.errors import (
     EdgewrightError,
     ExecutionError,
@@ -18,9 +17,7 @@ from edgewright.errors import (
     MissingDelegateError,
     MissingOperatorError,
 )
-from edgewright.files import Source
 from edgewright.pte import schema
-from edgewright.pte.ptd import Entry
 from edgewright.runtime.binding import KernelStep, Values, written_values
 from edgewright.runtime.borrowing import lend_inputs
 from edgewright.runtime.boundary import give, take
@@ -33,11 +30,15 @@ from edgewright.runtime.delegates import (
     find_delegate,
 )
 from edgewright.runtime.metadata import MethodMetadata, describe
-from edgewright.runtime.profile import Profile
-from edgewright.runtime.registry import KERNELS, Kernel
+from edgewright.runtime.registry import Kernel, all_kernels
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
 from edgewright.runtime.twins import Twins
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
+
+if TYPE_CHECKING:
+    from edgewright.files import Source
+    from edgewright.pte.ptd import Entry
+    from edgewright.runtime.profile import Profile
 
 log = logging.getLogger("edgewright.runtime")
 
@@ -232,14 +233,15 @@ def _free_step(index: int) -> Step:
 
 def _find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
     operators = [operator.key for operator in plan.operators or ()]
-    missing = sorted({key for key in operators if key not in KERNELS})
+    kernels = all_kernels() if operators else {}
+    missing = sorted({key for key in operators if key not in kernels})
     if missing:
         remedy = "Add kernels with edgewright.runtime.register_kernel, or lower these operators away."
         rule = f"needs operators that have no kernel here: {', '.join(missing)}"
         error = MissingOperatorError(f"method {plan.name!r}", rule, remedy=remedy)
         error.operators = tuple(missing)
         raise error
-    return [KERNELS[key] for key in operators]
+    return [kernels[key] for key in operators]
 
 
 def _require_delegates(plan: schema.ExecutionPlan) -> None:

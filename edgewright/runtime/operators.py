@@ -10,7 +10,8 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from edgewright.errors import UsageError
 
@@ -44,7 +45,7 @@ class Argument:
 class Signature:
     """An operator's name (``namespace::op.overload``) and its arguments.
 
-    >>> OPERATORS["aten::add.out"].boxed
+    >>> operators()["aten::add.out"].boxed
     5
     """
 
@@ -357,4 +358,18 @@ quantized_decomposed::quantize_per_tensor.out(input: Tensor, scale: float, zero_
 quantized_decomposed::quantize_per_token.out(input: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int, dtype: int, out: Tensor!)
 """
 
-OPERATORS: dict[str, Signature] = {s.key: s for s in map(parse_signature, _TABLE.split("\n")[1:-1])}
+
+@cache
+def operators() -> dict[str, Signature]:
+    """Every operator, by its key; read when first asked for."""
+    return {s.key: s for s in map(parse_signature, _TABLE.split("\n")[1:-1])}
+
+
+if TYPE_CHECKING:
+    OPERATORS: dict[str, Signature]
+
+
+def __getattr__(name: str) -> dict[str, Signature]:
+    if name == "OPERATORS":
+        return operators()
+    raise AttributeError(name)

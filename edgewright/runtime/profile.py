@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgewright.files import write_file
-from edgewright.pte import etdump
+
+if TYPE_CHECKING:
+    from edgewright.pte import etdump
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,8 @@ class Profile:
 
     def etdump(self) -> etdump.ETDump:
         """The profile as stock tools read it."""
+        from edgewright.pte import etdump  # a format that running does not need
+
         return etdump.ETDump(run_data=[_run_data(run) for run in self.runs])
 
     def chrome_trace(self) -> dict[str, Any]:
@@ -149,6 +153,8 @@ class Profile:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def save_etdump(self, path: str | os.PathLike[str]) -> int:
+        from edgewright.pte import etdump
+
         return etdump.write_etdump(self.etdump(), path)
 
     def save_chrome_trace(self, path: str | os.PathLike[str]) -> int:
@@ -167,6 +173,8 @@ _CALLS = {"move": "MOVE_CALL", "jump_false": "JF_CALL", "free": "FREE_CALL"}
 
 
 def _run_data(run: RunTime) -> etdump.RunData:
+    from edgewright.pte import etdump
+
     events = []
     for step in run.steps:
         outer = _CALLS.get(step.name, "OPERATOR_CALL" if "::" in step.name else "DELEGATE_CALL")
@@ -178,6 +186,8 @@ def _run_data(run: RunTime) -> etdump.RunData:
 
 
 def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etdump.Event:
+    from edgewright.pte import etdump
+
     return etdump.Event(
         profile_event=etdump.ProfileEvent(
             name=name, chain_index=chain, instruction_id=instruction, start_time=start, end_time=end
@@ -187,6 +197,8 @@ def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etd
 
 def _inner(part: Part, at: int, step: StepTime) -> etdump.Event:
     """A step inside a delegate, as stock's delegates report theirs."""
+    from edgewright.pte import etdump
+
     return etdump.Event(
         profile_event=etdump.ProfileEvent(
             name=part.name,

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from edgewright.engine.cores import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
 from edgewright.files import Source
-from edgewright.pte.ptd import Entry, read_data
 from edgewright.pte.reader import read_program
 from edgewright.pte.schema import Program
 from edgewright.runtime.delegates import available_delegates
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method import Method
-from edgewright.runtime.registry import KERNELS
+from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.twins import beside
 from edgewright.runtime.values import Limits
+
+if TYPE_CHECKING:
+    from edgewright.pte.ptd import Entry
 
 
 class Runtime:
@@ -51,7 +53,7 @@ class Runtime:
     @property
     def operators(self) -> list[str]:
         """Every operator that has a kernel here."""
-        return sorted(KERNELS)
+        return sorted(all_kernels())
 
     @property
     def delegates(self) -> list[str]:
@@ -101,6 +103,8 @@ class LoadedProgram:
 def _merge(data: Source | Sequence[Source] | None) -> dict[str, Entry]:
     sources = [] if data is None else list(data) if isinstance(data, list | tuple) else [data]
     merged: dict[str, Entry] = {}
+    if sources:
+        from edgewright.pte.ptd import read_data
     for source in sources:
         entries = read_data(source)  # type: ignore[arg-type]
         clash = sorted(set(merged) & set(entries))

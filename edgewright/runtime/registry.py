@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgewright.errors import UsageError
-from edgewright.runtime.operators import OPERATORS, Signature, parse_signature
+from edgewright.runtime.operators import Signature, operators, parse_signature
 from edgewright.runtime.tensor import TensorSlot
 
 Function = Callable[..., Any]
@@ -59,12 +59,29 @@ class Kernel:
         return None
 
 
-KERNELS: dict[str, Kernel] = {}
+_KERNELS: dict[str, Kernel] = {}
+
+
+def all_kernels() -> dict[str, Kernel]:
+    """The registry, filled. A program that is all delegates needs none of it."""
+    import edgewright.runtime.kernels  # noqa: F401
+
+    return _KERNELS
+
+
+if TYPE_CHECKING:
+    KERNELS: dict[str, Kernel]
+
+
+def __getattr__(name: str) -> dict[str, Kernel]:
+    if name == "KERNELS":
+        return all_kernels()
+    raise AttributeError(name)
 
 
 def row(key: str, fn: Function, shape: Function | None, *, raw: bool = False) -> None:
     """Add a kernel for an operator of the stock list. ``shape`` is None only where the data decides."""
-    KERNELS[key] = Kernel(key, OPERATORS[key], fn, shape, raw)
+    _KERNELS[key] = Kernel(key, operators()[key], fn, shape, raw)
 
 
 def kernel(key: str, shape: Function | None) -> Callable[[F], F]:
@@ -86,8 +103,8 @@ def register_kernel(operator: str, fn: Function, *, shape: Function | None = Non
 
     >>> register_kernel("doc::twice.out", lambda x: 2 * x)
     """
-    signature = parse_signature(operator) if "(" in operator else OPERATORS.get(operator)
+    signature = parse_signature(operator) if "(" in operator else operators().get(operator)
     key = signature.key if signature else operator
     if "::" not in key:
         raise UsageError("register_kernel", "an operator is named 'namespace::op.overload'", value=operator)
-    KERNELS[key] = Kernel(key, signature, fn, shape)
+    all_kernels()[key] = Kernel(key, signature, fn, shape)

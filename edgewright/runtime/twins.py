@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edgewright.files import Source
-from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Graph
 from edgewright.ir.serialize import TWIN_KEY
 from edgewright.pte.flat import Buffer
@@ -27,6 +26,8 @@ class Twins:
     def find(self, digest: str) -> Graph | None:
         """The graph of the blob with this hash, or None if there is none."""
         if self._graphs is None:
+            from edgewright.ir.deserialize import read_twin  # most programs have none
+
             self._graphs = {} if self._source is None else read_twin(self._source, self._limit)
         return self._graphs.get(digest)
 

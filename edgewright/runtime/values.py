@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgewright.errors import FormatError, LimitError, MissingDataError
 from edgewright.pte import numbers, schema
-from edgewright.pte.ptd import Entry
 from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
+
+if TYPE_CHECKING:
+    from edgewright.pte.ptd import Entry
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.backends.xnnpack.blob import read_blob
-from edgewright.backends.xnnpack.translate import from_blob
 from edgewright.engine.runner import make_runner
 from edgewright.errors import FormatError
+from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
+from edgewright.pte.flat import Buffer
 from edgewright.runtime.delegates import DelegateBlob
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.stored import Origin
 
 Array = np.ndarray[Any, Any]
 
@@ -26,16 +29,31 @@ class XnnpackDelegate:
     storage_order = True  # XNNPACK sees tensors as they lie in memory
 
     def __init__(self, given: DelegateBlob) -> None:
+        self._given = given
+        self._names = _Names(given.named_data)
+        self._runner = make_runner(
+            lambda: self._graph, XNNPACK, given.memory, given.threads, varies=given.varies, origin=self._origin
+        )
+        self.how = self._runner.how
+
+    @cached_property
+    def _graph(self) -> Graph:
+        from edgewright.backends.xnnpack.blob import read_blob
+        from edgewright.backends.xnnpack.translate import from_blob
+
         try:
-            self._graph = from_blob(read_blob(given.blob), given.named_data)
+            return from_blob(read_blob(self._given.blob), self._names)
         except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # numbers that fit no tensor
             raise FormatError(f"the graph does not hold together: {error}", where="XNNPACK blob") from error
-        self._runner = make_runner(self._graph, XNNPACK, given.memory, given.threads, varies=given.varies)
-        self.how = self._runner.how
+
+    def _origin(self) -> Origin:
+        from edgewright.engine.stored import Origin
+
+        return Origin(hashlib.sha256(self._given.blob).hexdigest(), self._given.named_data.get, self._names.used)
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs)
+        return self._runner.input_count
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         return self._runner.run(inputs)
@@ -48,6 +66,27 @@ class XnnpackDelegate:
 
     def close(self) -> None:
         """Nothing is held but memory."""
+
+
+class _Names(Mapping[str, Buffer]):
+    """Named data, and which of it was looked up."""
+
+    def __init__(self, data: Mapping[str, Buffer]) -> None:
+        self._data = data
+        self.used: set[str] = set()
+
+    def __getitem__(self, name: str) -> Buffer:
+        self.used.add(name)
+        return self._data[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._data
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
 
 
 DELEGATE = XnnpackDelegate

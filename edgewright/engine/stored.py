@@ -1,0 +1,150 @@
+"""Plans kept on disk with the objects they need: a file that was compiled before is neither read nor planned again.
+
+A plan is addressed by a digest of the bytes it was made from, of this engine and of all it was told. It holds numbers,
+objects and packed weights, in the user's own folder, like every object (``cache.py``); what is not exactly what this
+engine writes is made again. Nothing of it ever comes from a model file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.build import FINGERPRINT, CodegenError, build_kernels
+from edgewright.engine.cache import default_cache, key_of
+from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.isa import ISA
+from edgewright.engine.plan import Place, Plan, Slot, Step, Tensor
+
+_BUFFERS = ("arena", "weights", "input", "output")
+_MOST = 32 << 20  # bytes of packed weights: more would push everything else out of the cache
+_LENGTH = 8  # bytes that hold the length of the numbers
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a plan is made from: a blob, and the data it looks up by name.
+
+    ``digest`` is of the blob; ``data`` gives the bytes of a name, or None; ``used`` are the names that were looked up
+    when the blob was read.
+    """
+
+    digest: str
+    data: Callable[[str], Any]
+    used: Collection[str]
+
+    def key(self, isa: ISA, threads: int, numerics: str, memory: int) -> str:
+        return key_of("plan", self.digest, isa.cpu, isa.features, str((threads, numerics, memory)), FINGERPRINT)
+
+    def data_digest(self, names: list[str]) -> str:
+        """Of everything the blob looks up; empty if some of it is missing."""
+        found = [self.data(name) for name in names]
+        return "" if any(f is None for f in found) else key_of(*names, *(memoryview(f).cast("B") for f in found))
+
+
+def load_form(origin: Origin, key: str, isa: ISA, threads: int) -> CompiledGraph | None:
+    """The compiled graph of a stored plan, or None if there is none that can be used."""
+    plan = load_plan(origin, key, isa)
+    try:
+        return None if plan is None else CompiledGraph(plan, threads)
+    except (CodegenError, KeyError):  # it names what is not in it
+        return None
+
+
+def load_plan(origin: Origin, key: str, isa: ISA) -> Plan | None:
+    """The plan stored under ``key``, if it was made from the same data."""
+    payload = default_cache().view(key)
+    if payload is None:
+        return None
+    try:
+        start = _LENGTH + int.from_bytes(payload[:_LENGTH], "little")
+        facts = json.loads(bytes(payload[_LENGTH:start]))
+        if facts["data"] != origin.data_digest(facts["names"]):
+            return None
+        kernels = {}
+        for name, size in facts["kernels"].items():
+            kernels[name] = bytes(payload[start : start + _checked(size, int)])
+            start += size
+        return _plan(facts, kernels, np.frombuffer(payload, np.uint8, offset=start), isa)
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def save_plan(plan: Plan, origin: Origin, key: str) -> None:
+    """Store a plan; those with steps in Python, and very large ones, are not."""
+    if plan.weights.nbytes > _MOST or any(step.python is not None for step in plan.steps):
+        return
+    names, kernels = sorted(origin.used), sorted({step.kernel for step in plan.steps})
+    objects = build_kernels({name: plan.kernels[name] for name in kernels}, plan.cpu, plan.features)
+    facts = {
+        "names": names,
+        "data": origin.data_digest(names),
+        "sizes": [plan.arena_size, plan.scratch_size],
+        "edges": [[[t.name, t.dtype.str, t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
+        "steps": [_numbers(step) for step in plan.steps],
+        "kernels": dict(zip(kernels, map(len, objects), strict=True)),
+    }
+    text = json.dumps(facts).encode()
+    head = len(text).to_bytes(_LENGTH, "little")
+    default_cache().put(key, b"".join((head, text, *objects, plan.weights.tobytes())))
+
+
+def _numbers(step: Step) -> list[Any]:
+    args = [_number(a) if not isinstance(a, Place) else [_BUFFERS.index(a.buffer), int(a.offset), a.index]
+            for a in step.args]  # fmt: skip
+    counts = (int(n) for n in (step.units, step.grain, step.macs, step.bytes))
+    return [step.kernel, args, *counts, step.barrier, step.label]
+
+
+def _number(slot: Any) -> int | float:
+    return float(slot) if isinstance(slot, float | np.floating) else int(slot)
+
+
+def _plan(facts: Mapping[str, Any], kernels: dict[str, bytes], weights: Any, isa: ISA) -> Plan:
+    arena, scratch = (_checked(n, int) for n in facts["sizes"])
+    inputs, outputs = (tuple(_tensor(t) for t in edge) for edge in facts["edges"])
+    steps = tuple(_step(step) for step in facts["steps"])
+    return Plan(
+        steps=steps,
+        kernels=kernels,
+        weights=weights,
+        arena_size=arena,
+        scratch_size=scratch,
+        inputs=inputs,
+        outputs=outputs,
+        cpu=isa.cpu,
+        features=isa.features,
+    )
+
+
+def _tensor(stored: Any) -> Tensor:
+    name, dtype, shape = stored
+    return Tensor(_checked(name, str), np.dtype(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
+
+
+def _step(stored: Any) -> Step:
+    kernel, args, *counts, barrier, label = stored
+    units, grain, macs, touched = (_checked(n, int) for n in counts)
+    names = (_checked(kernel, str), _checked(label, str))
+    slots = tuple(_slot(a) for a in args)
+    return Step(names[0], slots, units, grain, _checked(barrier, bool), names[1], macs, touched)
+
+
+def _slot(stored: Any) -> Slot:
+    if isinstance(stored, list):
+        buffer, offset, index = (_checked(n, int) for n in stored)
+        return Place(_BUFFERS[buffer], offset, index)
+    if type(stored) not in (int, float):
+        raise ValueError(f"not a number: {stored!r}")
+    number: int | float = stored
+    return number
+
+
+def _checked(value: Any, kind: Any) -> Any:
+    if type(value) is not kind or (type(value) is int and value < 0):
+        raise ValueError(f"not {kind.__name__}: {value!r}")
+    return value
