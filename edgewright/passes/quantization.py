@@ -16,9 +16,9 @@ from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
 from edgewright.passes.fold import dequantized
+from edgewright.passes.parameters import AFFINE, PREFIX, is_conversion, known_parameters
 
 QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE = "quantize", "dequantize", "convert", "requantize"
-_PREFIX, _AFFINE = "quantized_decomposed.", "torchao."
 
 
 def fold_quantization(
@@ -66,7 +66,7 @@ class _Folder:
         return Graph(self.graph.name, self.graph.inputs, self.graph.outputs, live, self.graph.updates)
 
     def _visit(self, op: Op) -> None:
-        if op.kind.startswith((_PREFIX, _AFFINE)):
+        if op.kind.startswith((PREFIX, AFFINE)):
             self._conversion(op)
             return
         row = self.table.of(op)
@@ -98,10 +98,10 @@ class _Folder:
         source, out = op.args["input"], op.outputs[0]
         assert out is not None
         stored = self._source(source) if self.static is not None and REQUANTIZE in self.static else None
-        if _is(op, "quantize") and stored is not None and not isinstance(stored, list):
+        if is_conversion(op, "quantize") and stored is not None and not isinstance(stored, list):
             out.q = parameters
             self.ops.append(Op(REQUANTIZE, {"self": stored}, [out], op.origin))
-        elif _is(op, "quantize"):
+        elif is_conversion(op, "quantize"):
             out.q = parameters
             self.ops.append(Op(QUANTIZE, {"self": source}, [out], op.origin))
         else:
@@ -164,7 +164,7 @@ class _Folder:
         if self.static is not None and op.kind not in self.static:
             return False
         reader = self._only_reader(op.outputs[0])
-        parameters = known_parameters(reader) if reader is not None and _is(reader, "quantize") else None
+        parameters = known_parameters(reader) if reader is not None and is_conversion(reader, "quantize") else None
         # A second operand that is a number, or a constant left real, keeps the operator real.
         fixed = [name for name in ("self", "other") if name in op.args and name not in loose and "other" in op.args]
         if op.kind in self.numbers:
@@ -192,7 +192,7 @@ class _Folder:
             found = [self._source(v) for v in value]
             return None if any(f is None for f in found) else found
         maker = self.makers.get(id(value)) if isinstance(value, Value) else None
-        if maker is None or not _is(maker, "dequantize"):
+        if maker is None or not is_conversion(maker, "dequantize"):
             return None
         q = known_parameters(maker)
         if q is None:
@@ -213,8 +213,17 @@ class _Folder:
         if len(loose) != 1 or not weights or op.kind not in ("linear", "conv2d"):
             return False
         maker = self.makers.get(id(op.args[loose[0]]))
-        source = self.makers.get(id(maker.args["input"])) if maker is not None and _is(maker, "dequantize") else None
-        if maker is None or source is None or not _is(source, "quantize") or known_parameters(maker) is not None:
+        source = (
+            self.makers.get(id(maker.args["input"]))
+            if maker is not None and is_conversion(maker, "dequantize")
+            else None
+        )
+        if (
+            maker is None
+            or source is None
+            or not is_conversion(source, "quantize")
+            or known_parameters(maker) is not None
+        ):
             return False
         real: Value = source.args["input"]
         if not self._by_rows(source, real):
@@ -233,7 +242,7 @@ class _Folder:
         chooser = self.makers.get(id(quantize.args.get("scale", quantize.args.get("scales"))))
         if chooser is None or "choose_qparams" not in chooser.kind or not self._same(chooser.args["input"], real):
             return False
-        if not quantize.kind.startswith(_AFFINE):
+        if not quantize.kind.startswith(AFFINE):
             return "symmetric" not in chooser.kind or "asymmetric" in chooser.kind
         blocks = list(quantize.args["block_size"])
         rows = all(b == 1 for b in blocks[:-1]) and blocks[-1] in (-1, real.shape[-1])
@@ -244,61 +253,12 @@ class _Folder:
         if first is second:
             return True
         a, b = self.makers.get(id(first)), self.makers.get(id(second))
-        if a is None or b is None or not (_is(a, "dequantize") and _is(b, "dequantize")):
+        if a is None or b is None or not (is_conversion(a, "dequantize") and is_conversion(b, "dequantize")):
             return False
         return a.args["input"] is b.args["input"] and known_parameters(a) == known_parameters(b) is not None
 
 
-# ----------------------------------------------------------------------------------------------------- parameters
-
-
-def _is(op: Op, name: str) -> bool:
-    """True for operators that quantize (or dequantize), of either library."""
-    prefix = _AFFINE if op.kind.startswith(_AFFINE) else _PREFIX
-    short = op.kind.removeprefix(prefix)
-    return op.kind.startswith(prefix) and short.startswith((f"{name}_per", f"{name}_affine"))
-
-
-def known_parameters(op: Op) -> QParams | None:
-    """The parameters of a conversion, if they are known now."""
-    args = op.args
-    if not (_is(op, "quantize") or _is(op, "dequantize")):
-        return None
-    stored = op.outputs[0] if _is(op, "quantize") else args["input"]
-    if not isinstance(stored, Value) or stored.dtype is None or "per_token" in op.kind:
-        return None
-    if op.kind.startswith(_AFFINE):
-        return _affine_parameters(args, stored)
-    if "per_channel" in op.kind:
-        scales, zeros = args["scales"], args["zero_points"]
-        if scales.data is None or (zeros is not None and zeros.data is None):
-            return None
-        zero = tuple(int(z) for z in zeros.data) if zeros is not None else (0,) * scales.data.size
-        scale = tuple(np.asarray(scales.data, np.float64).tolist())
-        return QParams(scale, zero, stored.dtype, args["quant_min"], args["quant_max"], axis=args["axis"])
-    if isinstance(args["scale"], Value) or isinstance(args["zero_point"], Value):
-        return None
-    return QParams(args["scale"], args["zero_point"], stored.dtype, args["quant_min"], args["quant_max"])
-
-
-def _affine_parameters(args: dict[str, Any], stored: Value) -> QParams | None:
-    """Blocks that are the whole, a slice along one dimension, or pieces of the rows of a matrix."""
-    scales, zeros = args["scale"], args["zero_point"]
-    constant = isinstance(scales, Value) and scales.constant and (zeros is None or zeros.constant)
-    if not constant or args["quant_min"] is None or args.get("zero_point_domain", "INT") != "INT":
-        return None
-    sizes = [n if b == -1 else b for n, b in zip(stored.shape, args["block_size"], strict=True)]
-    cut = [d for d, (n, b) in enumerate(zip(stored.shape, sizes, strict=True)) if n != b]
-    scale = tuple(np.asarray(scales.data, np.float64).ravel().tolist())
-    zero = (0,) * len(scale) if zeros is None else tuple(int(z) for z in np.asarray(zeros.data).ravel())
-    fixed = (stored.dtype, args["quant_min"], args["quant_max"])
-    if not cut and len(scale) == 1:
-        return QParams(scale[0], zero[0], *fixed)  # type: ignore[arg-type]
-    if len(cut) == 1 and sizes[cut[0]] == 1:
-        return QParams(scale, zero, *fixed, axis=cut[0])  # type: ignore[arg-type]
-    if len(sizes) == 2 and sizes[0] == 1:
-        return QParams(scale, zero, *fixed, axis=0, block=sizes[1])  # type: ignore[arg-type]
-    return None
+# ----------------------------------------------------------------------------------------------- small questions
 
 
 def _by_channel(weight: Value, port: Any) -> Value:

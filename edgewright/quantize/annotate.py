@@ -119,7 +119,8 @@ class Annotator:
                 plan.edges[name] = [self.nodes[id(v)] for v in listed]
         edges = [n for nodes in plan.edges.values() for n in nodes]
         moves = isinstance(plan.ports.get("out"), Same)  # new integers for what has none would only cost
-        if not edges or (moves and self.scaled.isdisjoint(edges)) or (moves and plan.config.is_dynamic):
+        new = self.scaled.isdisjoint(edges) and any(n.op != "get_attr" for n in edges)  # a constant's cost nothing
+        if not edges or (moves and (new or plan.config.is_dynamic)):
             return False
         if row.name not in self.backend.rows:
             return True
@@ -198,13 +199,14 @@ def _trial(op: Op, row: OpDef, plan: _Plan, axis: int | None) -> Op:
     q = QParams(1.0, 0, stored, *limits, dynamic="per_token" if spec.is_dynamic else None)
     for name in plan.edges:
         held = args[name]
-        args[name] = [replace(v, q=q) for v in held] if isinstance(held, list) else replace(held, q=q)
+        listed = [replace(v, q=q, dtype=stored) for v in (held if isinstance(held, list) else [held])]
+        args[name] = listed if isinstance(held, list) else listed[0]
     for name, port in plan.ports.items():
         if isinstance(port, Weight) and isinstance(args.get(name), Value):
             args[name] = replace(args[name], q=_weight_parameters(args[name], plan.config, axis))
     out = op.outputs[0]
     assert out is not None
-    return Op(row.name, args, [out if plan.result is None else replace(out, q=q)], op.origin)
+    return Op(row.name, args, [out if plan.result is None else replace(out, q=q, dtype=stored)], op.origin)
 
 
 def _weight_parameters(weight: Value, config: QuantizationConfig, axis: int | None) -> QParams:

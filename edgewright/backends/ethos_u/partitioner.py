@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import fx
 from torch.export import ExportedProgram
 
 from edgewright.backends.ethos_u.blob import write_blob
@@ -73,6 +74,10 @@ class EthosUPartitioner(Partitioner):
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec
 
+    def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
+        narrow_indices(exported.graph_module)
+        return super().partition(exported, method)
+
     def keep(self, ops: Sequence[Op]) -> bool:
         return any(op.kind not in _IDLE for op in ops)
 
@@ -87,6 +92,25 @@ class EthosUPartitioner(Partitioner):
         expected = None if compiled.performance is None else compiled.performance.to_dict()
         specs = spec.to_compile_specs()
         return LoweredBackendModule(self.backend_id, write_blob(compiled), specs, {}, twin, estimates=expected)
+
+
+# Operators that read places: which of their arguments are.
+_PLACES = {aten.embedding.default: 1, aten.index_select.default: 2}
+
+
+def narrow_indices(module: fx.GraphModule) -> None:
+    """Let places be in 32 bits, which the NPU has; a conversion on the CPU narrows those that come in 64."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        at = _PLACES.get(node.target)
+        places: Any = node.args[at] if at is not None else None
+        if not isinstance(places, fx.Node) or places.meta["val"].dtype != torch.int64 or places.op == "get_attr":
+            continue
+        with graph.inserting_before(node):
+            narrow = graph.call_function(aten._to_copy.default, (places,), {"dtype": torch.int32})
+        narrow.meta = {**node.meta, "val": places.meta["val"].to(torch.int32)}
+        node.replace_input_with(places, narrow)
+    module.recompile()
 
 
 def checked_spec(given: object) -> EthosUCompileSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import fx
 
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec
+from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec, narrow_indices
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
@@ -64,4 +64,6 @@ class EthosUQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, and simpler where only single results can be quantized."""
-        return simpler(super().transform_for_annotation(model))
+        made = simpler(super().transform_for_annotation(model))
+        narrow_indices(made)
+        return made

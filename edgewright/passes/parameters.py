@@ -1,0 +1,60 @@
+"""What a quantize or dequantize node says: the parameters of the integers it makes or reads, if they are known now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Op, QParams, Value
+
+PREFIX, AFFINE = "quantized_decomposed.", "torchao."
+
+
+def is_conversion(op: Op, name: str) -> bool:
+    """True for operators that quantize (or dequantize), of either library."""
+    prefix = AFFINE if op.kind.startswith(AFFINE) else PREFIX
+    short = op.kind.removeprefix(prefix)
+    return op.kind.startswith(prefix) and short.startswith((f"{name}_per", f"{name}_affine"))
+
+
+def known_parameters(op: Op) -> QParams | None:
+    """The parameters of a conversion, if they are known now."""
+    args = op.args
+    if not (is_conversion(op, "quantize") or is_conversion(op, "dequantize")):
+        return None
+    stored = op.outputs[0] if is_conversion(op, "quantize") else args["input"]
+    if not isinstance(stored, Value) or stored.dtype is None or "per_token" in op.kind:
+        return None
+    if op.kind.startswith(AFFINE):
+        return _affine_parameters(args, stored)
+    if "per_channel" in op.kind:
+        scales, zeros = args["scales"], args["zero_points"]
+        if scales.data is None or (zeros is not None and zeros.data is None):
+            return None
+        zero = tuple(int(z) for z in zeros.data) if zeros is not None else (0,) * scales.data.size
+        scale = tuple(np.asarray(scales.data, np.float64).tolist())
+        return QParams(scale, zero, stored.dtype, args["quant_min"], args["quant_max"], axis=args["axis"])
+    if isinstance(args["scale"], Value) or isinstance(args["zero_point"], Value):
+        return None
+    return QParams(args["scale"], args["zero_point"], stored.dtype, args["quant_min"], args["quant_max"])
+
+
+def _affine_parameters(args: dict[str, Any], stored: Value) -> QParams | None:
+    """Blocks that are the whole, a slice along one dimension, or pieces of the rows of a matrix."""
+    scales, zeros = args["scale"], args["zero_point"]
+    constant = isinstance(scales, Value) and scales.constant and (zeros is None or zeros.constant)
+    if not constant or args["quant_min"] is None or args.get("zero_point_domain", "INT") != "INT":
+        return None
+    sizes = [n if b == -1 else b for n, b in zip(stored.shape, args["block_size"], strict=True)]
+    cut = [d for d, (n, b) in enumerate(zip(stored.shape, sizes, strict=True)) if n != b]
+    scale = tuple(np.asarray(scales.data, np.float64).ravel().tolist())
+    zero = (0,) * len(scale) if zeros is None else tuple(int(z) for z in np.asarray(zeros.data).ravel())
+    fixed = (stored.dtype, args["quant_min"], args["quant_max"])
+    if not cut and len(scale) == 1:
+        return QParams(scale[0], zero[0], *fixed)  # type: ignore[arg-type]
+    if len(cut) == 1 and sizes[cut[0]] == 1:
+        return QParams(scale, zero, *fixed, axis=cut[0])  # type: ignore[arg-type]
+    if len(sizes) == 2 and sizes[0] == 1:
+        return QParams(scale, zero, *fixed, axis=0, block=sizes[1])  # type: ignore[arg-type]
+    return None
