@@ -1,0 +1,182 @@
+"""Lowering of convolutions and matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.nxp.lower import INT8, INT32, NeutronLowering, result, scale_of, zero_of
+from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.tflite.table import VALID
+from edgewright.passes.layout import Order, identity
+
+
+def spread(op: Op, name: str, fill: int) -> list[int]:
+    """Strides and the like: one number for both dimensions; a sequence is an image one pixel high."""
+    given, dims = list(op.args[name]), len(op.args["weight"].shape) - 2
+    given = given * dims if len(given) == 1 else given
+    return [fill, *given] if dims == 1 else given
+
+
+def kernel_of(op: Op) -> list[int]:
+    """Height and width of a convolution's window."""
+    found = list(op.args["weight"].bound[2:])
+    return [1, *found] if len(found) == 1 else found
+
+
+def pads_of(op: Op) -> list[tuple[int, int]]:
+    """Padding before and after; ``same`` keeps the size, with the odd one at the end."""
+    given = op.args["padding"]
+    if not isinstance(given, str):
+        return [(p, p) for p in spread(op, "padding", 0)]
+    steps = zip(kernel_of(op), spread(op, "dilation", 1), strict=True)
+    whole = [d * (k - 1) if given == "same" else 0 for k, d in steps]
+    return [(n // 2, n - n // 2) for n in whole]
+
+
+def is_depthwise(op: Op) -> bool:
+    weight, groups = op.args["weight"], op.args["groups"]
+    return bool(groups > 1 and weight.bound[1] == 1 and weight.bound[0] == groups)
+
+
+# --------------------------------------------------------------------------------------------------- convolutions
+
+
+def image_order(op: Op) -> Order:
+    """Channels last, with or without a batch."""
+    rank, batched = len(op.args["weight"].shape), len(op.args["input"].shape) == len(op.args["weight"].shape)
+    order = (0, *range(2, rank), 1)
+    return order if batched else tuple(d - 1 for d in order[1:])
+
+
+def convolution(low: NeutronLowering, op: Op) -> None:
+    x, out, order = op.args["input"], result(op), image_order(op)
+    held = low.get(x, order)
+    shape = list(held.bound)
+    shape = shape if len(x.shape) == len(op.args["weight"].shape) else [1, *shape]
+    image = low.reshaped(held, [shape[0], 1, *shape[1:]] if len(shape) == 3 else shape)
+    data = op.args["weight"].data
+    data = data[:, :, None, :] if data.ndim == 3 else data
+    made = _transposed(low, op, image, data) if op.args["transposed"] else _forward(low, op, image, data)
+    low.finish(op, order, low.reshaped(made, [out.bound[d] for d in order]))
+
+
+def _forward(low: NeutronLowering, op: Op, image: Value, data: Array) -> Value:
+    image = low.padded(image, [(0, 0), *pads_of(op), (0, 0)], zero_of(op.args["input"]))
+    groups = op.args["groups"]
+    if groups == 1 or is_depthwise(op):
+        return _window(low, op, image, data, slice(None))
+    inside, out = image.bound[-1] // groups, data.shape[0] // groups
+    parts = []
+    for g in range(groups):
+        piece = low.sliced(image, [0, 0, 0, g * inside], [*image.bound[:3], inside])
+        parts.append(_window(low, op, piece, data[g * out : (g + 1) * out], slice(g * out, (g + 1) * out)))
+    shape = [*parts[0].bound[:3], data.shape[0]]
+    return low.node("CONCATENATION", shape, result(op).q, parts, axis=3)
+
+
+def _window(low: NeutronLowering, op: Op, image: Value, data: Array, channels: slice) -> Value:
+    stride, dilation = spread(op, "stride", 1), spread(op, "dilation", 1)
+    size = [
+        (n - (k - 1) * d - 1) // s + 1
+        for n, k, d, s in zip(image.bound[1:3], data.shape[2:], dilation, stride, strict=True)
+    ]
+    deep = is_depthwise(op)
+    filters = data.transpose(1, 2, 3, 0) if deep else data.transpose(0, 2, 3, 1)
+    options: dict[str, Any] = {
+        "padding": VALID, "stride_h": stride[0], "stride_w": stride[1], "dilation_h": dilation[0],
+        "dilation_w": dilation[1], **({"depth_multiplier": 1} if deep else {}),
+    }  # fmt: skip
+    operands = [image, weights(low, op, filters, 3 if deep else 0, channels), biases(low, op, data.shape[0], channels)]
+    kind = "DEPTHWISE_CONV_2D" if deep else "CONV_2D"
+    return low.node(kind, [image.bound[0], *size, data.shape[0]], result(op).q, operands, **options)
+
+
+def _transposed(low: NeutronLowering, op: Op, image: Value, data: Array) -> Value:
+    """The whole result, and then what the padding leaves of it. Filters come as input, output, height, width."""
+    stride, out = spread(op, "stride", 1), result(op)
+    full = [(n - 1) * s + k for n, s, k in zip(image.bound[1:3], stride, data.shape[2:], strict=True)]
+    shape = [image.bound[0], *full, data.shape[1]]
+    filters = weights(low, op, data.transpose(1, 2, 3, 0), 0, slice(None))
+    operands = [low.numbers(shape), filters, image, biases(low, op, data.shape[1], slice(None))]
+    made = low.node("TRANSPOSE_CONV", shape, out.q, operands, padding=VALID, stride_h=stride[0], stride_w=stride[1])
+    size = out.bound[-2:] if len(op.args["weight"].shape) == 4 else (1, out.bound[-1])
+    return low.sliced(made, [0, *spread(op, "padding", 0), 0], [shape[0], *size, shape[3]])
+
+
+def units_of(op: Op, weight: Value, channels: slice = slice(None)) -> Array:
+    """What a unit of an accumulator is worth: the input's scale times the weight's, as files hold them."""
+    x = op.args["input"] if "input" in op.args else op.args.get("mat1", op.args["self"])
+    assert weight.q is not None
+    scales = np.asarray(weight.q.scale, np.float32)
+    return np.float64(scale_of(x)) * (scales[channels] if scales.ndim else scales).astype(np.float64)
+
+
+def weights(low: NeutronLowering, op: Op, data: Array, axis: int, channels: slice) -> Value:
+    q = op.args["weight"].q
+    scales = np.asarray(q.scale, np.float64)
+    if scales.ndim:
+        part = scales[channels]
+        return low.stored(data, QParams(tuple(part.tolist()), (0,) * part.size, INT8, -127, 127, axis=axis))
+    return low.stored(data, QParams(float(scales), 0, INT8, -127, 127))
+
+
+def biases(low: NeutronLowering, op: Op, count: int, channels: slice) -> Value:
+    """In units of the accumulator."""
+    units = units_of(op, op.args["weight"], channels)
+    return bias_constant(low, op.args.get("bias"), units, count, channels)
+
+
+def bias_constant(low: NeutronLowering, bias: Value | None, units: Array, count: int, channels: slice) -> Value:
+    data = np.zeros(count) if bias is None else np.asarray(bias.data, np.float64).reshape(-1)[channels]
+    if bias is not None and bias.q is not None:
+        zero, scale = (np.asarray(v, np.float64) for v in (bias.q.zero_point, bias.q.scale))
+        data = (data - (zero[channels] if zero.ndim else zero)) * (scale[channels] if scale.ndim else scale)
+    info = np.iinfo(INT32)
+    stored = np.clip(np.round(data / units), info.min, info.max)
+    scales = units.astype(np.float32).astype(np.float64)
+    if scales.ndim:
+        q = QParams(tuple(scales.tolist()), (0,) * scales.size, INT32, info.min, info.max, axis=0)
+    else:
+        q = QParams(float(scales), 0, INT32, info.min, info.max)
+    return low.stored(stored, q)
+
+
+# ------------------------------------------------------------------------------------------------ matrix products
+
+
+def linear(low: NeutronLowering, op: Op) -> None:
+    """Rows times constant weights (output, input)."""
+    _connected(low, op, op.args["input"], op.args["weight"], op.args["weight"].data, op.args.get("bias"))
+
+
+def mm(low: NeutronLowering, op: Op) -> None:
+    """Rows times constant weights (input, output), with or without a bias."""
+    x, weight = op.args.get("mat1", op.args["self"]), op.args["mat2"]
+    _connected(low, op, x, weight, weight.data.T, op.args["self"] if op.kind == "addmm" else None)
+
+
+def _connected(low: NeutronLowering, op: Op, x: Value, weight: Value, data: Array, bias: Value | None) -> None:
+    out = result(op)
+    held, columns = low.flat.get(id(x)) or (low.get(x), None)
+    data = data if columns is None else data[:, columns]
+    rows = low.reshaped(held, [int(np.prod(held.bound[:-1])), data.shape[1]])
+    assert weight.q is not None
+    scale = np.float64(np.asarray(weight.q.scale, np.float64).reshape(()))
+    filters = low.stored(data, QParams(float(scale), 0, INT8, -127, 127))
+    operands = [rows, filters, bias_constant(low, bias, units_of(op, filters), data.shape[0], slice(None))]
+    made = low.node("FULLY_CONNECTED", [rows.bound[0], data.shape[0]], out.q, operands, keep_num_dims=True)
+    low.finish(op, identity(len(out.shape)), low.reshaped(made, out.bound))
+
+
+def bmm(low: NeutronLowering, op: Op) -> None:
+    out = result(op)
+    made = low.node("BATCH_MATMUL", out.bound, out.q, [low.get(op.args["self"]), low.get(op.args["mat2"])])
+    low.finish(op, identity(len(out.shape)), made)
+
+
+def window_sizes(op: Op) -> Sequence[int]:
+    """Everything of a convolution that Neutron counts in 12 bits."""
+    return [*kernel_of(op), *spread(op, "stride", 1), *spread(op, "dilation", 1)]

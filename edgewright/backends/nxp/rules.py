@@ -1,0 +1,284 @@
+"""What Neutron asks of operators. ``target`` is a ``NeutronTargetSpec``, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.nxp.lower import LIMITED, alike
+from edgewright.backends.nxp.movement import places_of, widths_of
+from edgewright.backends.nxp.pools import image_of, spatial, window
+from edgewright.backends.nxp.products import is_depthwise, kernel_of, spread, window_sizes
+from edgewright.backends.table import OK, Rule, constant, max_rank, not_empty, over, static_shape, tensors
+from edgewright.ir.graph import Op, Value
+from edgewright.passes.quantization import activation_limits
+
+MAX_STEP, MAX_TAPS, MAX_GROUPS = 4096, 65535, 10
+MACS = 8  # of a pipeline, where no target says otherwise
+
+
+def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
+    """A rule whose sentence stands above its function."""
+    return lambda why: Rule(text, why)
+
+
+def _weight_of(op: Op) -> Any:
+    return op.args.get("weight") if op.kind != "prelu" else None
+
+
+@rule("results and operands must be integers: quantize the model with NeutronQuantizer")
+def quantized(op: Op, target: Any) -> object:
+    free = {id(op.args.get(n)) for n in ("bias", "weight" if op.kind == "prelu" else "bias")}
+    free |= {id(op.args["self"])} if op.kind == "addmm" else set()
+    loose = [v.name for v in tensors(op) if v.q is None and not v.constant]
+    loose += [v.name for v in tensors(op) if v.q is None and v.constant and id(v) not in free and not _factor(op, v)]
+    return ", ".join(loose) if loose else OK
+
+
+def _factor(op: Op, value: Value) -> bool:
+    """True for constant operands of arithmetic, which lowering quantizes."""
+    return value.constant and op.kind in ("add", "sub", "rsub", "mul", "div")
+
+
+@rule("integers must be int8, with one scale for a whole tensor (by channel for weights of convolutions only)")
+def storage(op: Op, target: Any) -> object:
+    weight = _weight_of(op)
+    for value in tensors(op):
+        q = value.q
+        if q is None or value is op.args.get("bias") or (op.kind == "addmm" and value is op.args["self"]):
+            continue
+        by_channel = q.axis is not None and not (value is weight and op.kind.startswith("conv"))
+        if str(q.dtype) != "int8" or q.dynamic or q.block or by_channel:
+            return f"{value.name}: {q.dtype}" + (" by channel" if by_channel else "")
+        if value in (weight, op.args.get("mat2") if op.kind in ("mm", "addmm") else None) and np.any(q.zero_point):
+            return f"{value.name}: zero point {q.zero_point}"
+    return OK
+
+
+@rule("tensors must have a dimension")
+def ranked(op: Op, target: Any) -> object:
+    flat = [v.name for v in tensors(op) if not v.shape and not v.constant]
+    return ", ".join(flat) if flat else OK
+
+
+EVERYWHERE: tuple[Rule, ...] = (quantized, storage, static_shape(), not_empty(), ranked, max_rank(5))
+
+
+# --------------------------------------------------------------------------------------------------- convolutions
+
+
+@rule("scales of weights must lie along their output channels")
+def weight_axis(op: Op, target: Any) -> object:
+    weight = op.args["weight"]
+    wanted = 1 if op.args.get("transposed") else 0
+    axis = weight.q.axis if isinstance(weight, Value) and weight.q is not None else None
+    return OK if axis is None or axis % len(weight.shape) == wanted else axis
+
+
+@rule(f"kernel, stride and dilation must be at most {MAX_STEP}")
+def steps_fit(op: Op, target: Any) -> object:
+    largest = max(window_sizes(op))
+    return largest if largest > MAX_STEP else OK
+
+
+@rule(f"kernel height * width * input channels (rounded up to the MACs of a pipeline) must be at most {MAX_TAPS}")
+def taps_fit(op: Op, target: Any) -> object:
+    macs = MACS if target is None else target.get_num_macs()
+    channels = op.args["weight"].bound[0 if op.args.get("transposed") else 1]
+    taps = int(np.prod(kernel_of(op))) * -(-channels // macs) * macs
+    return taps if taps > MAX_TAPS else OK
+
+
+@rule(f"groups must be 1, or one for each input and output channel, or at most {MAX_GROUPS}")
+def groups_fit(op: Op, target: Any) -> object:
+    groups = op.args["groups"]
+    return OK if groups <= MAX_GROUPS or is_depthwise(op) else groups
+
+
+@rule("transposed convolutions must have one group, no dilation, a stride of 1 or 2 that the kernel covers, and "
+      "less padding than kernel")  # fmt: skip
+def transposed_fits(op: Op, target: Any) -> object:
+    kernel, stride = kernel_of(op), spread(op, "stride", 1)
+    if op.args["groups"] != 1 or any(d != 1 for d in spread(op, "dilation", 1)):
+        return f"groups {op.args['groups']}, dilation {op.args['dilation']}"
+    if any(s > 2 or s > k for s, k in zip(stride, kernel, strict=True)):
+        return f"stride {stride}"
+    pads, more = spread(op, "padding", 0), spread(op, "output_padding", 0)
+    bad = any(p >= k or o > p for p, k, o in zip(pads, kernel, more, strict=True))
+    return f"padding {pads}, output padding {more}" if bad else OK
+
+
+fixed_weights = constant("weight", "bias")
+fixed_matrix = constant("mat2")
+
+
+@rule("weights must be a matrix, and alpha and beta 1")
+def plain_product(op: Op, target: Any) -> object:
+    bad = [n for n in ("alpha", "beta") if op.args.get(n, 1) != 1]
+    if op.kind == "addmm" and (
+        not op.args["self"].constant or max(op.args["self"].bound, default=1) != op.args["self"].bound[-1]
+    ):
+        return op.args["self"].name
+    return ", ".join(bad) if bad else OK
+
+
+@rule("both matrices must have rank 3 and zero points of 0")
+def centred_pair(op: Op, target: Any) -> object:
+    pair = [op.args["self"], op.args["mat2"]]
+    zeros = [int(np.asarray(v.q.zero_point)) for v in pair if v.q is not None]
+    return OK if all(len(v.shape) == 3 for v in pair) and not any(zeros) else f"zero points {zeros}"
+
+
+# ---------------------------------------------------------------------------------------------------- the others
+
+
+@rule("operands and results must share one scale and zero point")
+def one_scale(op: Op, target: Any) -> object:
+    held = [v for v in tensors(op) if v.q is not None]
+    return OK if all(alike(held[0], v) for v in held) else ", ".join(f"{v.name} {v.q.scale:g}" for v in held if v.q)
+
+
+@rule("one operand must have as many elements as the result, and both must be tensors or numbers")
+def broadcasts(op: Op, target: Any) -> object:
+    out = op.outputs[0]
+    assert out is not None
+    pair = [op.args["self"], op.args["other"]]
+    whole = [v for v in pair if isinstance(v, Value) and not v.constant and v.bound == out.bound]
+    numbers = all(isinstance(v, Value | int | float) and not isinstance(v, bool) for v in pair)
+    return OK if whole and numbers else [list(v.bound) for v in pair if isinstance(v, Value)]
+
+
+@rule("alpha must be 1")
+def no_alpha(op: Op, target: Any) -> object:
+    return OK if op.args.get("alpha", 1) == 1 else op.args["alpha"]
+
+
+@rule("the divisor must be a constant without zeros, and nothing be rounded")
+def fixed_divisor(op: Op, target: Any) -> object:
+    other = op.args["other"]
+    known = not isinstance(other, Value) or other.constant
+    if not known or op.args.get("rounding_mode") is not None or op.args.get("mode") is not None:
+        return op.args.get("rounding_mode") or "a computed divisor"
+    data = other.data if isinstance(other, Value) else other
+    return (
+        "zero"
+        if not np.all(
+            np.asarray(data) - (np.asarray(other.q.zero_point) if isinstance(other, Value) and other.q else 0)
+        )
+        else OK
+    )
+
+
+@rule("limits must be numbers, low end first; with other scales than the input's they must be those of a ReLU")
+def known_limits(op: Op, target: Any) -> object:
+    limits = activation_limits(op.kind, op)
+    if limits is None or limits == (-float("inf"), float("inf")) or limits[0] > limits[1]:
+        return limits if limits is not None else "tensors"
+    assert op.outputs[0] is not None
+    return OK if alike(op.args["self"], op.outputs[0]) or limits in LIMITED else limits
+
+
+@rule("input must not be negative: its zero point must be -128")
+def not_negative(op: Op, target: Any) -> object:
+    q = op.args["self"].q
+    return OK if q is None or int(np.asarray(q.zero_point)) == -128 else q.zero_point
+
+
+@rule("results must have a scale of 1/256 and a zero point of -128")
+def unit_range(op: Op, target: Any) -> object:
+    return _exactly(op, 1 / 256, -128)
+
+
+@rule("results must have a scale of 1/128 and a zero point of 0")
+def signed_range(op: Op, target: Any) -> object:
+    return _exactly(op, 1 / 128, 0)
+
+
+def _exactly(op: Op, scale: float, zero: int) -> object:
+    out = op.outputs[0]
+    if out is None or out.q is None or (out.q.scale, out.q.zero_point) == (1.0, 0):  # before calibration
+        return OK
+    found = float(np.asarray(out.q.scale)), int(np.asarray(out.q.zero_point))
+    return OK if abs(found[0] / scale - 1) < 1e-5 and found[1] == zero else f"{found[0]:g} and {found[1]}"
+
+
+@rule("softmax must be over at most 2040 elements, at most 4096 times, and over 524288 in all")
+def softmax_fits(op: Op, target: Any) -> object:
+    x = op.args["self"]
+    if not x.shape:
+        return "no dimension"
+    total, row = int(np.prod(x.bound)), x.bound[op.args["dim"]]
+    return OK if row <= 2040 and total // row <= 4096 and total <= 524288 else f"{total // row} of {row}"
+
+
+@rule("ceil_mode must be False, dilation 1, and the divisor the window's size")
+def plain_pool(op: Op, target: Any) -> object:
+    if op.args.get("ceil_mode"):
+        return "ceil_mode True"
+    if any(d != 1 for d in op.args.get("dilation") or [1]):
+        return f"dilation {op.args['dilation']}"
+    if op.args.get("divisor_override") is not None:
+        return f"divisor {op.args['divisor_override']}"
+    padded = any(op.args.get("padding") or [0]) and op.kind.startswith("avg")
+    return "padding that is not counted" if padded and op.args.get("count_include_pad", True) is False else OK
+
+
+@rule(f"windows and strides must be at most {MAX_STEP}")
+def pool_fits(op: Op, target: Any) -> object:
+    kernel, stride, _ = window(op)
+    return OK if max(*kernel, *stride) <= MAX_STEP else max(*kernel, *stride)
+
+
+@rule("sizes must be divisible by those of the result")
+def divisible(op: Op, target: Any) -> object:
+    dims = spatial(op)
+    assert op.outputs[0] is not None
+    sizes = list(zip(op.args["self"].bound[-dims:], op.outputs[0].bound[-dims:], strict=True))
+    return OK if all(m and n % m == 0 for n, m in sizes) else sizes
+
+
+@rule("only the values may be read, not their places")
+def values_only(op: Op, target: Any) -> object:
+    read = [o.name for o in op.outputs[1:] if o is not None]
+    return ", ".join(read) if read else OK
+
+
+@rule("height and width must grow by 1, 2, 4 or 8, exactly")
+def grows(op: Op, target: Any) -> object:
+    x, out = image_of(op), op.outputs[0]
+    assert out is not None
+    factors = [m / n for n, m in zip(x.bound[2:], out.bound[2:], strict=True)]
+    given = op.args.get("scale_factors") or [op.args.get("scales_h"), op.args.get("scales_w")]
+    off = any(g is not None and abs(g - f) > 1e-6 for g, f in zip(given, factors, strict=True))
+    return factors if off or not set(factors) <= {1.0, 2.0, 4.0, 8.0} else OK
+
+
+@rule("tensors must have a dimension to reduce")
+def has_dims(op: Op, target: Any) -> object:
+    return OK if op.args["self"].shape and over(op) else "none"
+
+
+@rule("what is read must be neighbours, in their order")
+def neighbours(op: Op, target: Any) -> object:
+    if not op.args["self"].shape:
+        return "no dimension"
+    places = places_of(op)
+    return (
+        OK if places and places == list(range(places[0], places[0] + len(places))) else f"step {op.args.get('step', 1)}"
+    )
+
+
+@rule("padding must not be negative, and its value a number")
+def grows_only(op: Op, target: Any) -> object:
+    widths = widths_of(op)
+    if not np.isfinite(op.args.get("value") or 0):
+        return op.args["value"]
+    return OK if all(n >= 0 for pair in widths for n in pair) else widths
+
+
+@rule("padding must be mirrored, not repeated")
+def mirrored(op: Op, target: Any) -> object:
+    mode = op.args.get("mode", "reflect")
+    return OK if mode == "reflect" else mode

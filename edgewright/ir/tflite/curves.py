@@ -1,0 +1,93 @@
+"""Exponentials and quotients in 32-bit fixed point, as softmax and the reference sigmoid and tangent want them.
+
+A raw integer with ``n`` integer bits stands for ``raw * 2**(n - 31)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Array, Op
+from edgewright.ir.tflite.fixed import high_product, multiplier, scale, scaled, shifted_right
+
+_LOW, _HIGH = -(1 << 31), (1 << 31) - 1
+_BITS = 5  # integer bits of differences
+_SUM_BITS = 12  # integer bits of a row's sum
+# exp(-1/4), exp(-1/2), exp(-1), … exp(-16), of 31 bits
+_STEPS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+
+
+def _saturated(x: Array) -> Array:
+    return np.clip(x, _LOW, _HIGH)
+
+
+def exponential(a: Array, bits: int = _BITS) -> Array:
+    """``exp`` of numbers that are not positive, with ``bits`` integer bits; the result has none."""
+    fraction = 31 - bits
+    quarter = 1 << (fraction - 2)
+    rest = (a & (quarter - 1)) - quarter
+    made = _small_exponential(_saturated(rest << bits))
+    for place, factor in enumerate(_STEPS[: bits + 2]):
+        bit = ((rest - a) >> (fraction - 2 + place)) & 1
+        made = np.where(bit == 1, high_product(made, factor), made)
+    return np.where(a == 0, _HIGH, made)
+
+
+def _small_exponential(a: Array) -> Array:
+    """Between -1/4 and 0: a polynomial around -1/8."""
+    base = 1895147668
+    x = a + (1 << 28)
+    x2 = high_product(x, x)
+    x3, x4 = high_product(x2, x), high_product(x2, x2)
+    third = high_product(shifted_right(x4, 2) + x3, 715827883)
+    return _saturated(base + high_product(x + shifted_right(third + x2, 1), base))
+
+
+def inverse(a: Array) -> Array:
+    """``1 / (1 + a)`` for ``a`` between 0 and 1, by Newton's iteration."""
+    half = (a + _HIGH + 1) >> 1
+    x = 1515870810 + high_product(half, -1010580540)
+    for _ in range(3):
+        missing = (1 << 29) - high_product(half, x)
+        x = x + _saturated(high_product(x, missing) << 2)
+    return _saturated(x << 1)
+
+
+def softmax(op: Op, arrays: Sequence[Array]) -> Array:
+    """Along the last dimension; the result is in steps of 1/256."""
+    x, given = op.args["inputs"][0], arrays[0].astype(np.int64)
+    factor = min(float(np.float64(op.args["beta"]) * np.float64(scale(x)) * (1 << (31 - _BITS))), 2.0**31 - 1)
+    mantissa, exponent = (int(v) for v in multiplier(factor))
+    reach = int(np.floor(((1 << _BITS) - 1) * 2.0 ** (31 - _BITS) / 2.0**exponent))
+    below = given - given.max(axis=-1, keepdims=True)
+    near = below >= -reach
+    powers = exponential(scaled(np.where(near, below, 0), mantissa, exponent))
+    total = np.where(near, shifted_right(powers, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
+    room = 32 - np.floor(np.log2(total)).astype(np.int64) - 1
+    share = high_product(inverse((total << room) - (1 << 31)), powers)
+    made = shifted_right(share, _SUM_BITS - room + 31 - 8) - 128
+    return np.asarray(np.where(near, np.clip(made, -128, 127), -128), np.int8)
+
+
+def mean_factor(factor: float, count: int) -> tuple[int, int]:
+    """Mantissa and exponent of a factor divided by a count, which are kept within 31 bits."""
+    mantissa, exponent = (int(v) for v in multiplier(factor))
+    shift = min(count.bit_length() - 1, 32, 31 + exponent)
+    return (mantissa << shift) // count, exponent - shift
+
+
+def reduced(op: Op, arrays: Sequence[Array], mean: bool) -> Array:
+    """Sums and means along axes, of integers without their zero points."""
+    (x, _), out = op.args["inputs"], op.outputs[0]
+    assert out is not None and x.q is not None and out.q is not None
+    axes = tuple(int(a) for a in np.atleast_1d(arrays[1]))
+    count = int(np.prod([x.bound[a] for a in axes]))
+    total: Any = arrays[0].astype(np.int64).sum(axis=axes, keepdims=bool(op.args["keep_dims"]))
+    total = total - int(np.asarray(x.q.zero_point)) * count
+    factor = float(np.float64(scale(x)) / np.float64(scale(out)))
+    mantissa, exponent = mean_factor(factor, count) if mean else (int(v) for v in multiplier(factor))
+    made = scaled(np.asarray(total), mantissa, exponent) + int(np.asarray(out.q.zero_point))
+    return np.asarray(np.clip(made, -128, 127), np.int8)

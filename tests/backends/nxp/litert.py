@@ -1,0 +1,49 @@
+"""LiteRT's interpreter, and device graphs of single operators to give it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from edgewright.backends.nxp.tflite_file import write_tflite
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.tflite.execute import execute
+
+INT8 = np.dtype(np.int8)
+
+
+def run(tflite: bytes, inputs: Sequence[Array], *, reference: bool = True) -> list[Array]:
+    """Outputs by the reference kernels (or by XNNPACK)."""
+    kernels = OpResolverType.BUILTIN_REF if reference else OpResolverType.BUILTIN
+    interpreter = Interpreter(model_content=tflite, experimental_op_resolver_type=kernels, num_threads=1)
+    interpreter.allocate_tensors()
+    for detail, data in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], np.ascontiguousarray(data))
+    interpreter.invoke()
+    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+
+
+def value(name: str, shape: Sequence[int], scale: Any, zero: int = 0, data: Array | None = None) -> Value:
+    q = QParams(scale, zero, INT8, -128, 127)
+    return Value(name, INT8, tuple(shape), tuple(range(len(shape))), data, q=q)
+
+
+def numbers(*items: Any) -> Value:
+    """Shapes, axes and the like: a constant of 32-bit integers."""
+    data = np.asarray(items[0] if len(items) == 1 and isinstance(items[0], list) else items, np.int32)
+    return Value("numbers", data.dtype, data.shape, tuple(range(data.ndim)), data)
+
+
+def graph(kind: str, inputs: list[Value], out: Value, **options: Any) -> Graph:
+    op = Op(f"tflite.{kind}", {"inputs": inputs, **options}, [out])
+    return Graph("case", [v for v in inputs if v.data is None], [out], [op])
+
+
+def differences(made: Graph, inputs: Sequence[Array]) -> int:
+    """How many elements the meaning of a graph and LiteRT's results differ in."""
+    wanted = run(write_tflite(made), inputs)
+    found = execute(made, inputs)
+    return sum(int((a != b).sum()) for a, b in zip(wanted, found, strict=True))

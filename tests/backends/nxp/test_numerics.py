@@ -1,0 +1,108 @@
+"""What the operators of a device graph mean, against LiteRT's reference kernels: every byte, and ties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.ir.graph import QParams, Value
+from edgewright.ir.tflite import fixed
+from tests.backends.nxp.litert import INT8, differences, graph, numbers, run, value, write_tflite
+
+EVERY = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
+SCALES = [(0.05, 3, 0.04, -10), (0.0392, -128, 0.0235, -128), (0.1, 0, 0.1, 0), (0.031, -20, 0.07, 5)]
+
+
+def _unary(kind: str, given: tuple[float, int, float, int], **options: Any) -> int:
+    x, y = value("x", EVERY.shape, *given[:2]), value("y", EVERY.shape, *given[2:])
+    return differences(graph(kind, [x], y, **options), [EVERY])
+
+
+@pytest.mark.parametrize("given", SCALES)
+@pytest.mark.parametrize("kind", ["RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "ABS", "HARD_SWISH", "EXP", "LOG"])
+def test_functions_of_every_byte(kind: str, given: tuple[float, int, float, int]) -> None:
+    assert _unary(kind, given) == 0
+
+
+@pytest.mark.parametrize("given", SCALES)
+def test_functions_with_fixed_results(given: tuple[float, int, float, int]) -> None:
+    assert _unary("LOGISTIC", (*given[:2], 1 / 256, -128)) == 0
+    assert _unary("TANH", (*given[:2], 1 / 128, 0)) == 0
+    assert _unary("SOFTMAX", (*given[:2], 1 / 256, -128), beta=1.0) == 0
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, -0.3])
+@pytest.mark.parametrize("given", SCALES)
+def test_leaky_relu(given: tuple[float, int, float, int], alpha: float) -> None:
+    assert _unary("LEAKY_RELU", given, alpha=alpha) == 0
+
+
+@pytest.mark.parametrize("given", [(0.02, -128, 0.03, -128), (0.3, -128, 0.011, -100)])
+def test_reciprocal_roots(given: tuple[float, int, float, int]) -> None:
+    assert _unary("RSQRT", given) == 0
+
+
+@pytest.mark.parametrize("given", SCALES)
+@pytest.mark.parametrize("kind", ["ADD", "SUB", "MUL"])
+def test_arithmetic_of_every_pair(kind: str, given: tuple[float, int, float, int]) -> None:
+    a, b = (x.astype(np.int8) for x in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    operands = [value("a", a.shape, *given[:2]), value("b", b.shape, *given[2:])]
+    assert differences(graph(kind, operands, value("y", a.shape, 0.09, 4)), [a, b]) == 0
+
+
+@pytest.mark.parametrize("given", SCALES)
+def test_softmax_of_rows(given: tuple[float, int, float, int]) -> None:
+    x = np.random.default_rng(1).integers(-128, 128, (300, 10)).astype(np.int8)
+    made = graph("SOFTMAX", [value("x", x.shape, *given[:2])], value("y", x.shape, 1 / 256, -128), beta=1.0)
+    assert differences(made, [x]) == 0
+
+
+@pytest.mark.parametrize("axes", [[1, 2], [3], [0, 1, 2, 3], [2]])
+@pytest.mark.parametrize("keep", [True, False])
+def test_means(axes: list[int], keep: bool) -> None:
+    x = np.random.default_rng(2).integers(-128, 128, (2, 6, 7, 5)).astype(np.int8)
+    shape = x.mean(axis=tuple(axes), keepdims=keep).shape
+    for given in SCALES:
+        for ends in (given[:2], given[2:]):
+            operands = [value("x", x.shape, *given[:2]), numbers(axes)]
+            assert differences(graph("MEAN", operands, value("y", shape, *ends), keep_dims=keep), [x]) == 0
+
+
+def _product(kind: str, factor: float) -> tuple[Any, np.ndarray[Any, Any]]:
+    """A product by one weight of 1: accumulators are the inputs themselves, times a factor with ties."""
+    deep = kind == "CONV_2D"
+    x = value("x", (1, 1, 256, 1) if deep else (256, 1), 1.0)
+    w = value("w", (1, 1, 1, 1) if deep else (1, 1), factor, data=np.ones((1, 1, 1, 1) if deep else (1, 1), np.int8))
+    wide = np.dtype(np.int32)
+    bias = Value("b", wide, (1,), (0,), np.zeros(1, np.int32), q=QParams(factor, 0, wide, -(2**31), 2**31 - 1))
+    options: dict[str, Any] = {"keep_num_dims": True}
+    if deep:
+        options = {"padding": 1, **dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w"), 1)}
+    return graph(kind, [x, w, bias], value("y", x.bound, 1.0), **options), EVERY.reshape(x.bound)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.25, 0.125, 0.75, 0.3])
+@pytest.mark.parametrize("kind", ["CONV_2D", "FULLY_CONNECTED"])
+def test_ties_of_products(kind: str, factor: float) -> None:
+    made, x = _product(kind, factor)
+    assert differences(made, [x]) == 0
+
+
+def test_convolutions_round_twice_and_matrix_products_once() -> None:
+    results = {}
+    for kind in ("CONV_2D", "FULLY_CONNECTED"):
+        made, x = _product(kind, 0.25)
+        results[kind] = run(write_tflite(made), [x])[0].ravel()[129]
+    assert results == {"CONV_2D": 1, "FULLY_CONNECTED": 0}  # of a quarter
+
+
+def test_multipliers_are_normal_and_carry() -> None:
+    mantissa, exponent = fixed.multiplier([0.5, 1.0, 1 - 2.0**-40, 0.0, 2.0**-40, 3.0])
+    assert mantissa.tolist() == [1 << 30, 1 << 30, 1 << 30, 0, 0, 3 << 29]
+    assert exponent.tolist() == [0, 1, 1, 0, 0, 2]
+
+
+def test_one_dtype_of_results() -> None:
+    assert fixed.stored(np.asarray([300, -300]), value("y", (2,), 1.0)).dtype == INT8
