@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from edgewright.engine import context
 from edgewright.engine.build import CodegenError, Library, build_kernels
 from edgewright.engine.cores import thread_count
+from edgewright.engine.pack import resident
 from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, Tensor, View
 from edgewright.engine.sharing import Sharing
 from edgewright.engine.threads import address_of, aligned, driver, pool, retire
@@ -48,13 +49,12 @@ class CompiledGraph:
     """Runs a plan. Calls from several Python threads wait for each other; different graphs do not."""
 
     def __init__(self, plan: Plan, threads: int | None = None) -> None:
-        self.plan = plan
+        self.plan = plan = replace(plan, weights=resident(plan.weights))
         self.threads = thread_count(threads)
         names = sorted({step.kernel for step in plan.steps if step.python is None})
         self._library = Library(build_kernels({n: plan.kernels[n] for n in names}, plan.cpu, plan.features))
         self._kernels = {name: self._library.address(name) for name in names}
-        self._buffers = {"arena": aligned(plan.arena_size + SLACK), "weights": aligned(plan.weights.nbytes + SLACK)}
-        self._buffers["weights"][: plan.weights.nbytes] = plan.weights.reshape(-1).view(np.uint8)
+        self._buffers = {"arena": aligned(plan.arena_size + SLACK), "weights": plan.weights}
         self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no two threads write to one cache line
         self._scratch = aligned(self._stride * self.threads)
         self._scratch_address = address_of(self._scratch)

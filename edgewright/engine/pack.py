@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from edgewright.engine.plan import ALIGN, Place
+from edgewright.engine.plan import ALIGN, SLACK, Place
+from edgewright.engine.threads import address_of, aligned
 from edgewright.ir.graph import Array
 
 _SMALL = 4096  # bytes
+Write = Callable[[Array], None]
 
 
 class Weights:
-    """Arrays, one after the other, each aligned."""
+    """Arrays, one after the other, each aligned. Large ones are written straight to where they will be read."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[int, Array]] = []
+        self._parts: list[tuple[int, int, Write]] = []
         self._known: dict[bytes, int] = {}
         self.size = 0
 
@@ -23,15 +27,35 @@ class Weights:
         key = data.tobytes() if data.size <= _SMALL else None
         if key is not None and key in self._known:
             return Place("weights", self._known[key])
-        offset = self.size
-        self._parts.append((offset, data))
-        self.size += -(-data.size // ALIGN) * ALIGN
+        place = self.reserve(data.size, lambda room: np.copyto(room, data))
         if key is not None:
-            self._known[key] = offset
+            self._known[key] = place.offset
+        return place
+
+    def reserve(self, size: int, write: Write) -> Place:
+        """Room for so many bytes, all 0, which ``write`` is given when everything has its place."""
+        offset = self.size
+        self._parts.append((offset, size, write))
+        self.size += -(-size // ALIGN) * ALIGN
         return Place("weights", offset)
 
     def build(self) -> Array:
-        whole: Array = np.zeros(self.size, np.uint8)
-        for offset, data in self._parts:
-            whole[offset : offset + data.size] = data
+        """The buffer, as kernels may read it."""
+        whole = aligned(self.size + SLACK)[: self.size]
+        for offset, size, write in self._parts:
+            write(whole[offset : offset + size])
+        self._parts.clear()  # and with them what they were written from
         return whole
+
+
+def resident(weights: Array) -> Array:
+    """The bytes where kernels may read them: as they lie if they are aligned and followed by SLACK bytes of their own,
+    else a copy."""
+    owner = weights.base
+    if weights.dtype == np.uint8 and isinstance(owner, np.ndarray) and weights.flags.c_contiguous:
+        end = address_of(weights) + weights.nbytes + SLACK
+        if address_of(weights) % ALIGN == 0 and end <= address_of(owner) + owner.nbytes:
+            return weights
+    copy = aligned(weights.nbytes + SLACK)[: weights.nbytes]
+    copy[:] = weights.reshape(-1).view(np.uint8)
+    return copy

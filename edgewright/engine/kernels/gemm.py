@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -69,19 +70,25 @@ def panels(isa: ISA, channels: int, pixels: int) -> list[Panel]:
     return made
 
 
-def pack(filters: Array, bias: Array | None, made: Sequence[Panel]) -> list[Array]:
+def packed_size(made: Sequence[Panel], elements: int) -> int:
+    """Bytes of all panels."""
+    return 4 * (elements + 1) * sum(p.columns for p in made)
+
+
+def pack(room: Array, filters: Array, bias: Array | None, made: Sequence[Panel]) -> None:
     """``filters`` [channels, elements of the window]: for each panel its bias, then a row for each element."""
-    channels, elements = filters.shape
-    packed, start = [], 0
-    for panel in made:
-        block = np.zeros((elements + 1, panel.columns), np.float32)
-        block[1:, : panel.used] = filters[start : start + panel.used].T
+    elements = filters.shape[1]
+    left, start = room.view(np.float32), 0
+    for panel, run in groupby(made):
+        count = len(list(run))
+        here, left = np.split(left, [count * (elements + 1) * panel.columns])
+        blocks = here.reshape(count, elements + 1, panel.columns)
+        span = slice(start, start + count * panel.used)
+        blocks[:, 1:, : panel.used] = filters[span].reshape(count, panel.used, elements).transpose(0, 2, 1)
         if bias is not None:
-            block[0, : panel.used] = bias[start : start + panel.used]
-        packed.append(block.reshape(-1))
-        start += panel.used
-    assert start == channels
-    return packed
+            blocks[:, 0, : panel.used] = bias[span].reshape(count, panel.used)
+        start = span.stop
+    assert start == len(filters) and not len(left)
 
 
 def emit_tile(

@@ -79,24 +79,23 @@ def panel_bytes(isa: ISA, panel: BytePanel, ending: Ending, steps: int) -> int:
 
 
 def pack(
-    isa: ISA, filters: Array, bias: Array, scales: Array, made: Sequence[BytePanel], ending: Ending, notes: Notes
-) -> list[Array]:
+    room: Array, isa: ISA, filters: Array, bias: Array, scales: Array, made: Sequence[BytePanel], notes: Notes
+) -> None:
     """``filters`` [channels, steps * 4] of int8; bias and scales for each channel."""
-    steps = filters.shape[1] // 4
-    total = sum(p.vectors for p in made) * isa.lanes
-    wide = np.zeros((total, filters.shape[1]), np.int8)
-    wide[: len(filters)] = filters
-    biases, factors = np.zeros(total, np.int32), np.zeros(total, np.float32)
-    biases[: len(bias)], factors[: len(scales)] = bias, scales
-    packed, start, tail = [], 0, notes.pack()
+    fours = np.ascontiguousarray(filters).view(np.int32)
+    left, start, tail = room, 0, notes.pack()
     for panel in made:
-        chosen = start + column_order(isa.lanes, panel.vectors)
-        body = wide[chosen].reshape(len(chosen), steps, 4).transpose(1, 0, 2)
-        head = (biases[chosen].view(np.uint8), factors[chosen].view(np.uint8), tail)
-        packed.append(np.concatenate((*head, np.ascontiguousarray(body).reshape(-1).view(np.uint8))))
+        order = start + column_order(isa.lanes, panel.vectors)
+        width, head = len(order), 8 * len(order) + len(tail)
+        here, left = np.split(left, [head + 4 * width * fours.shape[1]])
+        (places,) = np.nonzero(order < len(fours))
+        channels = order[places]
+        here[: 4 * width].view(np.int32)[places] = bias[channels]
+        here[4 * width : 8 * width].view(np.float32)[places] = scales[channels]
+        here[8 * width : head] = tail
+        here[head:].view(np.int32).reshape(-1, width)[:, places] = fours[channels].T
         start += panel.used
-    assert all(len(p) == panel_bytes(isa, q, ending, steps) for p, q in zip(packed, made, strict=True))
-    return packed
+    assert not len(left)
 
 
 def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: Window, out_step: int, second_step: int,

@@ -7,11 +7,13 @@ m*m outputs. Points lie as [h*h][tiles][channels].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.kernels import gemm
 from edgewright.engine.tail import Tail, finish
 from edgewright.engine.vector import fma
 from edgewright.ir.graph import Array
@@ -24,11 +26,21 @@ _WEIGHTS = {
 
 
 def transform(filters: Array, m: int) -> Array:
-    """``filters`` [channels, 3, 3, inputs] as [points, inputs, channels]."""
+    """``filters`` [channels, 3, 3, inputs] as [points, channels, inputs]."""
     g = np.array(_WEIGHTS[m])
-    channels, inputs = filters.shape[0], filters.shape[3]
-    taps = np.ascontiguousarray(filters.transpose(1, 2, 3, 0), np.float32).reshape(9, -1)
-    return (np.kron(g, g).astype(np.float32) @ taps).reshape(-1, inputs, channels)
+    taps = np.ascontiguousarray(filters.transpose(1, 2, 0, 3), np.float32).reshape(9, -1)
+    return (np.kron(g, g).astype(np.float32) @ taps).reshape(-1, filters.shape[0], filters.shape[3])
+
+
+def pack(room: Array, filters: Array, m: int, made: Sequence[gemm.Panel]) -> None:
+    """For each point the panels of its matrix; a few channels at a time, as this is large."""
+    points = room.reshape((m + 2) ** 2, -1)
+    start = offset = 0
+    for panel in made:
+        size = gemm.packed_size([panel], filters.shape[3])
+        for point, matrix in zip(points, transform(filters[start : start + panel.used], m), strict=True):
+            gemm.pack(point[offset : offset + size], matrix, None, [panel])
+        start, offset = start + panel.used, offset + size
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, evenly_spaced, linear, parts, phases, window
 from edgewright.engine.ops.maps import sum_factors, sum_fits
 from edgewright.engine.ops.products import order, taps_of
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import ALIGN, Place
 from edgewright.engine.requantize import affine_of, limits_of, scale_of
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 _RATE = 200.0  # products per nanosecond, about
 _WIDE = 1 << 31
+_FAR = 1 << 30
 
 
 class Numbers:
@@ -35,13 +36,26 @@ class Numbers:
         channels = len(self.filters)
         bias = op.args.get("bias")
         given = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
-        weights = self.filters.reshape(channels, -1).astype(np.int64)
-        corrected = given - affine_of(x.q).zero * weights.sum(1)
+        zero = affine_of(x.q).zero
+        corrected = given - zero * self._total(self.filters) if zero else given
         self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
         scale = np.asarray(op.args["weight"].q.scale, np.float32).reshape(-1)
         self.scales = np.broadcast_to(scale_of(x.q) * scale / scale_of(out.q), channels).astype(np.float32)
-        self.reach = gemm8.reach(np.abs(weights).sum(1), given) if channels else 0
+        self.reach = self._reach(given)
         self.ending, self.notes = self._ending()
+
+    def _total(self, filters: Array) -> Array:
+        """The sum of each channel's numbers."""
+        return np.asarray(filters.reshape(len(filters), -1).sum(axis=1, dtype=np.int64))
+
+    def _reach(self, bias: Array) -> int:
+        """No sum is larger; looked at closely only if that may matter."""
+        channels = len(self.filters)
+        rough = gemm8.reach(np.array([128 * self.filters[:1].size]), np.abs(bias).max(initial=0, keepdims=True))
+        if not channels or rough * max(1.0, float(self.scales.max())) < _FAR:
+            return rough if channels else 0
+        sizes = np.abs(self.filters).view(np.uint8)  # 128 is its own, and right as an unsigned byte
+        return gemm8.reach(self._total(sizes), bias)
 
     @property
     def exact(self) -> bool:
@@ -55,7 +69,7 @@ class Numbers:
         limits = (node.sum or node.op).args.get("limits")
         low, high = limits_of(numerics, last, limits)
         factors = self._sum(first, last) if node.sum else ()
-        far = self.reach * float(self.scales.max(initial=0)) >= 1 << 30
+        far = self.reach * float(self.scales.max(initial=0)) >= _FAR
         zero = affine_of(last).zero
         ending = Ending(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None)
         return ending, Notes(zero, low, high, factors, node.table)
@@ -80,6 +94,15 @@ def _filters(op: Op) -> Array:
     if op.kind == "linear":
         return (data.T if op.args.get("transposed") else data)[:, None, None, :]
     return data.transpose(3, 1, 2, 0) if op.kind == "depthwise_conv2d" else data
+
+
+def _widened(filters: Array, last: int) -> Array:
+    """Zeros after the last dimension, up to ``last``."""
+    if filters.shape[-1] == last:
+        return filters
+    wide = np.zeros((*filters.shape[:-1], last), filters.dtype)
+    wide[..., : filters.shape[-1]] = filters
+    return wide
 
 
 def _fits(node: Node) -> bool:
@@ -134,7 +157,7 @@ class ByteProduct(Lowering):
         conv, isa = self.conv, context.isa
         data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
-        reach, filters = self._window(data)
+        reach = self._window(data)
         flat = (
             conv.flat and conv.groups == 1 and all(evenly_spaced(h) for h in (data, out, *([second] if second else [])))
         )
@@ -143,7 +166,7 @@ class ByteProduct(Lowering):
         rows = 1 if flat else conv.size[0]
         vectors, largest = gemm8.best_tile(isa, stored, reach.elements, rows, columns, context.threads)
         made = gemm8.panels(isa, stored, vectors)
-        places = [self._pack(context, made, filters, g) for g in range(conv.groups)]
+        places = self._pack(context, data, made, reach.elements)
         for part in parts(conv, largest, data, out, second):
             size = sum(gemm8.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
             by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
@@ -154,28 +177,37 @@ class ByteProduct(Lowering):
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def _window(self, data: Home) -> tuple[Window, Array]:
-        """The window in steps of four bytes, and filters laid out as it goes: [channels, steps * 4]."""
+    def _window(self, data: Home) -> Window:
+        """The window in steps of four bytes."""
+        plain = window(self.conv, data, 1)
+        return Window(plain.loops, -(-plain.depth // 4), plain.step)
+
+    def _arranged(self, data: Home) -> Array:
+        """Filters as the window goes: [channels, steps * 4]."""
         plain = window(self.conv, data, 1)
         filters = self.numbers.filters
-        channels, high, wide, inputs = filters.shape
+        channels, high, _, inputs = filters.shape
         if len(plain.loops) == 1:  # all columns of a row, with the bytes between them
-            spaced = np.zeros((channels, high, wide, data.layout.pixel), np.int8)
-            spaced[..., :inputs] = filters
-            filters = spaced.reshape(channels, high, -1)[..., : plain.depth]
+            filters = _widened(filters, data.layout.pixel).reshape(channels, high, -1)[..., : plain.depth]
         else:
             filters = filters.reshape(channels, -1, inputs)
-        steps = -(-plain.depth // 4)
-        padded = np.zeros((*filters.shape[:2], 4 * steps), np.int8)
-        padded[..., : plain.depth] = filters
-        return Window(plain.loops, steps, plain.step), padded.reshape(channels, -1)
+        return _widened(filters, -(-plain.depth // 4) * 4).reshape(channels, -1)
 
-    def _pack(self, context: Context, made: list[gemm8.BytePanel], filters: Array, group: int) -> Place:
-        span = slice(group * self.conv.outputs, (group + 1) * self.conv.outputs)
-        numbers = self.numbers
-        packed = gemm8.pack(context.isa, filters[span], numbers.bias[span], numbers.scales[span], made, numbers.ending,
-                            numbers.notes)  # fmt: skip
-        return context.weights.add(np.concatenate(packed))
+    def _pack(self, context: Context, data: Home, made: list[gemm8.BytePanel], steps: int) -> list[Place]:
+        """For each group the place of its panels."""
+        numbers, count = self.numbers, self.conv.outputs
+        size = sum(gemm8.panel_bytes(context.isa, p, numbers.ending, steps) for p in made)
+
+        def write(room: Array) -> None:
+            filters = self._arranged(data)
+            for g, own in enumerate(room.reshape(self.conv.groups, -1)):
+                span = slice(g * count, (g + 1) * count)
+                numbered = (filters[span], numbers.bias[span], numbers.scales[span])
+                gemm8.pack(own[:size], context.isa, *numbered, made, numbers.notes)
+
+        stride = -(-size // ALIGN) * ALIGN
+        first = context.weights.reserve(self.conv.groups * stride, write)
+        return [Place("weights", first.offset + g * stride) for g in range(self.conv.groups)]
 
     def _kernel(self, context: Context, part: Part, made: list[gemm8.BytePanel], reach: Window, by_panel: bool,
                 outside: bool) -> str:  # fmt: skip

@@ -86,7 +86,8 @@ class RealProduct(Lowering):
         span = slice(group * conv.outputs, (group + 1) * conv.outputs)
         filters = self.filters[span].reshape(conv.outputs, -1)
         row = None if bias is None else np.asarray(bias.data).reshape(-1)[span]
-        return context.weights.add(np.concatenate(gemm.pack(filters, row, made)))
+        size = gemm.packed_size(made, filters.shape[1])
+        return context.weights.reserve(size, lambda room: gemm.pack(room, filters, row, made))
 
     def _kernel(self, context: Context, part: Part, made: list[gemm.Panel], reach: gemm.Window, by_panel: bool,
                 outside: bool) -> str:  # fmt: skip

@@ -19,7 +19,7 @@ from edgewright.engine.kernels.winograd import (
     emit_outputs,
     emit_patches,
     emit_point,
-    transform,
+    pack,
 )
 from edgewright.engine.layout import Border
 from edgewright.engine.ops.base import Context, Lowering
@@ -94,10 +94,11 @@ class Winograd(RealProduct):
         conv, cut, node = self.conv, self.cut, self.node
         lanes, threads = context.isa.lanes, cut.band * cut.wide
         made = gemm.panels(context.isa, conv.outputs, max(2, threads))
-        packed = [np.concatenate(gemm.pack(u.T, None, made)) for u in transform(self.filters, cut.m)]
+        size = cut.points * gemm.packed_size(made, conv.inputs)
+        weights = context.weights.reserve(size, lambda room: pack(room, self.filters, cut.m, made))
         bias = node.op.args.get("bias")
         shift = np.zeros(conv.outputs, np.float32) if bias is None else np.asarray(bias.data).reshape(-1)
-        weights, biases = context.weights.add(np.concatenate(packed)), context.weights.add(shift)
+        biases = context.weights.add(shift)
         work = _Work(context, self, made, lanes)
         for n in range(conv.images):
             work.emit(n, weights, biases)
