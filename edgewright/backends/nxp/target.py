@@ -1,0 +1,191 @@
+"""What a Neutron target is, and the compile spec: the options that go to NXP's converter and into the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgewright.backends.nxp import sdk
+from edgewright.errors import UsageError
+from edgewright.pte.schema import CompileSpec
+
+DEFAULT = "imxrt700"
+SIMULATED = " (simulation only: will not run on the chip)"
+FLAVOR, SIMULATE = "neutron_converter_flavor", "simulate_only"
+_FLAGS = ("use_neutron_for_format_conversion", "fetch_constants_to_sram", "dump_kernel_selection_code", "use_profiling")
+
+
+@dataclass(frozen=True)
+class NeutronInfo:
+    """What the NPU of a chip has."""
+
+    subsystem: bool
+    units: int
+    pipes: int
+    macs: int  # of each pipeline, per cycle
+    version: int
+    clock: float = 325e6  # Hz
+
+
+# From NXP's public data sheet, and the configuration of its simulator.
+TARGETS = {DEFAULT: NeutronInfo(False, 1, 8, 8, 2)}
+
+
+class NeutronTargetSpec:
+    """A chip, by name. Chips that are not known here are looked up in NXP's SDK, if it is installed.
+
+    >>> NeutronTargetSpec("imxrt700").get_num_macs()
+    8
+    """
+
+    def __init__(self, target: str = DEFAULT) -> None:
+        if not isinstance(target, str):
+            raise UsageError("Neutron target", "must be a name", value=target)
+        self.name = target
+        found = TARGETS.get(target) or _ask_sdk(target)
+        if found is None:
+            known = ", ".join(TARGETS)
+            remedy = f"Chips besides these need NXP's SDK: {sdk.INSTALL}"
+            raise UsageError("Neutron target", f"must be one of {known}", value=target, remedy=remedy)
+        self.neutron_target_info = found
+
+    def get_name(self) -> str:
+        return self.name
+
+    def is_subsystem(self) -> bool:
+        return self.neutron_target_info.subsystem
+
+    def get_num_units(self) -> int:
+        return self.neutron_target_info.units
+
+    def get_num_pipes(self) -> int:
+        return self.neutron_target_info.pipes
+
+    def get_num_macs(self) -> int:
+        return self.neutron_target_info.macs
+
+    def get_hw_version(self) -> int:
+        return self.neutron_target_info.version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NeutronTargetSpec) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def _ask_sdk(target: str) -> NeutronInfo | None:
+    found = sdk.target_object(target)
+    if found is None:
+        return None
+    npu = getattr(found, "npu", found)
+    names = ("subsystem", "numUnits", "numPipes", "numMacs", "hwVersion")
+    subsystem, *numbers = (getattr(npu, name) for name in names)
+    return NeutronInfo(bool(subsystem), *(int(getattr(n, "value", n)) for n in numbers))
+
+
+@dataclass(frozen=True)
+class Options:
+    """A compile spec, read."""
+
+    target: str = DEFAULT
+    flags: str = ""
+    intermediates_dir: str | None = None
+    operators_not_to_delegate: tuple[str, ...] = ()
+    use_neutron_for_format_conversion: bool = True
+    fetch_constants_to_sram: bool = False
+    dump_kernel_selection_code: bool = False
+    use_profiling: bool = False
+    flavor: str | None = None
+    simulate_only: bool = False
+
+
+def generate_neutron_compile_spec(
+    config: str = DEFAULT,
+    system_config: str | None = None,
+    extra_flags: str | None = None,
+    intermediates_dir: str | None = None,
+    operators_not_to_delegate: Sequence[str] | None = None,
+    use_neutron_for_format_conversion: bool = True,
+    fetch_constants_to_sram: bool = False,
+    dump_kernel_selection_code: bool = False,
+    use_profiling: bool = False,
+    *,
+    neutron_converter_flavor: str | None = None,
+    simulate_only: bool = False,
+) -> list[CompileSpec]:
+    """How to compile for a chip. ``system_config`` says nothing and is there for scripts that give it.
+
+    ``simulate_only``: make a file that runs on this machine, without NXP's converter, and never on the chip.
+    ``neutron_converter_flavor``: use the package ``neutron_converter_<flavor>`` of older releases.
+
+    >>> [spec.key for spec in generate_neutron_compile_spec("imxrt700")][:3]
+    ['output_format', 'compile_flags', 'target']
+    """
+    NeutronTargetSpec(config)
+    given = {
+        "use_neutron_for_format_conversion": use_neutron_for_format_conversion,
+        "fetch_constants_to_sram": fetch_constants_to_sram,
+        "dump_kernel_selection_code": dump_kernel_selection_code,
+        "use_profiling": use_profiling,
+        SIMULATE: simulate_only,
+    }
+    for name, flag in given.items():
+        if not isinstance(flag, bool):
+            raise UsageError(name, "must be True or False", value=flag)
+    apart = [] if operators_not_to_delegate is None else list(operators_not_to_delegate)
+    specs: dict[str, str] = {
+        "output_format": "tflite",
+        "compile_flags": extra_flags or "",
+        "target": config + (SIMULATED if simulate_only else ""),
+        "intermediates_dir": str(intermediates_dir),
+        "operators_not_to_delegate": ",".join(apart).replace("::", "_"),
+        **{name: str(given[name]) for name in _FLAGS},
+    }
+    if neutron_converter_flavor is not None:
+        specs[FLAVOR] = neutron_converter_flavor
+    return [CompileSpec(key=key, value=value.encode()) for key, value in specs.items()]
+
+
+class NeutronCompileSpecBuilder:
+    """The same, in steps: ``NeutronCompileSpecBuilder().neutron_compile_spec("imxrt700").build()``."""
+
+    def __init__(self) -> None:
+        self._made: list[CompileSpec] | None = None
+
+    def neutron_compile_spec(self, config: str = DEFAULT, *args: Any, **options: Any) -> NeutronCompileSpecBuilder:
+        self._made = generate_neutron_compile_spec(config, *args, **options)
+        return self
+
+    def build(self) -> list[CompileSpec]:
+        if self._made is None:
+            raise UsageError("NeutronCompileSpecBuilder", "must be given neutron_compile_spec(...) before build()")
+        return self._made
+
+
+def read_options(specs: Iterable[Any]) -> Options:
+    """A list of keys and values, ours or ExecuTorch's, as options."""
+    try:
+        held = {str(spec.key): bytes(spec.value).decode() for spec in specs}
+    except (AttributeError, TypeError, UnicodeDecodeError) as error:
+        remedy = 'Make one: generate_neutron_compile_spec("imxrt700").'
+        raise UsageError("compile_spec", "must be a list of keys and values", value=specs, remedy=remedy) from error
+    if held.get("output_format", "tflite") != "tflite":
+        raise UsageError("output_format", "must be tflite", value=held["output_format"])
+    target = held.get("target", DEFAULT)
+    apart = held.get("operators_not_to_delegate", "")
+    folder = held.get("intermediates_dir", "None")
+    flags = {name: held[name] == "True" for name in _FLAGS if name in held}
+    return Options(
+        target.removesuffix(SIMULATED), held.get("compile_flags", ""), None if folder == "None" else folder,
+        tuple(n for n in apart.split(",") if n), **flags, flavor=held.get(FLAVOR),
+        simulate_only=target.endswith(SIMULATED),
+    )  # fmt: skip
+
+
+@dataclass
+class CustomDelegationOptions:
+    """``allow_no_op_partitions``: delegate groups that only move elements, too."""
+
+    allow_no_op_partitions: bool = False
