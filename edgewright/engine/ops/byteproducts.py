@@ -206,7 +206,7 @@ class ByteProduct(Lowering):
                 gemm8.pack(own[:size], context.isa, *numbered, made, numbers.notes)
 
         stride = -(-size // ALIGN) * ALIGN
-        first = context.weights.reserve(self.conv.groups * stride, write)
+        first = context.weights.reserve(self.conv.groups * stride, write, numbers.filters)
         return [Place("weights", first.offset + g * stride) for g in range(self.conv.groups)]
 
     def _kernel(self, context: Context, part: Part, made: list[gemm8.BytePanel], reach: Window, by_panel: bool,

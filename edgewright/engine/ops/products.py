@@ -87,7 +87,7 @@ class RealProduct(Lowering):
         filters = self.filters[span].reshape(conv.outputs, -1)
         row = None if bias is None else np.asarray(bias.data).reshape(-1)[span]
         size = gemm.packed_size(made, filters.shape[1])
-        return context.weights.reserve(size, lambda room: gemm.pack(room, filters, row, made))
+        return context.weights.reserve(size, lambda room: gemm.pack(room, filters, row, made), filters)
 
     def _kernel(self, context: Context, part: Part, made: list[gemm.Panel], reach: gemm.Window, by_panel: bool,
                 outside: bool) -> str:  # fmt: skip

@@ -47,10 +47,9 @@ class Sizes:
         return (self.m + 2) ** 2
 
 
-def sizes(conv: Convolution, threads: int) -> Sizes:
-    m = 4
-    if conv.inputs * conv.outputs * 36 * 4 > _STREAMED and threads > 1:
-        m = 2  # fewer bytes for each of the threads that share the memory
+def sizes(conv: Convolution) -> Sizes:
+    """F(4x4), unless its weights would be so many that fetching them takes longer than the products it saves."""
+    m = 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED else 2
     high, wide = (-(-n // m) for n in conv.size)
     inside = conv.inputs * conv.outputs * (m + 2) ** 2 * 4 <= _INSIDE
     return Sizes(m, high, wide, 1 if inside else high)
@@ -70,11 +69,11 @@ class Winograd(RealProduct):
             return None
         if conv.inputs % lanes or conv.outputs % lanes:
             return None
-        return cls(node, conv, made.filters, sizes(conv, context.threads))
+        return cls(node, conv, made.filters, sizes(conv))
 
     def __init__(self, node: Node, conv: Convolution, filters: Array, cut: Sizes | None = None) -> None:
         super().__init__(node, conv, filters)
-        self.cut = cut or sizes(conv, 1)
+        self.cut = cut or sizes(conv)
 
     def border(self) -> tuple[Value, Border] | None:
         """As far as the last patches reach."""
@@ -95,7 +94,7 @@ class Winograd(RealProduct):
         lanes, threads = context.isa.lanes, cut.band * cut.wide
         made = gemm.panels(context.isa, conv.outputs, max(2, threads))
         size = cut.points * gemm.packed_size(made, conv.inputs)
-        weights = context.weights.reserve(size, lambda room: pack(room, self.filters, cut.m, made))
+        weights = context.weights.reserve(size, lambda room: pack(room, self.filters, cut.m, made), self.filters)
         bias = node.op.args.get("bias")
         shift = np.zeros(conv.outputs, np.float32) if bias is None else np.asarray(bias.data).reshape(-1)
         biases = context.weights.add(shift)
