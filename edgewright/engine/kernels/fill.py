@@ -18,20 +18,27 @@ class Frame:
     between: int
     after: int
 
+    @property
+    def slots(self) -> tuple[int, ...]:
+        return (self.rows, self.row, self.width, self.before, self.between, self.after)
 
-def emit_frame(module: Module, name: str, frame: Frame) -> None:
-    """Units are the gaps: before the first row, after each. Slots: the first pixel, the byte."""
+
+def emit_frame(module: Module, name: str) -> None:
+    """Units are the gaps: before the first row, after each. Slots: the first pixel, the byte, those of the frame.
+
+    One kernel does for all images: there is too little to fill for it to matter, and much to compile.
+    """
     f = module.kernel(name)
     first, byte = f.slot(PTR, 0), f.cast("trunc", f.slot(I64, 1), "i8")
+    rows, row, width, before, between, after = (f.slot(I64, 2 + i) for i in range(6))
     wide = f.splat(byte, 16)
 
     def gap(unit: Reg) -> None:
         is_first = f.compare("eq", unit, 0)
-        is_last = f.compare("eq", unit, frame.rows)
-        behind = f.add(f.mul(f.add(unit, -1), frame.row), frame.width)
-        start = f.select(is_first, number(-frame.before, I64), behind)
-        last = f.select(is_last, number(frame.between + frame.after, I64), number(frame.between, I64))
-        _fill(f, f.at(first, start), f.select(is_first, number(frame.before, I64), last), byte, wide)
+        behind = f.add(f.mul(f.add(unit, -1), row), width)
+        start = f.select(is_first, f.op("sub", number(0, I64), before), behind)
+        last = f.select(f.compare("eq", unit, rows), f.add(between, after), between)
+        _fill(f, f.at(first, start), f.select(is_first, before, last), byte, wide)
 
     f.span(f.arg("begin"), f.arg("end"), gap)
     f.give()

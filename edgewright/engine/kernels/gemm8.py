@@ -36,6 +36,7 @@ def panels(isa: ISA, stored: int, vectors: int) -> list[BytePanel]:
 
 
 _FIRST_CACHE = 24 << 10  # bytes of it that weights may fill
+_TWO_SIZES = 1.03  # as if tiles of two sizes took longer: they are twice the code to compile
 
 
 def best_tile(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[int, int]:
@@ -48,14 +49,13 @@ def best_tile(isa: ISA, stored: int, steps: int, rows: int, columns: int, thread
         if vectors > 1 and stored < vectors * isa.lanes // 2 + 1:
             continue
         width = vectors * isa.lanes
-        for tiles in range(-(-columns // limit), columns + 1):
+        for largest in range(limit, limit // 3, -1):
+            tiles = -(-columns // largest)
             small, longer = divmod(columns, tiles)
-            if small < limit // 3 and tiles > -(-columns // limit):
-                break
             share = -(-rows * tiles // threads) * threads / (rows * tiles)
             sizes = ((small + 1, longer), (small, tiles - longer))
             cycles = sum(count * _cycles(vectors, size, steps, 4 * width * steps) for size, count in sizes)
-            cycles *= 1.01 if longer else 1.0  # two sizes are twice the code
+            cycles *= _TWO_SIZES if longer else 1.0
             found[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
     return min(found, key=lambda tile: (found[tile], -tile[0], -tile[1]))
 

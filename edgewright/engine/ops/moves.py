@@ -53,9 +53,9 @@ def frame(context: Context, home: Home, fill: int) -> None:
     between = layout.row - wide * layout.pixel
     before = border.top * layout.row + border.left * layout.pixel
     made = Frame(high, layout.row, wide * layout.pixel, before, between, border.bottom * layout.row)
-    name = context.kernel("frame", made, lambda module, name: emit_frame(module, name, made))
+    name = context.kernel("frame", (), emit_frame)
     for n in range(batch):
-        context.step(name, [home.at(n * layout.image), fill], high + 1, before / 20)
+        context.step(name, [home.at(n * layout.image), fill, *made.slots], high + 1, before / 20)
 
 
 def _movable(value: Value) -> bool:
