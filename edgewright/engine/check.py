@@ -33,6 +33,9 @@ def check_graph(graph: Graph, memory: int) -> None:
         _check_quantization(value)
     for op in graph.ops:
         _check_op(op)
+    packed = sum(_packed(op) for op in graph.ops)
+    if packed > memory:
+        raise ExecutionError("device graph", f"packed weights may take {memory} bytes", value=packed)
 
 
 def _check_quantization(value: Value) -> None:
@@ -44,6 +47,17 @@ def _check_quantization(value: Value) -> None:
     if not possible:
         rule = f"needs scales above 0 and zero points from {q.qmin} to {q.qmax}"
         raise _wrong(value.name, rule, (np.ravel(scales)[:3].tolist(), zeros[:3].tolist()))
+
+
+def _packed(op: Op) -> int:
+    """At least the bytes of an operator's weights as kernels want them: each use of a constant has its own."""
+    weight = op.args.get("weight")
+    if weight is None or weight.data is None:
+        return sum(value.nbytes for value in op.inputs() if value.constant)
+    channels = max(1, weight.bound[-1] if op.kind == "depthwise_conv2d" else weight.bound[0] if weight.bound else 1)
+    padded = -(-channels // 16) * 16  # whole vectors
+    transformed = 4 if weight.bound[1:3] == (3, 3) and weight.q is None else 1  # Winograd's, at most
+    return int(weight.nbytes) // channels * padded * transformed
 
 
 def _check_op(op: Op) -> None:

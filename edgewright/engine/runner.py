@@ -67,6 +67,11 @@ def make_runner(
     return _Reference(graph(), numerics, memory, f"numpy reference: {problem}")
 
 
+def native() -> bool:
+    """Whether graphs will run as machine code."""
+    return os.environ.get(VARIABLE, "") != "reference" and not why_not()
+
+
 @cache
 def why_not() -> str:
     """Why there can be no machine code here; empty if there can."""

@@ -22,27 +22,27 @@ def lend_inputs(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]
     """Mark the inputs that nothing writes and whose planned memory nothing else reads before writing it."""
     if not all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps):
         return  # branches, moves and views give things other names
-    found = _found_there(plan, values, steps)
+    found = found_there(plan, values, steps)
     if len(plan.inputs) * len(found) > _MOST_PAIRS:
         return  # copying is quicker than finding out
     for index in plan.inputs:
         slot = values[index]
         if not isinstance(slot, TensorSlot) or slot.mutated or plan.inputs.count(index) > 1:
             continue
-        slot.lent = not any(_overlap(plan.values[index], plan.values[other]) for other in found - {index})
+        slot.lent = not any(overlap(plan.values[index], plan.values[other]) for other in found - {index})
 
 
-def _found_there(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> set[int]:
+def found_there(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> set[int]:
     """Tensors that are read before any instruction wrote them."""
     made: set[int] = set()
     found: set[int] = set()
     for step in steps:
-        found.update(set(_tensors(step.inputs, values)) - made)
-        made.update(_tensors(step.outputs, values))
-    return found | (set(_tensors(plan.outputs, values)) - made)
+        found.update(set(tensors(step.inputs, values)) - made)
+        made.update(tensors(step.outputs, values))
+    return found | (set(tensors(plan.outputs, values)) - made)
 
 
-def _tensors(indices: Iterable[int], values: Values) -> Iterable[int]:
+def tensors(indices: Iterable[int], values: Values) -> Iterable[int]:
     for index in indices:
         value = values[index]
         if isinstance(value, TensorSlot):
@@ -51,9 +51,14 @@ def _tensors(indices: Iterable[int], values: Values) -> Iterable[int]:
             yield from (i for i in value.indices if i is not None)
 
 
-def _overlap(a: schema.Value, b: schema.Value) -> bool:
+def overlap(a: schema.Value, b: schema.Value) -> bool:
     (first, start, end), (second, low, high) = _span(a), _span(b)
     return first == second and start < high and low < end
+
+
+def covers(a: schema.Value, b: schema.Value) -> bool:
+    (first, start, end), (second, low, high) = _span(a), _span(b)
+    return first == second and start <= low and high <= end
 
 
 def _span(value: schema.Value) -> tuple[int, int, int]:

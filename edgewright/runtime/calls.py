@@ -32,7 +32,10 @@ class DelegateStep:
             if not isinstance(values[index], TensorSlot):
                 raise FormatError("a delegate's inputs are tensors", value=type(values[index]).__name__)
 
-    def __call__(self, table: Values, parts: list[Part] | None = None) -> None:
+    def __call__(self, table: Values) -> None:
+        self.tells(table, None)
+
+    def tells(self, table: Values, parts: list[Part] | None) -> None:
         """Run; what the delegate says of the time of its parts is added to ``parts``."""
         inputs = [load(table[i], table) for i in self.inputs]
         outputs = [slot for i in self.outputs for slot in slots(i, table)]
@@ -41,23 +44,23 @@ class DelegateStep:
         if not self._into:
             made: Sequence[Array | None] = invoke(self.delegate, inputs, orders, results)
         else:
-            profile = None if parts is None else _engine_profile()
+            profile = None if parts is None else engine_profile()
             targets = [slot.array for slot in outputs]
             made = invoke_into(self.delegate, inputs, orders, results, targets, profile)
             if parts is not None and profile is not None:
-                parts += _parts(profile)
+                parts += parts_of(profile)
         for slot, array in zip(outputs, made, strict=True):
             if array is not None:
                 slot.store(array)
 
 
-def _engine_profile() -> EngineProfile:
+def engine_profile() -> EngineProfile:
     from edgewright.engine.profile import EngineProfile  # only when somebody asks
 
     return EngineProfile()
 
 
-def _parts(profile: EngineProfile) -> list[Part]:
+def parts_of(profile: EngineProfile) -> list[Part]:
     from edgewright.runtime.profile import Part
 
     return [Part(_label(s.step), s.start, s.end) for run in profile.runs for s in run.steps]

@@ -68,6 +68,10 @@ class Method:
         self._written = _written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         lend_inputs(plan, self._table.values, [step for chain in self._chains for step in chain])
+        if plan.operators:
+            from edgewright.runtime.segments import join  # not for programs that are all delegates
+
+            join(plan, self._table.values, self._chains, limits.memory, threads)
         log.debug("loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
 
@@ -129,9 +133,13 @@ class Method:
 
     def _run_timed(self, chain: int, at: int, step: Step, values: Values, profile: Profile) -> Any:
         with profile.step(chain, at, self._label(chain, at)) as parts:
-            return step(values, parts) if isinstance(step, DelegateStep) else step(values)
+            tells = getattr(step, "tells", None)
+            return step(values) if tells is None else tells(values, parts)
 
     def _label(self, chain: int, at: int) -> str:
+        joined = getattr(self._chains[chain][at], "label", "")
+        if joined:
+            return str(joined)
         instruction = self._plan.chains[chain].instructions[at]
         if isinstance(instruction, schema.KernelCall):
             return (self._plan.operators or [])[instruction.op_index].key

@@ -30,6 +30,7 @@ class Kernel:
     fn: Function
     shape: Function | None
     raw: bool = False  # fn works on the tensors of the plan themselves, not on arrays
+    stock: bool = False  # it is ours, so anything that computes the same may take its place
 
     @cached_property
     def pure(self) -> bool:
@@ -81,7 +82,7 @@ def __getattr__(name: str) -> dict[str, Kernel]:
 
 def row(key: str, fn: Function, shape: Function | None, *, raw: bool = False) -> None:
     """Add a kernel for an operator of the stock list. ``shape`` is None only where the data decides."""
-    _KERNELS[key] = Kernel(key, operators()[key], fn, shape, raw)
+    _KERNELS[key] = Kernel(key, operators()[key], fn, shape, raw, stock=True)
 
 
 def kernel(key: str, shape: Function | None) -> Callable[[F], F]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,15 @@ def test_many_groups_are_left_to_the_reference() -> None:
     args = {"input": x, "weight": filters(4096, 1, 1, 2, quantize=True), "bias": None, "stride": [1, 1], "groups": 2048,
             "padding": [0] * 4, "dilation": [1, 1], "output_padding": [0, 0]}  # fmt: skip
     assert len(make_plan(graph([x], [y], Op("conv2d", args, [y])), threads=1).steps) < 10
+
+
+def test_a_constant_that_is_used_often_counts_each_time() -> None:
+    """A small file must not make the engine pack its one large constant thousands of times."""
+    weight = filters(64, 3, 3, 64, quantize=False)
+    values = [real(f"v{i}", 1, 8, 8, 64) for i in range(41)]
+    args = {"weight": weight, "bias": None, "stride": [1, 1], "dilation": [1, 1], "padding": [1] * 4, "groups": 1}
+    ops = [Op("conv2d", {"input": a, **args}, [b]) for a, b in pairwise(values)]
+    made = graph([values[0]], [values[-1]], *ops)
+    make_plan(made, threads=1, memory=64 << 20)
+    with pytest.raises(ExecutionError, match="packed weights"):
+        make_plan(made, threads=1, memory=20 << 20)

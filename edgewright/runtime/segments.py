@@ -1,0 +1,152 @@
+"""Runs of kernel calls that the engine does at once, where that pays: products of matrices and convolutions, and what
+stands between them.
+
+Only straight chains are looked at, tensors of single precision and fixed sizes, and weights that the file holds. What
+the rest of the program can see of a segment is written where the file planned it; what it cannot stays in the engine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from edgewright.engine.runner import Runner, make_runner, native
+from edgewright.errors import EdgewrightError
+from edgewright.ir.numerics import XNNPACK
+from edgewright.pte import schema
+from edgewright.runtime.binding import KernelStep, Values, load
+from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
+from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
+from edgewright.runtime.portable import ROWS, Maker
+from edgewright.runtime.tensor import TensorSlot
+
+if TYPE_CHECKING:
+    from edgewright.runtime.profile import Part
+
+_WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
+_MOST_PAIRS = 1_000_000
+_MOST = 20_000  # instructions: what a segment hides from the rest is found by looking at all of them
+log = logging.getLogger("edgewright.runtime")
+
+
+class SegmentStep:
+    """Several calls, done by the engine; then on with the instruction after them."""
+
+    def __init__(
+        self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: int, end: int
+    ) -> None:
+        self.runner, self._inputs, self._outputs, self._end = runner, inputs, outputs, end
+        self.label = f"{calls} calls ({runner.how})"
+
+    def __call__(self, table: Values) -> int:
+        return self.tells(table, None)
+
+    def tells(self, table: Values, parts: list[Part] | None) -> int:
+        """Run; the times of the engine's steps are added to ``parts``."""
+        given = [load(slot, table).transpose(slot.dim_order) for slot in self._inputs]
+        targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self._outputs]
+        profile = None if parts is None else engine_profile()
+        made = self.runner.run(given, targets, profile)
+        if parts is not None and profile is not None:
+            parts += parts_of(profile)
+        for slot, array, target in zip(self._outputs, made, targets, strict=True):
+            if array is not target:
+                slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
+        return self._end
+
+
+def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None) -> None:
+    """Put segments in the place of the calls they do."""
+    steps = [step for chain in chains for step in chain]
+    straight = all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps)
+    known = any(isinstance(s, KernelStep) and s.kernel.key in _PRODUCTS for s in steps)
+    if not (known and straight and len(steps) <= _MOST and native()):
+        return
+    joiner = _Joiner(plan, values, steps, memory, threads)
+    for chain in chains:
+        joiner.run(chain)
+
+
+_PRODUCTS = {"aten::convolution.out", "aten::addmm.out", "aten::mm.out", "aten::linear.out"}
+
+
+def _planned(value: schema.Value) -> bool:
+    return isinstance(value, schema.Tensor) and value.allocation_info is not None
+
+
+class _Joiner:
+    def __init__(
+        self, plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any], memory: int, threads: int | None
+    ) -> None:
+        self.plan, self.values, self.memory, self.threads = plan, values, memory, threads
+        self.readers = Counter(i for step in steps for i in set(tensors(step.inputs, values)))
+        found = found_there(plan, values, steps)
+        written = {i for step in steps for i in tensors(step.outputs, values)}
+        self.shown = set(tensors(plan.outputs, values)) | (found & written)
+        # Views that no instruction makes: they are wherever their memory was written.
+        self.views = {i for i in found - written - set(plan.inputs) if _planned(plan.values[i])}
+        self.shown |= written if len(self.views) * len(steps) > _MOST_PAIRS else self._viewed(steps)
+        self.index = {id(value): i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
+
+    def _viewed(self, steps: Sequence[Any]) -> set[int]:
+        """What views show: the last that was written there before they are first read."""
+        seen: set[int] = set()
+        for view in self.views:
+            stored = self.plan.values[view]
+            reads = (at for at, step in enumerate(steps) if view in set(tensors(step.inputs, self.values)))
+            for step in reversed(steps[: next(reads, len(steps))]):
+                there = [i for i in tensors(step.outputs, self.values) if overlap(self.plan.values[i], stored)]
+                seen.update(there)
+                if any(covers(self.plan.values[i], stored) for i in there):
+                    break
+        return seen
+
+    def run(self, chain: list[Any]) -> None:
+        at = 0
+        while at < len(chain):
+            end, maker = self._grow(chain, at)
+            if maker.macs >= _WORTH:
+                self._replace(chain, at, end, maker)
+            at = max(end, at + 1)
+
+    def _grow(self, chain: list[Any], start: int) -> tuple[int, Maker]:
+        """As many calls from ``start`` as there are rows for."""
+        maker = Maker(self._only_reader)
+        at = start
+        while at < len(chain) and isinstance(chain[at], KernelStep) and self._take(chain[at], maker):
+            at += 1
+        return at, maker
+
+    def _take(self, step: KernelStep, maker: Maker) -> bool:
+        row, signature = ROWS.get(step.kernel.key), step.kernel.signature
+        if row is None or signature is None or not step.kernel.stock:
+            return False
+        args = {a.name: self._argument(i) for a, i in zip(signature.inputs, step.inputs, strict=True)}
+        outs = [self.values[i] for i in step.outputs]
+        if maker.graph.ops and not self.views.isdisjoint(tensors(step.inputs, self.values)):
+            return False  # it may be a view of what this segment makes
+        unseen = all(not self.readers[i] and i not in self.shown for i in step.outputs[1:])
+        return unseen and all(isinstance(o, TensorSlot) for o in outs) and row(maker, {**args, "key": step.name}, outs)
+
+    def _argument(self, index: int) -> Any:
+        value = self.values[index]
+        return value if isinstance(value, TensorSlot) else load(value, self.values)
+
+    def _only_reader(self, slot: TensorSlot) -> bool:
+        index = self.index[id(slot)]
+        return self.readers[index] == 1 and index not in self.shown
+
+    def _replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
+        inside = Counter(i for s in chain[start:end] for i in set(tensors(s.inputs, self.values)))
+        made = dict.fromkeys(s.outputs[0] for s in chain[start:end])
+        seen = [i for i in made if i in self.shown or self.readers[i] > inside[i]]
+        outputs = [self.values[i] for i in seen]
+        try:
+            maker.graph.outputs = [maker.output(slot) for slot in outputs]
+            runner = make_runner(lambda: maker.graph, XNNPACK, self.memory, self.threads)
+        except EdgewrightError as error:  # numpy will say what is wrong, if anything is
+            log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
+            return
+        chain[start] = SegmentStep(runner, maker.given, outputs, end - start, end)

@@ -1,0 +1,166 @@
+"""Portable programs: runs of kernel calls that the engine does, and what must stay as it was."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgewright.engine.runner import VARIABLE
+from edgewright.errors import ExecutionError
+from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.runtime import Profile, Runtime, register_kernel
+from edgewright.runtime.method import Method
+from edgewright.runtime.registry import _KERNELS, KERNELS
+from edgewright.runtime.segments import SegmentStep
+
+
+class Net(nn.Module):
+    """Convolutions of each kind, norms, a residual, means and products, and something in the middle that is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 24, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(24)
+        self.across = nn.Conv2d(24, 24, 3, padding=1, groups=24)
+        self.grouped = nn.Conv2d(24, 24, (3, 1), padding=(1, 0), groups=3)
+        self.wide = nn.Conv2d(24, 64, 3, dilation=2)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = torch.relu(self.norm(self.first(x)))
+        y = nn.functional.hardtanh(self.across(x), -1.0, 0.5)
+        z = torch.sigmoid(self.grouped(y)) * y + x
+        w = self.wide(z).mean((2, 3), keepdim=True)
+        return self.head(w.flatten(1)), z
+
+
+class Branch(nn.Module):
+    """A tensor that is read by the engine's calls and by others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(8, 32, 3, padding=1)
+        self.b = nn.Conv2d(32, 32, 1)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.a(x)
+        return self.b(y), torch.cumsum(y, 1), x.sum((1, 2))
+
+
+def lowered(model: nn.Module, *inputs: torch.Tensor) -> bytes:
+    torch.manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean)  # type: ignore[arg-type]
+            nn.init.uniform_(module.running_var, 0.5, 2)  # type: ignore[arg-type]
+    return bytes(to_edge_transform_and_lower(torch.export.export(model.eval(), inputs)).to_executorch().buffer)
+
+
+def loaded(data: bytes) -> Method:
+    made: Method = Runtime(threads=1).load_program(data).load_method()
+    return made
+
+
+def segments(made: Method) -> list[SegmentStep]:
+    return [step for chain in made._chains for step in chain if isinstance(step, SegmentStep)]
+
+
+def same(data: bytes, inputs: list[Any], monkeypatch: pytest.MonkeyPatch) -> Method:
+    """The method, after it gave what numpy gives, twice."""
+    ours = loaded(data)
+    got = [ours.execute(inputs) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setenv(VARIABLE, "reference")
+        plain = loaded(data)
+        assert not segments(plain)
+        want = plain.execute(inputs)
+    for outputs in got:
+        for a, b in zip(outputs, want, strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(b).max())))
+    return ours
+
+
+@pytest.fixture(scope="module")
+def net() -> bytes:
+    return lowered(Net(), torch.randn(1, 3, 64, 64))
+
+
+def image(*shape: int) -> Any:
+    return np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+
+
+def test_a_network_runs_as_one(net: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = same(net, [image(1, 3, 64, 64)], monkeypatch)
+    found = segments(made)
+    assert found
+    assert max(int(step.label.split()[0]) for step in found) >= 8
+
+
+def test_norms_cost_nothing(net: bytes) -> None:
+    profile = Profile()
+    loaded(net).execute([image(1, 3, 64, 64)], profile=profile)
+    names = [part.name for part in profile.part_rows()]
+    assert any("conv2d" in name for name in names)
+    assert not any("numpy" in name for name in names)
+    assert not any("batch_norm" in row.name for row in profile.rows())
+
+
+def test_what_others_read_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = lowered(Branch(), torch.randn(2, 8, 40, 40))
+    assert segments(same(data, [image(2, 8, 40, 40)], monkeypatch))
+
+
+def test_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    example = torch.randn(1, 8, 40, 40).to(memory_format=torch.channels_last)
+    data = lowered(Branch(), example)
+    given = np.ascontiguousarray(image(1, 8, 40, 40).transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    same(data, [given], monkeypatch)
+
+
+def test_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(96, 300), nn.Tanh(), nn.Linear(300, 70, bias=False))
+    assert segments(same(lowered(model, torch.randn(50, 96)), [image(50, 96)], monkeypatch))
+
+
+def test_small_ones_stay_with_numpy() -> None:
+    assert not segments(loaded(lowered(nn.Linear(4, 4), torch.randn(2, 4))))
+
+
+def test_a_kernel_of_the_users_is_used(net: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock, calls = KERNELS["aten::relu.out"], []
+
+    def relu(x: Any) -> Any:
+        calls.append(1)
+        return np.maximum(x, 0)
+
+    monkeypatch.setitem(_KERNELS, "aten::relu.out", stock)
+    register_kernel("aten::relu.out", relu, shape=lambda x: x.shape)
+    made = same(net, [image(1, 3, 64, 64)], monkeypatch)
+    assert calls and segments(made)
+
+
+def test_inputs_stay_as_they_are(net: bytes) -> None:
+    x = image(1, 3, 64, 64)
+    before = x.copy()
+    loaded(net).execute([x])
+    np.testing.assert_array_equal(x, before)
+
+
+def test_what_the_engine_refuses_stays_with_numpy(
+    net: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ExecutionError("device graph", "values may take 5 bytes at a time")
+
+    monkeypatch.setattr("edgewright.runtime.segments.make_runner", refuse)
+    with caplog.at_level(logging.INFO, "edgewright.runtime"):
+        made = loaded(net)
+    assert any("stay with numpy" in record.getMessage() for record in caplog.records)
+    assert not segments(made)
+    assert made.execute([image(1, 3, 64, 64)])[0].shape == (1, 10)
