@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewright.backends import discover
+from edgewright.cli import emit
 from edgewright.cli.console import clean, console, plural, progress, size, table
 from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bundle", action="store_true", help="also write m.bpte, with the example inputs and eager outputs")
     add("--emit-stacktrace", action="store_true", help="keep the source line of every instruction in the program")
     add("--no-manifest", action="store_true", help="leave out the description of the build")
+    emit.add_arguments(parser)
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Built:
     program: Any
     exported: Any
     written: list[tuple[Path, int]] = field(default_factory=list)
+    reports: Mapping[str, PartitionReport] = field(default_factory=dict)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,8 +92,9 @@ def need_torch() -> None:
 
 
 def _check_options(args: argparse.Namespace, output: Path) -> None:
-    if output.suffix != ".pte":
-        raise UsageError(str(output), "must end in .pte")
+    if output.suffix != emit.ending(args):
+        raise UsageError(str(output), f"must end in {emit.ending(args)}")
+    emit.check_options(args)
     for option in ("require_delegated", "report"):
         if getattr(args, option) is not None and not args.backend:
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")
@@ -104,7 +108,6 @@ def _check_options(args: argparse.Namespace, output: Path) -> None:
 
 
 def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
-    from edgewright.backends import find_partitioner
     from edgewright.frontend.export import export
     from edgewright.frontend.spec import load_spec
     from edgewright.frontend.weights import load_weights
@@ -122,14 +125,16 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
     assert exported is not None
     with stages("lower"):
         named = [backend.partition(":") for backend in args.backend]
-        chosen = [find_partitioner(name).for_target(target or None) for name, _, target in named]
+        chosen = [emit.partitioner(args, name, target or None) for name, _, target in named]
         edge = to_edge_transform_and_lower(
             exported, partitioner=chosen, compile_config=EdgeCompileConfig(runtime=args.runtime)
         )
     _write_report(args.report, edge.partition_reports)
     check_coverage(edge.partition_reports, args.require_delegated)
+    if args.emit:
+        return Built(None, exported, emit.write_emitted(chosen, output), edge.partition_reports)
     with stages("plan and emit"):
-        built = Built(edge.to_executorch(_config(args, output)), exported)
+        built = Built(edge.to_executorch(_config(args, output)), exported, reports=edge.partition_reports)
         _check_memory(built.program, args.max_memory)
     with stages("write"):
         _write(args, output, spec, built)
@@ -205,12 +210,12 @@ def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> N
 
 def _show(built: Built, stages: Stages) -> None:
     out = console()
-    program = built.program.executorch_program
     for path, count in built.written:
         out.print(f"wrote {clean(path)} ({size(count)})", style="bold green", soft_wrap=True)
-    for plan in program.execution_plan:
+    program = built.program.executorch_program if built.program is not None else None
+    for plan in program.execution_plan if program is not None else ():
         out.print(_facts(program, plan), soft_wrap=True)
-    for report in built.program.partition_reports.values():
+    for report in built.reports.values():
         for line in (report.verdict, *map(describe, report.estimates)):
             out.print(clean(line), soft_wrap=True)
     rows = [(name, f"{seconds:.2f}") for name, seconds in stages.times.items()]

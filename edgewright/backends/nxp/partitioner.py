@@ -71,6 +71,11 @@ class NeutronPartitioner(Partitioner):
     def for_target(cls, target: str | None) -> NeutronPartitioner:
         return cls(generate_neutron_compile_spec(target or DEFAULT))
 
+    @classmethod
+    def for_simulation(cls, target: str | None) -> NeutronPartitioner:
+        """For a program that runs on this machine only."""
+        return cls(generate_neutron_compile_spec(target or DEFAULT, simulate_only=True))
+
     def target(self) -> NeutronTargetSpec:
         return self.target_spec
 
