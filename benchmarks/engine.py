@@ -6,6 +6,9 @@ Every engine runs in a process of its own and is told through a pipe when to mea
 busy machine is busy for all, and the least time of each counts. Where others keep the cores busy even the least time is
 too long, and the table says so; the processor time of one thread is then nearer to the truth.
 
+Applications pause between inferences, and threads that slept must be woken: a second table has the median time after
+pauses of some milliseconds.
+
 Engines that are not installed are named and left out. They are looked for in this interpreter and in the one that
 ``EDGEWRIGHT_PEERS_PYTHON`` names, which is where a peer's own converter and quantizer make its file too (torch and
 torchvision are needed). Files are kept in ``--folder``.
@@ -45,6 +48,8 @@ MODULES = {
 MACS = {"mobilenet_v2": 300.8e6, "mobilenet_v3_small": 56.5e6, "resnet18": 1814.1e6, "resnet50": 4089.2e6}
 REST = 0.02  # seconds between engines: some threads keep spinning for a while
 ROUND = 0.15  # seconds an engine measures in a round, and at least one inference
+PAUSES = (0, 1, 10, 30)  # milliseconds
+PAUSE_ROUNDS, AFTER_PAUSE = 4, 10  # rounds, and inferences in each
 OUT = Console(width=160)
 
 
@@ -58,17 +63,21 @@ class Engine:
     times: list[float] = field(default_factory=list)
     cpu: float = float("inf")  # the least processor time of an inference, over all threads
     peak_mb: float = 0.0
+    after: dict[int, list[float]] = field(default_factory=dict)  # times by the pause before, in milliseconds
 
     def measure(self) -> None:
         least = min(self.times, default=self.facts["first_ms"])
-        answer = self._ask(max(1, min(200, int(ROUND * 1e3 / least))))
+        answer = self._ask(str(max(1, min(200, int(ROUND * 1e3 / least)))))
         self.times += answer["times"]
         self.cpu = min(self.cpu, answer["cpu"])
         self.peak_mb = answer["peak_mb"]
 
-    def _ask(self, count: int) -> dict:
+    def measure_after(self, pause: int) -> None:
+        self.after.setdefault(pause, []).extend(self._ask(f"{AFTER_PAUSE} {pause}")["times"])
+
+    def _ask(self, what: str) -> dict:
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
         return _answer(self.process)
 
@@ -128,6 +137,10 @@ def measure(network: str, precision: str, threads: int, args: argparse.Namespace
         for engine in engines[at % len(engines) :] + engines[: at % len(engines)]:
             engine.measure()
             time.sleep(REST)
+    for _, pause in product(range(PAUSE_ROUNDS if args.pauses else 0), PAUSES):
+        for engine in engines:
+            engine.measure_after(pause)
+            time.sleep(REST)
     for engine in engines:
         engine.process.stdin.close()
         engine.process.wait()
@@ -182,6 +195,7 @@ def show(network: str, precision: str, threads: int, engines: dict[str, Engine],
             f"{e.peak_mb:.0f}",
         )
     OUT.print(table)
+    show_pauses(engines)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > threads + 0.5:
         OUT.print(f"load average {load:.1f}: other programs are running, and times are longer than they should be\n")
@@ -190,7 +204,19 @@ def show(network: str, precision: str, threads: int, engines: dict[str, Engine],
         "precision": precision,
         "threads": threads,
         "ms": {n: min(e.times) for n, e in engines.items()},
+        "after_pause": {n: {p: float(np.median(t)) for p, t in e.after.items()} for n, e in engines.items()},
     }
+
+
+def show_pauses(engines: dict[str, Engine]) -> None:
+    if not any(e.after for e in engines.values()):
+        return
+    table = Table(title="median ms after a pause of", title_justify="left")
+    for column in ("engine", *(f"{pause} ms" for pause in PAUSES)):
+        table.add_column(column, justify="left" if column == "engine" else "right")
+    for e in sorted(engines.values(), key=lambda e: min(e.times)):
+        table.add_row(e.name, *(f"{np.median(e.after[pause]):.3f}" for pause in PAUSES))
+    OUT.print(table)
 
 
 def reference(network: str, folder: Path) -> np.ndarray:
@@ -210,6 +236,7 @@ def main() -> None:
     add("--precision", action="append", choices=("fp32", "int8"))
     add("--threads", action="append", type=int)
     add("--rounds", type=int, default=30)
+    add("--no-pauses", dest="pauses", action="store_false", help="leave out what comes after idle time")
     add("--only", action="append", choices=tuple(MODULES), help="measure this engine; may be given several times")
     add("--folder", type=Path, default=Path(tempfile.gettempdir()) / "edgewright-benchmark")
     add("--json", type=Path, help="write the least times there too")

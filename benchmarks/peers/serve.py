@@ -1,7 +1,7 @@
 """Runs one network in one engine, as told through a pipe: ``python serve.py peer file input.npy threads``.
 
-Says what it is and what it computes in one JSON line, then answers each number read with the times of so many
-inferences, in milliseconds.
+Says what it is and what it computes in one JSON line, then answers each line read with the times of inferences, in
+milliseconds: a line holds their number and, if each is to come after a pause, that pause in milliseconds.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def main() -> None:
     print(json.dumps(facts), file=answers, flush=True)
     for line in sys.stdin:
         times, spent = [], []
-        for _ in range(int(line)):
+        count, _, pause = line.strip().partition(" ")
+        for _ in range(int(count)):
+            time.sleep(float(pause or 0) / 1e3)
             start, used = time.perf_counter(), time.process_time()
             run()
             times.append((time.perf_counter() - start) * 1e3)
