@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import mmap
 import os
 import stat
 import sys
@@ -23,7 +24,7 @@ from pathlib import Path
 LIMIT = 256 << 20  # bytes; what was used longest ago goes first
 MOST_ENTRIES = 4096  # so that looking through all of them stays a matter of milliseconds
 _MAGIC = b"EWCACHE1"
-_HEADER = len(_MAGIC) + 8 + 32  # length and digest
+HEADER = len(_MAGIC) + 8 + 32  # length and digest
 _SUFFIX = ".o"
 _ABANDONED = 3600  # seconds after which a half-written file has no writer any more
 _LOG = logging.getLogger("edgewright.engine.cache")
@@ -79,15 +80,15 @@ class Cache:
         return None if found is None else bytes(found)
 
     def view(self, key: str) -> memoryview | None:
-        """The same, without a copy."""
+        """The same, without a copy; ``HEADER`` bytes from the start of a page."""
         with self._open() as folder:
             if folder is None:
                 return None
             data = _read(folder, key + _SUFFIX)
             if data is None:
                 return None
-            payload = memoryview(data)[_HEADER:]
-            if data[:_HEADER] != _header(key, payload):
+            payload = data[HEADER:]
+            if data[:HEADER] != _header(key, payload):
                 _LOG.warning("%s: entry %s is damaged; it will be made again", self.folder, key)
                 _remove(folder, key + _SUFFIX)
                 return None
@@ -197,7 +198,7 @@ def _at(folder: int | str, name: str) -> tuple[str, int | None]:
     return (name, folder) if isinstance(folder, int) else (os.path.join(folder, name), None)
 
 
-def _read(folder: int | str, name: str) -> bytes | None:
+def _read(folder: int | str, name: str) -> memoryview | None:
     path, at = _at(folder, name)
     try:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -205,7 +206,10 @@ def _read(folder: int | str, name: str) -> bytes | None:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or (_BY_FOLDER and found.st_uid != os.geteuid()):
                 return None
-            data = file.read()
+            if not found.st_size:
+                return memoryview(b"")
+            room = mmap.mmap(-1, found.st_size)  # at the start of a page, so that what is in it can be used in place
+            data = memoryview(room)[: file.readinto(room)]
         os.utime(path, dir_fd=at)  # it was used: keep it longer
         return data
     except OSError:

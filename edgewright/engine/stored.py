@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.build import FINGERPRINT, CodegenError, build_kernels
-from edgewright.engine.cache import default_cache, key_of
+from edgewright.engine.cache import HEADER, default_cache, key_of
 from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.isa import ISA
-from edgewright.engine.plan import Place, Plan, Slot, Step, Tensor
+from edgewright.engine.pack import give_back
+from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, Slot, Step, Tensor
 
 _BUFFERS = ("arena", "weights", "input", "output")
 _MOST = 32 << 20  # bytes of packed weights: more would push everything else out of the cache
@@ -43,7 +44,14 @@ class Origin:
     def data_digest(self, names: list[str]) -> str:
         """Of everything the blob looks up; empty if some of it is missing."""
         found = [self.data(name) for name in names]
-        return "" if any(f is None for f in found) else key_of(*names, *(memoryview(f).cast("B") for f in found))
+        if any(f is None for f in found):
+            return ""
+        views = [memoryview(f).cast("B") for f in found]
+        made = key_of(*names, *views)
+        for view in views:
+            if view.nbytes:
+                give_back(np.frombuffer(view, np.uint8))  # a file's pages: nobody may need them again
+        return made
 
 
 def load_form(origin: Origin, key: str, isa: ISA, threads: int) -> CompiledGraph | None:
@@ -69,7 +77,9 @@ def load_plan(origin: Origin, key: str, isa: ISA) -> Plan | None:
         for name, size in facts["kernels"].items():
             kernels[name] = bytes(payload[start : start + _checked(size, int)])
             start += size
-        return _plan(facts, kernels, np.frombuffer(payload, np.uint8, offset=start), isa)
+        start, size = _aligned(start), _checked(facts["weights"], int)
+        weights = np.frombuffer(payload, np.uint8)[start : start + size]
+        return _plan(facts, kernels, weights, isa) if weights.nbytes == size else None
     except (ValueError, LookupError, TypeError):
         return None
 
@@ -87,10 +97,17 @@ def save_plan(plan: Plan, origin: Origin, key: str) -> None:
         "edges": [[[t.name, t.dtype.str, t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
         "steps": [_numbers(step) for step in plan.steps],
         "kernels": dict(zip(kernels, map(len, objects), strict=True)),
+        "weights": plan.weights.nbytes,
     }
     text = json.dumps(facts).encode()
-    head = len(text).to_bytes(_LENGTH, "little")
-    default_cache().put(key, b"".join((head, text, *objects, plan.weights.tobytes())))
+    front = b"".join((len(text).to_bytes(_LENGTH, "little"), text, *objects))
+    front = front.ljust(_aligned(len(front)), b"\0")
+    default_cache().put(key, b"".join((front, plan.weights.tobytes(), bytes(SLACK))))
+
+
+def _aligned(start: int) -> int:
+    """The next place in an entry where weights may lie to be used where they were read to."""
+    return -(-(start + HEADER) // ALIGN) * ALIGN - HEADER
 
 
 def _numbers(step: Step) -> list[Any]:
