@@ -8,7 +8,7 @@ from edgewright.cli.console import console, size, table
 from edgewright.cli.execution import Job, Result, execute, output_rows
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
-from edgewright.runtime.profile import Profile
+from edgewright.runtime.profile import PartRow, Profile
 
 _SLOWEST = 15
 
@@ -111,3 +111,12 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
     title = "instructions" if everything else "slowest instructions"
     columns = (">#", "instruction", ">calls", ">mean ms", ">share")
     console().print(table(title, columns, cells, flexible="instruction"))
+    parts = profile.part_rows()
+    if parts:
+        show_parts(parts if everything else sorted(parts, key=lambda p: -p.share)[:_SLOWEST])
+
+
+def show_parts(parts: list[PartRow]) -> None:
+    """Steps of the engine, inside the instructions."""
+    cells = [(f"{p.instruction}.{p.part}", p.name, p.calls, f"{p.mean_ms:.3f}", f"{p.share:.1%}") for p in parts]
+    console().print(table("inside", (">#", "step", ">calls", ">mean ms", ">share"), cells, flexible="step"))
