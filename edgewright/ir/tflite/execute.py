@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgewright.errors import UsageError
 from edgewright.ir.graph import Array, Graph, GraphError
 from edgewright.ir.tflite.table import PREFIX, TFLITE
+from edgewright.ir.tflite.xnnpack import OVERRIDES
+
+NUMERICS = {"tflite": {}, "xnnpack": OVERRIDES}
 
 
-def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs for ``inputs``; what nobody reads any more is let go."""
+def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> list[Array]:
+    """The outputs for ``inputs``; what nobody reads any more is let go.
+
+    ``numerics``: ``tflite``, as the reference kernels round, or ``xnnpack``.
+    """
+    if numerics not in NUMERICS:
+        raise UsageError("numerics", f"must be {' or '.join(NUMERICS)}", value=numerics)
     held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
     last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
     kept = {id(v) for v in graph.outputs}
@@ -17,7 +26,8 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
         out = op.outputs[0]
         assert out is not None
         given = [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
-        made = TFLITE[op.kind.removeprefix(PREFIX)].reference(op, given)
+        name = op.kind.removeprefix(PREFIX)
+        made = NUMERICS[numerics].get(name, TFLITE[name].reference)(op, given)
         if made.shape != out.bound or made.dtype != out.dtype:
             wanted = f"must give {out.bound} of {out.dtype}"
             raise GraphError(f"{op.kind} {out.name!r}", wanted, value=(made.shape, str(made.dtype)))

@@ -1,14 +1,18 @@
-"""Convolutions, matrix products, pools and resizing. Images are NHWC; all padding was made real before."""
+"""Convolutions, matrix products, pools and resizing. Images are NHWC; all padding was made real before.
+
+Products give their accumulators; ``twice`` and ``once`` bring those to the result's scale.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.tflite.fixed import centred, scale, scales, stored, times, times_once
 
+Reference = Callable[[Op, Sequence[Array]], Array]
 _EXACT = np.float64  # sums of products of bytes are exact in it, and as fast as the machine's matrix product
 
 
@@ -35,31 +39,26 @@ def _factor(x: Value, weight: Value, out: Value) -> Array:
 
 def conv_2d(op: Op, arrays: Sequence[Array]) -> Array:
     """Filters are OHWI."""
-    x, weight, _ = op.args["inputs"]
-    out = _result(op)
+    x = op.args["inputs"][0]
     image, filters, bias = centred(x, arrays[0]).astype(_EXACT), arrays[1].astype(_EXACT), arrays[2]
     windows = _patches(image, filters.shape[1:3], _pair(op, "stride"), _pair(op, "dilation"))
     rows = windows.reshape(-1, int(np.prod(filters.shape[1:])))
     acc = (rows @ filters.reshape(len(filters), -1).T).astype(np.int64) + bias
-    return stored(times(acc, _factor(x, weight, out)), out).reshape(*windows.shape[:3], len(filters))
+    return acc.reshape(*windows.shape[:3], len(filters))
 
 
 def depthwise_conv_2d(op: Op, arrays: Sequence[Array]) -> Array:
     """Filters are 1HWC, one for each channel."""
-    x, weight, _ = op.args["inputs"]
-    out = _result(op)
     filters = arrays[1][0].astype(_EXACT)
-    image = centred(x, arrays[0]).astype(_EXACT)
+    image = centred(op.args["inputs"][0], arrays[0]).astype(_EXACT)
     windows = _patches(image, filters.shape[:2], _pair(op, "stride"), _pair(op, "dilation"))
-    acc = np.einsum("nhwklc,klc->nhwc", windows, filters).astype(np.int64) + arrays[2]
-    return stored(times(acc, _factor(x, weight, out)), out)
+    return np.einsum("nhwklc,klc->nhwc", windows, filters).astype(np.int64) + arrays[2]
 
 
 def transpose_conv(op: Op, arrays: Sequence[Array]) -> Array:
     """Operands: the result's shape, filters OHWI, the image, biases. What reaches past the shape is cut off."""
-    _, weight, x, _ = op.args["inputs"]
     out = _result(op)
-    filters, image = arrays[1].astype(np.int64), centred(x, arrays[2])
+    filters, image = arrays[1].astype(np.int64), centred(op.args["inputs"][2], arrays[2])
     (n, h, w, _), (sy, sx) = image.shape, _pair(op, "stride")
     count, kh, kw, _ = filters.shape
     acc = np.zeros((n, (h - 1) * sy + kh, (w - 1) * sx + kw, count), np.int64)
@@ -67,24 +66,44 @@ def transpose_conv(op: Op, arrays: Sequence[Array]) -> Array:
         for j in range(kw):
             part = acc[:, i : i + (h - 1) * sy + 1 : sy, j : j + (w - 1) * sx + 1 : sx]
             part += (image.astype(_EXACT) @ filters[:, i, j].T.astype(_EXACT)).astype(np.int64)
-    acc = acc[:, : out.bound[1], : out.bound[2]] + arrays[3]
-    return stored(times(acc, _factor(x, weight, out)), out)
+    return acc[:, : out.bound[1], : out.bound[2]] + arrays[3]
 
 
 def fully_connected(op: Op, arrays: Sequence[Array]) -> Array:
-    """Rows times a matrix of (output, input); rounded once, unlike convolutions."""
-    x, weight, _ = op.args["inputs"]
-    out = _result(op)
-    rows = centred(x, arrays[0]).astype(_EXACT)
-    acc = (rows @ arrays[1].astype(_EXACT).T).astype(np.int64) + arrays[2]
-    return stored(times_once(acc, float(_factor(x, weight, out).reshape(-1)[0])), out)
+    """Rows times a matrix of (output, input)."""
+    rows = centred(op.args["inputs"][0], arrays[0]).astype(_EXACT)
+    return (rows @ arrays[1].astype(_EXACT).T).astype(np.int64) + arrays[2]
 
 
 def batch_matmul(op: Op, arrays: Sequence[Array]) -> Array:
-    a, b = op.args["inputs"]
-    out = _result(op)
-    left, right = (centred(v, array).astype(_EXACT) for v, array in zip((a, b), arrays, strict=True))
-    return stored(times((left @ right).astype(np.int64), _factor(a, b, out).reshape(-1)[0]), out)
+    left, right = (centred(v, array).astype(_EXACT) for v, array in zip(op.args["inputs"], arrays, strict=True))
+    return (left @ right).astype(np.int64)
+
+
+def operands(op: Op) -> tuple[Value, Value]:
+    """The two tensors whose product an accumulator is a sum of."""
+    given = op.args["inputs"]
+    return (given[2], given[1]) if op.kind.endswith("TRANSPOSE_CONV") else (given[0], given[1])
+
+
+def twice(accumulate: Reference) -> Reference:
+    """An accumulator brought to the result's scale by two roundings."""
+
+    def function(op: Op, arrays: Sequence[Array]) -> Array:
+        out = _result(op)
+        return stored(times(accumulate(op, arrays), _factor(*operands(op), out)), out)
+
+    return function
+
+
+def once(accumulate: Reference) -> Reference:
+    """The same by one rounding: matrix products do it so, unlike convolutions."""
+
+    def function(op: Op, arrays: Sequence[Array]) -> Array:
+        out = _result(op)
+        return stored(times_once(accumulate(op, arrays), float(_factor(*operands(op), out).reshape(-1)[0])), out)
+
+    return function
 
 
 # ----------------------------------------------------------------------------------------------------------- pools

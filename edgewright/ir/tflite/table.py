@@ -59,9 +59,11 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("ADD", 0, 2, elements.summed(1), 11),
         TfliteOp("AVERAGE_POOL_2D", 1, 1, products.average_pool_2d, 5, _POOL),
         TfliteOp("CONCATENATION", 2, 0, moves.concatenation, 10, ("axis",)),
-        TfliteOp("CONV_2D", 3, 3, products.conv_2d, 1, _DILATED),
-        TfliteOp("DEPTHWISE_CONV_2D", 4, 3, products.depthwise_conv_2d, 2, (*_DILATED, "depth_multiplier")),
-        TfliteOp("FULLY_CONNECTED", 9, 3, products.fully_connected, 8, ("keep_num_dims",)),
+        TfliteOp("CONV_2D", 3, 3, products.twice(products.conv_2d), 1, _DILATED),
+        TfliteOp(
+            "DEPTHWISE_CONV_2D", 4, 3, products.twice(products.depthwise_conv_2d), 2, (*_DILATED, "depth_multiplier")
+        ),
+        TfliteOp("FULLY_CONNECTED", 9, 3, products.once(products.fully_connected), 8, ("keep_num_dims",)),
         TfliteOp("LOGISTIC", 14, 1, elements.by_table(_sigmoid)),
         TfliteOp("MAX_POOL_2D", 17, 1, products.max_pool_2d, 5, _POOL),
         TfliteOp("MUL", 18, 2, elements.mul, 21),
@@ -81,7 +83,7 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("MINIMUM", 57, 2, elements.extreme(np.minimum), 39),
         TfliteOp("PADV2", 60, 3, moves.pad_v2, 43),
         TfliteOp("SLICE", 65, 3, moves.slice_, 48),
-        TfliteOp("TRANSPOSE_CONV", 67, 4, products.transpose_conv, 49, _STEP),
+        TfliteOp("TRANSPOSE_CONV", 67, 4, products.twice(products.transpose_conv), 49, _STEP),
         TfliteOp("LOG", 73, 1, elements.by_table(_log)),
         TfliteOp("SUM", 74, 2, lambda op, arrays: curves.reduced(op, arrays, False), 27, _REDUCED),
         TfliteOp("RSQRT", 76, 1, elements.rsqrt),
@@ -92,7 +94,7 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("MIRROR_PAD", 100, 2, moves.mirror_pad, 77, ("mode",)),
         TfliteOp("ABS", 101, 1, elements.absolute, 78),
         TfliteOp("HARD_SWISH", 117, 1, elements.hard_swish, 91),
-        TfliteOp("BATCH_MATMUL", 126, 2, products.batch_matmul, 101),
+        TfliteOp("BATCH_MATMUL", 126, 2, products.twice(products.batch_matmul), 101),
         TfliteOp("RELU_0_TO_1", 152, 1, elements.relu(0, 1)),
     )
 }
