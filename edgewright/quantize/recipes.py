@@ -66,15 +66,15 @@ def symmetric_config(
     activation: tuple[int, int] = (-128, 127), weight: tuple[int, int] = (-127, 127), *,
     bits: int = 8, epsilon: float = EPSILON, unsigned: bool = False,
 ) -> QuantizationConfig:  # fmt: skip
-    """Activations of 8 bits with a zero point, or of 16 without; weights without one. The ranges are of stored
-    integers."""
+    """Activations of 8 bits with a zero point, or of 16 without (with one if ``unsigned``); weights without one. The
+    ranges are of stored integers."""
     least = 0 if unsigned else -(1 << (bits - 1))
     ends = {"activations": (*activation, least, least + (1 << bits) - 1), "weights": (*weight, -128, 127)}
     for name, (low, high, first, last) in ends.items():
         if not first <= low < high <= last:
             rule = f"must lie within {first} and {last}, low end first"
             raise UsageError(f"the range of {name}", rule, value=(low, high))
-    dtype = torch.uint8 if unsigned else torch.int8 if bits == 8 else torch.int16
+    dtype = (torch.uint8 if bits == 8 else torch.uint16) if unsigned else torch.int8 if bits == 8 else torch.int16
     channel = _weights(0, is_qat, weight, epsilon)
     tensor = _weights(None, is_qat, weight, epsilon)
     return QuantizationConfig(_activations(is_qat, is_dynamic, activation, dtype, epsilon),

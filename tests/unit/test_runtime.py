@@ -54,12 +54,12 @@ def test_delegated_files_describe_themselves_and_name_a_missing_delegate(name: s
     made = read_program(golden.path(name))
     for plan in made.execution_plan:
         for delegate in plan.delegates:
-            delegate.id = "QnnBackend"
+            delegate.id = "CoreMLBackend"
     loaded = RUNTIME.load_program(write_program(made), golden.data(name))
-    assert "QnnBackend" in loaded.metadata().delegates
-    with pytest.raises(MissingDelegateError, match="Qualcomm") as caught:
+    assert "CoreMLBackend" in loaded.metadata().delegates
+    with pytest.raises(MissingDelegateError, match="Core ML") as caught:
         loaded.load_method()
-    assert caught.value.backends == ("QnnBackend",)
+    assert caught.value.backends == ("CoreMLBackend",)
     assert "edgewright.delegates" in str(caught.value)
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from edgewright._lazy import lazy_names
 
+_PARTITIONER, _QUANTIZER = (f"edgewright.backends.qualcomm.{name}" for name in ("partitioner", "quantizer"))
 _TARGET = "edgewright.backends.qualcomm.target"
 _NAMES = {
     "CompileSpec": _TARGET,
     "QcomChipset": _TARGET,
+    "QnnPartitioner": _PARTITIONER,
+    "QnnQuantizer": _QUANTIZER,
+    "QuantDtype": _QUANTIZER,
+    "get_qnn_quantization_config": _QUANTIZER,
     "QnnExecuTorchHtpPerformanceMode": _TARGET,
     "generate_htp_compiler_spec": _TARGET,
     "generate_qnn_executorch_compiler_spec": _TARGET,

@@ -31,6 +31,7 @@ class QnnDelegate:
     """One context, ready to run. ``how`` says what runs it."""
 
     storage_order = True  # tensors are bytes as they lie in memory
+    raw_outputs = True  # a number alone has a dimension here
 
     def __init__(self, given: DelegateBlob) -> None:
         blob = read_blob(given.blob)

@@ -1,0 +1,109 @@
+"""From a device graph to a context binary: tensors and nodes for Qualcomm's compiler, and its run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.qualcomm.blob import check_context
+from edgewright.backends.qualcomm.lower import element_of, encoding_of
+from edgewright.backends.qualcomm.qnn import structs as s
+from edgewright.backends.qualcomm.qnn.build import GraphBuilder, TensorSpec
+from edgewright.backends.qualcomm.qnn.session import Context, Session
+from edgewright.backends.qualcomm.target import QnnTarget
+from edgewright.errors import VendorError
+from edgewright.ir.graph import Graph, Op, Value
+
+
+class Emitter:
+    """Puts one device graph into a builder. ``add`` False only asks whether its nodes would be taken."""
+
+    def __init__(self, builder: GraphBuilder, device: Graph, *, add: bool = True) -> None:
+        self.builder, self.device, self.add = builder, device, add
+        self._tensors: dict[int, s.Tensor] = {}
+        self._count = 0
+
+    def run(self) -> None:
+        for index, value in enumerate(self.device.inputs):
+            self._make(value, f"input_{index}_{value.name}", s.APP_WRITE)
+        for index, value in enumerate(self.device.outputs):  # in this order: who reads a binary sees them so
+            self._make(value, f"output_{index}_{value.name}", s.APP_READ)
+        for index, op in enumerate(self.device.ops):
+            inputs = [self._tensor(v) for v in op.args["inputs"]]
+            outputs = [self._tensor(v) for v in op.outputs if v is not None]
+            name = f"{op.origin.node or 'node'}_{index}"
+            self.builder.node(op.kind, name, inputs, outputs, op.args["params"], add=self.add)
+
+    def _tensor(self, value: Value) -> s.Tensor:
+        if id(value) not in self._tensors:
+            self._count += 1
+            kind = s.STATIC if value.constant else s.NATIVE
+            self._make(value, f"{value.name}_{self._count}", kind)
+        return self._tensors[id(value)]
+
+    def _make(self, value: Value, name: str, kind: int) -> None:
+        data = None
+        if kind == s.STATIC:
+            assert value.data is not None
+            data = np.ascontiguousarray(value.data).reshape(value.bound or (1,))
+        spec = TensorSpec(name, value.bound or (1,), element_of(value), kind, encoding_of(value), data)
+        self._tensors[id(value)] = self.builder.tensor(spec, create=self.add)
+
+
+def compile_graph(device: Graph, target: QnnTarget, name: str) -> bytes:
+    """The context binary of a device graph, whose one graph has the method's name."""
+    with Session(int(target.soc)) as session:
+        context = Context(session)
+        try:
+            builder = GraphBuilder(context, name, fp16=target.fp16, level=target.level, vtcm=target.htp.vtcm)
+            Emitter(builder, device).run()
+            builder.finalize()
+            binary = context.binary()
+        finally:
+            context.close()
+    check_context(binary, target)
+    return binary
+
+
+class Probe:
+    """Asks the backend about single operators. It keeps a session open, which starting anew would cost more."""
+
+    def __init__(self, target: QnnTarget) -> None:
+        self._target = target
+        self._session = Session(int(target.soc))
+        self._context = Context(self._session)
+        self._known: dict[Any, str | None] = {}
+
+    def refusal(self, key: Any, device: Graph) -> str | None:
+        """Why the nodes of a device graph are not taken, or None. ``key`` says what they are."""
+        if key not in self._known:
+            self._known[key] = self._ask(device)
+        return self._known[key]
+
+    def _ask(self, device: Graph) -> str | None:
+        name = f"probe_{len(self._known)}"
+        builder = GraphBuilder(self._context, name, fp16=self._target.fp16, vtcm=self._target.htp.vtcm)
+        try:
+            Emitter(builder, device, add=False).run()
+        except VendorError as error:
+            return f"{error.subject.split()[0]} {error.rule}; got {error.value}"
+        return None
+
+
+@lru_cache(maxsize=8)
+def probe_for(target: QnnTarget) -> Probe:
+    return Probe(target)
+
+
+def signature(op: Op, values: Sequence[Value]) -> Any:
+    """What an operator is, but for the numbers in its tensors."""
+
+    def plain(given: Any) -> Any:
+        if isinstance(given, Value):
+            return (str(given.dtype), given.shape, given.constant, given.q, given.dim_order)
+        return tuple(plain(g) for g in given) if isinstance(given, list | tuple) else repr(given)
+
+    return (op.kind, tuple((n, plain(g)) for n, g in op.args.items()), tuple(plain(v) for v in values))

@@ -1,0 +1,207 @@
+"""From a group of operators to a device graph of QNN's: what every row's lowering is written with.
+
+A node of the device graph is named by QNN's operator; ``inputs`` are its tensors in order and ``params`` its
+parameters: arrays for tensors, numbers for scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.qualcomm.qnn.build import Encoding
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.passes.layout import Lowering, Order, common_order, identity, moves_nothing
+
+INT32 = np.dtype(np.int32)
+MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
+
+
+class QnnLowering(Lowering):
+    """Builds the device graph of one group."""
+
+    def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any) -> None:
+        super().__init__(group, rows)
+        self.target = target
+        self._symmetric: dict[int, Value] = {}
+
+    # --------------------------------------------------------------------------------------------------- appending
+
+    def node(self, kind: str, inputs: Sequence[Value], out: Value | Sequence[Value], /, **params: Any) -> None:
+        """Append a node."""
+        outs = [out] if isinstance(out, Value) else list(out)
+        self.graph.ops.append(Op(kind, {"inputs": list(inputs), "params": params}, [*outs], self.origin))
+
+    def turn(self, held: Value, made: Value, dims: list[int]) -> None:
+        if moves_nothing(held.bound, dims):
+            self.node("Reshape", [held], made)
+        else:
+            self.node("Transpose", [held], made, perm=unsigned(dims))
+
+    def copy(self, held: Value, made: Value) -> None:
+        self.node("Reshape", [held], made)
+
+    def reshaped(self, held: Value, shape: Sequence[int]) -> Value:
+        """A tensor in another shape."""
+        if tuple(shape) == held.bound:
+            return held
+        if held.constant:
+            assert held.data is not None
+            return self.constant(held.data.reshape(tuple(shape)), held.q)
+        made = self.temporary(shape, held)
+        self.node("Reshape", [held], made)
+        return made
+
+    def stored_as(self, held: Value, like: Value) -> Value:
+        """A tensor's values, stored as another's are."""
+        if stored_alike(held, like):
+            return held
+        made = self.temporary(held.bound, like)
+        self.node("Convert", [held], made)
+        return made
+
+    def symmetric(self, held: Value) -> Value:
+        """16-bit integers around the middle, which products want on their right."""
+        if held.q is None or held.q.dtype.itemsize < 2 or held.q.zero_point == MIDDLE or held.constant:
+            return held
+        if id(held) not in self._symmetric:
+            q = held.q
+            assert isinstance(q.scale, float) and isinstance(q.zero_point, int)
+            reach = max(q.zero_point - q.qmin, q.qmax - q.zero_point) * q.scale
+            like = replace(held, q=replace(q, scale=reach / (MIDDLE - 1), zero_point=MIDDLE), data=None)
+            self._symmetric[id(held)] = self.stored_as(held, like)
+        return self._symmetric[id(held)]
+
+    # ----------------------------------------------------------------------------------------------------- results
+
+    def finish(self, op: Op, order: Order, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
+        """Append the node that makes the result of ``op``, in ``order``, within its limits."""
+        out = result(op)
+        made = self.make(out, order)
+        self.into(op, made, kind, inputs, **params)
+
+    def into(self, op: Op, made: Value, kind: str, inputs: Sequence[Value], /, **params: Any) -> None:
+        """Append the node that makes ``made``, and what keeps it in the limits that ``op`` took over."""
+        limits = op.args.get("limits")
+        if limits is None or kept_by_storage(made.q, limits):
+            self.node(kind, inputs, made, **params)
+            return
+        whole = self.temporary(made.bound, made)
+        self.node(kind, inputs, whole, **params)
+        self.limited(whole, made, *limits)
+
+    def limited(self, held: Value, made: Value, low: float, high: float) -> None:
+        """Append the node that keeps values within limits."""
+        largest = float(np.finfo(np.float32).max)
+        if (low, high) == (0.0, float("inf")):
+            self.node("Relu", [held], made)
+        else:
+            ends = {"min_value": float(max(low, -largest)), "max_value": float(min(high, largest))}
+            self.node("ReluMinMax", [held], made, **ends)
+
+    # ---------------------------------------------------------------------------------------------------- operands
+
+    def operand(self, op: Op, name: str, order: Order) -> Value:
+        """An operand of an elementwise operator, in ``order``; numbers become constants."""
+        value = op.args[name]
+        if not isinstance(value, Value):
+            return self.number(value, op)
+        rank = len(order)
+        if len(value.shape) == rank:
+            return self.get(value, order)
+        held = self.get(value)
+        if not value.shape:
+            return held
+        whole = self.reshaped(held, (1,) * (rank - len(value.shape)) + held.bound)
+        if order == identity(rank):
+            return whole
+        if whole.constant:
+            assert whole.data is not None
+            return self.constant(np.ascontiguousarray(whole.data.transpose(order)), whole.q)
+        made = self.temporary([whole.bound[d] for d in order], whole)
+        self.turn(whole, made, list(order))
+        return made
+
+    def number(self, given: float, op: Op) -> Value:
+        """A number as the operands of ``op`` are stored."""
+        like = next(v for v in op.inputs() if not v.constant)
+        if like.q is None:
+            return self.constant(np.full((1,), given, like.dtype))
+        top = like.q.qmax
+        scale = abs(float(given)) / top or 1.0
+        stored, zero = (0, 0) if given == 0 else (top, 0) if given > 0 else (0, top)
+        return self.constant(np.full((1,), stored, like.q.dtype), replace(like.q, scale=scale, zero_point=zero))
+
+
+# ------------------------------------------------------------------------------------------------------- about values
+
+
+def result(op: Op) -> Value:
+    out = op.outputs[0]
+    assert out is not None
+    return out
+
+
+def stored_alike(a: Value, b: Value) -> bool:
+    """True if two tensors have the same integers for the same values."""
+    if a.q is None or b.q is None:
+        return a.dtype == b.dtype and a.q is b.q
+    return (a.q.scale, a.q.zero_point, a.q.dtype) == (b.q.scale, b.q.zero_point, b.q.dtype)
+
+
+def kept_by_storage(q: QParams | None, limits: tuple[float, float]) -> bool:
+    """True if integers cannot hold anything beyond limits, but for half a step."""
+    if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
+        return False
+    ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
+    return ends[0] >= limits[0] - q.scale / 2 and ends[1] <= limits[1] + q.scale / 2
+
+
+def element_of(value: Value) -> str:
+    """The type QNN has for a tensor's elements: of quantized ones, by the range of their integers."""
+    q = value.q
+    if q is None:
+        return str(value.dtype)
+    bits = 8 if q.qmax - q.qmin <= 255 else 16 if q.qmax - q.qmin <= 65535 else 32
+    return f"{'s' if q.qmin < 0 else 'u'}{bits}"
+
+
+def encoding_of(value: Value) -> Encoding | None:
+    """How a tensor is quantized. QNN's offset is the zero point's negative."""
+    q = value.q
+    if q is None:
+        return None
+    scales = tuple(np.atleast_1d(np.asarray(q.scale, np.float64)).tolist())
+    offsets = tuple(-int(z) for z in np.atleast_1d(np.asarray(q.zero_point)))
+    bits = 4 if value.constant and q.qmax - q.qmin <= 15 else 0
+    return Encoding(scales, offsets, q.axis, bits)
+
+
+def scale_of(value: Value) -> Any:
+    assert value.q is not None
+    return np.asarray(value.q.scale, np.float64)
+
+
+def real_numbers(value: Value) -> Array:
+    """A constant's values."""
+    data = np.asarray(value.data, np.float64)
+    if value.q is None:
+        return data
+    shape = [1] * data.ndim
+    if value.q.axis is not None and data.ndim:
+        shape[value.q.axis] = -1
+    given = (value.q.scale, value.q.zero_point)
+    scale, zero = (np.asarray(n, np.float64).reshape(shape if np.ndim(n) else ()) for n in given)
+    return np.asarray((data - zero) * scale)
+
+
+def unsigned(numbers: Any) -> Array:
+    return np.asarray(numbers, np.uint32)
+
+
+def order_of(low: QnnLowering, op: Op) -> Order:
+    """The order that an elementwise operator works in."""
+    return common_order(low, op, len(result(op).shape))

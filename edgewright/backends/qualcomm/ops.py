@@ -1,0 +1,134 @@
+"""What the HTP takes: one row per operator, with its limits as rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewright.backends.qualcomm import elementwise as el
+from edgewright.backends.qualcomm import images, movement, norms, products, rules
+from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, max_rank, not_empty, static_shape
+from edgewright.ir.ports import INDEX, Same
+
+ANY = (STATIC, FLOAT)
+ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
+_REAL = {"weight": INDEX, "bias": INDEX}  # constants that stay real numbers until they are lowered
+fixed = constant("weight", "bias")
+
+
+def _products() -> tuple[OpSpec, ...]:
+    checks = (fixed, rules.all_or_none, rules.whole_images, rules.plain_transposed)
+    kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d")
+    return (
+        *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
+        OpSpec("linear", products.linear, (fixed, rules.all_or_none, rules.has_dims), ANY, ACTIVATIONS),
+        OpSpec("mm", products.matmul, (rules.all_or_none,), ANY),
+        OpSpec("bmm", products.matmul, (rules.all_or_none,), ANY),
+    )
+
+
+def _element(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
+    return OpSpec(op, lower, (rules.all_or_none, *checks), precisions)
+
+
+_OF_ONE = {
+    "log": (rules.narrow,),
+    "round": (rules.whole_numbers,),
+}
+
+
+def _elements() -> tuple[OpSpec, ...]:
+    of_one = {op: kind for op, kind in el.UNARY.items() if op != "asin"}
+    return (
+        *(_element(op, el.of(kind), *_OF_ONE.get(op, ())) for op, kind in of_one.items()),
+        _element("asin", el.of(el.UNARY["asin"]), precisions=(STATIC,)),
+        *(_element(op, el.limits, rules.number_limits) for op in ACTIVATIONS),
+        _element("elu", el.elu, rules.plain_elu),
+        _element("hardsigmoid", el.hardsigmoid),
+        _element("leaky_relu", el.leaky_relu),
+        _element("reciprocal", el.reciprocal),
+        _element("square", el.square),
+        *(_pair(op, el.of(kind, "self", "other")) for op, kind in el.BINARY.items()),
+        _pair("rsub", el.of("ElementWiseSubtract", "other", "self")),
+        *(
+            OpSpec(op, el.of(kind, "self", "other"), (rules.some_tensor, *_truths(op)), (FLOAT,))
+            for op, kind in el.COMPARE.items()
+        ),
+        OpSpec("logical_not", el.of("ElementWiseNot"), (rules.truths,), (FLOAT,)),
+        OpSpec("where", el.of("ElementWiseSelect", "condition", "self", "other"), (rules.some_tensor,), (FLOAT,)),
+        *(OpSpec(op, el.convert, (rules.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
+    )
+
+
+def _pair(op: str, lower: Any) -> OpSpec:
+    checks = (rules.all_or_none, rules.one_width, rules.some_tensor, rules.no_alpha, rules.true_division)
+    return OpSpec(op, lower, checks, ANY, ACTIVATIONS, numbers=True)
+
+
+def _truths(op: str) -> tuple[Rule, ...]:
+    return (rules.truths,) if op.startswith(("logical", "bitwise")) else ()
+
+
+def _images() -> tuple[OpSpec, ...]:
+    average = (rules.all_or_none, rules.plain_window, rules.plain_average)
+    reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
+    return (
+        _element("max_pool2d", images.pool("PoolMax2d"), rules.values_only, rules.plain_window),
+        OpSpec("avg_pool2d", images.pool("PoolAvg2d"), average, ANY),
+        _element("adaptive_avg_pool2d", images.adaptive, rules.even_windows),
+        *(_element(op, images.reduced(kind), rules.reduces) for op, kind in reductions.items()),
+        _element("softmax", images.softmax("Softmax"), rules.has_dims),
+        _element("safe_softmax", images.softmax("Softmax"), rules.has_dims, precisions=(STATIC,)),
+        _element("log_softmax", images.softmax("LogSoftmax"), rules.has_dims),
+        _element("pixel_shuffle", images.shuffled("DepthToSpace"), rules.four_dims),
+        _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), rules.four_dims),
+        *(_element(op, images.nearest, rules.true_factors, rules.whole_factors) for op in ("upsample_nearest2d",)),
+        *(_element(op, images.bilinear, rules.true_factors) for op in ("upsample_bilinear2d", "resize_bilinear2d")),
+    )
+
+
+def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
+    return OpSpec(op, lower, (fixed, rules.all_or_none, *checks), ANY, ports=_REAL)
+
+
+def _norms() -> tuple[OpSpec, ...]:
+    return (
+        _norm("batch_norm", norms.batch_norm, rules.fixed_statistics, rules.values_only),
+        _norm("layer_norm", norms.layer_norm, rules.last_only, rules.values_only),
+        _norm("rms_norm", norms.rms_norm, rules.last_only),
+        _norm("group_norm", norms.group_norm, rules.four_dims),
+        _norm("native_group_norm", norms.group_norm, rules.four_dims, rules.values_only),
+    )
+
+
+def _moves() -> tuple[OpSpec, ...]:
+    lowered = {
+        movement.same: ("clone",),
+        movement.permute: ("permute", "transpose", "t"),
+        movement.view: ("view", "reshape", "flatten", "squeeze", "unsqueeze"),
+        movement.part: ("slice", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind"),
+        movement.flip: ("flip",),
+        movement.cat: ("cat",),
+        movement.stack: ("stack",),
+        movement.tile: ("expand", "repeat"),
+    }
+    return (
+        *(_element(op, lower, rules.has_dims) for lower, ops in lowered.items() for op in ops),
+        OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
+        _element("pad", movement.pad, rules.has_dims, rules.outward),
+    )
+
+
+ROWS: tuple[OpSpec, ...] = (*_products(), *_elements(), *_images(), *_norms(), *_moves())
+EVERYWHERE: tuple[Rule, ...] = (
+    rules.real_numbers_allowed, rules.storage, rules.plain, static_shape(), not_empty(), max_rank(5),
+)  # fmt: skip
+
+BACKEND = Backend(
+    "qualcomm",
+    ROWS,
+    EVERYWHERE,
+    id="QnnBackend",
+    title="Qualcomm AI Engine Direct",
+    meanings={FLOAT: "floating point of 16 bits, and integers and truth values that were never real numbers"},
+    summary="Hexagon processors (HTP) of Snapdragon and other SoCs, through QNN's compiler; its emulator runs here.",
+)

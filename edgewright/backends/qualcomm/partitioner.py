@@ -1,0 +1,125 @@
+"""``QnnPartitioner``: what runs on a Hexagon processor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from edgewright.backends.qualcomm.blob import write_blob
+from edgewright.backends.qualcomm.emit import compile_graph, probe_for, signature
+from edgewright.backends.qualcomm.lower import QnnLowering
+from edgewright.backends.qualcomm.norms import batch_norm_factors
+from edgewright.backends.qualcomm.ops import BACKEND
+from edgewright.backends.qualcomm.options import KEY
+from edgewright.backends.qualcomm.target import (
+    QcomChipset,
+    QnnTarget,
+    generate_htp_compiler_spec,
+    generate_qnn_executorch_compiler_spec,
+)
+from edgewright.errors import UsageError
+from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.graph import Graph, Op, verify
+from edgewright.ir.opset import OPS
+from edgewright.partition.partitioner import Partitioner
+from edgewright.passes import apply
+from edgewright.passes.fold import fold_batch_norms, fold_constants
+
+aten = torch.ops.aten
+KEPT = (
+    aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.hardsigmoid.default, aten.leaky_relu.default,
+    aten.square.default, aten.softmax.int, aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default,
+    aten.rms_norm.default, aten.pixel_shuffle.default, aten.pixel_unshuffle.default, aten.linear.default,
+    aten.adaptive_avg_pool2d.default,
+)  # fmt: skip
+# Movement and conversion alone are not worth a delegate.
+_IDLE = {
+    "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice",
+    "cat", "dropout", "requantize", "quantize", "dequantize",
+}  # fmt: skip
+
+
+class QnnPartitioner(Partitioner):
+    """Delegates to a Hexagon processor as much as its rows, and Qualcomm's own validator, take.
+
+    ``compiler_specs``: of ``generate_qnn_executorch_compiler_spec``. ``skip_node_id_set``: names of nodes, and
+    ``skip_node_op_set``: names of operators (``aten.add.Tensor``), to leave alone.
+    """
+
+    backend = BACKEND
+    backend_id = "QnnBackend"
+    kept = KEPT
+
+    def __init__(
+        self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
+        *, exclude: Sequence[Any] = (), verbose: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(exclude, verbose=verbose)
+        self.compiler_specs = compiler_specs
+        self._target = QnnTarget.of(compiler_specs)
+        self.skipped_nodes = _names("skip_node_id_set", skip_node_id_set)
+        self.skipped_ops = _names("skip_node_op_set", skip_node_op_set)
+        self._method = "forward"
+
+    @classmethod
+    def for_target(cls, target: str | None) -> QnnPartitioner:
+        """For a SoC by its name. Real numbers are computed in 16 bits, integers as they are."""
+        if target is None:
+            remedy = f"Name one: --backend qualcomm:SM8650, or {', '.join(c.name for c in QcomChipset)}."
+            raise UsageError("backend 'qualcomm'", "needs a SoC", remedy=remedy)
+        htp = generate_htp_compiler_spec(use_fp16=True)
+        return cls(generate_qnn_executorch_compiler_spec(target, htp))
+
+    def target(self) -> QnnTarget:
+        return self._target
+
+    def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
+        self._method = method
+        return super().partition(exported, method)
+
+    def refusals(self, op: Op) -> list[str]:
+        """By the user's sets, then by rules, then by Qualcomm's validator."""
+        if op.origin.node in self.skipped_nodes:
+            return ["is in skip_node_id_set"]
+        row = OPS.get(op.kind)
+        if self.skipped_ops and row is not None and not self.skipped_ops.isdisjoint((op.kind, *row.aten)):
+            return ["is in skip_node_op_set"]
+        found = super().refusals(op)
+        return found or self._probed(op)
+
+    def _probed(self, op: Op) -> list[str]:
+        outputs = [o for o in op.outputs if o is not None]
+        inputs = list({id(v): v for v in op.inputs() if not v.constant}.values())
+        alone = Graph("probe", [*inputs], [*outputs], [op])
+        device = QnnLowering(alone, BACKEND.rows, self._target).run()
+        refusal = probe_for(self._target).refusal(signature(op, outputs), device)
+        return [] if refusal is None else [refusal]
+
+    def keep(self, ops: Sequence[Op]) -> bool:
+        return any(op.kind not in _IDLE for op in ops)
+
+    def lower(self, group: Graph) -> LoweredBackendModule:
+        device = to_qnn(group, self._target)
+        context = compile_graph(device, self._target, self._method)
+        return LoweredBackendModule(self.backend_id, write_blob(context), {KEY: self._target.value}, {})
+
+
+def to_qnn(group: Graph, target: QnnTarget) -> Graph:
+    """A group as a device graph of QNN's operators."""
+    apply(
+        group,
+        lambda graph: fold_constants(graph, OPS),
+        lambda graph: fold_batch_norms(graph, batch_norm_factors),
+    )
+    device = QnnLowering(group, BACKEND.rows, target).run()
+    verify(device)
+    return device
+
+
+def _names(option: str, given: Any) -> frozenset[str]:
+    if isinstance(given, str) or (given is not None and not all(isinstance(n, str) for n in given)):
+        raise UsageError(option, "must be a set of names", value=given)
+    return frozenset(given or ())

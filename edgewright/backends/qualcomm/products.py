@@ -1,0 +1,114 @@
+"""Lowering of convolutions and matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, scale_of, unsigned
+from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.passes.layout import identity
+
+_WHOLE = 2**31 - 1
+
+
+def spread(op: Op, name: str, fill: int) -> list[int]:
+    """Strides and the like: one number for all dimensions, and those of a sequence as of an image one pixel high."""
+    given, dims = list(op.args.get(name) or [fill]), len(op.args["weight"].shape) - 2
+    given = given * dims if len(given) == 1 else given
+    return [fill, *given] if dims == 1 else given
+
+
+def pads_of(op: Op) -> list[list[int]]:
+    """Padding before and after each dimension; ``same`` is as much as keeps the size, the odd one at the end."""
+    given = op.args["padding"]
+    if not isinstance(given, str):
+        return [[p, p] for p in spread(op, "padding", 0)]
+    kernel = op.args["weight"].bound[2:]
+    kernel = (1, *kernel) if len(kernel) == 1 else kernel
+    whole = [d * (k - 1) if given == "same" else 0 for k, d in zip(kernel, spread(op, "dilation", 1), strict=True)]
+    return [[n // 2, n - n // 2] for n in whole]
+
+
+def bias_of(low: QnnLowering, op: Op) -> list[Value]:
+    """The bias, in units of the accumulator: the input's scale times the weight's."""
+    bias, x, weight = op.args.get("bias"), op.args["input"], op.args["weight"]
+    if bias is None:
+        return []
+    data = real_numbers(bias)
+    if x.q is None:
+        return [low.constant(data.astype(np.float32))]
+    units = scale_of(x) * scale_of(weight)
+    stored = np.clip(np.round(data / units), -_WHOLE, _WHOLE).astype(np.int32)
+    scale: Any = float(units) if units.ndim == 0 else tuple(units.tolist())
+    zero: Any = 0 if units.ndim == 0 else (0,) * units.size
+    q = QParams(scale, zero, INT32, -_WHOLE, _WHOLE, None if units.ndim == 0 else 0)
+    return [low.constant(stored, q)]
+
+
+def is_depthwise(op: Op) -> bool:
+    """Two groups are better as what they are, and so are several filters for a channel, which may not compile."""
+    weight, groups = op.args["weight"], op.args.get("groups", 1)
+    return bool(groups > 2 and weight.shape[1] == 1 and weight.shape[0] == groups and not op.args.get("transposed"))
+
+
+def _filters(low: QnnLowering, weight: Value, transposed: bool) -> Value:
+    """Weights as QNN has them: the window, input channels, output channels."""
+    assert weight.data is not None
+    data: Array = weight.data[:, :, None, :] if weight.data.ndim == 3 else weight.data
+    window = range(2, data.ndim)
+    turned = np.ascontiguousarray(data.transpose(*window, *((0, 1) if transposed else (1, 0))))
+    q = weight.q
+    if q is not None and q.axis is not None:
+        q = replace(q, axis=turned.ndim - 1)
+    return low.constant(turned, q)
+
+
+def convolution(low: QnnLowering, op: Op) -> None:
+    """Images and volumes; sequences are images one pixel high."""
+    x, weight, out = op.args["input"], op.args["weight"], result(op)
+    rank, transposed = len(weight.shape), bool(op.args.get("transposed"))
+    order = (0, *range(2, rank), 1)
+    image = low.get(x, order)
+    inputs = [_image(low, image), _filters(low, weight, transposed), *bias_of(low, op)]
+    params: dict[str, Any] = {"stride": unsigned(spread(op, "stride", 1)), "pad_amount": unsigned(pads_of(op))}
+    dims = "3d" if rank == 5 else "2d"
+    if transposed:
+        kind = f"TransposeConv{dims}"
+        params["output_padding"] = unsigned(spread(op, "output_padding", 0))
+    else:
+        kind = "DepthWiseConv2d" if is_depthwise(op) and rank < 5 else f"Conv{dims}"
+        params["dilation"] = unsigned(spread(op, "dilation", 1))
+    if kind != "DepthWiseConv2d":
+        params["group"] = int(op.args.get("groups", 1))
+    if rank > 3:
+        low.finish(op, order, kind, inputs, **params)
+        return
+    shape = [out.bound[d] for d in order]
+    wide = low.temporary([shape[0], 1, *shape[1:]], out)
+    low.into(op, wide, kind, inputs, **params)
+    low.alias(out, order, low.reshaped(wide, shape))
+
+
+def _image(low: QnnLowering, image: Value) -> Value:
+    shape = image.bound
+    return low.reshaped(image, [shape[0], 1, *shape[1:]]) if len(shape) == 3 else image
+
+
+def linear(low: QnnLowering, op: Op) -> None:
+    """QNN multiplies matrices only: rows of whatever dimensions become those of one."""
+    x, weight, out = op.args["input"], op.args["weight"], result(op)
+    held = low.get(x)
+    count = int(np.prod(held.bound[:-1], dtype=np.int64))
+    rows = low.reshaped(held, [count, held.bound[-1]])
+    made = low.temporary([count, weight.bound[0]], out)
+    low.into(op, made, "FullyConnected", [rows, low.get(weight), *bias_of(low, op)])
+    low.alias(out, identity(len(out.shape)), low.reshaped(made, out.bound))
+
+
+def matmul(low: QnnLowering, op: Op) -> None:
+    a, b = op.args["self"], op.args["mat2"]
+    inputs = [low.get(a), low.symmetric(low.get(b))]
+    low.finish(op, identity(len(result(op).shape)), "MatMul", inputs)

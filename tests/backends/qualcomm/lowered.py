@@ -1,0 +1,64 @@
+"""Networks, quantized or not, lowered for a SoC and run by Qualcomm's emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+
+from edgewright.backends.qualcomm import (
+    QnnPartitioner,
+    QnnQuantizer,
+    QuantDtype,
+    generate_htp_compiler_spec,
+    generate_qnn_executorch_compiler_spec,
+)
+from edgewright.partition.report import PartitionReport
+from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.runtime import Runtime
+
+
+@dataclass
+class Lowered:
+    program: bytes
+    report: PartitionReport
+
+    def __post_init__(self) -> None:
+        self.method = Runtime.get().load_program(self.program).load_method("forward")
+
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
+        made = self.method.execute([x.numpy() for x in inputs])
+        return torch.as_tensor(np.asarray(made[0]))
+
+
+def quantize(
+    model: torch.nn.Module, inputs: tuple[Any, ...], scheme: QuantDtype, data: Iterable[Any] = (), *,
+    qat: bool = False, per_channel: bool = True,
+) -> torch.nn.Module:  # fmt: skip
+    """Calibrated on ``data``, or on its own inputs."""
+    quantizer = QnnQuantizer("SM8650")
+    quantizer.set_default_quant_config(
+        scheme, is_qat=qat, is_conv_per_channel=per_channel, is_linear_per_channel=per_channel
+    )
+    exported = torch.export.export(model, inputs).module(check_guards=False)
+    prepared = (prepare_qat_pt2e if qat else prepare_pt2e)(exported, quantizer)
+    with torch.no_grad():
+        for example in data or [inputs]:
+            prepared(*example)
+    return convert_pt2e(prepared)
+
+
+def lower(model: torch.nn.Module, inputs: tuple[Any, ...], soc: str = "SM8650", *, fp16: bool) -> Lowered:
+    specs = generate_qnn_executorch_compiler_spec(soc, generate_htp_compiler_spec(use_fp16=fp16))
+    partitioner = QnnPartitioner(specs)
+    manager = to_edge_transform_and_lower(torch.export.export(model, inputs), partitioner=[partitioner])
+    return Lowered(bytes(manager.to_executorch().buffer), partitioner.reports["forward"])
+
+
+def ratio(wanted: torch.Tensor, found: torch.Tensor) -> float:
+    """Signal to noise, in decibels."""
+    return float(10 * torch.log10((wanted**2).sum() / ((wanted - found) ** 2).sum().clamp(min=1e-30)))

@@ -1,0 +1,137 @@
+"""Whole networks, from PyTorch to Qualcomm's emulator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from edgewright.backends.qualcomm import QuantDtype
+from tests.backends.qualcomm.lowered import lower, quantize, ratio
+from tests.support import cifar
+
+SCHEMES = {
+    "8a8w": (QuantDtype.use_8a8w, 30),
+    "16a8w": (QuantDtype.use_16a8w, 45),
+    "16a4w": (QuantDtype.use_16a4w, 45),
+    "8a4w": (QuantDtype.use_8a4w, 30),
+}
+PAGE = ("SA8295", "SM8450", "SM8475", "SM8550", "SM8650", "SM8750", "SSG2115P", "SSG2125P", "SXR1230P", "SXR2230P",
+        "SXR2330P")  # fmt: skip
+
+
+class CifarNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        widths = [(3, 16), (16, 16), (16, 32)]
+        self.convs = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2) for a, b in widths)
+        self.fc = nn.Linear(512, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for conv in self.convs:
+            x = torch.max_pool2d(torch.relu(conv(x)), 2)
+        return self.fc(x.flatten(1))
+
+
+class Block(nn.Module):
+    """Attention with one head, written out, and what follows it in a transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm, self.last = nn.LayerNorm(32), nn.LayerNorm(32)
+        self.parts = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(x)
+        q, k, v = (part(y) for part in self.parts[:3])
+        x = x + self.parts[3](torch.softmax(torch.bmm(q, k.transpose(1, 2)) / 32**0.5, -1) @ v)
+        return x + self.down(torch.nn.functional.gelu(self.up(self.last(x))))
+
+
+def cifarnet() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    return CifarNet().eval(), (torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1)),)
+
+
+def block() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    return Block().eval(), (torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(1)),)
+
+
+@pytest.mark.parametrize("make", [cifarnet, block])
+def test_real_numbers_are_computed_in_16_bits(make) -> None:
+    model, inputs = make()
+    made = lower(model, inputs, fp16=True)
+    assert not made.report.refused
+    with torch.no_grad():
+        assert ratio(model(*inputs), made(*inputs)) > 40
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_schemes_give_what_was_calibrated(scheme: str, per_channel: bool) -> None:
+    model, inputs = cifarnet()
+    chosen, decibels = SCHEMES[scheme]
+    converted = quantize(model, inputs, chosen, per_channel=per_channel)
+    made = lower(converted, inputs, fp16=False)
+    assert not made.report.refused
+    with torch.no_grad():
+        assert ratio(converted(*inputs), made(*inputs)) > decibels
+
+
+@pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
+def test_a_transformers_block_is_quantized(scheme: str) -> None:
+    model, inputs = block()
+    converted = quantize(model, inputs, SCHEMES[scheme][0])
+    made = lower(converted, inputs, fp16=False)
+    assert not made.report.refused
+    with torch.no_grad():
+        assert ratio(converted(*inputs), made(*inputs)) > 25
+
+
+def test_what_was_trained_with_its_quantization_is_lowered() -> None:
+    model, inputs = cifarnet()
+    converted = quantize(model.train(), inputs, QuantDtype.use_8a8w, [inputs] * 4, qat=True)
+    made = lower(converted, inputs, fp16=False)
+    assert not made.report.refused
+    with torch.no_grad():
+        assert ratio(converted(*inputs), made(*inputs)) > 30
+
+
+@pytest.mark.parametrize("soc", PAGE)
+def test_every_soc_of_the_page(soc: str) -> None:
+    model, inputs = cifarnet()
+    converted = quantize(model, inputs, QuantDtype.use_8a8w)
+    with torch.no_grad():
+        assert ratio(converted(*inputs), lower(converted, inputs, soc, fp16=False)(*inputs)) > 30
+        assert ratio(model(*inputs), lower(model, inputs, soc, fp16=True)(*inputs)) > 40
+
+
+def agreement(scheme: str, count: int) -> tuple[float, float]:
+    """How often a trained MobileNetV2 says the same in the emulator as in floating point, and signal to noise."""
+    model, images = cifar.mobilenet(), cifar.images(count)
+    example = (images[:10],)
+    chosen = model
+    if scheme != "fp16":
+        batches = torch.cat(list(cifar.calibration(40))).split(10)
+        chosen = quantize(model, example, SCHEMES[scheme][0], [(b,) for b in batches])
+    made = lower(chosen, example, fp16=scheme == "fp16")
+    assert not made.report.refused
+    with torch.no_grad():
+        found = torch.cat([made(batch) for batch in images.split(10)])
+        real, wanted = model(images), torch.cat([chosen(batch) for batch in images.split(10)])
+    return float((found.argmax(1) == real.argmax(1)).float().mean()), ratio(wanted, found)
+
+
+@pytest.mark.parametrize(("scheme", "decibels"), [("fp16", 45), ("8a8w", 30), ("16a8w", 45)])
+def test_a_trained_mobilenet_says_the_same(scheme: str, decibels: float) -> None:
+    same, found = agreement(scheme, 20)
+    assert same >= 0.97
+    assert found > decibels
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "least"), [("fp16", 0.99), ("8a8w", 0.97), ("16a8w", 0.99)])
+def test_a_trained_mobilenet_says_the_same_of_more_images(scheme: str, least: float) -> None:
+    assert agreement(scheme, 500)[0] >= least
