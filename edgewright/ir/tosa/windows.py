@@ -54,7 +54,7 @@ def conv3d(
     dilation: Sequence[int],
 ) -> Array:  # fmt: skip
     """``input`` is NDHWC, ``weight`` ODHWI: a sum of 2-D convolutions over the depth of the window."""
-    x = np.pad(input.astype(_EXACT) - input_zp, ((0, 0), tuple(pad[0:2]), (0, 0), (0, 0), (0, 0)))  # type: ignore[arg-type]
+    x = np.pad(input.astype(_EXACT) - input_zp, ((0, 0), tuple(pad[0:2]), (0, 0), (0, 0), (0, 0)))
     w = weight.astype(_EXACT) - weight_zp
     depth = (x.shape[1] - (w.shape[1] - 1) * dilation[0] - 1) // stride[0] + 1
     slices = []
