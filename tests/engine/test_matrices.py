@@ -6,7 +6,12 @@ from itertools import product
 
 from tests.engine.conftest import chosen, pairs
 
-AXES = {"cpu": [0, 1], "kernel": ["a", "b", "c", "d"], "stride": [(1, 1), (2, 2), (3, 1)], "quantize": [False, True]}
+AXES: dict[str, list[object]] = {
+    "cpu": [0, 1],
+    "kernel": ["a", "b", "c", "d"],
+    "stride": [(1, 1), (2, 2), (3, 1)],
+    "quantize": [False, True],
+}
 MATRIX = [dict(zip(AXES, values, strict=True)) for values in product(*AXES.values())]
 
 
