@@ -191,5 +191,5 @@ def test_configs(abacus: str) -> None:
 
 
 def test_it_is_gone_without_its_folder() -> None:
-    with pytest.raises(UsageError, match="backend 'abacus': must be one of .*xnnpack"):
+    with pytest.raises(UsageError, match=r"backend 'abacus': must be one of .*xnnpack"):
         find_partitioner("abacus")

@@ -9,7 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 from edgewright.backends.qualcomm.blob import write_blob
-from edgewright.backends.qualcomm.emit import compile_graph, probe_for, signature
+from edgewright.backends.qualcomm.emit import probe_for, signature
 from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
@@ -20,6 +20,7 @@ from edgewright.backends.qualcomm.target import (
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
+from edgewright.backends.qualcomm.worker import compile_apart
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op, verify
@@ -103,7 +104,7 @@ class QnnPartitioner(Partitioner):
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_qnn(group, self._target)
-        context = compile_graph(device, self._target, self._method)
+        context = compile_apart(device, self._target, self._method)
         return LoweredBackendModule(self.backend_id, write_blob(context), {KEY: self._target.value}, {})
 
 

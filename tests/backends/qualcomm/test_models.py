@@ -108,6 +108,13 @@ def test_every_soc_of_the_page(soc: str) -> None:
         assert ratio(model(*inputs), lower(model, inputs, soc, fp16=True)(*inputs)) > 40
 
 
+@pytest.mark.parametrize("fp16", [True, False])
+def test_the_same_model_gives_the_same_file(fp16: bool) -> None:
+    model, inputs = cifarnet()
+    chosen = model if fp16 else quantize(model, inputs, QuantDtype.use_8a8w)
+    assert lower(chosen, inputs, fp16=fp16).program == lower(chosen, inputs, fp16=fp16).program
+
+
 def agreement(scheme: str, count: int) -> tuple[float, float]:
     """How often a trained MobileNetV2 says the same in the emulator as in floating point, and signal to noise."""
     model, images = cifar.mobilenet(), cifar.images(count)

@@ -1,0 +1,56 @@
+"""Compiles one graph in a process of its own: ``python -m edgewright.backends.qualcomm.worker JOB RESULT``.
+
+Qualcomm's compiler numbers tensors on from the last graph, so that only a fresh process gives the same bytes every
+time; and where it crashes, only that process does. Both files are this program's own and live as long as the call.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from edgewright.backends.qualcomm.emit import compile_graph
+from edgewright.backends.qualcomm.target import QnnTarget
+from edgewright.errors import EdgewrightError, VendorError
+from edgewright.ir.graph import Graph
+
+_MODULE = "edgewright.backends.qualcomm.worker"
+_SHOWN = 400  # characters of what a crashed compiler said last
+
+
+def compile_apart(device: Graph, target: QnnTarget, name: str) -> bytes:
+    """The context binary of a device graph, compiled in another process."""
+    with tempfile.TemporaryDirectory(prefix="edgewright-qnn-") as folder:
+        job, made = Path(folder) / "job", Path(folder) / "made"
+        job.write_bytes(pickle.dumps((device, target, name)))
+        paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+        command = [sys.executable, "-m", _MODULE, str(job), str(made)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode or not made.exists():
+            rule = f"Qualcomm's compiler ended with {done.returncode}"
+            said = (done.stderr or done.stdout).strip()[-_SHOWN:]
+            remedy = "Leave operators out with skip_node_op_set={...} to find the one that it cannot compile."
+            raise VendorError(f"graph {name!r}", rule, value=said or "nothing more", remedy=remedy)
+        result: bytes | EdgewrightError = pickle.loads(made.read_bytes())
+    if isinstance(result, EdgewrightError):
+        raise result
+    return result
+
+
+def main(job: str, made: str) -> None:
+    """Do what the job says; an error of ours is a result, too."""
+    result: bytes | EdgewrightError
+    try:
+        result = compile_graph(*pickle.loads(Path(job).read_bytes()))
+    except EdgewrightError as error:
+        result = error
+    Path(made).write_bytes(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,35 @@
+"""Compiling in a process of its own: crashes stay there, errors come back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgewright.backends.qualcomm import worker
+from edgewright.backends.qualcomm.worker import compile_apart
+from edgewright.errors import VendorError
+from edgewright.ir.graph import Graph, Op, QParams, Value
+from tests.backends.qualcomm.rows import target_for
+
+Q = QParams(0.1, 128, np.dtype(np.uint8), 0, 255)
+
+
+def graph(kind: str, shape: tuple[int, ...], out: tuple[int, ...], **params: object) -> Graph:
+    x, y = (Value(n, np.dtype(np.uint8), s, tuple(range(len(s))), q=Q) for n, s in (("x", shape), ("y", out)))
+    return Graph("g", [x], [y], [Op(kind, {"inputs": [x], "params": params}, [y])])
+
+
+def test_refusals_come_back_as_they_are() -> None:
+    with pytest.raises(VendorError, match="Squeak 'node_0': must be an operator that the HTP takes"):
+        compile_apart(graph("Squeak", (1, 4), (1, 4)), target_for(), "forward")
+
+
+def test_a_crash_of_the_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_MODULE", "tests.backends.qualcomm.crashing")
+    with pytest.raises(VendorError, match="Qualcomm's compiler ended with -11; got last words"):
+        compile_apart(graph("Relu", (1, 4), (1, 4)), target_for(), "forward")
+
+
+def test_the_same_graph_gives_the_same_bytes() -> None:
+    relu = graph("Relu", (1, 4, 4, 8), (1, 4, 4, 8))
+    assert compile_apart(relu, target_for(), "forward") == compile_apart(relu, target_for(), "forward")
