@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.nxp.blob import read_blob
+from edgewright.backends.nxp.target import ROUNDING
 from edgewright.errors import ExecutionError, FormatError, MissingDataError
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Graph
 from edgewright.ir.serialize import MAGIC
 from edgewright.ir.tflite.check import check
-from edgewright.ir.tflite.execute import execute
+from edgewright.ir.tflite.execute import NUMERICS, execute
 from edgewright.runtime.delegates import DelegateBlob
 
 Array = np.ndarray[Any, Any]
@@ -43,6 +44,9 @@ class NeutronDelegate:
                 raise FormatError("must have the inputs and outputs of its blob", where="host twin")
             self.how = "TFLite graph of the host twin"
             log.warning("Neutron's microcode does not run here: the TFLite graph of the host twin does")
+        self._numerics = bytes(given.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
+        if self._numerics not in NUMERICS:
+            raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=self._numerics)
         check(self._graph, given.memory)
 
     @property
@@ -61,7 +65,7 @@ class NeutronDelegate:
                 raise ExecutionError(f"input {index} of the Neutron delegate", rule, value=found)
         held = [np.ascontiguousarray(a).view(np.int8).reshape(v.bound) for a, v in zip(inputs, values, strict=True)]
         try:
-            return execute(self._graph, held)
+            return execute(self._graph, held, self._numerics)
         except (ValueError, IndexError, TypeError) as error:
             raise ExecutionError("Neutron delegate", f"the host twin's graph does not run: {error}"[:200]) from error
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from edgewright.backends.nxp import sdk
 from edgewright.errors import UsageError
+from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.pte.schema import CompileSpec
 
 DEFAULT = "imxrt700"
 SIMULATED = " (simulation only: will not run on the chip)"
-FLAVOR, SIMULATE = "neutron_converter_flavor", "simulate_only"
+FLAVOR, SIMULATE, ROUNDING = "neutron_converter_flavor", "simulate_only", "numerics"
 _FLAGS = ("use_neutron_for_format_conversion", "fetch_constants_to_sram", "dump_kernel_selection_code", "use_profiling")
 
 
@@ -114,11 +115,13 @@ def generate_neutron_compile_spec(
     *,
     neutron_converter_flavor: str | None = None,
     simulate_only: bool = False,
+    numerics: str = "tflite",
 ) -> list[CompileSpec]:
     """How to compile for a chip. ``system_config`` says nothing and is there for scripts that give it.
 
     ``simulate_only``: make a file that runs on this machine, without NXP's converter, and never on the chip.
     ``neutron_converter_flavor``: use the package ``neutron_converter_<flavor>`` of older releases.
+    ``numerics``: how this machine rounds when it runs the file: as LiteRT's reference kernels, or ``xnnpack``.
 
     >>> [spec.key for spec in generate_neutron_compile_spec("imxrt700")][:3]
     ['output_format', 'compile_flags', 'target']
@@ -134,6 +137,8 @@ def generate_neutron_compile_spec(
     for name, flag in given.items():
         if not isinstance(flag, bool):
             raise UsageError(name, "must be True or False", value=flag)
+    if numerics not in NUMERICS:
+        raise UsageError(ROUNDING, f"must be {' or '.join(NUMERICS)}", value=numerics)
     apart = [] if operators_not_to_delegate is None else list(operators_not_to_delegate)
     specs: dict[str, str] = {
         "output_format": "tflite",
@@ -145,6 +150,8 @@ def generate_neutron_compile_spec(
     }
     if neutron_converter_flavor is not None:
         specs[FLAVOR] = neutron_converter_flavor
+    if numerics != "tflite":
+        specs[ROUNDING] = numerics
     return [CompileSpec(key=key, value=value.encode()) for key, value in specs.items()]
 
 

@@ -50,6 +50,47 @@ def summed(sign: int) -> products.Reference:
     return function
 
 
+def mean(op: Op, arrays: Sequence[Array]) -> Array:
+    (x, _), out = _ends(op)
+    axes = tuple(int(a) for a in np.atleast_1d(arrays[1]))
+    count = int(np.prod([x.bound[a] for a in axes]))
+    total = centred(x, arrays[0]).sum(axis=axes, keepdims=bool(op.args["keep_dims"]))
+    return _single(np.asarray(total), np.asarray(scale(x) / scale(out) / _F32(count)), out)
+
+
+def leaky_relu(op: Op, arrays: Sequence[Array]) -> Array:
+    """Factors in steps of 1/256; halves go up."""
+    (x,), out = _ends(op)
+    steep = scale(x) / scale(out)
+    factors = [int(np.rint(_F32(-256) * f)) for f in (steep, steep * _F32(op.args["alpha"]))]
+    below = -centred(x, arrays[0]) << 7
+    product = np.where(below <= 0, below * factors[0], below * factors[1])
+    return stored((product + (1 << 14)) >> 15, out)
+
+
+def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
+    """Weights in steps of 1/2048; halves go up."""
+    _, out = _ends(op)
+    image = arrays[0].astype(np.int64)
+    (top, bottom, down), (left, right, along) = (
+        _between(image.shape[1 + a], out.bound[1 + a], bool(op.args["align_corners"]), a) for a in (0, 1)
+    )
+    upper, lower = image[:, top], image[:, bottom]
+    rows = [(r[:, :, left] << 11) + (r[:, :, right] - r[:, :, left]) * along for r in (upper, lower)]
+    return np.asarray(((rows[0] << 11) + (rows[1] - rows[0]) * down + (1 << 21)) >> 22, np.int8)
+
+
+def _between(size: int, wanted: int, aligned: bool, axis: int) -> tuple[Array, Array, Array]:
+    """The pixels before and after each result, and how far it is between them."""
+    spread = _F32(size - 1) / _F32(max(wanted - 1, 1)) if aligned else _F32(size) / _F32(wanted)
+    at = np.arange(wanted, dtype=_F32) * spread
+    at = at if aligned else np.clip((np.arange(wanted, dtype=_F32) + _F32(0.5)) * spread - _F32(0.5), 0, size - 1)
+    first = np.floor(at).astype(np.int64)
+    weight = np.rint((at - first.astype(_F32)) * _F32(2048)).astype(np.int64)
+    shape = (1, -1, 1, 1) if axis == 0 else (1, 1, -1, 1)
+    return first, np.minimum(first + 1, size - 1), weight.reshape(shape)
+
+
 OVERRIDES: dict[str, products.Reference] = {
     "CONV_2D": product(products.conv_2d),
     "DEPTHWISE_CONV_2D": product(products.depthwise_conv_2d),
@@ -58,4 +99,7 @@ OVERRIDES: dict[str, products.Reference] = {
     "MUL": mul,
     "ADD": summed(1),
     "SUB": summed(-1),
+    "MEAN": mean,
+    "LEAKY_RELU": leaky_relu,
+    "RESIZE_BILINEAR": resize_bilinear,
 }
