@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.opset import OPS
-from tests.backends.nxp.rows import BACKEND, cases, check
+from tests.backends.nxp.rows import BACKEND, INT8, Case, cases, check, load, store, weights
 
 # Rounding twice (or of a mean, half a step off) may be a step away from the rounded real number.
 _STEPS = 1
-# Their samples are all of sizes, factors or biases that Neutron does not take; made for them below or in networks.
+# Their samples are all of sizes, factors or biases that Neutron does not take; others are below.
 _REFUSED = {"addmm", "adaptive_avg_pool1d", "resize_nearest2d", "resize_bilinear2d"}
 
 
@@ -21,3 +25,45 @@ def test_rows_compute_what_litert_does_or_are_refused_by_a_rule(op: str) -> None
     for case, outcome in taken:
         assert outcome.differences == 0, f"{case.name}: {outcome.differences} elements differ from LiteRT's"
         assert outcome.steps <= _STEPS, f"{case.name}: {outcome.steps} steps from the operator's own result"
+
+
+def _case(op: str, shape: tuple[int, ...], out: tuple[int, ...], **args: Any) -> Case:
+    """An operator on random integers whose result has their scale."""
+    q = QParams(0.05, -3, INT8, -128, 127)
+    x = Value("x", INT8, shape, tuple(range(len(shape))), q=q)
+    y = Value("y", INT8, out, tuple(range(len(out))), q=q)
+    given = {name: x if item is None else item for name, item in args.items()}
+    data = np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
+    real = {name: load(data, q) if item is None else item for name, item in args.items()}
+    real = {n: load_constant(v) if isinstance(v, Value) else v for n, v in real.items()}
+    wanted = store(np.asarray(OPS[op].call(real)[0], np.float32), q)
+    return Case(Graph("case", [x], [y], [Op(op, given, [y])]), [data], wanted, op, np.ones(out, np.bool_))
+
+
+def load_constant(value: Value) -> Any:
+    assert value.data is not None
+    return value.data if value.q is None else load(value.data, value.q)
+
+
+def _addmm() -> Case:
+    rng = np.random.default_rng(1)
+    weight, _ = weights(rng.normal(size=(6, 4)).astype(np.float32) / 8, None)
+    bias = Value("bias", np.dtype(np.float32), (4,), (0,), rng.normal(size=4).astype(np.float32))
+    return _case("addmm", (3, 6), (3, 4), self=bias, mat1=None, mat2=weight, beta=1, alpha=1)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        _addmm(),
+        _case("adaptive_avg_pool1d", (2, 3, 8), (2, 3, 4), self=None, output_size=[4]),
+        _case("resize_nearest2d", (1, 3, 4, 5), (1, 3, 8, 20), self=None, output_size=[8, 20]),
+        _case("resize_bilinear2d", (1, 3, 4, 5), (1, 3, 8, 20), self=None, output_size=[8, 20], align_corners=False),
+        _case("resize_bilinear2d", (1, 3, 4, 5), (1, 3, 8, 20), self=None, output_size=[8, 20], align_corners=True),
+    ],
+    ids=lambda case: case.name,
+)
+def test_rows_whose_samples_are_all_refused(case: Case) -> None:
+    outcome = check(case)
+    assert (outcome.refusals, outcome.differences) == ([], 0)
+    assert outcome.steps <= _STEPS + 1  # positions between pixels are multiples of 1/1024
