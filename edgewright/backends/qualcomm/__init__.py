@@ -17,6 +17,7 @@ _NAMES = {
     "generate_htp_compiler_spec": _TARGET,
     "generate_qnn_executorch_compiler_spec": _TARGET,
     "get_soc_to_chipset_map": _TARGET,
+    "to_edge_transform_and_lower_to_qnn": _PARTITIONER,
 }
 __all__ = sorted(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,8 +1,8 @@
-"""``QnnPartitioner``: what runs on a Hexagon processor."""
+"""``QnnPartitioner``: what runs on a Hexagon processor; and the way there in one call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -124,3 +124,38 @@ def _names(option: str, given: Any) -> frozenset[str]:
     if isinstance(given, str) or (given is not None and not all(isinstance(n, str) for n in given)):
         raise UsageError(option, "must be a set of names", value=given)
     return frozenset(given or ())
+
+
+# ------------------------------------------------------------------------------------------------- the whole way
+
+
+def to_edge_transform_and_lower_to_qnn(
+    module: Any, inputs: Any, compiler_specs: Any, constant_methods: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
+) -> Any:  # fmt: skip
+    """Export and lower a module, or several by the names of their methods; then each argument may be by name, too.
+
+    ``skip_node_id_set`` and ``skip_node_op_set``: names of nodes, and of operators, to leave to the CPU.
+    """
+    from edgewright.program.lower import to_edge_transform_and_lower
+
+    modules = dict(module) if isinstance(module, Mapping) else {"forward": module}
+    partitioners, exported = {}, {}
+    for name, each in modules.items():
+        given = _of(inputs, name)
+        if not isinstance(given, tuple):
+            remedy = "Give a tuple, or a dict of tuples by method."
+            raise UsageError(f"inputs of {name!r}", "must be a tuple", value=type(given).__name__, remedy=remedy)
+        exported[name] = torch.export.export(each, given, dynamic_shapes=_of(dynamic_shapes, name))
+        skipped = {"skip_node_id_set": skip_node_id_set, "skip_node_op_set": skip_node_op_set}
+        partitioners[name] = [QnnPartitioner(_of(compiler_specs, name), **skipped)]
+    return to_edge_transform_and_lower(exported, partitioner=partitioners, constant_methods=constant_methods)
+
+
+def _of(given: Any, method: str) -> Any:
+    """What is given for a method: by its name, or the same for all."""
+    if not isinstance(given, Mapping):
+        return given
+    if method not in given:
+        raise UsageError(f"method {method!r}", f"must be among those given ({', '.join(map(str, given))})")
+    return given[method]
