@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 
@@ -39,6 +41,7 @@ _FIRST_CACHE = 24 << 10  # bytes of it that weights may fill
 _TWO_SIZES = 1.03  # as if tiles of two sizes took longer: they are twice the code to compile
 
 
+@lru_cache(256)
 def best_tile(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[int, int]:
     """The vectors and pixels of tiles that take the fewest cycles, by a model of the ports and caches."""
     if rows * columns == 1:
@@ -84,17 +87,21 @@ def pack(
     """``filters`` [channels, steps * 4] of int8; bias and scales for each channel."""
     fours = np.ascontiguousarray(filters).view(np.int32)
     left, start, tail = room, 0, notes.pack()
-    for panel in made:
-        order = start + column_order(isa.lanes, panel.vectors)
+    for panel, run in groupby(made):
+        count, order = len(list(run)), column_order(isa.lanes, panel.vectors)
         width, head = len(order), 8 * len(order) + len(tail)
-        here, left = np.split(left, [head + 4 * width * fours.shape[1]])
-        (places,) = np.nonzero(order < len(fours))
-        channels = order[places]
-        here[: 4 * width].view(np.int32)[places] = bias[channels]
-        here[4 * width : 8 * width].view(np.float32)[places] = scales[channels]
-        here[8 * width : head] = tail
-        here[head:].view(np.int32).reshape(-1, width)[:, places] = fours[channels].T
-        start += panel.used
+        size = head + 4 * width * fours.shape[1]
+        here, left = np.split(left, [count * size])
+        blocks = here.reshape(count, size)
+        wanted = start + panel.used * np.arange(count)[:, None] + order
+        there, channels = wanted < len(fours), np.minimum(wanted, len(fours) - 1)
+        body = fours[channels]
+        body[~there] = 0
+        blocks[:, : 4 * width].view(np.int32)[:] = np.where(there, bias[channels], 0)
+        blocks[:, 4 * width : 8 * width].view(np.float32)[:] = np.where(there, scales[channels], 0)
+        blocks[:, 8 * width : head] = tail
+        blocks[:, head:].view(np.int32).reshape(count, -1, width)[:] = body.transpose(0, 2, 1)
+        start += count * panel.used
     assert not len(left)
 
 
