@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,3 +187,17 @@ def test_what_stock_gets_wrong_or_does_not_take(model: nn.Module, shapes: Any) -
     for sample in samples:
         assert (lowered.host(*sample) == lowered.litert(*sample)).all()
         assert abs(lowered.host(*sample) - model(*sample).numpy()).max() < 0.2
+
+
+def test_programs_run_without_torch(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    lowered = Lowered(CifarNet(), (torch.randn(1, 3, 32, 32),))
+    (tmp_path / "m.pte").write_bytes(lowered.buffer)
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import numpy as np\nfrom edgewright import Runtime\n"
+        f"method = Runtime.get().load_program({str(tmp_path / 'm.pte')!r}).load_method('forward')\n"
+        "print(np.asarray(method.execute([np.zeros((1, 3, 32, 32), np.float32)])[0]).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == str(lowered.host(torch.zeros(1, 3, 32, 32)).tolist())
