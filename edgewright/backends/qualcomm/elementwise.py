@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from edgewright.backends.qualcomm.lower import QnnLowering, order_of, result
-from edgewright.ir.graph import Op, Value
+from edgewright.ir.graph import Op
 from edgewright.passes.quantization import activation_limits
 
 Lower = Callable[[QnnLowering, Op], None]
@@ -86,10 +84,3 @@ def convert(low: QnnLowering, op: Op) -> None:
     order = order_of(low, op)
     kind = {"quantize": "Quantize", "dequantize": "Dequantize", "requantize": "Convert"}[op.kind]
     low.finish(op, order, kind, [low.operand(op, "self", order)])
-
-
-def one_number(value: Any) -> float | None:
-    """What a constant of one element is, or None."""
-    if isinstance(value, Value):
-        return float(np.asarray(value.data).ravel()[0]) if value.constant and value.nbytes == 4 else None
-    return float(value)

@@ -77,6 +77,11 @@ class Probe:
         self._context = Context(self._session)
         self._known: dict[Any, str | None] = {}
 
+    @property
+    def build(self) -> str:
+        """Of the compiler: what devices must have at least."""
+        return self._session.build
+
     def refusal(self, key: Any, device: Graph) -> str | None:
         """Why the nodes of a device graph are not taken, or None. ``key`` says what they are."""
         if key not in self._known:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
 from edgewright.backends.qualcomm.blob import write_blob
+from edgewright.backends.qualcomm.delegate import release
 from edgewright.backends.qualcomm.emit import probe_for, signature
 from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.norms import batch_norm_factors
@@ -30,6 +33,7 @@ from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
 
 aten = torch.ops.aten
+log = logging.getLogger("edgewright.qualcomm")
 KEPT = (
     aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.hardsigmoid.default, aten.leaky_relu.default,
     aten.square.default, aten.softmax.int, aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default,
@@ -104,8 +108,15 @@ class QnnPartitioner(Partitioner):
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_qnn(group, self._target)
+        _say_release(release(probe_for(self._target).build))
         context = compile_apart(device, self._target, self._method)
         return LoweredBackendModule(self.backend_id, write_blob(context), {KEY: self._target.value}, {})
+
+
+@cache
+def _say_release(found: str) -> None:
+    """Once: a device refuses what a newer compiler made."""
+    log.warning("compiled with QNN %s: needs QNN >= %s on the device", found, found)
 
 
 def to_qnn(group: Graph, target: QnnTarget) -> Graph:

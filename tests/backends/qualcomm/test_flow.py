@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from edgewright.backends.qualcomm import (
     QcomChipset,
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
+    partitioner,
     to_edge_transform_and_lower_to_qnn,
 )
 from edgewright.errors import UsageError
@@ -31,6 +34,15 @@ def test_one_module_becomes_forward() -> None:
     assert not made.partition_reports["forward"].refused
     (found,) = Runtime.get().load_program(made.to_executorch().buffer).load_method("forward").execute(INPUTS)
     assert np.allclose(np.asarray(found), model(*INPUTS).detach().numpy(), atol=1e-2)
+
+
+def test_what_devices_need_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    partitioner._say_release.cache_clear()
+    for _ in range(2):
+        to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS)
+    said = [r.getMessage() for r in caplog.records if r.name == "edgewright.qualcomm"]
+    assert len(said) == 1
+    assert re.fullmatch(r"compiled with QNN 2\.\d+: needs QNN >= 2\.\d+ on the device", said[0])
 
 
 def test_several_modules_become_methods() -> None:
