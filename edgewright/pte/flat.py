@@ -112,40 +112,60 @@ def slot(
 
     ``lo`` and ``hi`` bound a scalar, or each element of a vector of scalars.
     """
-    spec = Slot("", index, type, default, required, lo, hi)
-    if required:
-        return dataclasses.field(metadata={"slot": spec})
-    return dataclasses.field(default=default, metadata={"slot": spec})
+    return Slot("", index, type, default, required, lo, hi)
 
 
-def _shown(record: Any) -> str:
-    shown = (f"{f.name}={getattr(record, f.name)!r}" for f in dataclasses.fields(record) if f.repr)
-    return f"{type(record).__qualname__}({', '.join(shown)})"
+class Record:
+    """What every table is: made by the names of its fields, shown and compared field by field."""
 
+    __slots__ = ()
 
-def _equal(record: Any, other: Any) -> Any:
-    if type(other) is not type(record):
-        return NotImplemented
-    return all(getattr(record, f.name) == getattr(other, f.name) for f in dataclasses.fields(record) if f.compare)
+    def __init__(self, **given: Any) -> None:
+        for name, default in FIELDS[type(self)].items():
+            value = given.pop(name, default)
+            if value is dataclasses.MISSING:
+                raise TypeError(f"{type(self).__name__} needs {name}")
+            setattr(self, name, value)
+        if given:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(given)}")
+
+    def __repr__(self) -> str:
+        shown = (f"{n}={getattr(self, n)!r}" for n in FIELDS[type(self)] if n not in HIDDEN[type(self)])
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        apart = UNCOMPARED[type(self)]
+        return all(getattr(self, n) == getattr(other, n) for n in FIELDS[type(self)] if n not in apart)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(slot, dataclasses.field))
 def table(cls: type[T]) -> type[T]:
-    """Make a record class of a description; ``slots_of`` gives the description back."""
-    cls.__doc__ = cls.__doc__ or cls.__name__  # else every class's signature is written out for it
-    made = dataclasses.dataclass(kw_only=True, slots=True, repr=False, eq=False)(cls)
-    made.__repr__, made.__eq__ = _shown, _equal  # type: ignore[method-assign]  # one for all: made faster
-    made.__hash__ = None  # type: ignore[assignment]
-    specs = [
-        dataclasses.replace(f.metadata["slot"], name=f.name)
-        for f in dataclasses.fields(made)  # type: ignore[arg-type]
-        if "slot" in f.metadata
-    ]
+    """Make a record class of a description; ``slots_of`` gives the description back.
+
+    Data classes do the same, and take longer to make than most files take to read.
+    """
+    given = {name: cls.__dict__.get(name, dataclasses.MISSING) for name in cls.__annotations__}
+    rest = {n: v for n, v in cls.__dict__.items() if n not in given and n not in ("__dict__", "__weakref__")}
+    made: Any = type(cls.__name__, (Record,), {**rest, "__slots__": tuple(given)})
+    specs = [dataclasses.replace(s, name=name) for name, s in given.items() if isinstance(s, Slot)]
+    extras = {n: v if isinstance(v, dataclasses.Field) else dataclasses.field(default=v) for n, v in given.items()
+              if not isinstance(v, Slot)}  # fmt: skip
     SLOTS[made] = tuple(sorted(specs, key=lambda s: s.index))
-    EXTRAS[made] = [(f.name, f.default) for f in dataclasses.fields(made) if "slot" not in f.metadata]  # type: ignore[arg-type]
-    return made
+    EXTRAS[made] = [(name, field.default) for name, field in extras.items()]
+    defaults = {s.name: dataclasses.MISSING if s.required else s.default for s in specs}
+    FIELDS[made] = {name: defaults[name] if name in defaults else extras[name].default for name in given}
+    HIDDEN[made] = frozenset(name for name, field in extras.items() if not field.repr)
+    UNCOMPARED[made] = frozenset(name for name, field in extras.items() if not field.compare)
+    return made  # type: ignore[no-any-return]
 
 
+FIELDS: dict[type, dict[str, Any]] = {}  # with their defaults
+HIDDEN: dict[type, frozenset[str]] = {}
+UNCOMPARED: dict[type, frozenset[str]] = {}
 SLOTS: dict[type, tuple[Slot, ...]] = {}
 EXTRAS: dict[Any, list[tuple[str, Any]]] = {}  # fields of the record that are not in the file's table
 
