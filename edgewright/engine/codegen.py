@@ -14,6 +14,7 @@ entry:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -52,6 +53,12 @@ def number(value: int | float, kind: str) -> Reg:
     if count(kind) > 1:
         text = "zeroinitializer" if value == 0 and not np.signbit(value) else f"splat ({single} {text})"
     return Reg(text, kind)
+
+
+@lru_cache(1024)
+def _mask(places: tuple[int, ...]) -> str:
+    """Where a shuffle takes elements from; the same few make up much of the text."""
+    return ", ".join(f"i32 {p}" if p >= 0 else "i32 poison" for p in places)
 
 
 Operand = Reg | int
@@ -126,8 +133,7 @@ class Function:
 
     def shuffle(self, a: Reg, b: Reg, places: Sequence[int]) -> Reg:
         kind = vec(len(places), element(a.type))
-        mask = ", ".join(f"i32 {p}" if p >= 0 else "i32 poison" for p in places)
-        shuffled = f"shufflevector {a.type} {a}, {a.type} {b}, <{len(places)} x i32> <{mask}>"
+        shuffled = f"shufflevector {a.type} {a}, {a.type} {b}, <{len(places)} x i32> <{_mask(tuple(places))}>"
         if len(places) > 1:
             return self.let(kind, shuffled)
         return self.let(kind, f"extractelement {a.type} {a}, i32 {places[0]}")
