@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from edgewright import read_program
 from edgewright.backends.nxp import NeutronPartitioner, NeutronQuantizer, NeutronTargetSpec, sdk
 from edgewright.backends.nxp.blob import Blob, read_blob, write_blob
-from edgewright.backends.nxp.convert import convert
 from edgewright.errors import EdgewrightError, FormatError, MissingError, UsageError, VendorError
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
@@ -175,4 +174,3 @@ def test_the_converter_is_run_in_another_process() -> None:
         capture_output=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode and b"nothing_here" in done.stderr
-    assert callable(convert)
