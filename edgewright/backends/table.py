@@ -251,3 +251,26 @@ def over(op: Op) -> list[int]:
     dims, rank = op.args.get("dim"), len(op.args["self"].shape)
     listed = list(range(rank)) if dims is None or dims == [] else dims if isinstance(dims, list) else [dims]
     return sorted(d % rank for d in listed) if rank else []
+
+
+def spread(op: Op, name: str, fill: int) -> list[int]:
+    """A convolution's strides and the like, one for each dimension; a sequence is an image one pixel high."""
+    given, dims = list(op.args.get(name) or [fill]), len(op.args["weight"].shape) - 2
+    given = given * dims if len(given) == 1 else given
+    return [fill, *given] if dims == 1 else given
+
+
+def kernel_of(op: Op) -> list[int]:
+    """The size of a convolution's window, by the same rule."""
+    found = list(op.args["weight"].bound[2:])
+    return [1, *found] if len(found) == 1 else found
+
+
+def pads_of(op: Op) -> list[tuple[int, int]]:
+    """A convolution's padding, before and after; ``same`` keeps the size, with the odd one at the end."""
+    given = op.args["padding"]
+    if not isinstance(given, str):
+        return [(p, p) for p in spread(op, "padding", 0)]
+    steps = zip(kernel_of(op), spread(op, "dilation", 1), strict=True)
+    whole = [d * (k - 1) if given == "same" else 0 for k, d in steps]
+    return [(n // 2, n - n // 2) for n in whole]

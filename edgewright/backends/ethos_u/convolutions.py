@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
-from edgewright.backends.ethos_u.products import accumulator, bias_of, pads_of, spread, units_of
+from edgewright.backends.ethos_u.products import accumulator, bias_of, units_of
 from edgewright.backends.ethos_u.splitting import too_long
 from edgewright.backends.ethos_u.transposed import dilated, transposed
+from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.passes.layout import identity
 
@@ -48,7 +49,7 @@ def _forward(low: TosaLowering, op: Op, image: Value, data: Array) -> Value:
     stride, dilation = spread(op, "stride", 1), spread(op, "dilation", 1)
     if too_long(op, low.target) and data.ndim == 4 and not is_depthwise(op):  # nor where anything is between taps
         data, dilation = dilated(data, dilation), [1, 1]
-    pads = pads_of(op)
+    pads = [side for both in pads_of(op) for side in both]
     image, pads = fit(low, image, data.shape[2:], stride, dilation, pads)
     if any(pads) and too_long(op, low.target):  # Vela splits long steps only where nothing is padded
         image, pads = padded(low, image, pads, zero_of(x)), [0] * len(pads)

@@ -34,21 +34,3 @@ def bias_of(low: TosaLowering, op: Op, units: Array, channels: int) -> Value:
     bits = 31 if kind == INT32 else 47
     stored = np.clip(np.round(data / units), -(2**bits), 2**bits - 1)
     return low.tensor(stored, kind)
-
-
-def spread(op: Op, name: str, fill: int) -> list[int]:
-    """Strides and the like: one number for all dimensions, and those of a sequence as of an image one pixel high."""
-    given, dims = list(op.args[name]), len(op.args["weight"].shape) - 2
-    given = given * dims if len(given) == 1 else given
-    return [fill, *given] if dims == 1 else given
-
-
-def pads_of(op: Op) -> list[int]:
-    """Padding before and after each dimension; ``same`` is as much as keeps the size, the odd one at the end."""
-    given = op.args["padding"]
-    if not isinstance(given, str):
-        return [p for p in spread(op, "padding", 0) for _ in (0, 1)]
-    kernel = op.args["weight"].bound[2:]
-    kernel = (1, *kernel) if len(kernel) == 1 else kernel
-    whole = [d * (k - 1) if given == "same" else 0 for k, d in zip(kernel, spread(op, "dilation", 1), strict=True)]
-    return [p for n in whole for p in (n // 2, n - n // 2)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.products import pads_of, spread
+from edgewright.backends.table import kernel_of, pads_of, spread
 from edgewright.ir.graph import Op, QParams, Value
 
 MAX_STRIDE = 3  # of U55 and U65
@@ -29,7 +29,7 @@ def in_two_steps(op: Op, target: Any) -> bool:
     x = op.args["input"]
     wide = x.q is not None and x.q.dtype.itemsize == 2
     batch = x.bound[0] if len(x.shape) == len(op.args["weight"].shape) else 1
-    plain = not any(pads_of(op)) and max(spread(op, "dilation", 1)) == 1 and batch == 1
+    plain = not any(map(sum, pads_of(op))) and max(spread(op, "dilation", 1)) == 1 and batch == 1
     return bool(op.args["groups"] > 1 or (wide and not plain))
 
 
@@ -105,9 +105,7 @@ def _selected(op: Op) -> list[Op]:
 
 def _size(op: Op, stride: list[int]) -> list[int]:
     """The size of a convolution's result with another stride."""
-    x, kernel = op.args["input"], op.args["weight"].bound[2:]
-    kernel, image = ((1, *kernel), (1, x.bound[-1])) if len(kernel) == 1 else (kernel, x.bound[-2:])
-    pads, dilation = pads_of(op), spread(op, "dilation", 1)
-    both = [pads[0] + pads[1], pads[2] + pads[3]]
-    sizes = zip(image, kernel, stride, both, dilation, strict=True)
+    x, kernel = op.args["input"], kernel_of(op)
+    image = [1, *x.bound[-1:]] if len(op.args["weight"].shape) == 3 else list(x.bound[-2:])
+    sizes = zip(image, kernel, stride, map(sum, pads_of(op)), spread(op, "dilation", 1), strict=True)
     return [(n + p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes]

@@ -8,32 +8,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.nxp.lower import INT8, INT32, NeutronLowering, result, scale_of, zero_of
+from edgewright.backends.table import kernel_of, pads_of, spread
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.tflite.table import VALID
 from edgewright.passes.layout import Order, identity
-
-
-def spread(op: Op, name: str, fill: int) -> list[int]:
-    """Strides and the like: one number for both dimensions; a sequence is an image one pixel high."""
-    given, dims = list(op.args[name]), len(op.args["weight"].shape) - 2
-    given = given * dims if len(given) == 1 else given
-    return [fill, *given] if dims == 1 else given
-
-
-def kernel_of(op: Op) -> list[int]:
-    """Height and width of a convolution's window."""
-    found = list(op.args["weight"].bound[2:])
-    return [1, *found] if len(found) == 1 else found
-
-
-def pads_of(op: Op) -> list[tuple[int, int]]:
-    """Padding before and after; ``same`` keeps the size, with the odd one at the end."""
-    given = op.args["padding"]
-    if not isinstance(given, str):
-        return [(p, p) for p in spread(op, "padding", 0)]
-    steps = zip(kernel_of(op), spread(op, "dilation", 1), strict=True)
-    whole = [d * (k - 1) if given == "same" else 0 for k, d in steps]
-    return [(n // 2, n - n // 2) for n in whole]
 
 
 def is_depthwise(op: Op) -> bool:

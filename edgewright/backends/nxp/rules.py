@@ -10,8 +10,19 @@ import numpy as np
 from edgewright.backends.nxp.lower import LIMITED, alike
 from edgewright.backends.nxp.movement import places_of, widths_of
 from edgewright.backends.nxp.pools import image_of, spatial, window
-from edgewright.backends.nxp.products import is_depthwise, kernel_of, spread, window_sizes
-from edgewright.backends.table import OK, Rule, constant, max_rank, not_empty, over, static_shape, tensors
+from edgewright.backends.nxp.products import is_depthwise, window_sizes
+from edgewright.backends.table import (
+    OK,
+    Rule,
+    constant,
+    kernel_of,
+    max_rank,
+    not_empty,
+    over,
+    spread,
+    static_shape,
+    tensors,
+)
 from edgewright.ir.graph import Op, Value
 from edgewright.passes.quantization import activation_limits
 

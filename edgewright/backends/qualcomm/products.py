@@ -8,28 +8,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, scale_of, unsigned
+from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.passes.layout import identity
 
 _WHOLE = 2**31 - 1
-
-
-def spread(op: Op, name: str, fill: int) -> list[int]:
-    """Strides and the like: one number for all dimensions, and those of a sequence as of an image one pixel high."""
-    given, dims = list(op.args.get(name) or [fill]), len(op.args["weight"].shape) - 2
-    given = given * dims if len(given) == 1 else given
-    return [fill, *given] if dims == 1 else given
-
-
-def pads_of(op: Op) -> list[list[int]]:
-    """Padding before and after each dimension; ``same`` is as much as keeps the size, the odd one at the end."""
-    given = op.args["padding"]
-    if not isinstance(given, str):
-        return [[p, p] for p in spread(op, "padding", 0)]
-    kernel = op.args["weight"].bound[2:]
-    kernel = (1, *kernel) if len(kernel) == 1 else kernel
-    whole = [d * (k - 1) if given == "same" else 0 for k, d in zip(kernel, spread(op, "dilation", 1), strict=True)]
-    return [[n // 2, n - n // 2] for n in whole]
 
 
 def bias_of(low: QnnLowering, op: Op) -> list[Value]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.products import spread
-from edgewright.backends.table import OK, Rule, over, pool_arguments, tensor, tensors
+from edgewright.backends.table import OK, Rule, over, pool_arguments, spread, tensor, tensors
 from edgewright.ir.graph import Op, Value
 
 _PLAIN = ("float32", "int32", "bool")
