@@ -192,39 +192,3 @@ def _log_near_one(f: Function, r: Reg, exponent: Reg) -> Reg:
     tail = fma(f, exponent, number(_LN2_LOW, kind), tail)
     tail = fma(f, squared, number(-0.5, kind), tail)
     return fma(f, exponent, number(_LN2_HIGH, kind), f.op("fadd", r, tail))
-
-
-# Sine and cosine by quarters of a turn. pi/2 in three parts, the first two short enough for exact products.
-_HALF_PI = (1.5703125, 0.0004837512969970703, 7.549789954891886e-08)
-# (sin r - r) / r^3 and (cos r - 1 + r*r/2) / r^4 in r*r, for |r| up to pi/4: fits at Chebyshev points
-_SINE = [2.723761821e-06, -0.0001983998997, 0.008333331692, -0.1666666666]
-_COSINE = [-2.729068169e-07, 2.480051957e-05, -0.001388888752, 0.04166666666]
-
-
-def _circular(f: Function, x: Reg, quarter: int) -> Reg:
-    kind, whole = x.type, vec(count(x.type), "i32")
-    turns = round_to_int(f, f.op("fmul", x, number(2 / math.pi, kind)))
-    real, r = to_real(f, turns), x
-    for part in _HALF_PI:
-        r = fma(f, real, number(-part, kind), r)
-    squared = f.op("fmul", r, r)
-    sine = fma(f, f.op("fmul", polynomial(f, squared, _SINE), squared), r, r)
-    rest = f.op("fmul", f.op("fmul", polynomial(f, squared, _COSINE), squared), squared)
-    cosine = f.op("fadd", fma(f, squared, number(-0.5, kind), number(1, kind)), rest)
-    place = f.add(turns, quarter)
-    odd = f.compare("ne", f.op("and", place, 1), number(0, whole))
-    value = f.select(odd, cosine, sine)
-    signed = f.bits(f.op("xor", f.bits(value, whole), f.op("shl", f.op("and", place, 2), 30)), kind)
-    return f.op("fadd", signed, f.op("fsub", x, x))  # not a number where the argument is infinite
-
-
-@function("sin")
-def sin(f: Function, x: Reg) -> Reg:
-    """Within 2e-7 for arguments up to 1e4."""
-    return _circular(f, x, 0)
-
-
-@function("cos")
-def cos(f: Function, x: Reg) -> Reg:
-    """Within 2e-7 for arguments up to 1e4."""
-    return _circular(f, x, 1)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from edgewright.frontend.weights import read_weights
 
 DATA = Path(__file__).parents[1] / "data"
 _MEAN, _STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
@@ -55,7 +56,7 @@ class MobileNet(nn.Module):
 @cache
 def mobilenet() -> nn.Module:
     model = MobileNet()
-    model.load_state_dict(load_file(DATA / "mv2_cifar10.safetensors"))
+    model.load_state_dict(read_weights(DATA / "mv2_cifar10.safetensors"))
     return model.eval()
 
 
