@@ -6,14 +6,15 @@ its result's parameters. A group of real numbers becomes floating-point TOSA, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from edgewright.ir.graph import Array, Dim, Graph, Op, Value
 from edgewright.ir.tosa.table import PREFIX
-from edgewright.passes.layout import Lowering, Order, identity, moves_nothing
+from edgewright.passes.flatten import FlatteningLowering
+from edgewright.passes.layout import Order, identity, moves_nothing
 
 INT8, INT16, INT32, INT48 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 FLOAT32, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
@@ -23,7 +24,7 @@ _WINDOWS = ("conv2d", "depthwise_conv2d", "max_pool2d", "avg_pool2d")
 _TAKEN_APART = ("rescale", "reduce_max", "reduce_min", "reduce_sum")
 
 
-class TosaLowering(Lowering):
+class TosaLowering(FlatteningLowering):
     """Builds the device graph of one group for one target."""
 
     def __init__(self, group: Graph, rows: Any, target: Any = None) -> None:
@@ -34,36 +35,6 @@ class TosaLowering(Lowering):
         self._loose: set[int] = set()  # what must not be padded as it is, and accumulators of convolutions
         self._sums: set[int] = set()
         self._whole: dict[int, Value] = {}
-        # Flattened images: as they are held, and the place of each column.
-        self.flat: dict[int, tuple[Value, Array]] = {}
-        self._later: dict[int, Callable[[], Value]] = {}  # makes the same with columns in their order
-
-    # ------------------------------------------------------------------------------------------- flattened images
-
-    def flatten_later(self, value: Value, held: Value, places: Array, in_order: Callable[[], Value]) -> None:
-        """Let ``held`` be ``value`` with columns in another order, and make it properly only if somebody asks."""
-        self.flat[id(value)] = (held, places)
-        self._later[id(value)] = in_order
-
-    def flat_again(self, value: Value, out: Value) -> bool:
-        """Let ``out`` be another name of ``value``, if that is a flattened image nobody asked for yet."""
-        if id(value) in self._later:
-            self.flatten_later(out, *self.flat[id(value)], lambda: self.get(value))
-            return True
-        return False
-
-    def _settle(self, value: Value) -> None:
-        make = self._later.pop(id(value), None)
-        if make is not None:
-            self.alias(value, identity(len(value.shape)), make())
-
-    def orders(self, value: Value) -> list[Order]:
-        self._settle(value)
-        return super().orders(value)
-
-    def get(self, value: Value, order: Order | None = None) -> Value:
-        self._settle(value)
-        return super().get(value, order)
 
     # --------------------------------------------------------------------------------------------------- appending
 

@@ -16,6 +16,7 @@ from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, si
 from edgewright.backends.ethos_u.slicing import cut, joined, picked, tiled
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.opset import OPS
+from edgewright.passes.flatten import flat_places
 from edgewright.passes.layout import Order, common_order, identity
 
 # --------------------------------------------------------------------------------------------------------- naming
@@ -67,14 +68,12 @@ def view(low: TosaLowering, op: Op) -> None:
         return low.reshaped(stored_as(low, x, out, low.get(x)), sizes(out))
 
     known = next(iter(low.orders(x)), None)
-    flat = len(out.shape) > 1 and out.bound[:-1] == x.bound[: len(out.shape) - 1] and len(x.shape) > len(out.shape)
-    kept = len(out.shape) - 1
-    if known is None or not flat or known == identity(len(known)) or known[:kept] != identity(kept):
+    places = flat_places(x, out, known)
+    if places is None:
         low.alias(out, identity(len(out.shape)), in_order())
         return
-    places = np.arange(out.bound[-1]).reshape(x.bound[kept:]).transpose([d - kept for d in known[kept:]])
     held = low.reshaped(stored_as(low, x, out, low.get(x, known)), sizes(out))
-    low.flatten_later(out, held, places.ravel(), in_order)
+    low.flatten_later(out, held, places, in_order)
 
 
 def squeeze(low: TosaLowering, op: Op) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,49 +10,21 @@ import numpy as np
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.tflite.elements import limits as stored_limits
 from edgewright.ir.tflite.table import PREFIX
-from edgewright.passes.layout import Lowering, Order, identity, moves_nothing
+from edgewright.passes.flatten import FlatteningLowering
+from edgewright.passes.layout import Order, identity, moves_nothing
 
 INT8, INT32 = np.dtype(np.int8), np.dtype(np.int32)
 # Activations that TFLite has an operator for, by their limits.
 LIMITED = {(0.0, float("inf")): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1", (0.0, 1.0): "RELU_0_TO_1"}
 
 
-class NeutronLowering(Lowering):
+class NeutronLowering(FlatteningLowering):
     """Builds the device graph of one group."""
 
     def __init__(self, group: Graph, rows: Any, target: Any = None) -> None:
         super().__init__(group, rows)
         self.target = target
-        self.flat: dict[int, tuple[Value, Array]] = {}  # flattened images as they are held, and each column's place
-        self._later: dict[int, Callable[[], Value]] = {}  # makes the same with columns in their order
         self._numbers: dict[tuple[int, ...], Value] = {}
-
-    # ------------------------------------------------------------------------------------------- flattened images
-
-    def flatten_later(self, value: Value, held: Value, places: Array, in_order: Callable[[], Value]) -> None:
-        """Let ``held`` be ``value`` with columns in another order, and make it properly only if somebody asks."""
-        self.flat[id(value)] = (held, places)
-        self._later[id(value)] = in_order
-
-    def flat_again(self, value: Value, out: Value) -> bool:
-        """Let ``out`` be another name of ``value``, if that is a flattened image nobody asked for yet."""
-        if id(value) in self._later:
-            self.flatten_later(out, *self.flat[id(value)], lambda: self.get(value))
-            return True
-        return False
-
-    def _settle(self, value: Value) -> None:
-        make = self._later.pop(id(value), None)
-        if make is not None:
-            self.alias(value, identity(len(value.shape)), make())
-
-    def orders(self, value: Value) -> list[Order]:
-        self._settle(value)
-        return super().orders(value)
-
-    def get(self, value: Value, order: Order | None = None) -> Value:
-        self._settle(value)
-        return super().get(value, order)
 
     # --------------------------------------------------------------------------------------------------- appending
 

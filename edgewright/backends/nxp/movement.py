@@ -7,6 +7,7 @@ import numpy as np
 from edgewright.backends.nxp.lower import NeutronLowering, result, scale_of, zero_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
+from edgewright.passes.flatten import flat_places
 from edgewright.passes.layout import common_order, identity
 
 
@@ -35,13 +36,11 @@ def view(low: NeutronLowering, op: Op) -> None:
         return low.reshaped(low.get(x), out.bound)
 
     known = next(iter(low.orders(x)), None)
-    kept = len(out.shape) - 1
-    flat = kept > 0 and out.bound[:-1] == x.bound[:kept] and len(x.shape) > len(out.shape)
-    if known is None or not flat or known == identity(len(known)) or known[:kept] != identity(kept):
+    places = flat_places(x, out, known)
+    if places is None:
         low.alias(out, identity(len(out.shape)), in_order())
         return
-    places = np.arange(out.bound[-1]).reshape(x.bound[kept:]).transpose([d - kept for d in known[kept:]])
-    low.flatten_later(out, low.reshaped(low.get(x, known), out.bound), places.ravel(), in_order)
+    low.flatten_later(out, low.reshaped(low.get(x, known), out.bound), places, in_order)
 
 
 def squeeze(low: NeutronLowering, op: Op) -> None:
