@@ -65,6 +65,9 @@ class QnnPartitioner(Partitioner):
         super().__init__(exclude, verbose=verbose)
         self.compiler_specs = compiler_specs
         self._target = QnnTarget.of(compiler_specs)
+        if self._target.unused:
+            log.warning("%s: written into the file, but the compiler here does not act on it yet",
+                        ", ".join(self._target.unused))  # fmt: skip
         self.skipped_nodes = _names("skip_node_id_set", skip_node_id_set)
         self.skipped_ops = _names("skip_node_op_set", skip_node_op_set)
         self._method = "forward"

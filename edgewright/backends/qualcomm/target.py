@@ -169,6 +169,9 @@ def generate_qnn_executorch_compiler_spec(
     return [CompileSpec(KEY, write_options(options))]
 
 
+_NOT_YET = ("use_dlbc", "use_multi_contexts", "use_weight_sharing", "use_slc_allocator")
+
+
 @dataclass(frozen=True)
 class QnnTarget:
     """What rules and lowering ask about: the SoC, and whether real numbers may be computed."""
@@ -181,6 +184,14 @@ class QnnTarget:
     @property
     def htp(self) -> Htp:
         return CHIPSETS[self.soc]
+
+    @property
+    def unused(self) -> list[str]:
+        """Options that are set, and written for the device, but that compiling here does not act on yet."""
+        options = read_options(self.value)
+        htp = options.backend_options.htp_options if options.backend_options is not None else None
+        found = [name for name in _NOT_YET if htp is not None and getattr(htp, name)]
+        return [*found, *(["profile_level"] if options.profile_level else [])]
 
     @classmethod
     def of(cls, specs: Any) -> QnnTarget:
