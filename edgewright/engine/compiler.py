@@ -24,7 +24,7 @@ def make_plan(
 ) -> Plan:
     """What will be done, before machine code. ``memory``: bytes that any value, and the arena, may take."""
     check_graph(graph, memory)
-    plan = schedule(graph, host(cpu), numerics, thread_count(threads))
+    plan = schedule(graph, host(cpu), numerics, thread_count(threads), memory)
     if plan.arena_size > memory:
         raise ExecutionError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return plan

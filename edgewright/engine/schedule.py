@@ -50,9 +50,9 @@ LOWERINGS: list[type[Lowering]] = [
 ]
 
 
-def schedule(graph: Graph, isa: ISA, numerics: Numerics, threads: int) -> Plan:
+def schedule(graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30) -> Plan:
     """The plan of a verified graph whose shapes are all known."""
-    return _Scheduler(graph, Context(isa, numerics, threads)).run()
+    return _Scheduler(graph, Context(isa, numerics, threads, memory)).run()
 
 
 class _Scheduler:

@@ -155,6 +155,15 @@ def test_memory_is_limited() -> None:
         make_plan(made, threads=1, memory=1 << 19)
 
 
+def test_steps_of_the_reference_have_the_graphs_limit() -> None:
+    a, b, y = quantized("a", 1000, scale=1e30), quantized("b", 1000, scale=1e-30), quantized("y", 1000, scale=1e-3)
+    made = graph([a, b], [y], Op("add", {"self": a, "other": b}, [y]))
+    given = [np.zeros(1000, np.int8)] * 2
+    compile(made, threads=1, memory=1 << 20).run(given)
+    with pytest.raises(ExecutionError, match="6000 bytes at a time"):
+        compile(made, threads=1, memory=6000).run(given)
+
+
 def test_many_groups_are_left_to_the_reference() -> None:
     """A file must not ask for a step for each of a million groups."""
     x, y = quantized("x", 1, 1, 1, 4096), quantized("y", 1, 1, 1, 4096)

@@ -29,6 +29,7 @@ class Context:
     isa: ISA
     numerics: Numerics
     threads: int
+    memory: int = 4 << 30  # bytes that values may take at a time
     weights: Weights = field(default_factory=Weights)
     homes: dict[int, Home] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Reference(Lowering):
     def emit(self, context: Context) -> None:
         node = self.node
         reads, writes = list(node.reads()), node.outputs
-        executor = Executor(Graph("step", list(reads), list(writes), node.ops), context.numerics)
+        executor = Executor(Graph("step", list(reads), list(writes), node.ops), context.numerics, context.memory)
         homes = [context.home(v) for v in (*reads, *writes)]
         given, made = homes[: len(reads)], homes[len(reads) :]
 
