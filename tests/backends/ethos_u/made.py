@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.backends.ethos_u.rows import Case, Maker
+from tests.backends.ethos_u.rows import ports, scheme
 from tests.ops.harness import Sample
 from tests.ops.opset_calls import Call, named
+from tests.support.quantized_calls import Case, Maker
 
 
 def case(overload: str, *args: Any, bits: int = 8, **keyword: Any) -> Case:
@@ -16,7 +17,9 @@ def case(overload: str, *args: Any, bits: int = 8, **keyword: Any) -> Case:
     random = np.random.default_rng(0)
     given = [_tensor(a, random) for a in args]
     call = Call(overload, named(overload, given, keyword), Sample(overload, args))
-    made = Maker(call, bits).run()
+    row = call.row()
+    assert row is not None
+    made = Maker(call, scheme(bits), ports(row.name)).run()
     assert made is not None
     return made
 

@@ -13,7 +13,8 @@ from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.opset import OPS
 from tests.backends.ethos_u.made import case
-from tests.backends.ethos_u.rows import Case, check, load, store
+from tests.backends.ethos_u.rows import check
+from tests.support.quantized_calls import Case, load, store
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 MOST = {8: 1, 16: 4}

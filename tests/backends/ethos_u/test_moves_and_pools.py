@@ -18,7 +18,8 @@ from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.tosa.execute import execute
 from tests.backends.ethos_u.made import case
-from tests.backends.ethos_u.rows import check, simulate, weights
+from tests.backends.ethos_u.rows import check, simulate
+from tests.support.quantized_calls import weights
 
 U55, U65, U85 = "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"
 MAX, AVERAGE, NEAREST = "aten.max_pool2d.default", "aten.avg_pool2d.default", "aten.upsample_nearest2d.vec"
@@ -107,7 +108,7 @@ def _flattened(read_again: bool) -> tuple[Graph, Value]:
         _value(n, s)
         for n, s in (("x", (2, 3, 4, 6)), ("p", (2, 3, 2, 3)), ("f", (2, 18)), ("d", (2, 18)), ("o", (2, 5)))
     )
-    weight = weights(np.random.default_rng(1).standard_normal((5, 18)).astype(np.float32), 0)
+    weight, _ = weights(np.random.default_rng(1).standard_normal((5, 18)).astype(np.float32), 0)
     ops = [
         Op("max_pool2d", {"self": x, "kernel_size": [2, 2]}, [pooled]),
         Op("view", {"self": pooled, "size": [2, 18]}, [flat]),

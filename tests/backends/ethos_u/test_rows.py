@@ -11,7 +11,8 @@ from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.ir.opset import OPS
 from tests.backends.ethos_u.made import case
-from tests.backends.ethos_u.rows import Case, cases, check
+from tests.backends.ethos_u.rows import cases, check
+from tests.support.quantized_calls import Case
 
 ROWS = [name for name in BACKEND.rows if name in OPS]
 TARGETS = list(ACCELERATORS)

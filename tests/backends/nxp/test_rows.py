@@ -9,7 +9,8 @@ import pytest
 
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.opset import OPS
-from tests.backends.nxp.rows import BACKEND, INT8, Case, cases, check, load, store, weights
+from tests.backends.nxp.rows import BACKEND, cases, check
+from tests.support.quantized_calls import INT8, Case, load, store, weights
 
 # Rounding twice (or of a mean, half a step off) may be a step away from the rounded real number.
 _STEPS = 1
