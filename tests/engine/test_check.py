@@ -156,7 +156,7 @@ def test_memory_is_limited() -> None:
 
 
 def test_steps_of_the_reference_have_the_graphs_limit() -> None:
-    a, b, y = quantized("a", 1000, scale=1e30), quantized("b", 1000, scale=1e-30), quantized("y", 1000, scale=1e-3)
+    a, b, y = quantized("a", 1000, scale=1e-5), quantized("b", 1000, scale=1e-5), quantized("y", 1000, scale=1.0)
     made = graph([a, b], [y], Op("add", {"self": a, "other": b}, [y]))
     given = [np.zeros(1000, np.int8)] * 2
     compile(made, threads=1, memory=1 << 20).run(given)
