@@ -124,7 +124,7 @@ class Fuser:
         op, out = node.op, node.out
         if op.kind in PRODUCTS and byte(out.q):
             self._grow_bytes(node, taken)
-        elif op.kind in (*PRODUCTS, "conv_transpose2d", "global_avg_pool2d") and single(out):
+        elif op.kind in (*PRODUCTS, "bmm", "conv_transpose2d", "global_avg_pool2d") and single(out):
             self._grow_reals(node, taken)
         elif self._image_in(node, taken):
             return

@@ -17,6 +17,7 @@ from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteT
 from edgewright.engine.ops.chain import RealChain, chain_nodes
 from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
+from edgewright.engine.ops.matmul import MatMul
 from edgewright.engine.ops.moves import Move, common_shape, frame, part_of
 from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
@@ -34,6 +35,7 @@ LOWERINGS: list[type[Lowering]] = [
     RealProduct,
     RealDepthwise,
     RealTransposed,
+    MatMul,
     ByteProduct,
     ByteDepthwise,
     ByteTransposed,

@@ -152,3 +152,16 @@ def bytes_to_four(f: Function, x: Reg) -> list[Reg]:
     halves = [f.bits(h, wide) for h in interleave(f, x, zero)]
     four = [q for h in halves for q in interleave(f, h, number(0, wide))]
     return [f.bits(q, vec(count(x.type) // 4, "i32")) for q in four]
+
+
+def transpose(f: Function, rows: Sequence[Reg]) -> list[Reg]:
+    """As many rows as each has elements, turned: a power of two."""
+    made, size = list(rows), len(rows)
+    bit = 1
+    while bit < size:
+        for i in (i for i in range(size) if not i & bit):
+            a, b = made[i], made[i | bit]
+            made[i] = f.shuffle(a, b, [size + lane - bit if lane & bit else lane for lane in range(size)])
+            made[i | bit] = f.shuffle(a, b, [size + lane if lane & bit else lane + bit for lane in range(size)])
+        bit *= 2
+    return made

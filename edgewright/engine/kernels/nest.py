@@ -26,6 +26,7 @@ class Grid:
     data: Steps  # per output pixel
     out: Steps
     second: Steps = Steps(0, 0)
+    weights: int = 0  # bytes from a row's weights to the next row's
 
     @property
     def tiles(self) -> int:
@@ -144,6 +145,8 @@ class _Nest:
 
         data = f.at(self.data, move(grid.data))
         weights = f.at(self.weights, f.add(f.mul(panel, run.size), run.offset))
+        if grid.weights:
+            weights = f.at(weights, f.mul(row, grid.weights))
         beside: Operand = f.add(f.mul(panel, run.width), run.column)
         out = f.at(f.at(self.out, move(grid.out)), beside)
         second = f.at(f.at(self.second, move(grid.second)), beside)
