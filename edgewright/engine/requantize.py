@@ -5,11 +5,13 @@ Inside the engine signed bytes are kept 128 higher, as unsigned ones: all zero p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from edgewright.engine.codegen import Function, Reg, count, number, vec
+from edgewright.engine.fixed import scale
 from edgewright.engine.vector import clamp, int_max, int_min, round_to_int, to_real, widen
 from edgewright.ir.graph import QParams
 from edgewright.ir.numerics import Numerics
@@ -72,3 +74,37 @@ def limits_of(numerics: Numerics, q: QParams, limits: tuple[float, float] | None
 
 def bounded_ints(f: Function, x: Reg, low: int, high: int) -> Reg:
     return int_min(f, int_max(f, x, number(low, x.type)), number(high, x.type))
+
+
+Requantize = Callable[[Reg], Reg]
+_REACH = 1.0e9  # farther than any limit, and still 32 bits
+
+
+def _even(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
+    """By single precision, rounded once, halves to even: XNNPACK's."""
+
+    def made(total: Reg) -> Reg:
+        scaled = f.op("fmul", to_real(f, total), words[0])
+        return round_to_int(f, clamp(f, scaled, -_REACH, _REACH) if far else scaled)
+
+    return made
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """``words``: LLVM's types of what each channel's factor is made of. ``emit`` is given vectors of them, and whether
+    results may leave 32 bits."""
+
+    words: tuple[str, ...]
+    emit: Callable[[Function, Sequence[Reg], bool], Requantize]
+
+
+def _fixed(name: str) -> Rounding:
+    return Rounding(("i32", "i32"), lambda f, words, far: scale(f, name, words[0], words[1], far))
+
+
+# From sums in 32 bits to integers of the output, still without its zero point.
+ROUNDINGS: dict[str, Rounding] = {
+    "even": Rounding(("float",), _even),
+    **{name: _fixed(name) for name in ("single", "double", "twice", "once")},
+}

@@ -136,6 +136,9 @@ def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], 
     total = np.rint(product((given.astype(np.float64) - x.q.zero_point), np.asarray(ex.stored(w)).astype(np.float64)))
     if bias is not None:
         total = total + bias
+    scaling = op.args.get("scaling")
+    if scaling is not None:
+        return np.asarray(scaling.apply(total.astype(np.int64)).astype(out.q.dtype))
     factor = single(x.q.scale) * single(w.q.scale) / single(out.q.scale)
     spread_factor = spread(factor, axis if np.ndim(factor) else None, total.ndim)
     return ex.numerics.requantize(total, spread_factor, out.q, op.args.get("limits"))

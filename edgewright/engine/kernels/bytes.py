@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen import Function, Reg, count, number, vec
-from edgewright.engine.vector import bytes_to_four, clamp, four_to_bytes, int_max, int_min, round_to_int, to_real
+from edgewright.engine.requantize import ROUNDINGS, Requantize
+from edgewright.engine.vector import bytes_to_four, four_to_bytes, int_max, int_min
 from edgewright.ir.graph import Array
-
-_FAR = 1.0e9  # farther than any limit, and still 32 bits
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,12 @@ class Ending:
     far: bool  # products that may leave 32 bits
     sum: bool  # another tensor's bytes are added
     table: bool  # each byte is looked up at the end
+    rounding: str = "even"
+
+    @property
+    def words(self) -> int:
+        """Numbers of 32 bits that each channel's factor has."""
+        return len(ROUNDINGS[self.rounding].words)
 
     @property
     def notes(self) -> int:
@@ -49,6 +54,22 @@ class Notes:
         return packed if self.table is None else np.concatenate((packed, self.table))
 
 
+def load_factors(f: Function, ending: Ending, place: Reg, lanes: int, vectors: int, align: int) -> list[Requantize]:
+    """The factors of so many vectors of channels: all their first words, then all their second ones."""
+    rounding, size = ROUNDINGS[ending.rounding], 4 * lanes
+    made = []
+    for j in range(vectors):
+        places = [(kind, (w * vectors + j) * size) for w, kind in enumerate(rounding.words)]
+        words = [f.load(vec(lanes, kind), place, offset, align) for kind, offset in places]
+        made.append(rounding.emit(f, words, ending.far))
+    return made
+
+
+def no_factor(ending: Ending) -> Array:
+    """The words of channels that are not there: nothing is shifted by less than one bit."""
+    return np.array([0, 1][: ending.words], np.int32)
+
+
 class Finish:
     """Emits the way from four vectors of sums to one of bytes."""
 
@@ -58,13 +79,10 @@ class Finish:
     def _word(self, index: int, lanes: int, kind: str = "i32") -> Reg:
         return self.f.splat(self.f.load(kind, self.notes, 4 * index, 4), lanes)
 
-    def store(self, sums: Sequence[Reg], scales: Sequence[Reg], second: Reg | None) -> Reg:
+    def store(self, sums: Sequence[Reg], factors: Sequence[Requantize], second: Reg | None) -> Reg:
         f, ending = self.f, self.ending
         lanes = count(sums[0].type)
-        whole = []
-        for total, scale in zip(sums, scales, strict=True):
-            scaled = f.op("fmul", to_real(f, total), scale)
-            whole.append(round_to_int(f, clamp(f, scaled, -_FAR, _FAR) if ending.far else scaled))
+        whole = [factor(total) for total, factor in zip(sums, factors, strict=True)]
         if second is not None:
             whole = self._add(whole, bytes_to_four(f, second), lanes)
         x = four_to_bytes(f, whole, self._word(0, 2 * lanes, "i16") if ending.zero else None)

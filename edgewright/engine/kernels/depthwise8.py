@@ -13,7 +13,7 @@ import numpy as np
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.bytes import Ending, Finish, Notes, column_order
+from edgewright.engine.kernels.bytes import Ending, Finish, Notes, column_order, load_factors, no_factor
 from edgewright.engine.vector import Dots, interleave
 from edgewright.ir.graph import Array
 
@@ -79,22 +79,27 @@ def patterns(row: ByteRow) -> list[tuple[int, int, tuple[int, ...]]]:
 
 def block_bytes(row: ByteRow, width: int) -> int:
     """Bytes of weights of one block of channels."""
-    return 8 * width + row.ending.notes + row.kernel[0] * len(patterns(row)) * 4 * width
+    return head_bytes(row, width) + row.kernel[0] * len(patterns(row)) * 4 * width
 
 
-def pack(isa: ISA, row: ByteRow, filters: Array, bias: Array, scales: Array, notes: Notes) -> Array:
-    """``filters`` [height, width, channels] of int8."""
+def head_bytes(row: ByteRow, width: int) -> int:
+    """Of those, what comes before the filters: bias, factors, notes."""
+    return 4 * width * (1 + row.ending.words) + row.ending.notes
+
+
+def pack(isa: ISA, row: ByteRow, filters: Array, bias: Array, factors: Array, notes: Notes) -> Array:
+    """``filters`` [height, width, channels] of int8; factors [words, channels]."""
     made = blocks(isa, row.stored)
     total = max(starts[-1] + width for width, starts in made)
     wide = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column for no tap
     wide[:, :-1, : filters.shape[2]] = filters
     spaced = wide[:, [list(taps) for *_, taps in patterns(row)]]
-    biases, factors = np.zeros(total, np.int32), np.zeros(total, np.float32)
-    biases[: len(bias)], factors[: len(scales)] = bias, scales
+    biases, words = np.zeros(total, np.int32), np.tile(no_factor(row.ending)[:, None], (1, total))
+    biases[: len(bias)], words[:, : factors.shape[1]] = bias, factors.view(np.int32)
     parts = []
     for width, start in ((width, start) for width, starts in made for start in starts):
         chosen = start + column_order(width // 4, 4)
-        parts += [biases[chosen].view(np.uint8), factors[chosen].view(np.uint8), notes.pack()]
+        parts += [biases[chosen].view(np.uint8), words[:, chosen].reshape(-1).view(np.uint8), notes.pack()]
         parts.append(np.ascontiguousarray(spaced[..., chosen].swapaxes(2, 3)).reshape(-1).view(np.uint8))
     return np.concatenate(parts)
 
@@ -161,11 +166,11 @@ class _Block:
         sums = [list(bias) for _ in range(pixels)]
         for dy in range(row.kernel[0]):
             self._line(data[dy], dy, sums)
-        scales = [f.load(vec(width // 4, "float"), self.weights, (4 + j) * width, 16) for j in range(4)]
-        finish = Finish(f, row.ending, f.at(self.weights, 8 * width))
+        factors = load_factors(f, row.ending, f.at(self.weights, 4 * width), width // 4, 4, 16)
+        finish = Finish(f, row.ending, f.at(self.weights, 4 * width * (1 + row.ending.words)))
         for p, four in enumerate(sums):
             other = f.load(self.kind, second, p * row.second_pixel) if row.ending.sum else None
-            f.store_first(finish.store(four, scales, other), self.used, out, p * row.out_pixel)
+            f.store_first(finish.store(four, factors, other), self.used, out, p * row.out_pixel)
 
     def _line(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
         """One row of taps for all pixels: quads from left to right, each made once."""
@@ -181,7 +186,7 @@ class _Block:
             for j, raw in enumerate(quad):
                 x = self.dots.data(raw)
                 for p, n in uses[column]:
-                    offset = 8 * self.width + row.ending.notes + (dy * len(self.numbers) + n) * 4 * self.width
+                    offset = head_bytes(row, self.width) + (dy * len(self.numbers) + n) * 4 * self.width
                     w = self.dots.weights(f.load(self.kind, self.weights, offset + j * self.width, 16))
                     sums[p][j] = self.dots.add(sums[p][j], x, w)
 

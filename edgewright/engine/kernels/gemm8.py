@@ -1,7 +1,7 @@
 """Products of bytes: one tile of pixels by one panel of output channels, into 32-bit sums, stored as bytes again.
 
-Data are unsigned bytes, weights signed ones, four of each at a time. A panel is: bias (32 bits), scales (single
-precision), notes of its ending, then the weights, four bytes for each channel at each step.
+Data are unsigned bytes, weights signed ones, four of each at a time. A panel is: bias (32 bits), factors (32 bits
+or more), notes of its ending, then the weights, four bytes for each channel at each step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ import numpy as np
 
 from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.bytes import Ending, Finish, Notes, column_order, from_rows, rows_of
+from edgewright.engine.kernels.bytes import (
+    Ending,
+    Finish,
+    Notes,
+    column_order,
+    from_rows,
+    load_factors,
+    no_factor,
+    rows_of,
+)
 from edgewright.engine.kernels.gemm import Window, around
 from edgewright.engine.vector import Dots
 from edgewright.ir.graph import Array
@@ -78,18 +87,21 @@ def _cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
 
 def panel_bytes(isa: ISA, panel: BytePanel, ending: Ending, steps: int) -> int:
     width = panel.vectors * isa.lanes
-    return width * 8 + ending.notes + steps * width * 4
+    return width * 4 * (1 + ending.words) + ending.notes + steps * width * 4
 
 
 def pack(
-    room: Array, isa: ISA, filters: Array, bias: Array, scales: Array, made: Sequence[BytePanel], notes: Notes
-) -> None:
-    """``filters`` [channels, steps * 4] of int8; bias and scales for each channel."""
+    room: Array, isa: ISA, filters: Array, bias: Array, factors: Array, made: Sequence[BytePanel], ending: Ending,
+    notes: Notes,
+) -> None:  # fmt: skip
+    """``filters`` [channels, steps * 4] of int8; bias and factors [words, channels] of 32 bits."""
     fours = np.ascontiguousarray(filters).view(np.int32)
     left, start, tail = room, 0, notes.pack()
     for panel, run in groupby(made):
         count, order = len(list(run)), column_order(isa.lanes, panel.vectors)
-        width, head = len(order), 8 * len(order) + len(tail)
+        width = len(order)
+        front = 4 * width * (1 + ending.words)
+        head = front + len(tail)
         size = head + 4 * width * fours.shape[1]
         here, left = np.split(left, [count * size])
         blocks = here.reshape(count, size)
@@ -98,8 +110,9 @@ def pack(
         body = fours[channels]
         body[~there] = 0
         blocks[:, : 4 * width].view(np.int32)[:] = np.where(there, bias[channels], 0)
-        blocks[:, 4 * width : 8 * width].view(np.float32)[:] = np.where(there, scales[channels], 0)
-        blocks[:, 8 * width : head] = tail
+        words = np.where(there, factors.view(np.int32)[:, channels], no_factor(ending)[:, None, None])
+        blocks[:, 4 * width : front].view(np.int32).reshape(count, ending.words, width)[:] = words.swapaxes(0, 1)
+        blocks[:, front:head] = tail
         blocks[:, head:].view(np.int32).reshape(count, -1, width)[:] = body.transpose(0, 2, 1)
         start += count * panel.used
     assert not len(left)
@@ -114,16 +127,14 @@ def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: W
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     sums = _multiply(f, isa, pixels, panel, window, ending)
     lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
-    scales = [
-        f.load(vec(lanes, "float"), f.arg("weights"), head + 4 * lanes * j, 4 * lanes) for j in range(panel.vectors)
-    ]
-    finish = Finish(f, ending, f.at(f.arg("weights"), 2 * head))
+    factors = load_factors(f, ending, f.at(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
+    finish = Finish(f, ending, f.at(f.arg("weights"), (1 + ending.words) * head))
     together = 4 // panel.vectors
     for start in range(0, pixels, together):
         chosen = [min(start + i, pixels - 1) for i in range(together)]
         four = [sums[p * panel.vectors + j] for p in chosen for j in range(panel.vectors)]
         second = _second(f, isa, panel, chosen, second_step) if ending.sum else None
-        packed = finish.store(four, scales * together, second)
+        packed = finish.store(four, factors * together, second)
         for p, row in zip(dict.fromkeys(chosen), rows_of(f, packed, panel.vectors), strict=False):
             f.store_first(row, panel.used, f.arg("out"), p * out_step)
     f.give()
@@ -140,7 +151,7 @@ def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Wind
     lanes, size = isa.lanes, 4 * isa.lanes
     whole, bytes_, dots = vec(lanes, "i32"), vec(size, "i8"), Dots(f, isa)
     bias = [f.load(whole, f.arg("weights"), j * size, size) for j in range(panel.vectors)]
-    begin = f.at(f.arg("weights"), 2 * panel.vectors * size + ending.notes)
+    begin = f.at(f.arg("weights"), (1 + ending.words) * panel.vectors * size + ending.notes)
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried

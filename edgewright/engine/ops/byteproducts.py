@@ -16,8 +16,9 @@ from edgewright.engine.ops.geometry import Convolution, Part, convolution, evenl
 from edgewright.engine.ops.maps import sum_factors, sum_fits
 from edgewright.engine.ops.products import order, taps_of
 from edgewright.engine.plan import ALIGN, Place
-from edgewright.engine.requantize import affine_of, limits_of, scale_of
+from edgewright.engine.requantize import affine_of, limits_of, scale_of, shift_of
 from edgewright.ir.graph import Array, Op, QParams, Value
+from edgewright.ir.scaling import Scaling
 
 _RATE = 200.0  # products per nanosecond, about
 _WIDE = 1 << 31
@@ -25,7 +26,10 @@ _FAR = 1 << 30
 
 
 class Numbers:
-    """A product's integers: filters, bias without the input's zero point, scales, and how its sums end."""
+    """A product's integers: filters, bias without the input's zero point, factors, and how its sums end.
+
+    Factors are of XNNPACK's rounding, unless the operator has a ``scaling`` of its own.
+    """
 
     def __init__(self, node: Node, context: Context, filters: Array) -> None:
         op = node.op
@@ -39,10 +43,22 @@ class Numbers:
         zero = affine_of(x.q).zero
         corrected = given - zero * self._total(self.filters) if zero else given
         self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
-        scale = np.asarray(op.args["weight"].q.scale, np.float32).reshape(-1)
-        self.scales = np.broadcast_to(scale_of(x.q) * scale / scale_of(out.q), channels).astype(np.float32)
+        self.scaling: Scaling | None = op.args.get("scaling")
+        self.factors, self.gain = self._factors(channels)
         self.reach = self._reach(given)
         self.ending, self.notes = self._ending()
+
+    def _factors(self, channels: int) -> tuple[Array, float]:
+        """[words, channels] of 32 bits, and the largest as a real number."""
+        x, weight, out = self.node.op.args["input"], self.node.op.args["weight"], self.node.middle
+        if self.scaling is not None:
+            words = [np.broadcast_to(np.asarray(n, np.int32), channels) for n in
+                     (self.scaling.multiplier, self.scaling.shift)]  # fmt: skip
+            return np.stack(words), float(np.ldexp(words[0].astype(np.float64), -words[1]).max(initial=0))
+        assert x.q is not None and out.q is not None
+        scale = np.asarray(weight.q.scale, np.float32).reshape(-1)
+        factors = np.broadcast_to(scale_of(x.q) * scale / scale_of(out.q), channels).astype(np.float32)
+        return factors[None], float(factors.max(initial=0))
 
     def _total(self, filters: Array) -> Array:
         """The sum of each channel's numbers."""
@@ -52,15 +68,17 @@ class Numbers:
         """No sum is larger; looked at closely only if that may matter."""
         channels = len(self.filters)
         rough = gemm8.reach(np.array([128 * self.filters[:1].size]), np.abs(bias).max(initial=0, keepdims=True))
-        if not channels or rough * max(1.0, float(self.scales.max())) < _FAR:
+        if not channels or rough * max(1.0, self.gain) < _FAR:
             return rough if channels else 0
         sizes = np.abs(self.filters).view(np.uint8)  # 128 is its own, and right as an unsigned byte
         return gemm8.reach(self._total(sizes), bias)
 
     @property
     def exact(self) -> bool:
-        """No sum leaves 32 bits."""
-        return self.reach < _WIDE
+        """No sum leaves 32 bits; with a bit to spare where halves are added to one."""
+        if self.scaling is None:
+            return self.reach < _WIDE
+        return self.scaling.possible and self.reach < (_FAR if self.scaling.rounding == "twice" else _WIDE)
 
     def _ending(self) -> tuple[Ending, Notes]:
         node, numerics = self.node, self.context.numerics
@@ -68,10 +86,13 @@ class Numbers:
         assert first is not None and last is not None
         limits = (node.sum or node.op).args.get("limits")
         low, high = limits_of(numerics, last, limits)
+        if self.scaling is not None:
+            low, high = (n + shift_of(last) for n in (self.scaling.low, self.scaling.high))
         factors = self._sum(first, last) if node.sum else ()
-        far = self.reach * float(self.scales.max(initial=0)) >= _FAR
+        rounding = "even" if self.scaling is None else self.scaling.rounding
+        far = self.reach * self.gain >= _FAR or (self.scaling is not None and min(self.scaling.shift) < 31)
         zero = affine_of(last).zero
-        ending = Ending(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None)
+        ending = Ending(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None, rounding)
         return ending, Notes(zero, low, high, factors, node.table)
 
     def _sum(self, first: QParams, last: QParams) -> tuple[int, ...]:
@@ -118,6 +139,8 @@ def _fits(node: Node) -> bool:
     if node.sum is not None:
         assert node.second is not None and node.second.q is not None and node.sum.outputs[0] is not None
         last = node.sum.outputs[0].q
+        if "scaling" in op.args:
+            return False
         return last is not None and out.q is not None and sum_fits(out.q, node.second.q, last)
     return True
 
@@ -202,8 +225,8 @@ class ByteProduct(Lowering):
             filters = self._arranged(data)
             for g, own in enumerate(room.reshape(self.conv.groups, -1)):
                 span = slice(g * count, (g + 1) * count)
-                numbered = (filters[span], numbers.bias[span], numbers.scales[span])
-                gemm8.pack(own[:size], context.isa, *numbered, made, numbers.notes)
+                numbered = (filters[span], numbers.bias[span], numbers.factors[:, span])
+                gemm8.pack(own[:size], context.isa, *numbered, made, numbers.ending, numbers.notes)
 
         stride = -(-size // ALIGN) * ALIGN
         first = context.weights.reserve(self.conv.groups * stride, write, numbers.filters)
@@ -304,7 +327,7 @@ class ByteDepthwise(Lowering):
         build = lambda module, name: depthwise8.emit_depthwise(module, name, isa, row, *steps)  # noqa: E731
         name = context.kernel("depthwise8", (row, steps), build)
         filters = numbers.filters[..., 0].transpose(1, 2, 0)
-        packed = depthwise8.pack(isa, row, filters, numbers.bias, numbers.scales, numbers.notes)
+        packed = depthwise8.pack(isa, row, filters, numbers.bias, numbers.factors, numbers.notes)
         weights = context.weights.add(packed)
         corner = -conv.border.top * data.row - conv.border.left * data.pixel
         for n in range(conv.images):

@@ -50,16 +50,18 @@ def times(x: Array, factor: Any) -> Array:
     return scaled(x, *multiplier(factor))
 
 
+def scaled_once(x: Array, mantissa: Any, exponent: Any) -> Array:
+    """``x * mantissa * 2**(exponent - 31)``, rounded once; halves go away from zero."""
+    product = np.asarray(x, np.int64) * np.asarray(mantissa, np.int64)
+    shift = 31 - np.asarray(exponent, np.int64)
+    size, right = np.abs(product), np.clip(shift, 1, 62)
+    rounded = np.where(shift < 63, (size + (np.int64(1) << (right - 1))) >> right, 0)
+    return np.where(shift <= 0, product << np.maximum(-shift, 0), np.where(product < 0, -rounded, rounded))
+
+
 def times_once(x: Array, factor: float) -> Array:
-    """An integer times a real factor, rounded once; halves go away from zero."""
-    mantissa, exponent = (int(v) for v in multiplier(factor))
-    product = np.asarray(x, np.int64) * mantissa
-    shift = 31 - exponent
-    if shift <= 0:
-        return product << -shift
-    size = np.abs(product)
-    rounded = (size + (np.int64(1) << (shift - 1))) >> shift if shift < 63 else np.zeros_like(size)
-    return np.where(product < 0, -rounded, rounded)
+    """An integer times a real factor, rounded once."""
+    return scaled_once(x, *multiplier(factor))
 
 
 # ------------------------------------------------------------------------------------------------------ parameters
