@@ -39,7 +39,7 @@ _BLOCK = 4096  # elements of a unit, about
 
 def plan_loops(shape: Sequence[int], operands: Sequence[Operand]) -> list[tuple[Loops, tuple[int, ...]]]:
     """Loops over all elements, and the bytes each operand's address is moved by before: one part, or two."""
-    dims, strides = _merged(list(shape), [list(o.strides) for o in operands])
+    dims, strides = merged(list(shape), [list(o.strides) for o in operands])
     made = []
     for size, start in _parts(dims):
         moved = tuple(start * s[-1] for s in strides)
@@ -47,7 +47,7 @@ def plan_loops(shape: Sequence[int], operands: Sequence[Operand]) -> list[tuple[
     return made
 
 
-def _merged(dims: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+def merged(dims: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """Without dimensions of 1, and with neighbours that are one for every operand made one."""
     kept = [i for i, n in enumerate(dims) if n != 1] or [0]
     dims, strides = [dims[i] for i in kept] if dims else [1], [[s[i] for i in kept] if s else [0] for s in strides]

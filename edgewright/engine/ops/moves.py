@@ -12,7 +12,8 @@ import numpy as np
 from edgewright.engine.codegen import Function, Module, Reg
 from edgewright.engine.fuse import Node, byte
 from edgewright.engine.kernels.fill import Frame, emit_frame
-from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, plan_loops
+from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, merged, plan_loops
+from edgewright.engine.kernels.turn import emit_turn, plan_turn
 from edgewright.engine.layout import Border, Home, Layout, dense_strides
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.ir.graph import Value
@@ -31,6 +32,8 @@ def copy(context: Context, source: Home, target: Home, turn: bool = False) -> No
                 for o in steps]  # fmt: skip
     operands[-1] = replace(operands[-1], strides=tuple(steps[-1]))
     mask = {1: 0x80, 4: -0x7F7F7F80}.get(item, 0) if turn else 0
+    if source.layout.item == 4 and _turn(context, source, target):
+        return
 
     def body(f: Function, given: list[Reg]) -> Reg:
         return f.op("xor", given[0], mask) if mask else given[0]
@@ -43,6 +46,18 @@ def copy(context: Context, source: Home, target: Home, turn: bool = False) -> No
         name = context.kernel("copy", (loops, mask), build)
         slots = [h.at(m) for h, m in zip((source, target), moved, strict=True)]
         context.step(name, slots, loops.units, math.prod(loops.shape) * item * 0.1)
+
+
+def _turn(context: Context, source: Home, target: Home) -> bool:
+    """Copy by squares, if rows become columns."""
+    shape, strides = merged(list(source.layout.shape), [list(h.layout.strides) for h in (source, target)])
+    made = plan_turn(shape, *strides)
+    if made is None:
+        return False
+    name = context.kernel("turn", made, lambda module, name: emit_turn(module, name, made))
+    units = math.prod(made.outer) * made.blocks
+    context.step(name, [source.at(), target.at()], units, math.prod(shape) * 0.3)
+    return True
 
 
 def frame(context: Context, home: Home, fill: int) -> None:
