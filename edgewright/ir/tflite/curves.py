@@ -6,12 +6,11 @@ A raw integer with ``n`` integer bits stands for ``raw * 2**(n - 31)``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from edgewright.ir.graph import Array, Op
-from edgewright.ir.tflite.fixed import high_product, multiplier, scale, scaled, shifted_right
+from edgewright.ir.tflite.fixed import high_product, multiplier, scale, scaled, shifted_right, stored, zero
 
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
 _BITS = 5  # integer bits of differences
@@ -79,15 +78,39 @@ def mean_factor(factor: float, count: int) -> tuple[int, int]:
     return (mantissa << shift) // count, exponent - shift
 
 
-def reduced(op: Op, arrays: Sequence[Array], mean: bool) -> Array:
-    """Sums and means along axes, of integers without their zero points."""
-    (x, _), out = op.args["inputs"], op.outputs[0]
-    assert out is not None and x.q is not None and out.q is not None
-    axes = tuple(int(a) for a in np.atleast_1d(arrays[1]))
+def _summed(op: Op, arrays: Sequence[Array]) -> tuple[Array, int]:
+    """Sums of stored integers along the axes, and of how many each is."""
+    x, axes = op.args["inputs"][0], tuple(int(a) for a in np.atleast_1d(arrays[1]))
     count = int(np.prod([x.bound[a] for a in axes]))
-    total: Any = arrays[0].astype(np.int64).sum(axis=axes, keepdims=bool(op.args["keep_dims"]))
-    total = total - int(np.asarray(x.q.zero_point)) * count
-    factor = float(np.float64(scale(x)) / np.float64(scale(out)))
-    mantissa, exponent = mean_factor(factor, count) if mean else (int(v) for v in multiplier(factor))
-    made = scaled(np.asarray(total), mantissa, exponent) + int(np.asarray(out.q.zero_point))
-    return np.asarray(np.clip(made, -128, 127), np.int8)
+    return np.asarray(arrays[0].astype(np.int64).sum(axis=axes, keepdims=bool(op.args["keep_dims"]))), count
+
+
+def mean(op: Op, arrays: Sequence[Array]) -> Array:
+    """Along axes, of integers without their zero points."""
+    (x, _), out = op.args["inputs"], op.outputs[0]
+    assert out is not None
+    total, count = _summed(op, arrays)
+    mantissa, exponent = mean_factor(float(np.float64(scale(x)) / np.float64(scale(out))), count)
+    return stored(scaled(total - zero(x) * count, mantissa, exponent), out)
+
+
+def sums(op: Op, arrays: Sequence[Array]) -> Array:
+    """Along axes, in single precision; halves go away from zero."""
+    (x, _), out = op.args["inputs"], op.outputs[0]
+    assert out is not None
+    total, count = _summed(op, arrays)
+    factor = scale(x) / scale(out)
+    real = (total.astype(np.float32) * factor + np.float32(-zero(x)) * factor * np.float32(count)).astype(np.float64)
+    return stored(np.copysign(np.floor(np.abs(real) + 0.5), real).astype(np.int64), out)
+
+
+def nearest_sums(op: Op, arrays: Sequence[Array], averaged: bool) -> Array:
+    """Sums or means as XNNPACK rounds them: both zero points are added before, and halves go to even."""
+    (x, _), out = op.args["inputs"], op.outputs[0]
+    assert out is not None
+    total, count = _summed(op, arrays)
+    factor = scale(x) / scale(out)
+    if averaged:
+        factor = factor * (np.float32(1) / np.float32(count))
+    start = np.float32(zero(out)) - np.float32(zero(x) * count) * factor
+    return np.asarray(np.clip(np.rint(total.astype(np.float32) * factor + start), -128, 127), np.int8)

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import XNNPACK
-from edgewright.ir.tflite import products
+from edgewright.ir.tflite import curves, products
 from edgewright.ir.tflite.fixed import centred, scale, scales, stored
 
 _F32 = np.float32
@@ -48,14 +48,6 @@ def summed(sign: int) -> products.Reference:
         return XNNPACK.sum(left, right, (a.q, b.q), out.q, None)
 
     return function
-
-
-def mean(op: Op, arrays: Sequence[Array]) -> Array:
-    (x, _), out = _ends(op)
-    axes = tuple(int(a) for a in np.atleast_1d(arrays[1]))
-    count = int(np.prod([x.bound[a] for a in axes]))
-    total = centred(x, arrays[0]).sum(axis=axes, keepdims=bool(op.args["keep_dims"]))
-    return _single(np.asarray(total), np.asarray(scale(x) / scale(out) / _F32(count)), out)
 
 
 def leaky_relu(op: Op, arrays: Sequence[Array]) -> Array:
@@ -99,7 +91,8 @@ OVERRIDES: dict[str, products.Reference] = {
     "MUL": mul,
     "ADD": summed(1),
     "SUB": summed(-1),
-    "MEAN": mean,
+    "MEAN": lambda op, arrays: curves.nearest_sums(op, arrays, True),
+    "SUM": lambda op, arrays: curves.nearest_sums(op, arrays, False),
     "LEAKY_RELU": leaky_relu,
     "RESIZE_BILINEAR": resize_bilinear,
 }

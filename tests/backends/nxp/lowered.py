@@ -49,7 +49,7 @@ class Lowered:
     def host(self, *inputs: Tensor) -> np.ndarray[Any, Any]:
         return np.asarray(self.method.execute([x.numpy() for x in inputs])[0])
 
-    def litert(self, *inputs: Tensor, reference: bool = True) -> np.ndarray[Any, Any]:
+    def litert(self, *inputs: Tensor, kernels: str = "tflite") -> np.ndarray[Any, Any]:
         """The same, by LiteRT: inputs and outputs are converted as the program's own ends do it."""
         (file,) = self.partitioner.files
         graph = (read_tflite(file).subgraphs or ())[0]
@@ -59,7 +59,7 @@ class Lowered:
             for x, (scale, zero) in zip(inputs, ends[0], strict=True)
         ]
         scale, zero = ends[1][0]
-        made = run(file, given, reference=reference)[0]
+        made = run(file, given, kernels)[0]
         return (made.astype(np.int32) - zero).astype(np.float32) * scale
 
     @property

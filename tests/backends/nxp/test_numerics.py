@@ -70,6 +70,27 @@ def test_means(axes: list[int], keep: bool) -> None:
             assert differences(graph("MEAN", operands, value("y", shape, *ends), keep_dims=keep), [x]) == 0
 
 
+def _every_total(kind: str, count: int, scales: tuple[float, float], zeros: tuple[int, int]) -> tuple[Any, Any]:
+    """A reduction of columns whose totals are all those that there are, around zero."""
+    totals = np.arange(-40 * count, 40 * count + 1)
+    columns = zeros[0] + totals // count + (np.arange(count)[:, None] < totals % count)
+    operands = [value("x", columns.shape, scales[0], zeros[0]), numbers([0])]
+    out = value("y", (1, totals.size), scales[1], zeros[1])
+    return graph(kind, operands, out, keep_dims=True), columns.astype(np.int8)
+
+
+@pytest.mark.parametrize("count", [6, 14, 16, 30])
+@pytest.mark.parametrize("factor", [1.0, 0.5, 4.0, 1.37])  # halves are met by the first three
+@pytest.mark.parametrize(
+    ("kind", "kernels"), [("MEAN", "tflite"), ("MEAN", "xnnpack"), ("SUM", "sum"), ("SUM", "xnnpack")]
+)
+def test_sums_and_means_of_every_total(kind: str, kernels: str, count: int, factor: float) -> None:
+    scales = (0.0371, 0.0371 * factor * (count if kind == "SUM" else 1))
+    for zeros in ((0, 0), (5, 5), (-37, 12)):
+        made, x = _every_total(kind, count, scales, zeros)
+        assert differences(made, [x], kernels) == 0
+
+
 def _product(kind: str, factor: float) -> tuple[Any, np.ndarray[Any, Any]]:
     """A product by one weight of 1: accumulators are the inputs themselves, times a factor with ties."""
     deep = kind == "CONV_2D"
