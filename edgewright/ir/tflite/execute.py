@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from edgewright.errors import UsageError
-from edgewright.ir.graph import Array, Graph, GraphError
-from edgewright.ir.tflite.table import PREFIX, TFLITE
+from edgewright.ir.graph import Array, Graph, GraphError, Op
+from edgewright.ir.tflite.table import PREFIX, TFLITE, Reference
 from edgewright.ir.tflite.xnnpack import OVERRIDES
 
-NUMERICS = {"tflite": {}, "xnnpack": OVERRIDES}
+NUMERICS: dict[str, Mapping[str, Reference]] = {"tflite": {}, "xnnpack": OVERRIDES}
 
 
 def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> list[Array]:
@@ -17,17 +17,14 @@ def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> 
 
     ``numerics``: ``tflite``, as the reference kernels round, or ``xnnpack``.
     """
-    if numerics not in NUMERICS:
-        raise UsageError("numerics", f"must be {' or '.join(NUMERICS)}", value=numerics)
+    named(numerics)
     held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
     last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
     kept = {id(v) for v in graph.outputs}
     for i, op in enumerate(graph.ops):
         out = op.outputs[0]
         assert out is not None
-        given = [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
-        name = op.kind.removeprefix(PREFIX)
-        made = NUMERICS[numerics].get(name, TFLITE[name].reference)(op, given)
+        made = run_op(op, held, numerics)
         if made.shape != out.bound or made.dtype != out.dtype:
             wanted = f"must give {out.bound} of {out.dtype}"
             raise GraphError(f"{op.kind} {out.name!r}", wanted, value=(made.shape, str(made.dtype)))
@@ -36,3 +33,21 @@ def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> 
             if last[id(value)] == i and id(value) not in kept:
                 held.pop(id(value), None)
     return [v.data if v.data is not None else held[id(v)] for v in graph.outputs]
+
+
+def run_op(op: Op, held: Mapping[int, Array], numerics: str = "tflite") -> Array:
+    """What an operator makes of its constants and of the values held, by identity."""
+    given = [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
+    name = op.kind.removeprefix(PREFIX)
+    return named(numerics).get(name, TFLITE[name].reference)(op, given)
+
+
+def named(numerics: str) -> Mapping[str, Reference]:
+    """The operators that round in their own way under these numerics."""
+    if numerics not in NUMERICS:
+        raise UsageError("numerics", f"must be {' or '.join(NUMERICS)}", value=numerics)
+    return NUMERICS[numerics]
+
+
+def known(kind: str) -> bool:
+    return kind.removeprefix(PREFIX) in TFLITE

@@ -37,6 +37,11 @@ def _factor(x: Value, weight: Value, out: Value) -> Array:
     return np.float64(scale(x)) * scales(weight).astype(np.float64) / np.float64(scale(out))
 
 
+def _narrow_factor(x: Value, weight: Value, out: Value) -> Array:
+    """The same, but the product of the two scales is rounded to single precision."""
+    return np.asarray(np.float64(scale(x) * scale(weight)) / np.float64(scale(out)))
+
+
 def conv_2d(op: Op, arrays: Sequence[Array]) -> Array:
     """Filters are OHWI."""
     x = op.args["inputs"][0]
@@ -86,12 +91,12 @@ def operands(op: Op) -> tuple[Value, Value]:
     return (given[2], given[1]) if op.kind.endswith("TRANSPOSE_CONV") else (given[0], given[1])
 
 
-def twice(accumulate: Reference) -> Reference:
+def twice(accumulate: Reference, factor: Callable[[Value, Value, Value], Array] = _factor) -> Reference:
     """An accumulator brought to the result's scale by two roundings."""
 
     def function(op: Op, arrays: Sequence[Array]) -> Array:
         out = _result(op)
-        return stored(times(accumulate(op, arrays), _factor(*operands(op), out)), out)
+        return stored(times(accumulate(op, arrays), factor(*operands(op), out)), out)
 
     return function
 
@@ -104,6 +109,9 @@ def once(accumulate: Reference) -> Reference:
         return stored(times_once(accumulate(op, arrays), float(_factor(*operands(op), out).reshape(-1)[0])), out)
 
     return function
+
+
+PAIRS = twice(batch_matmul, _narrow_factor)  # of two computed matrices
 
 
 # ----------------------------------------------------------------------------------------------------------- pools

@@ -94,7 +94,7 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("MIRROR_PAD", 100, 2, moves.mirror_pad, 77, ("mode",)),
         TfliteOp("ABS", 101, 1, elements.absolute, 78),
         TfliteOp("HARD_SWISH", 117, 1, elements.hard_swish, 91),
-        TfliteOp("BATCH_MATMUL", 126, 2, products.twice(products.batch_matmul), 101),
+        TfliteOp("BATCH_MATMUL", 126, 2, products.PAIRS, 101),
         TfliteOp("RELU_0_TO_1", 152, 1, elements.relu(0, 1)),
     )
 }

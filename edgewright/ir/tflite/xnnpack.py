@@ -88,6 +88,7 @@ OVERRIDES: dict[str, products.Reference] = {
     "DEPTHWISE_CONV_2D": product(products.depthwise_conv_2d),
     "TRANSPOSE_CONV": product(products.transpose_conv),
     "FULLY_CONNECTED": product(products.fully_connected),
+    "BATCH_MATMUL": product(products.batch_matmul),
     "MUL": mul,
     "ADD": summed(1),
     "SUB": summed(-1),

@@ -91,6 +91,17 @@ def test_sums_and_means_of_every_total(kind: str, kernels: str, count: int, fact
         assert differences(made, [x], kernels) == 0
 
 
+@pytest.mark.parametrize("kernels", ["tflite", "xnnpack"])
+def test_products_of_two_computed_matrices(kernels: str) -> None:
+    rng = np.random.default_rng(3)
+    for factor in (60.3, 64, 32, 48):  # halves are met by the last three
+        for scales in rng.uniform(0.01, 0.1, (8, 2)).astype(np.float32):
+            pair = [rng.integers(-127, 128, shape).astype(np.int8) for shape in ((2, 12, 20), (2, 20, 14))]
+            operands = [value(n, x.shape, float(s)) for n, x, s in zip("ab", pair, scales, strict=True)]
+            out = value("y", (2, 12, 14), float(scales[0] * scales[1] * np.float32(factor)), -9)
+            assert differences(graph("BATCH_MATMUL", operands, out), pair, kernels) == 0
+
+
 def _product(kind: str, factor: float) -> tuple[Any, np.ndarray[Any, Any]]:
     """A product by one weight of 1: accumulators are the inputs themselves, times a factor with ties."""
     deep = kind == "CONV_2D"
