@@ -13,6 +13,8 @@ from torch.export import ExportedProgram
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import release
 from edgewright.backends.qualcomm.emit import probe_for, signature
+from edgewright.backends.qualcomm.estimates import estimate
+from edgewright.backends.qualcomm.kept import IDLE, KEPT
 from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
@@ -23,35 +25,26 @@ from edgewright.backends.qualcomm.target import (
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
+from edgewright.backends.qualcomm.twin import make_twin
 from edgewright.backends.qualcomm.worker import compile_apart
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op, verify
 from edgewright.ir.opset import OPS
+from edgewright.ir.qnn.twin import missing
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
 
-aten = torch.ops.aten
 log = logging.getLogger("edgewright.qualcomm")
-KEPT = (
-    aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.hardsigmoid.default, aten.leaky_relu.default,
-    aten.square.default, aten.softmax.int, aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default,
-    aten.rms_norm.default, aten.pixel_shuffle.default, aten.pixel_unshuffle.default, aten.linear.default,
-    aten.adaptive_avg_pool2d.default,
-)  # fmt: skip
-# Movement and conversion alone are not worth a delegate.
-_IDLE = {
-    "permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "clone", "slice",
-    "cat", "dropout", "requantize", "quantize", "dequantize",
-}  # fmt: skip
 
 
 class QnnPartitioner(Partitioner):
     """Delegates to a Hexagon processor as much as its rows, and Qualcomm's own validator, take.
 
     ``compiler_specs``: of ``generate_qnn_executorch_compiler_spec``. ``skip_node_id_set``: names of nodes, and
-    ``skip_node_op_set``: names of operators (``aten.add.Tensor``), to leave alone.
+    ``skip_node_op_set``: names of operators (``aten.add.Tensor``), to leave alone. ``simulate_only``: make a program
+    that runs on this machine and never on a device; Qualcomm's libraries are not needed, or asked.
     """
 
     backend = BACKEND
@@ -60,9 +53,10 @@ class QnnPartitioner(Partitioner):
 
     def __init__(
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
-        *, exclude: Sequence[Any] = (), verbose: bool = False,
+        *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
+        self.simulate_only = simulate_only
         self.compiler_specs = compiler_specs
         self._target = QnnTarget.of(compiler_specs)
         if self._target.unused:
@@ -78,8 +72,12 @@ class QnnPartitioner(Partitioner):
         if target is None:
             remedy = f"Name one: --backend qualcomm:SM8650, or {', '.join(c.name for c in QcomChipset)}."
             raise UsageError("backend 'qualcomm'", "needs a SoC", remedy=remedy)
-        htp = generate_htp_compiler_spec(use_fp16=True)
-        return cls(generate_qnn_executorch_compiler_spec(target, htp))
+        return cls(_specs(target))
+
+    @classmethod
+    def for_simulation(cls, target: str | None) -> QnnPartitioner:
+        """For a program that runs on this machine only."""
+        return cls(_specs(target or QcomChipset.SM8650.name), simulate_only=True)
 
     def target(self) -> QnnTarget:
         return self._target
@@ -96,7 +94,7 @@ class QnnPartitioner(Partitioner):
         if self.skipped_ops and row is not None and not self.skipped_ops.isdisjoint((op.kind, *row.aten)):
             return ["is in skip_node_op_set"]
         found = super().refusals(op)
-        return found or self._probed(op)
+        return found if found or self.simulate_only else self._probed(op)
 
     def _probed(self, op: Op) -> list[str]:
         outputs = [o for o in op.outputs if o is not None]
@@ -107,13 +105,25 @@ class QnnPartitioner(Partitioner):
         return [] if refusal is None else [refusal]
 
     def keep(self, ops: Sequence[Op]) -> bool:
-        return any(op.kind not in _IDLE for op in ops)
+        return any(op.kind not in IDLE for op in ops)
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_qnn(group, self._target)
-        _say_release(release(probe_for(self._target).build))
+        twin, specs, expected = make_twin(device), {KEY: self._target.value}, estimate(device, self._target)
+        if self.simulate_only:
+            if twin is None:
+                rule = "cannot be simulated without Qualcomm's libraries"
+                raise UsageError(", ".join(missing(device)), rule, remedy="Leave it out with skip_node_op_set.")
+            return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
+        build = probe_for(self._target).build
+        _say_release(release(build))
         context = compile_apart(device, self._target, self._method)
-        return LoweredBackendModule(self.backend_id, write_blob(context), {KEY: self._target.value}, {})
+        expected = {**expected, "compiler": f"QNN {build}"}
+        return LoweredBackendModule(self.backend_id, write_blob(context), specs, {}, twin, estimates=expected)
+
+
+def _specs(soc: str) -> list[Any]:
+    return list(generate_qnn_executorch_compiler_spec(soc, generate_htp_compiler_spec(use_fp16=True)))
 
 
 @cache

@@ -1,0 +1,51 @@
+"""The host twin of a blob: the graph that Qualcomm's compiler was given, for machines without its libraries.
+
+It runs on the engine where the engine knows all its operators, else in numpy; integers are rounded once, real numbers
+are stored in 16 bits. The emulator's results are the device's; the twin's are within a step of the last place of them,
+operator by operator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import ExecutionError
+from edgewright.ir.graph import Graph
+from edgewright.ir.qnn.check import check
+from edgewright.ir.qnn.execute import execute
+from edgewright.ir.qnn.twin import missing, to_twin
+from edgewright.ir.serialize import write_twin
+
+Array = np.ndarray[Any, Any]
+log = logging.getLogger("edgewright.qualcomm")
+
+
+def make_twin(device: Graph) -> bytes | None:
+    """The twin of a device graph; None, and a word about it, if an operator has no meaning here."""
+    unknown = missing(device)
+    if unknown:
+        log.warning("no host twin: %s can be run by the emulator and by devices only", ", ".join(unknown))
+        return None
+    return write_twin({"": to_twin(device)})
+
+
+class TwinRunner:
+    """A checked twin. ``memory``: bytes that its values may take."""
+
+    def __init__(self, graph: Graph, memory: int) -> None:
+        check(graph, memory)
+        self._graph = graph
+        self.ends = [[(v.bound, v.dtype) for v in side] for side in (graph.inputs, graph.outputs)]
+        self.how = "host twin in numpy"
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for inputs that were checked."""
+        given = [np.ascontiguousarray(x).reshape(v.bound) for x, v in zip(inputs, self._graph.inputs, strict=True)]
+        try:
+            return execute(self._graph, given)
+        except (ValueError, IndexError, TypeError) as error:
+            raise ExecutionError("QNN delegate", f"the host twin does not run: {error}"[:200]) from error

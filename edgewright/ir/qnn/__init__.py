@@ -1,0 +1,1 @@
+"""QNN's operators: what they mean, in numpy, as the HTP computes them."""

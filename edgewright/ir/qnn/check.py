@@ -1,0 +1,96 @@
+"""Checks of host twins, which are files, before they run: meanings trust their arguments.
+
+Every operator must make exactly what the graph says that it makes, out of parameters that are what they should be; no
+operator may take more memory than is allowed. Meanings pad nothing, so that results and operands bound what they take.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import FormatError, LimitError
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.qnn.shapes import shapes_of
+from edgewright.ir.qnn.table import PREFIX, QNN, Numbers
+
+_ITEM = 8  # bytes of the widest element that an operator computes with
+_MAX, _LONGEST = 1 << 31, 1 << 16
+_TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "bool", "float32", "float16")
+
+
+def check(graph: Graph, memory: int) -> None:
+    """Raise unless every operator is one of QNN's, fits its tensors, and can be afforded."""
+    for value in graph.values():
+        _check_value(value, memory)
+    for index, op in enumerate(graph.ops):
+        where = f"host twin.ops[{index}]"
+        try:
+            _check_op(op)
+        except FormatError as error:
+            raise error.inside(where) from None
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
+        taken = _ITEM * sum(math.prod(v.bound) for v in (*op.inputs(), *op.outputs) if v is not None)
+        if taken > memory:
+            raise LimitError(f"host twin: {op.kind}", f"may take {memory} bytes", value=taken)
+
+
+def _check_value(value: Value, memory: int) -> None:
+    if value.dynamic or str(value.dtype) not in _TYPES:
+        raise FormatError("must be of a fixed shape and a known type", where=value.name, value=str(value.dtype))
+    if math.prod(value.bound) * _ITEM > memory:
+        raise LimitError(f"host twin: {value.name}", f"may take {memory} bytes", value=math.prod(value.bound) * _ITEM)
+    q = value.q
+    if q is None:
+        return
+    scales, zeros = (np.atleast_1d(np.asarray(n, np.float64)) for n in (q.scale, q.zero_point))
+    if q.dtype != value.dtype or q.dtype.kind not in "iu" or q.dynamic is not None:
+        raise FormatError("must be stored as it is quantized", where=value.name, value=str(q.dtype))
+    ends = np.iinfo(q.dtype)
+    if not ends.min <= q.qmin <= q.qmax <= ends.max or zeros.min() < ends.min or zeros.max() > ends.max:
+        raise FormatError("must have a range and a zero point of its type", where=value.name, value=(q.qmin, q.qmax))
+    if not np.all(np.isfinite(scales)) or scales.min() <= 1e-30 or scales.max() > 1e30:
+        raise FormatError("must have positive scales", where=value.name)
+    if q.axis is None or q.block is not None:
+        single = scales.size == 1 == zeros.size and q.block is None
+        if not single:
+            raise FormatError("must have one scale, or one for each channel", where=value.name, value=scales.size)
+    elif not 0 <= q.axis < len(value.bound) or {scales.size, zeros.size} != {value.bound[q.axis]}:
+        raise FormatError("must have a scale for each channel", where=value.name, value=scales.size)
+
+
+def _check_op(op: Op) -> None:
+    row = QNN.get(op.kind.removeprefix(PREFIX))
+    if row is None or not op.kind.startswith(PREFIX):
+        raise FormatError("must be an operator of QNN", value=op.kind)
+    given = op.args["inputs"]
+    if not isinstance(given, list) or any(not isinstance(v, Value) for v in given):
+        raise FormatError("must be tensors", where="inputs")
+    if len(given) < row.operands[0] or (row.operands[1] and len(given) > row.operands[1]):
+        raise FormatError(
+            f"must have {row.operands[0]} to {row.operands[1]} operands", where="inputs", value=len(given)
+        )
+    if set(op.args) - {"inputs"} - set(row.params):
+        raise FormatError(f"must be parameters of {op.kind}", value=sorted(set(op.args) - set(row.params)))
+    for name, numbers in row.params.items():
+        _check_numbers(name, numbers, op.args[name], numbers.dims)
+    made = shapes_of(op)
+    found = [None if o is None else o.bound for o in op.outputs]
+    if len(found) != len(made) or any(f not in (None, m) for f, m in zip(found, made, strict=True)) or found[0] is None:
+        raise FormatError("must give what its operands and parameters make", value=f"{found}, not {made}"[:120])
+
+
+def _check_numbers(name: str, wanted: Numbers, given: Any, dims: int) -> None:
+    if dims:
+        if not isinstance(given, list) or len(given) > _LONGEST:
+            raise FormatError("must be a list of numbers", where=name, value=type(given).__name__)
+        for item in given:
+            _check_numbers(name, wanted, item, dims - 1)
+    elif wanted.real:
+        if type(given) not in (float, int) or not math.isfinite(given) or abs(given) > 3.5e38:
+            raise FormatError("must be a number", where=name, value=given)
+    elif type(given) not in (int, bool) or not wanted.low <= given < _MAX:
+        raise FormatError(f"must be whole numbers from {wanted.low}", where=name, value=given)

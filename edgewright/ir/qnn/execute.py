@@ -1,0 +1,67 @@
+"""Runs a host twin's graph of QNN operators with numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
+from edgewright.ir.qnn.values import converted, quantized, real, stored
+
+
+def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs for ``inputs``; what nobody reads any more is let go."""
+    held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
+    last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
+    kept = {id(v) for v in graph.outputs}
+    for i, op in enumerate(graph.ops):
+        given = [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
+        for out, made in zip(op.outputs, run_op(op, given), strict=True):
+            if out is not None:
+                held[id(out)] = _fitting(op, out, made)
+        for value in op.inputs():
+            if last[id(value)] == i and id(value) not in kept:
+                held.pop(id(value), None)
+    return [v.data if v.data is not None else held[id(v)] for v in graph.outputs]
+
+
+def run_op(op: Op, given: Sequence[Array]) -> list[Array]:
+    """What an operator makes of what is stored, as its results store it."""
+    row, values, out = QNN[op.kind.removeprefix(PREFIX)], op.args["inputs"], op.outputs[0]
+    assert out is not None
+    if row.domain == REAL:
+        if row.single and values[0].q is not None and values[0].dtype.itemsize == 1:
+            return [_looked_up(op, row, values[0], out, given[0])]
+        made = row.meaning(_params(op, out), *(real(v, a) for v, a in zip(values, given, strict=True)))
+        return [stored(out, made)]
+    if row.domain == STORED:
+        alike = [a if v.q is None else converted(v, a, out) for v, a in zip(values, given, strict=True)]
+        moved = row.meaning(_params(op, out), *alike)
+        return list(moved) if isinstance(moved, list) else [moved]
+    return [row.meaning(op, given)]
+
+
+def _params(op: Op, out: Value) -> dict[str, Any]:
+    """Parameters, the result's shape, and how it stores what it is filled up with."""
+    params = {**op.args, "shape": out.bound}
+    if "pad_constant_value" in params:
+        fill = np.asarray(params["pad_constant_value"], np.float32)
+        params["fill"] = fill if out.q is None else quantized(fill, out.q)
+    return params
+
+
+def _looked_up(op: Op, row: QnnOp, value: Value, out: Value, array: Array) -> Array:
+    """Functions of bytes are computed once for each of the 256."""
+    assert value.dtype is not None
+    every = np.arange(256, dtype=np.uint8).view(value.dtype)
+    table = stored(out, row.meaning(_params(op, out), real(value, every)))
+    return table[array.view(np.uint8)]
+
+
+def _fitting(op: Op, out: Value, made: Array) -> Array:
+    if made.shape != out.bound:
+        raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=made.shape)
+    return np.ascontiguousarray(made if made.dtype == out.dtype else made.astype(out.dtype))

@@ -1,0 +1,67 @@
+"""Normalisations, in real numbers; channels are last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Array
+
+Params = Mapping[str, Any]
+
+
+def _scaled(x: Array, given: tuple[Array, ...]) -> Array:
+    """Times the first constant, plus the second, as far as they are there."""
+    for index, constant in enumerate(given):
+        x = x + constant if index else x * constant
+    return np.asarray(x, np.float32)
+
+
+def batch_norm(params: Params, x: Array, *constants: Array) -> Array:
+    return _scaled(x.astype(np.float64), constants)
+
+
+def _normal(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    wide = x.astype(np.float64)
+    away = wide - wide.mean(axes, keepdims=True)
+    return np.asarray(away / np.sqrt(np.square(away).mean(axes, keepdims=True) + epsilon))
+
+
+def layer_norm(params: Params, x: Array, *constants: Array) -> Array:
+    return _scaled(_normal(x, tuple(params["axes"]), params["epsilon"]), constants)
+
+
+def rms_norm(params: Params, x: Array, *constants: Array) -> Array:
+    wide = x.astype(np.float64)
+    power = np.square(wide).mean(tuple(params["axes"]), keepdims=True)
+    return _scaled(wide / np.sqrt(power + params["epsilon"]), constants)
+
+
+def group_norm(params: Params, x: Array, *constants: Array) -> Array:
+    split = x.reshape(*x.shape[:-1], params["group"], x.shape[-1] // params["group"])
+    axes = (*range(1, x.ndim - 1), x.ndim)
+    return _scaled(_normal(split, axes, params["epsilon"]).reshape(x.shape), constants)
+
+
+def instance_norm(params: Params, x: Array, *constants: Array) -> Array:
+    return _scaled(_normal(x, tuple(range(1, x.ndim - 1)), params["epsilon"]), constants)
+
+
+def l2_norm(params: Params, x: Array) -> Array:
+    wide = x.astype(np.float64)
+    length = np.sqrt(np.maximum(np.square(wide).sum(params["axis"], keepdims=True), params["epsilon"]))
+    return np.asarray(wide / length, np.float32)
+
+
+def hadamard(params: Params, x: Array) -> Array:
+    """Along the last dimension, whose size is a power of two; lengths are kept but for ``scale``."""
+    wide, size = x.astype(np.float64), x.shape[-1]
+    step = 1
+    while step < size:
+        pairs = wide.reshape(*x.shape[:-1], -1, 2, step)
+        wide = np.stack([pairs[..., 0, :] + pairs[..., 1, :], pairs[..., 0, :] - pairs[..., 1, :]], -2)
+        wide = wide.reshape(x.shape)
+        step *= 2
+    return np.asarray(wide * (params["scale"] / np.sqrt(size)), np.float32)

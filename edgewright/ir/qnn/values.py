@@ -1,0 +1,68 @@
+"""How the HTP holds numbers, and what it rounds: integers by their scale, real numbers in 16 bits.
+
+Arithmetic is in single precision or better; what is stored is rounded once, halves to even. Qualcomm does not publish
+its rounding, so results may differ from the emulator's by a step of the last place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Array, QParams, Value
+
+_F32 = np.float32
+LARGEST = _F32(np.finfo(np.float16).max)
+
+
+def along(parameter: Any, axis: int | None, rank: int) -> Array:
+    """Scales or zero points, shaped to broadcast along their axis."""
+    numbers = np.asarray(parameter)
+    if axis is None or numbers.ndim == 0:
+        return numbers
+    shape = [1] * rank
+    shape[axis] = numbers.size
+    return numbers.reshape(shape)
+
+
+def half(array: Array) -> Array:
+    """Real numbers as 16 bits hold them."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16).astype(_F32)
+
+
+def centred(array: Array, q: QParams, dtype: Any = _F32) -> Array:
+    """Integers without their zero point."""
+    return array.astype(dtype) - along(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
+
+
+def real(value: Value, array: Array) -> Array:
+    """What stored elements stand for. Integers and truth values that were never real numbers stay what they are."""
+    if value.q is not None:
+        return centred(array, value.q) * along(np.asarray(value.q.scale, _F32), value.q.axis, array.ndim)
+    return half(array) if array.dtype.kind == "f" else array
+
+
+def stored(value: Value, numbers: Array) -> Array:
+    """Real numbers as a tensor holds them."""
+    if value.q is not None:
+        return quantized(numbers, value.q)
+    assert value.dtype is not None
+    if value.dtype.kind == "f":
+        return half(numbers).astype(value.dtype)
+    return np.asarray(numbers).astype(value.dtype)
+
+
+def quantized(numbers: Array, q: QParams) -> Array:
+    """The nearest integers, within their range."""
+    with np.errstate(all="ignore"):
+        steps = np.rint(numbers / np.asarray(q.scale, _F32)) + np.asarray(q.zero_point, _F32)
+    return np.clip(np.nan_to_num(steps, nan=float(np.asarray(q.zero_point))), q.qmin, q.qmax).astype(q.dtype)
+
+
+def converted(value: Value, array: Array, out: Value) -> Array:
+    """Elements of one tensor as another holds them; the same integers where both hold them alike."""
+    if value.q is None or out.q is None or value.q == out.q:
+        return array if out.q is None or value.q is not None else stored(out, array)
+    return quantized(real(value, array), out.q)
