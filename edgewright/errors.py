@@ -10,7 +10,8 @@
     ├── MissingError           the file needs something this installation lacks
     │   ├── MissingOperatorError
     │   ├── MissingDelegateError
-    │   └── MissingDataError   external weights (.ptd) not given, or not the right ones
+    │   ├── MissingDataError   external weights (.ptd) not given, or not the right ones
+    │   └── MissingCounterpartError   an import of ExecuTorch's that Edgewright has nothing for
     ├── ExportError            torch.export cannot capture the model (names the user's line)
     ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
     ├── CoverageError          backends take less of the model than was asked for
@@ -150,6 +151,12 @@ class MissingDataError(MissingError):
 
 
 class ExportError(EdgewrightError):
+class MissingCounterpartError(MissingError, ImportError):
+    """A script asks for a name of ExecuTorch's that has no counterpart: an ``ImportError``, too, as scripts expect."""
+
+    stage = "import"
+
+
     stage = "export"
     exit_code = 10
 

@@ -25,6 +25,8 @@ COMMANDS = {
     "verify": "check a file, and a .bpte against its own test cases",
     "disasm": "print the commands of a program's Ethos-U delegates, readably",
     "device": "run a .pte on a device or its vendor's simulator, where one is installed",
+    "compat": "run an unmodified ExecuTorch script on Edgewright",
+    "migrate": "rewrite a script's imports of ExecuTorch to Edgewright's",
     "cache": "show or clear the compiled code kept on disk",
     "demo": "compile a small model that comes with Edgewright, and classify 200 images with it",
 }

@@ -18,7 +18,9 @@ from tests.support.golden import foreign
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
-NET = re.findall(r"`net.py`:\n\n```python\n(.*?)```", TEXT, re.DOTALL)[0]
+SCRIPTS = {
+    name: re.findall(rf"`{name}`:\n\n```python\n(.*?)```", TEXT, re.DOTALL)[0] for name in ("net.py", "export.py")
+}
 FILES = {
     "linear.pte": "linear_fp32_portable.pte",
     "mlp.pte": "mlp_ptd_portable.pte",
@@ -63,7 +65,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "x.npz", in0=x)
     x.tofile(tmp_path / "x.raw")
     (tmp_path / "list.txt").write_text("x.raw\nx.raw\n")
-    (tmp_path / "net.py").write_text(NET)
+    for name, text in SCRIPTS.items():
+        (tmp_path / name).write_text(text)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "net", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,57 @@
+"""Names of ExecuTorch's Qualcomm folder that scripts import: what they choose among has one choice here, the HTP."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import torch
+
+from edgewright.backends.qualcomm.quantizer import QnnQuantizer as _Quantizer
+from edgewright.backends.qualcomm.quantizer import QuantDtype, get_qnn_quantization_config
+from edgewright.backends.qualcomm.target import QcomChipset
+from edgewright.errors import UsageError
+from edgewright.quantize.recipes import QuantizationConfig
+
+
+class QnnExecuTorchBackendType(enum.IntEnum):
+    """Qualcomm's processors, as files number them."""
+
+    kUndefinedBackend = 0  # noqa: N815
+    kGpuBackend = 1  # noqa: N815
+    kHtpBackend = 2  # noqa: N815
+    kDspBackend = 3  # noqa: N815
+    kLpaiBackend = 4  # noqa: N815
+
+
+class QnnQuantizer(_Quantizer):
+    """Edgewright's quantizer, made as ExecuTorch's is."""
+
+    def __init__(
+        self, backend: QnnExecuTorchBackendType = QnnExecuTorchBackendType.kHtpBackend,
+        soc_model: Any = QcomChipset.SM8750,
+    ) -> None:  # fmt: skip
+        if backend != QnnExecuTorchBackendType.kHtpBackend:
+            name = getattr(backend, "name", backend)
+            raise UsageError("backend", "must be kHtpBackend: Edgewright compiles for the HTP", value=name)
+        super().__init__(soc_model)
+
+
+def get_ptq_per_channel_quant_config(
+    act_dtype: torch.dtype = torch.uint8, weight_dtype: torch.dtype = torch.int8
+) -> QuantizationConfig:
+    """A scheme with a scale for each output channel of weights."""
+    chosen = _SCHEMES.get((act_dtype, weight_dtype))
+    if chosen is None:
+        known = ", ".join(f"{a} and {w}" for a, w in _SCHEMES)
+        raise UsageError("get_ptq_per_channel_quant_config", f"takes {known}", value=f"{act_dtype} and {weight_dtype}")
+    return get_qnn_quantization_config(chosen, is_per_channel=True)
+
+
+_INT4: torch.dtype = vars(torch)["int4"]  # which torch's stubs do not know
+_SCHEMES: dict[tuple[torch.dtype, torch.dtype], QuantDtype] = {
+    (torch.uint8, torch.int8): QuantDtype.use_8a8w,
+    (torch.uint8, _INT4): QuantDtype.use_8a4w,
+    (torch.uint16, torch.int8): QuantDtype.use_16a8w,
+    (torch.uint16, _INT4): QuantDtype.use_16a4w,
+}

@@ -1,0 +1,23 @@
+"""``executorch.exir.dialects._ops.ops``: the operators of a graph. Ours are torch's own, under whatever dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class _Ops:
+    """``ops.edge.aten.add.Tensor`` and ``ops.aten.add.Tensor`` are ``torch.ops.aten.add.Tensor``."""
+
+    @property
+    def edge(self) -> Any:
+        return torch.ops
+
+    backend = edge
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.ops, name)
+
+
+ops = _Ops()

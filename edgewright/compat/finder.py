@@ -1,0 +1,111 @@
+"""The import finder: ``executorch`` and all inside it come from the table, even if ExecuTorch is installed."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from edgewright.compat.table import ABSENT, AT_USE, OWN, ROOT, TABLE, counterpart, modules, nearest
+from edgewright.errors import MissingCounterpartError, UsageError
+
+
+def missing(module: str, name: str = "") -> MissingCounterpartError:
+    """The error of an import that has no counterpart: what is nearest, and names that are spelt alike."""
+    subject = f"{module}.{name}" if name else module
+    alike = difflib.get_close_matches(name or module, TABLE.get(module, {}) if name else modules(), 1, 0.8)
+    near = nearest(module, name)
+    remedy = f"Nearest: {near}." if near else f"Did you mean {alike[0]}?" if alike else ""
+    if name and alike:
+        remedy = f"Did you mean {alike[0]}?"
+    return MissingCounterpartError(subject, "has no counterpart in Edgewright", remedy=remedy)
+
+
+class StandIn(ModuleType):
+    """A module of ExecuTorch whose names are Edgewright's; each is imported when it is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return [n for n in TABLE.get(self.__name__, {}) if not n.startswith("_")]
+        found = counterpart(self.__name__, name)
+        if found is not None:
+            value = getattr(import_module(found[0]), found[1])
+            setattr(self, name, value)
+            return value
+        if f"{self.__name__}:{name}" in ABSENT:
+            raise missing(self.__name__, name)
+        if name.startswith("__") or f"{self.__name__}.{name}" in modules() or _is_own(f"{self.__name__}.{name}"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")  # the import system goes on
+        if f"{self.__name__}:{name}" in AT_USE:
+            return _refuse_later(missing(self.__name__, name))
+        raise missing(self.__name__, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *TABLE.get(self.__name__, {})})
+
+
+def _refuse_later(error: MissingCounterpartError) -> Any:
+    def refuse(*args: Any, **options: Any) -> None:
+        raise UsageError(error.subject, error.rule, remedy=error.remedy) from error
+
+    return refuse
+
+
+class Finder(MetaPathFinder, Loader):
+    """Finds ``executorch`` and what is inside it; nothing else."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != ROOT and not name.startswith(f"{ROOT}."):
+            return None
+        if _is_own(name):
+            found = PathFinder.find_spec(name, _folders() if name == OWN else path)
+            if found is None:
+                raise missing(name)
+            return found
+        if name not in modules():
+            raise missing(name)
+        return ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return StandIn(spec.name, f"What Edgewright has of {spec.name}.")
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run: names are looked up when they are used."""
+
+
+def _is_own(name: str) -> bool:
+    """True of ExecuTorch's own example scripts, which are run as they are, on imports of ours."""
+    return name == OWN or name.startswith(f"{OWN}.")
+
+
+def _folders() -> list[str]:
+    """Where ExecuTorch itself is, if it is installed."""
+    spec = PathFinder.find_spec(ROOT, None)
+    return [] if spec is None else list(spec.submodule_search_locations or ())
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Imports of ``executorch`` give Edgewright's names while this lasts.
+
+    >>> with installed():
+    ...     from executorch.exir import EdgeCompileConfig
+    >>> EdgeCompileConfig.__module__
+    'edgewright.program.config'
+    """
+    finder = Finder()
+    held = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == ROOT}
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [n for n in sys.modules if n.partition(".")[0] == ROOT]:
+            del sys.modules[name]
+        sys.modules.update(held)

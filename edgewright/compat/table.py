@@ -1,0 +1,209 @@
+"""ExecuTorch's names and ours: the one table that imports, migration and the docs read.
+
+``TABLE``: by module of ExecuTorch, the names that can be imported from it, and the module that has each of them here
+(``module:name`` where ours is called differently). A module without names is imported for what it does, which is
+nothing here: its operators are there already.
+``ABSENT``: modules, or single names (``module:name``), that have no counterpart, and what comes nearest. What is said
+of a module holds for the modules inside it.
+``AT_USE``: absent names that may be imported and must not be used: scripts import them at the top for an option.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+ROOT = "executorch"
+OWN = f"{ROOT}.examples"  # scripts, not an API: they are run from where ExecuTorch keeps them
+
+
+def _at(module: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), module)
+
+
+_PROGRAM = {
+    **_at("edgewright", "EdgeCompileConfig ExecutorchBackendConfig to_edge to_edge_transform_and_lower"),
+    **_at("edgewright.program.lower", "EdgeProgramManager ExecutorchProgramManager"),
+}
+_TORCH = _at("torch.export", "ExportedProgram ExportGraphSignature")
+_EXPORT = _at("edgewright.compat.export_util", "export_to_edge export_to_exec_prog save_pte_program")
+_BINDINGS = {
+    **_at("edgewright.compat.runtime", "MethodMeta TensorInfo Verification"),
+    **_at("edgewright.compat.pybindings", "ExecuTorchMethod ExecuTorchModule ExecuTorchProgram"),
+    **_at("edgewright.compat.pybindings", "_get_operator_names _get_registered_backend_names _is_available"),
+    **_at("edgewright.compat.pybindings", "_load_for_executorch _load_for_executorch_from_buffer"),
+    **_at("edgewright.compat.pybindings", "_load_program _load_program_from_buffer"),
+}
+_BUNDLES = "edgewright.compat.devtools"
+
+_XNNPACK = "edgewright.backends.xnnpack"
+_PARTITIONERS = {
+    **_at(_XNNPACK, "XnnpackPartitioner XnnpackFloatingPointPartitioner"),
+    **_at(_XNNPACK, "XnnpackQuantizedPartitioner XnnpackDynamicallyQuantizedPartitioner"),
+}
+_XNNPACK_CONFIGS = {
+    **_at(f"{_XNNPACK}.compat", "get_transform_passes"),
+    **_at(f"{_XNNPACK}.compat", "get_xnnpack_edge_compile_config get_xnnpack_executorch_backend_config"),
+}
+_ARM = "edgewright.backends.ethos_u"
+_ARM_QUANTIZER = {
+    **_at(_ARM, "EthosUQuantizer get_symmetric_quantization_config get_uint8_io_quantization_config"),
+    **_at(_ARM, "get_symmetric_a16w8_quantization_config get_symmetric_a8w4_quantization_config"),
+}
+_CONFIG = _at("edgewright.quantize.recipes", "QuantizationConfig")
+_QNN = "edgewright.backends.qualcomm"
+_QNN_UTILS = {
+    **_at(_QNN, "QcomChipset generate_htp_compiler_spec generate_qnn_executorch_compiler_spec"),
+    **_at(_QNN, "get_soc_to_chipset_map to_edge_transform_and_lower_to_qnn"),
+}
+_NXP = "edgewright.backends.nxp"
+_NXP_BACKEND = {
+    **_at(_NXP, "NeutronCompileSpecBuilder generate_neutron_compile_spec"),
+    **_at(f"{_NXP}.compat", "core_aten_ops_exception_list"),
+}
+
+TABLE: dict[str, dict[str, str]] = {
+    "executorch.exir": {**_PROGRAM, **_TORCH},
+    "executorch.exir.backend.backend_details": {"CompileSpec": "edgewright.pte.schema"},
+    "executorch.exir.backend.compile_spec_schema": {"CompileSpec": "edgewright.pte.schema"},
+    "executorch.exir.backend.operator_support": {
+        "DontPartition": "edgewright.partition.exclude",
+        "DontPartitionModule": "edgewright.partition.exclude",
+        "DontPartitionName": "edgewright.partition.exclude",
+    },
+    "executorch.exir.capture._config": {
+        "EdgeCompileConfig": "edgewright",
+        "ExecutorchBackendConfig": "edgewright",
+    },
+    "executorch.exir.dialects._ops": {"ops": "edgewright.compat.dialects"},
+    "executorch.exir.passes": {"MemoryPlanningPass": "edgewright"},
+    "executorch.exir.passes.memory_planning_pass": {"MemoryPlanningPass": "edgewright"},
+    "executorch.exir.program": _PROGRAM,
+    "executorch.exir.program._program": _PROGRAM,
+    "executorch.runtime": _at(
+        "edgewright.compat.runtime", "BackendRegistry Method OperatorRegistry Program Runtime Verification"
+    ),
+    "executorch.extension.export_util": _EXPORT,
+    "executorch.extension.export_util.utils": _EXPORT,
+    "executorch.extension.pybindings.portable_lib": _BINDINGS,
+    "executorch.extension.pybindings._portable_lib": _BINDINGS,
+    "executorch.kernels.quantized": {},
+    "executorch.version": {"__version__": "edgewright"},
+    "executorch.devtools": {"BundledProgram": _BUNDLES},
+    "executorch.devtools.bundled_program.config": {"MethodTestCase": _BUNDLES, "MethodTestSuite": _BUNDLES},
+    "executorch.devtools.bundled_program.core": {"BundledProgram": _BUNDLES},
+    "executorch.devtools.bundled_program.serialize": {"serialize_from_bundled_program_to_flatbuffer": _BUNDLES},
+    # XNNPACK
+    "executorch.backends.xnnpack": {**_PARTITIONERS, **_XNNPACK_CONFIGS},
+    "executorch.backends.xnnpack.partition.config.xnnpack_config": {"ConfigPrecisionType": _XNNPACK},
+    "executorch.backends.xnnpack.partition.xnnpack_partitioner": _PARTITIONERS,
+    "executorch.backends.xnnpack.quantizer.xnnpack_quantizer": {
+        "XNNPACKQuantizer": _XNNPACK,
+        "get_symmetric_quantization_config": _XNNPACK,
+    },
+    "executorch.backends.xnnpack.utils.configs": _XNNPACK_CONFIGS,
+    # Arm
+    "executorch.backends.arm.arm_backend": {"ArmCompileSpecBuilder": _ARM},
+    "executorch.backends.arm.arm_partitioner": {"ArmPartitioner": f"{_ARM}:EthosUPartitioner"},
+    "executorch.backends.arm.ethosu": {"EthosUCompileSpec": _ARM, "EthosUPartitioner": _ARM},
+    "executorch.backends.arm.ethosu.compile_spec": {"EthosUCompileSpec": _ARM},
+    "executorch.backends.arm.ethosu.partitioner": {"EthosUPartitioner": _ARM},
+    "executorch.backends.arm.ethosu_partitioner": {"EthosUPartitioner": _ARM},
+    "executorch.backends.arm.quantizer": {**_ARM_QUANTIZER, **_CONFIG},
+    "executorch.backends.arm.quantizer.arm_quantizer": _ARM_QUANTIZER,
+    "executorch.backends.arm.quantizer.quantization_config": _CONFIG,
+    # Qualcomm
+    "executorch.backends.qualcomm.partition.qnn_partitioner": {"QnnPartitioner": _QNN},
+    "executorch.backends.qualcomm.quantizer.qconfig": {
+        "get_ptq_per_channel_quant_config": f"{_QNN}.compat",
+    },
+    "executorch.backends.qualcomm.quantizer.quantizer": {"QnnQuantizer": f"{_QNN}.compat", "QuantDtype": _QNN},
+    "executorch.backends.qualcomm.serialization.qc_schema": {
+        "QcomChipset": _QNN,
+        "QnnExecuTorchBackendType": f"{_QNN}.compat",
+        "QnnExecuTorchHtpPerformanceMode": _QNN,
+    },
+    "executorch.backends.qualcomm.utils.utils": _QNN_UTILS,
+    # NXP
+    "executorch.backends.nxp.backend.custom_delegation_options": {"CustomDelegationOptions": _NXP},
+    "executorch.backends.nxp.backend.neutron_target_spec": {"NeutronTargetSpec": _NXP},
+    "executorch.backends.nxp.edge_passes.neutron_edge_pass_manager": {"NeutronEdgePassManager": _NXP},
+    "executorch.backends.nxp.edge_passes.remove_additional_quantize_dequantize_nodes_pass": {
+        "RemoveAdditionalQDQClustersPass": f"{_NXP}.compat",
+    },
+    "executorch.backends.nxp.neutron_partitioner": {"NeutronPartitioner": _NXP},
+    "executorch.backends.nxp.nxp_backend": _NXP_BACKEND,
+    "executorch.backends.nxp.quantizer.neutron_quantizer": {"NeutronQuantizer": _NXP},
+    "executorch.backends.nxp.quantizer.utils": {"calibrate_and_quantize": _NXP},
+}
+
+_INSPECTOR = "`edgewright run --profile` shows times; ExecuTorch's own Inspector opens the .etdp it writes"
+_CORTEX_M = "leave these passes out: quantize and dequantize are kernels of every ExecuTorch runtime"
+_OTHERS = ", ".join(("xnnpack", "ethos_u", "qualcomm", "nxp"))
+
+ABSENT: dict[str, str] = {
+    "executorch.backends": f"edgewright.backends has {_OTHERS}",
+    "executorch.backends.arm": "edgewright.backends.ethos_u compiles for Ethos-U",
+    "executorch.backends.arm.quantizer.arm_quantizer:ArmQuantizer": "EthosUQuantizer(compile_spec) of the same module",
+    "executorch.backends.arm.quantizer:TOSAQuantizer": "EthosUQuantizer, and edgewright.backends.ethos_u.export_tosa",
+    "executorch.backends.arm.quantizer.arm_quantizer:TOSAQuantizer": "EthosUQuantizer and export_tosa",
+    "executorch.backends.arm.quantizer:VgfQuantizer": "EthosUQuantizer",
+    "executorch.backends.arm.tosa": "edgewright.backends.ethos_u.export_tosa gives TOSA files",
+    "executorch.backends.arm.util.arm_model_evaluator": "`edgewright compile` reports sizes, memory and differences",
+    "executorch.backends.arm.vgf": "edgewright.backends.ethos_u compiles for Ethos-U; Vulkan's VGF is not a target",
+    "executorch.backends.arm.vgf_partitioner": "EthosUPartitioner; Vulkan's VGF is not a target",
+    "executorch.backends.cortex_m": _CORTEX_M,
+    "executorch.backends.nxp": "edgewright.backends.nxp",
+    "executorch.backends.nxp.edge_passes.remove_io_quant_ops_pass": "remove_io_quant_ops of edgewright.backends.nxp",
+    "executorch.backends.nxp.tests": "a list of tuples of tensors is a calibration set here",
+    "executorch.backends.qualcomm": "edgewright.backends.qualcomm",
+    "executorch.backends.qualcomm.custom_op": "operators of your own stay on the CPU: register_kernel runs them here",
+    "executorch.backends.qualcomm.debugger": "`edgewright compare` compares layer by layer",
+    "executorch.backends.qualcomm.export_utils": "to_edge_transform_and_lower_to_qnn, then `edgewright device`",
+    "executorch.backends.qualcomm.python": "edgewright.backends.qualcomm talks to Qualcomm's libraries itself",
+    "executorch.backends.qualcomm.tests": "any torch.nn.Module",
+    "executorch.backends.qualcomm.utils.qnn_sdk_setup": "pip install 'edgewright[qualcomm]' brings the libraries",
+    "executorch.backends.samsung.test": "`edgewright device` runs a file on a device",
+    "executorch.devtools": "edgewright.runtime.Profile and `edgewright inspect`",
+    "executorch.devtools:Inspector": _INSPECTOR,
+    "executorch.devtools.backend_debug": 'the manager\'s partition_reports["forward"], with every reason why not',
+    "executorch.devtools.inspector": _INSPECTOR,
+    "executorch.devtools.visualization": "`edgewright inspect`; Model Explorer opens the .pte",
+    "executorch.exir": "edgewright has to_edge, to_edge_transform_and_lower and their options",
+    "executorch.exir:capture": "torch.export.export, then edgewright.to_edge",
+    "executorch.exir:CaptureConfig": "torch.export.export takes what it holds",
+    "executorch.exir.backend.backend_api": "to_edge(...).to_backend(partitioner)",
+    "executorch.exir.passes.quantize_io_pass": "edgewright.quantize.io.integer_io, before lowering",
+    "executorch.extension": "edgewright.runtime",
+    "executorch.extension.llm": "language models are not among Edgewright's targets yet",
+    "executorch.kernels": "kernels are registered with edgewright.runtime.register_kernel",
+    OWN: "scripts that come with ExecuTorch: install it, or put its folder on the path",
+}
+
+AT_USE = {
+    "executorch.backends.nxp.edge_passes.remove_io_quant_ops_pass:RemoveIOQuantOpsPass",
+    "executorch.devtools.visualization.visualization_utils:visualize_with_clusters",
+}
+
+
+@cache
+def modules() -> frozenset[str]:
+    """Every module that can be imported: those with names, and the packages around them."""
+    known = [*TABLE, *(name.partition(":")[0] for name in AT_USE)]
+    return frozenset(".".join(parts[:n]) for parts in (m.split(".") for m in known) for n in range(1, len(parts) + 1))
+
+
+def counterpart(module: str, name: str) -> tuple[str, str] | None:
+    """Where Edgewright has a name of ExecuTorch's: the module and the name, or None."""
+    found = TABLE.get(module, {}).get(name)
+    if found is None:
+        return None
+    ours, _, other = found.partition(":")
+    return ours, other or name
+
+
+def nearest(module: str, name: str = "") -> str:
+    """What comes nearest to something that has no counterpart, as a sentence; never empty for known packages."""
+    own = ABSENT.get(f"{module}:{name}") if name else None
+    parts = module.split(".")
+    around = (ABSENT.get(".".join(parts[:n])) for n in range(len(parts), 0, -1))
+    return own or next((text for text in around if text), "")

@@ -1,0 +1,132 @@
+"""``edgewright compat``: scripts run as Python runs them, and their failures are told apart from ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli import GOLDEN, Cli, recorded
+from tests.e2e.conftest import cli
+
+__all__ = ["cli"]
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "export.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_script_gets_its_arguments_and_its_folder(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("VALUE = 3\n")
+    path = script(tmp_path, "import sys, beside\nprint(__name__, sys.argv[1:], beside.VALUE)\n")
+    before = list(sys.path), list(sys.argv)
+    done = cli("compat", path, "-m", "mv2", "--quiet", "run")
+    assert (done.code, done.out) == (0, "__main__ ['-m', 'mv2', '--quiet', 'run'] 3\n")
+    assert before == (list(sys.path), list(sys.argv))
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("import sys; sys.exit(5)", 5, ""),
+        ("import sys; sys.exit()", 0, ""),
+        ("import sys; sys.exit('no weights')", 1, "no weights"),
+        ("x = 1\nraise ValueError('of the script')", 1, 'export.py", line 2, in <module>'),
+        ("from executorch.exir import capture", 6, "export.py:1: from executorch.exir import capture"),
+        ("from edgewright import Runtime\nRuntime.get().load_program('no.pte')", 3, "export.py:2:"),
+    ],
+)
+def test_how_scripts_end(cli: Cli, tmp_path: Path, text: str, code: int, told: str) -> None:
+    done = cli("compat", script(tmp_path, text))
+    assert done.code == code
+    assert told in done.err
+    assert "bug in Edgewright" not in done.err
+    assert "runpy" not in done.err
+
+
+def test_scripts_that_are_not_there(cli: Cli, tmp_path: Path) -> None:
+    done = cli("compat", tmp_path / "none.py")
+    assert done.code == 3
+    assert "is not a file" in done.err
+
+
+def test_a_script_may_try_what_is_absent(cli: Cli, tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        "try:\n    from executorch.backends.apple.coreml.partition import CoreMLPartitioner\n"
+        "except ImportError as error:\n    print('without', type(error).__name__)\n",
+    )
+    assert cli("compat", path).out == "without MissingCounterpartError\n"
+
+
+def test_the_runtime_of_scripts(cli: Cli, tmp_path: Path) -> None:
+    inputs, outputs = recorded("linear_fp32_xnnpack")
+    text = f"""
+import io, numpy, torch
+from executorch.extension.pybindings.portable_lib import _load_for_executorch, _load_program
+from executorch.runtime import Runtime, Verification
+
+path = {str(GOLDEN / "linear_fp32_xnnpack.pte")!r}
+stored = numpy.load({str(GOLDEN / "linear_fp32_xnnpack.npz")!r})
+inputs = [torch.from_numpy(stored[k]) for k in stored.files if k.startswith("0.forward.in")]
+runtime = Runtime.get()
+assert Runtime.get() is runtime
+assert runtime.backend_registry.is_available("XnnpackBackend")
+assert not runtime.backend_registry.is_available("NoBackend")
+assert "aten::add.out" in runtime.operator_registry.operator_names
+program = runtime.load_program(path, verification=Verification.Minimal, enable_etdump=True)
+assert program.method_names == {{"forward"}}
+method = program.load_method("forward")
+assert program.load_method("forward") is method
+(result,) = method.execute(inputs)
+assert isinstance(result, torch.Tensor)
+info = method.metadata.input_tensor_meta(0)
+assert info.sizes() == tuple(inputs[0].shape) and info.dtype() == 6 and info.nbytes() == inputs[0].nbytes
+assert program.metadata("forward").num_outputs() == 1
+program.write_etdump_result_to_file("run.etdp", "debug.bin")
+with open(path, "rb") as file:
+    (again,) = runtime.load_program(io.BytesIO(file.read())).load_method("forward").execute(inputs)
+(module,) = _load_for_executorch(path)(inputs)
+loaded = _load_program(path)
+(late,) = loaded.load_method(loaded.get_method_name(0))(inputs)
+assert torch.equal(result, again) and torch.equal(result, module) and torch.equal(result, late)
+numpy.save("result.npy", result.numpy())
+"""
+    import numpy as np
+
+    done = subprocess.run(
+        [sys.executable, "-m", "edgewright.compat", str(script(tmp_path, text))],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert np.allclose(np.load(tmp_path / "result.npy"), outputs[0], rtol=1e-5, atol=1e-6)
+    assert (tmp_path / "run.etdp").stat().st_size > 100
+    assert inputs
+
+
+def test_bundled_programs_of_scripts(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """
+import torch
+from executorch.devtools import BundledProgram
+from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
+from executorch.exir.dialects._ops import ops as exir_ops
+from executorch.extension.export_util.utils import export_to_edge, export_to_exec_prog, save_pte_program
+
+model, inputs = torch.nn.ReLU(), (torch.randn(3, 4),)
+edge = export_to_edge(model, inputs)
+assert [n for n in edge.exported_program().graph.nodes if n.target is exir_ops.edge.aten.relu.default]
+program = export_to_exec_prog(model, inputs)
+assert save_pte_program(program, "relu", ".") == "relu.pte"
+suite = MethodTestSuite("forward", [MethodTestCase(inputs, model(*inputs))])
+with open("relu.bpte", "wb") as file:
+    file.write(serialize_from_bundled_program_to_flatbuffer(BundledProgram(program, [suite])))
+"""
+    assert cli("compat", script(tmp_path, text)).code == 0
+    done = cli("verify", "relu.bpte")
+    assert (done.code, "1 test case passed" in done.out) == (0, True)
