@@ -23,7 +23,7 @@ from edgewright.ir.tflite.fixed import (
 
 Function = Callable[[Op, Sequence[Array]], Array]
 _F32 = np.float32
-_ROOM = 20  # bits that operands of a sum are shifted by
+ROOM = 20  # bits that operands of a sum are shifted by
 
 
 def _ends(op: Op) -> tuple[list[Value], Value]:
@@ -38,16 +38,19 @@ def summed(sign: int) -> Function:
     def function(op: Op, arrays: Sequence[Array]) -> Array:
         given, out = _ends(op)
         unit = 2 * float(max(scale(v) for v in given))
-        parts = [times(centred(v, a) << _ROOM, float(scale(v)) / unit) for v, a in zip(given, arrays, strict=True)]
-        return stored(times(parts[0] + sign * parts[1], unit / (2.0**_ROOM * float(scale(out)))), out)
+        parts = [times(centred(v, a) << ROOM, float(scale(v)) / unit) for v, a in zip(given, arrays, strict=True)]
+        return stored(times(parts[0] + sign * parts[1], unit / (2.0**ROOM * float(scale(out)))), out)
 
     return function
 
 
 def mul(op: Op, arrays: Sequence[Array]) -> Array:
+    """The factor is computed in single precision."""
     (a, b), out = _ends(op)
-    factor = np.float64(scale(a)) * np.float64(scale(b)) / np.float64(scale(out))
-    return stored(times(centred(a, arrays[0]) * centred(b, arrays[1]), factor), out)
+    return stored(times(centred(a, arrays[0]) * centred(b, arrays[1]), scale(a) * scale(b) / scale(out)), out)
+
+
+RELUS = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0)}
 
 
 def relu(low: float, high: float) -> Function:
@@ -158,8 +161,8 @@ def rsqrt(op: Op, arrays: Sequence[Array]) -> Array:
     made = np.full(256, 127, np.int64)
     for steps in range(1, 256):
         root, shift = inverse_root(steps)
-        fine = scaled(np.asarray(1), root, shift + _ROOM)
-        made[steps] = min(127, int(scaled(fine, mantissa, exponent - _ROOM)) + zero(out))
+        fine = scaled(np.asarray(1), root, shift + ROOM)
+        made[steps] = min(127, int(scaled(fine, mantissa, exponent - ROOM)) + zero(out))
     return np.asarray(np.clip(made, -128, 127)[np.maximum(centred(x, arrays[0]), 0)], np.int8)
 
 

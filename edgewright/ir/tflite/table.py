@@ -38,7 +38,6 @@ _DILATED = (*_STEP, "dilation_h", "dilation_w")
 _POOL = (*_STEP, "filter_h", "filter_w")
 _REDUCED = ("keep_dims",)
 _RESIZED = ("align_corners", "half_pixel_centers")
-_INF = float("inf")
 
 
 def _sigmoid(x: Any) -> Any:
@@ -67,9 +66,9 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("LOGISTIC", 14, 1, elements.by_table(_sigmoid)),
         TfliteOp("MAX_POOL_2D", 17, 1, products.max_pool_2d, 5, _POOL),
         TfliteOp("MUL", 18, 2, elements.mul, 21),
-        TfliteOp("RELU", 19, 1, elements.relu(0, _INF)),
-        TfliteOp("RELU_N1_TO_1", 20, 1, elements.relu(-1, 1)),
-        TfliteOp("RELU6", 21, 1, elements.relu(0, 6)),
+        TfliteOp("RELU", 19, 1, elements.relu(*elements.RELUS["RELU"])),
+        TfliteOp("RELU_N1_TO_1", 20, 1, elements.relu(*elements.RELUS["RELU_N1_TO_1"])),
+        TfliteOp("RELU6", 21, 1, elements.relu(*elements.RELUS["RELU6"])),
         TfliteOp("RESHAPE", 22, 2, moves.reshape, 17, ("new_shape",)),
         TfliteOp("RESIZE_BILINEAR", 23, 2, products.resize_bilinear, 15, _RESIZED),
         TfliteOp("SOFTMAX", 25, 1, curves.softmax, 9, ("beta",)),
@@ -95,6 +94,6 @@ TFLITE: dict[str, TfliteOp] = {
         TfliteOp("ABS", 101, 1, elements.absolute, 78),
         TfliteOp("HARD_SWISH", 117, 1, elements.hard_swish, 91),
         TfliteOp("BATCH_MATMUL", 126, 2, products.PAIRS, 101),
-        TfliteOp("RELU_0_TO_1", 152, 1, elements.relu(0, 1)),
+        TfliteOp("RELU_0_TO_1", 152, 1, elements.relu(*elements.RELUS["RELU_0_TO_1"])),
     )
 }

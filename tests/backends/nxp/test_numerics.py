@@ -52,6 +52,16 @@ def test_arithmetic_of_every_pair(kind: str, given: tuple[float, int, float, int
     assert differences(graph(kind, operands, value("y", a.shape, 0.09, 4)), [a, b]) == 0
 
 
+@pytest.mark.parametrize("kernels", ["tflite", "xnnpack"])
+@pytest.mark.parametrize("factor", [64, 48, 90.7])  # halves are met by the first two
+def test_products_of_every_pair(factor: float, kernels: str) -> None:
+    a, b = (x.astype(np.int8) for x in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    for scales in np.random.default_rng(4).uniform(0.01, 0.1, (6, 2)).astype(np.float32):
+        operands = [value("a", a.shape, float(scales[0]), 7), value("b", b.shape, float(scales[1]), -20)]
+        out = value("y", a.shape, float(scales[0] * scales[1] * np.float32(factor)), 4)
+        assert differences(graph("MUL", operands, out), [a, b], kernels) == 0
+
+
 @pytest.mark.parametrize("given", SCALES)
 def test_softmax_of_rows(given: tuple[float, int, float, int]) -> None:
     x = np.random.default_rng(1).integers(-128, 128, (300, 10)).astype(np.int8)
