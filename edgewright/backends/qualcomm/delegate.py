@@ -1,30 +1,51 @@
 """Runs QNN blobs on this machine: Qualcomm's own emulator of the HTP runs the context that a device would.
 
-The library is native code that trusts what it is given. A context whose hash is not its signature does not reach it,
-unless ``EDGEWRIGHT_QNN_TRUST=1`` says that it may: stock's files have the time of day for a signature.
+Where Qualcomm's libraries are not installed, or ``EDGEWRIGHT_QNN=twin`` asks for it, the host twin runs instead, and it
+is said so; ``EDGEWRIGHT_QNN=emulator`` does without the twin. The library is native code that trusts what it is given:
+a context whose hash is not its signature does not reach it, unless ``EDGEWRIGHT_QNN_TRUST=1`` says that it may (stock's
+files have the time of day for a signature).
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
-import re
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
 
 from edgewright.backends.qualcomm.blob import Blob, read_blob
+from edgewright.backends.qualcomm.emulated import check_version, release
+from edgewright.backends.qualcomm.emulator import Emulated, End
 from edgewright.backends.qualcomm.options import KEY
-from edgewright.backends.qualcomm.qnn.info import BinaryReader, End, Graph
-from edgewright.backends.qualcomm.qnn.session import Context, Session, execute
+from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.target import QcomChipset, QnnTarget
-from edgewright.errors import ExecutionError, FormatError, LimitError, VersionError
-from edgewright.pte import numbers
+from edgewright.backends.qualcomm.twin import TwinRunner
+from edgewright.errors import ExecutionError, FormatError, MissingDataError, MissingError, UsageError
+from edgewright.ir.deserialize import read_twin
+from edgewright.ir.graph import Graph
+from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
 
+__all__ = ["DELEGATE", "QnnDelegate", "check_version", "release"]
 Array = np.ndarray[Any, Any]
-TRUST = "EDGEWRIGHT_QNN_TRUST"
-_INPUT = re.compile(r"[^_]*_(\d{1,9})")
+CHOICE, TRUST = "EDGEWRIGHT_QNN", "EDGEWRIGHT_QNN_TRUST"
+_CHOICES = ("", "emulator", "twin")
+log = logging.getLogger("edgewright.qualcomm")
+
+
+class Runner(Protocol):
+    """What runs a graph."""
+
+    inputs: list[End]
+    outputs: list[End]
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]: ...
+
+    def close(self) -> None: ...
 
 
 class QnnDelegate:
@@ -34,58 +55,86 @@ class QnnDelegate:
     raw_outputs = True  # a number alone has a dimension here
 
     def __init__(self, given: DelegateBlob) -> None:
-        blob = read_blob(given.blob)
-        _check_intact(blob)
         soc = QnnTarget.read(given.compile_specs[KEY]).soc if KEY in given.compile_specs else QcomChipset.SM8650
-        self._session: Session | None = None
-        self._context: Context | None = None
-        self._reader = BinaryReader(blob.context)
-        try:
-            graph = self._only_graph()
-            self.inputs = sorted(graph.inputs, key=_place)
-            self.outputs = list(graph.outputs)
-            _check_size([*self.inputs, *self.outputs], given.memory)
-            self._session = Session(int(soc))
-            check_version(self._reader.info.build, self._session.build)
-            self._context = Context(self._session, blob.context)
-            self._graph = self._context.retrieve(graph.name)
-        except BaseException:
-            self.close()
-            raise
-        self.how = f"{soc.name} emulated by QNN {release(self._session.build)}"
-
-    def _only_graph(self) -> Graph:
-        graphs = self._reader.info.graphs
-        if len(graphs) != 1:
-            raise FormatError("must hold one graph", where="QNN context", value=len(graphs))
-        return graphs[0]
+        self._closed = False
+        self._runner: Runner
+        if bytes(memoryview(given.blob).cast("B")[: len(MAGIC)]) == MAGIC:
+            self._runner = twin = TwinRunner(_only_graph(given), given.memory, given.threads)
+            self.how = f"{soc.name}: {twin.how}; this program is for this machine only"
+            return
+        blob = read_blob(given.blob)
+        why = why_twin()
+        if why:
+            self._runner = twin = TwinRunner(_find_twin(given, why), given.memory, given.threads)
+            self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {why}"
+            _say_twin(why)
+            return
+        _check_intact(blob)
+        self._runner = emulated = Emulated(blob.context, int(soc), "forward", given.memory)
+        self.how = f"{soc.name} emulated by QNN {release(emulated.build)}"
 
     @property
     def input_count(self) -> int:
-        return len(self.inputs)
+        return len(self._runner.inputs)
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``."""
-        if len(inputs) != len(self.inputs):
-            raise ExecutionError("QNN delegate", f"takes {len(self.inputs)} inputs", value=len(inputs))
-        if self._session is None:
+        ends = self._runner.inputs
+        if len(inputs) != len(ends):
+            raise ExecutionError("QNN delegate", f"takes {len(ends)} inputs", value=len(inputs))
+        if self._closed:
             raise ExecutionError("QNN delegate", "must not be closed")
-        given = [_fitting(i, x, end) for i, (x, end) in enumerate(zip(inputs, self.inputs, strict=True))]
-        made = [np.zeros(end.dims, end.dtype) for end in self.outputs]
-        ends = [[e.tensor for e in side] for side in (self.inputs, self.outputs)]
-        reads, writes = list(zip(ends[0], given, strict=True)), list(zip(ends[1], made, strict=True))
-        execute(self._session, self._graph, reads, writes)
-        return made
+        return self._runner.run([_fitting(i, x, end) for i, (x, end) in enumerate(zip(inputs, ends, strict=True))])
 
     def close(self) -> None:
-        """Give back context, device and backend."""
-        for held in (self._context, self._session, self._reader):
-            if held is not None:
-                held.close()
-        self._context = self._session = None
+        """Give back the context."""
+        self._runner.close()
+        self._closed = True
 
 
 DELEGATE = QnnDelegate
+
+
+def why_twin() -> str:
+    """Why the twin runs, not the emulator; empty if the emulator does."""
+    chosen = os.environ.get(CHOICE, "")
+    if chosen not in _CHOICES:
+        raise UsageError(CHOICE, "must be emulator or twin", value=chosen)
+    if chosen == "twin":
+        return "as asked"
+    try:
+        find_folder()
+    except MissingError:
+        if chosen == "emulator" or os.environ.get("QNN_SDK_ROOT"):  # who names libraries wants them
+            raise
+        return "Qualcomm's libraries are not installed"
+    return ""
+
+
+@cache
+def _say_twin(why: str) -> None:
+    """Once a process."""
+    log.warning("host twins run in place of Qualcomm's emulator: %s", why)
+
+
+def _only_graph(given: DelegateBlob) -> Graph:
+    graphs = list(read_twin(bytes(given.blob), given.memory).values())
+    if len(graphs) != 1:
+        raise FormatError("must hold one graph", where="QNN blob", value=len(graphs))
+    return graphs[0]
+
+
+def _find_twin(given: DelegateBlob, why: str) -> Graph:
+    digest = hashlib.sha256(given.blob).hexdigest()
+    graph = given.twin(digest)
+    if graph is None:
+        rule = f"has no host twin, which is needed here: {why}"
+        remedy = (
+            "pip install 'edgewright[qualcomm]' for Qualcomm's emulator, keep m.twin beside m.pte, or give"
+            " load_program(..., twin=...)."
+        )
+        raise MissingDataError(f"QNN blob {digest[:12]}", rule, remedy=remedy)
+    return graph
 
 
 def _check_intact(blob: Blob) -> None:
@@ -94,39 +143,6 @@ def _check_intact(blob: Blob) -> None:
     rule = "must be the hash of its context, which Qualcomm's library would be given unchecked"
     remedy = f"Compile it again, or set {TRUST}=1 if it is stock's own and you trust it."
     raise FormatError(rule, where="QNN blob.signature", value=blob.signature, offset=4, remedy=remedy)
-
-
-def release(build: str) -> str:
-    """The release that a build belongs to.
-
-    >>> release("v2.51.0.260929181845")
-    '2.51'
-    """
-    return ".".join(build.removeprefix("v").split(".")[:2])
-
-
-def check_version(built: str, here: str) -> None:
-    """Refuse what a newer compiler made: the library would, in fewer words."""
-    numbers_of = [tuple(int(n) for n in re.findall(r"\d{1,9}", release(b))) for b in (built, here)]
-    if numbers_of[0] > numbers_of[1]:
-        rule = f"was built with QNN {release(built)}, and this library is {release(here)}"
-        remedy = f"Compile with QNN {release(here)} or older, or update the library to {release(built)} or newer."
-        raise VersionError(rule, where="QNN context", remedy=remedy)
-
-
-def _place(end: End) -> int:
-    """Inputs come in the order of the number in their name, as stock binds them."""
-    found = _INPUT.match(end.name)
-    if found is None:
-        raise FormatError("inputs must be named input_<number>_<name>", where="QNN context", value=end.name)
-    return int(found.group(1))
-
-
-def _check_size(ends: Sequence[End], memory: int) -> None:
-    needed = numbers.add(*(numbers.product((*e.dims, np.dtype(e.dtype).itemsize)) for e in ends))
-    if needed > memory:
-        remedy = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
-        raise LimitError("QNN delegate", f"inputs and outputs may take {memory} bytes", value=needed, remedy=remedy)
 
 
 def _fitting(index: int, array: Array, end: End) -> Array:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.emulator import End
 from edgewright.errors import ExecutionError
-from edgewright.ir.graph import Graph
+from edgewright.ir.graph import Graph, Value
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.twin import missing, to_twin
@@ -36,10 +37,10 @@ def make_twin(device: Graph) -> bytes | None:
 class TwinRunner:
     """A checked twin. ``memory``: bytes that its values may take."""
 
-    def __init__(self, graph: Graph, memory: int) -> None:
+    def __init__(self, graph: Graph, memory: int, threads: int | None = None) -> None:
         check(graph, memory)
         self._graph = graph
-        self.ends = [[(v.bound, v.dtype) for v in side] for side in (graph.inputs, graph.outputs)]
+        self.inputs, self.outputs = ([_end(v) for v in side] for side in (graph.inputs, graph.outputs))
         self.how = "host twin in numpy"
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -49,3 +50,10 @@ class TwinRunner:
             return execute(self._graph, given)
         except (ValueError, IndexError, TypeError) as error:
             raise ExecutionError("QNN delegate", f"the host twin does not run: {error}"[:200]) from error
+
+    def close(self) -> None:
+        """Nothing is held but memory."""
+
+
+def _end(value: Value) -> End:
+    return End(value.name, value.bound, str(value.dtype))

@@ -20,12 +20,25 @@ from edgewright.backends.qualcomm.target import (
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
-from edgewright.ir.graph import Array, QParams
+from edgewright.backends.qualcomm.twin import TwinRunner, make_twin
+from edgewright.ir.deserialize import read_twin
+from edgewright.ir.graph import Array, Graph, QParams
 from edgewright.runtime.delegates import DelegateBlob
 from tests.support import quantized_calls
 from tests.support.quantized_calls import Case, Scheme
 
 FP16 = 16.5  # bits of samples that are not quantized
+# How far the twin may be from the emulator: steps of the last place, or of the largest result. A thousandth of the
+# range is 66 steps of 16 bits.
+TWIN = {"uint8": 1.0, "uint16": 66.0, "float32": 1e-2}
+# Where the emulator itself is this far from the exact result, which is the twin's.
+ITSELF = {
+    ("log_softmax", "uint8"): 2.0,
+    ("grid_sampler_2d", "uint8"): 2.0,
+    ("grid_sampler_3d", "uint8"): 2.0,
+    ("mm", "uint16"): 160.0,
+    ("batch_norm", "uint16"): 256.0,
+}
 
 
 def _axis(op: str, args: Mapping[str, Any], axis: int) -> int | None:
@@ -63,12 +76,26 @@ def check(case: Case, soc: str = "SM8650") -> Outcome:
     if why:
         return Outcome(why)
     target = partitioner.target()
-    context = compile_graph(to_qnn(case.copy(), target), target, "forward")
+    device = to_qnn(case.copy(), target)
+    context = compile_graph(device, target, "forward")
     delegate = QnnDelegate(DelegateBlob("QnnBackend", write_blob(context), {KEY: target.value}, {}))
     (made,) = delegate.execute(case.inputs)
     delegate.close()
     known, shape = case.known, case.wanted.shape
+    _check_twin(case, device, made.reshape(shape))
     return Outcome([], _difference(made.reshape(shape)[known], case.wanted[known], case.graph.outputs[0].q))
+
+
+def _check_twin(case: Case, device: Graph, emulated: Array) -> None:
+    """The host twin, from its bytes, says what the emulator says."""
+    twin = make_twin(device)
+    assert twin is not None, case.name
+    runner = TwinRunner(read_twin(twin)[""], 1 << 32)
+    (made,) = runner.run(case.inputs)
+    known = case.known
+    apart = _difference(made.reshape(emulated.shape)[known], emulated[known], case.graph.outputs[0].q)
+    limit = ITSELF.get((case.op.kind, str(emulated.dtype)), TWIN.get(str(emulated.dtype), 0.0))
+    assert apart <= limit, f"{case.name}: the twin is off by {apart} {emulated.dtype}"
 
 
 def _difference(made: Array, wanted: Array, q: QParams | None) -> float:
