@@ -11,6 +11,7 @@ _NAMES = {
     "ExecutorchBackendConfig": "edgewright.program.config",
     "MemoryPlanningPass": "edgewright.program.memory",
     "Runtime": "edgewright.runtime.program",
+    "compile": "edgewright.workbench.compile",
     "export": "edgewright.frontend.export",
     "read_program": "edgewright.pte.reader",
     "to_edge": "edgewright.program.lower",

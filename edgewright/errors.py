@@ -15,6 +15,7 @@
     ├── ExportError            torch.export cannot capture the model (names the user's line)
     ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
     ├── CoverageError          backends take less of the model than was asked for
+    ├── AccuracyError          the compiled model is further from the original than was asked for
     ├── VendorError            a vendor's compiler or simulator failed, or lost part of what it was given
     ├── UsageError             a call, option or name that does not exist
     ├── InputError             inputs that do not fit the method's signature
@@ -150,13 +151,13 @@ class MissingDataError(MissingError):
     pass
 
 
-class ExportError(EdgewrightError):
 class MissingCounterpartError(MissingError, ImportError):
     """A script asks for a name of ExecuTorch's that has no counterpart: an ``ImportError``, too, as scripts expect."""
 
     stage = "import"
 
 
+class ExportError(EdgewrightError):
     stage = "export"
     exit_code = 10
 
@@ -169,6 +170,11 @@ class UnsupportedOperatorError(EdgewrightError):
 class CoverageError(EdgewrightError):
     stage = "partition"
     exit_code = 12
+
+
+class AccuracyError(EdgewrightError):
+    stage = "accuracy"
+    exit_code = 14
 
 
 class VendorError(EdgewrightError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -74,6 +75,14 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
     return Group("", *([Text(clean(title), style="bold")] if title else []), result)
 
 
+def plain_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table as text without colours, for what is not printed here."""
+    target = Console(file=io.StringIO(), width=_PIPE_WIDTH, highlight=False, markup=False, emoji=False)
+    with target.capture() as shown:
+        target.print(table("", columns, rows))
+    return "\n".join(line.rstrip() for line in shown.get().strip("\n").split("\n"))
+
+
 def size(count: int) -> str:
     """A number of bytes for people.
 
@@ -113,6 +122,17 @@ def progress(label: str, total: int, *, quiet: bool) -> Iterator[ProgressStep]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         yield ProgressStep(bar, int(bar.add_task(label, total=total)))
+
+
+def stage_bar() -> Progress:
+    """A bar on stderr for stages that come one after the other; those of unknown length show that they are alive."""
+    columns = (TextColumn("{task.description}"), BarColumn(), _Done(), _Rate())
+    return Progress(*columns, console=console(sys.stderr), transient=True)
+
+
+class _Done(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.elapsed or 0:.0f} s" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
 
 
 class ProgressStep:

@@ -41,10 +41,15 @@ def load_spec(text: str) -> Spec:
     """The model that ``text`` names: ``package.module:factory`` looked up from this folder, or a ``.pt2`` file."""
     if text.endswith(".pt2"):
         return Spec(exported=load_pt2(text))
+    return _understood(text, _made(text, load_object(text, "package.module:factory, or a .pt2 file")))
+
+
+def load_object(text: str, form: str = "package.module:name") -> Any:
+    """What ``package.module:name`` names, looked up from this folder."""
     module, colon, name = text.partition(":")
     if not colon or not name or not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(text, "must be package.module:factory, or a .pt2 file")
-    return _understood(text, _made(text, _lookup(text, _imported(text, module), name)))
+        raise UsageError(text, f"must be {form}")
+    return _lookup(text, _imported(text, module), name)
 
 
 def _imported(text: str, name: str) -> Any:

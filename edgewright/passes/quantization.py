@@ -150,14 +150,22 @@ class _Folder:
             for name, port in row.ports.items()
             if isinstance(port, Weight) and sources.get(name) is not None and sources[name].constant
         ]
-        integers = len(op.outputs) == 1 and (
-            self._dynamic(op, loose, weights) or self._static(op, loose or weights, sources)
+        integers = (
+            len(op.outputs) == 1
+            and not self._has_real_weight(op, sources)
+            and (self._dynamic(op, loose, weights) or self._static(op, loose or weights, sources))
         )
         for name in weights:
             op.args[name] = sources[name] if integers else self._real(sources[name], op.args[name])
             source = op.args.get("input")  # an embedding has none
             if source is not None and source.q is not None and source.q.dynamic and integers:
                 op.args[name] = _by_channel(op.args[name], row.ports[name])
+
+    def _has_real_weight(self, op: Op, sources: dict[str, Any]) -> bool:
+        """True for a layer left in floating point between two that are not: its neighbours' integers are not its."""
+        ports = self.table[op.kind].ports
+        held = [(name, op.args.get(name)) for name, port in ports.items() if isinstance(port, Weight)]
+        return any(isinstance(v, Value) and v.constant and v.q is None and sources[name] is None for name, v in held)
 
     def _static(self, op: Op, loose: list[str], sources: dict[str, Any]) -> bool:
         """``dequantize → operator → quantize``."""

@@ -57,5 +57,14 @@ def _number(value: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def readable(count: float) -> str:
+    """Bytes for people.
+
+    >>> readable(100), readable(14_000_000)
+    ('100 B', '13.4 MiB')
+    """
+    return _size(count) if count < 1 << 20 else f"{count / (1 << 20):,.1f} MiB"
+
+
 def _size(count: float) -> str:
     return f"{count:.0f} B" if count < 1024 else f"{count / 1024:,.1f} KiB"

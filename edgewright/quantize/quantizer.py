@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import fx
@@ -18,7 +18,7 @@ from edgewright.ir.opset import OPS
 from edgewright.program.resolve import kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_ends
 from edgewright.quantize.module import rewritten
-from edgewright.quantize.recipes import QuantizationConfig
+from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
 aten = torch.ops.aten
 
@@ -36,6 +36,10 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     backend: Backend
     kept: tuple[Any, ...] = ()  # torch operators that the backend's partitioner leaves whole
+    # Ways to quantize, by the names that users give them; the first is the usual one.
+    presets: ClassVar[Mapping[str, Callable[[], QuantizationConfig]]] = {
+        "int8": lambda: symmetric_config(is_per_channel=True)
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,6 +51,11 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.ends: QuantizationConfig | None = None
         self.others: list[Quantizer] = []
         self.filter: Callable[[fx.Node], bool] | None = None
+
+    @classmethod
+    def for_target(cls, target: str | None) -> Self:
+        """A quantizer with its defaults, for a device by its name."""
+        return cls()
 
     def target(self) -> Any:
         """What rules are asked about; None if the backend has one kind of device only."""

@@ -45,6 +45,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 COMPILER = (
     "edgewright.frontend", "edgewright.program", "edgewright.quantize", "edgewright.demo.model", "edgewright.partition",
+    "edgewright.workbench",
 )  # fmt: skip
 
 

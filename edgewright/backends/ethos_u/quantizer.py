@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import fx
 
 from edgewright.backends.ethos_u.ops import BACKEND
@@ -54,10 +56,19 @@ class EthosUQuantizer(TableQuantizer):
 
     backend = BACKEND
     kept = KEPT
+    presets: ClassVar = {
+        "int8": get_symmetric_quantization_config,
+        "a16w8": get_symmetric_a16w8_quantization_config,
+        "a8w4": lambda: get_symmetric_a8w4_quantization_config(is_qat=False),
+    }
 
     def __init__(self, compile_spec: EthosUCompileSpec) -> None:
         super().__init__()
         self.compile_spec = checked_spec(compile_spec)
+
+    @classmethod
+    def for_target(cls, target: str | None) -> EthosUQuantizer:
+        return cls(EthosUCompileSpec(target or ""))
 
     def target(self) -> EthosUCompileSpec:
         return self.compile_spec

@@ -27,6 +27,16 @@ ACCELERATORS = {
     "ethos-u85-1024": ("u85", 1024, 1),
     "ethos-u85-2048": ("u85", 2048, 1),
 }
+
+
+def targets() -> dict[str, str]:
+    """What there is to compile for, each in a line."""
+    return {
+        name: f"Arm Ethos-{family.upper()}, {macs * cores} multiply-accumulates per cycle"
+        for name, (family, macs, cores) in ACCELERATORS.items()
+    }
+
+
 # System configurations of Arm's vela.ini.
 SYSTEM_CONFIGS = (
     "Ethos_U55_Deep_Embedded", "Ethos_U55_High_End_Embedded", "Ethos_U65_Embedded", "Ethos_U65_Mid_End",

@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from edgewright.backends.nxp.ops import BACKEND
 from edgewright.backends.nxp.partitioner import KEPT, checked_target
-from edgewright.backends.nxp.target import NeutronTargetSpec
+from edgewright.backends.nxp.target import DEFAULT, NeutronTargetSpec
 from edgewright.errors import UsageError
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, symmetric_config
@@ -47,6 +47,10 @@ class NeutronQuantizer(TableQuantizer):
         self.target_spec = checked_target(neutron_target_spec)
         self.is_qat = is_qat
         self.set_global(symmetric_config(per_channel, is_qat))
+
+    @classmethod
+    def for_target(cls, target: str | None) -> NeutronQuantizer:
+        return cls(checked_target(None, target or DEFAULT))
 
     def target(self) -> NeutronTargetSpec:
         return self.target_spec

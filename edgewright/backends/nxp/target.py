@@ -33,6 +33,14 @@ class NeutronInfo:
 TARGETS = {DEFAULT: NeutronInfo(False, 1, 8, 8, 2)}
 
 
+def targets() -> dict[str, str]:
+    """What there is to compile for, each in a line."""
+    return {
+        name: f"NXP eIQ Neutron, {info.units * info.pipes * info.macs} multiply-accumulates per cycle"
+        for name, info in TARGETS.items()
+    }
+
+
 class NeutronTargetSpec:
     """A chip, by name. Chips that are not known here are looked up in NXP's SDK, if it is installed.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import fx
 
+from edgewright.backends.qualcomm.kept import KEPT
 from edgewright.backends.qualcomm.ops import BACKEND
-from edgewright.backends.qualcomm.partitioner import KEPT
 from edgewright.backends.qualcomm.target import (
     QcomChipset,
     QnnTarget,
@@ -68,6 +68,18 @@ class QnnQuantizer(TableQuantizer):
 
     backend = BACKEND
     kept = KEPT
+    presets: ClassVar = {
+        "int8": get_qnn_quantization_config,
+        "a16w8": lambda: get_qnn_quantization_config(QuantDtype.use_16a8w),
+        "a16w4": lambda: get_qnn_quantization_config(QuantDtype.use_16a4w),
+        "a8w4": lambda: get_qnn_quantization_config(QuantDtype.use_8a4w),
+    }
+
+    @classmethod
+    def for_target(cls, target: str | None) -> QnnQuantizer:
+        made = cls() if target is None else cls(target)
+        made.by_operator.clear()  # presets say it for all operators
+        return made
 
     def __init__(self, soc_model: Any = QcomChipset.SM8750) -> None:
         super().__init__()

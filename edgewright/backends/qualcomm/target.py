@@ -68,6 +68,13 @@ CHIPSETS: dict[QcomChipset, Htp] = {
 }  # fmt: skip
 
 
+def targets() -> dict[str, str]:
+    """What there is to compile for, each in a line."""
+    return {
+        soc.name: f"Qualcomm {soc.name}, Hexagon v{htp.arch}, {htp.vtcm} MiB of VTCM" for soc, htp in CHIPSETS.items()
+    }
+
+
 class QnnExecuTorchHtpPerformanceMode(enum.IntEnum):
     """How hard the HTP is driven."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.quantize.quantizer import TableQuantizer
@@ -35,3 +37,8 @@ class XNNPACKQuantizer(TableQuantizer):
 
     backend = BACKEND
     kept = XnnpackPartitioner.kept
+    presets: ClassVar = {
+        "int8": lambda: get_symmetric_quantization_config(is_per_channel=True),
+        "dynamic": lambda: get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True),
+        "dynamic-w4": lambda: get_symmetric_quantization_config(True, is_dynamic=True, weight_qmin=-8, weight_qmax=7),
+    }

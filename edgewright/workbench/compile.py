@@ -1,0 +1,237 @@
+"""``edgewright.compile``: a model, for one target or several, in one call."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from edgewright.backends import find_partitioner
+from edgewright.backends.targets import Target, find_target
+from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
+from edgewright.frontend.export import export
+from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
+from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.quantize.evaluate import sqnr
+from edgewright.workbench.data import MOST, Call, load_calls
+from edgewright.workbench.facts import CompileReport
+from edgewright.workbench.images import ImageOptions
+from edgewright.workbench.progress import Stages
+from edgewright.workbench.quantization import Quantization, quiet_warnings
+from edgewright.workbench.recipe import FLOAT, Recipe, as_recipe
+from edgewright.workbench.result import CompileResult, CompileResults
+
+log = logging.getLogger("edgewright.workbench")
+EVALUATED = 8  # inputs that results are compared on
+_HERE = "xnnpack"  # runs as fast here as the engine is: worth measuring
+_ROUNDS = 10
+
+Metric = Callable[[Callable[..., Any]], float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all targets of a call."""
+
+    recipe: Recipe
+    samples: int = MOST
+    evaluate: int = EVALUATED
+    metric: Metric | None = None
+    simulate: bool | None = None
+    runtime: Any = "wheel"
+    config: ExecutorchBackendConfig | None = None
+    images: ImageOptions | None = None
+    dynamic_shapes: Any = None
+
+
+@overload
+def compile(model: Any, inputs: Any = None, target: str = ..., **options: Any) -> CompileResult: ...
+@overload
+def compile(model: Any, inputs: Any, target: Sequence[str], **options: Any) -> CompileResults: ...
+def compile(
+    model: Any, inputs: Any = None, target: Any = "xnnpack", *, quantize: str | None = None, calibration: Any = None,
+    recipe: Any = None, quiet: bool = False, **options: Any,
+) -> CompileResult | CompileResults:  # fmt: skip
+    """Compile a model for a target (``"ethos-u55-128"``) or a list of them.
+
+    ``model``: an ``nn.Module`` with example ``inputs`` (a tuple, a tensor, or a dict by name), or an
+    ``ExportedProgram``. ``quantize``: a preset of the target (``"int8"``). ``calibration``: an ``.npz``, a folder, or
+    an iterable of inputs. ``recipe``: a ``Recipe``, a mapping or a TOML file that names precision per module.
+
+    More options: ``samples`` (calibration inputs to use at most), ``evaluate`` (inputs to compare results on; 0 for
+    none), ``metric`` (a function of a callable model that gives a number), ``simulate`` (True: files for this machine
+    only; False: never; None: where a vendor's compiler is missing, and the result says so), ``images``
+    (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``.
+
+    >>> import torch, edgewright as ew
+    >>> result = ew.compile(torch.nn.Linear(4, 3), torch.ones(2, 4), target="xnnpack")
+    >>> result.run(torch.ones(2, 4)).shape, result.report.coverage["macs"]
+    (torch.Size([2, 3]), 1.0)
+    """
+    several = not isinstance(target, str)
+    names = list(target) if several else [target]
+    if not names:
+        raise UsageError("target", "must name at least one")
+    chosen = list(dict.fromkeys(find_target(name) for name in names))
+    known = set(Settings.__dataclass_fields__) - {"recipe"}
+    if set(options) - known:
+        unknown = ", ".join(sorted(set(options) - known))
+        raise UsageError("compile", f"takes {', '.join(sorted(known))} as further options", value=unknown)
+    settings = Settings(as_recipe(recipe, quantize), **options)
+    with Stages(quiet) as stages, quiet_warnings():
+        bench = Bench(model, inputs, calibration, settings, stages)
+        results = build_all(bench, chosen, raises=not several)
+    if not results:  # there is nothing to give
+        raise next(iter(results.failures.values()))
+    return results if several else results[chosen[0].name]
+
+
+def build_all(bench: Bench, targets: Sequence[Target], *, raises: bool = False) -> CompileResults:
+    """Compile for every target. What one of them fails with does not keep the others from being compiled."""
+    results: dict[str, CompileResult] = {}
+    failures: dict[str, EdgewrightError] = {}
+    for target in targets:
+        try:
+            results[target.name] = bench.build(target)
+        except (UsageError, InputError, ExportError):  # of the call, not of the target
+            raise
+        except EdgewrightError as error:
+            if raises:
+                raise
+            failures[target.name] = error
+    return CompileResults(results, failures)
+
+
+class Bench:
+    """A model on the bench: exported once, with its data, and what it gives in eager torch."""
+
+    def __init__(self, model: Any, inputs: Any, calibration: Any, settings: Settings, stages: Stages) -> None:
+        self.settings = settings
+        self.stages = stages
+        with stages("export"):
+            self.exported = _exported(model, inputs, settings.dynamic_shapes)
+        example: Any = self.exported.example_inputs
+        self.example = Call(*example)
+        with stages("read data"):
+            given = calibration is not None
+            self.calls = load_calls(calibration, self.example, settings.samples, settings.images) if given else []
+        self.quantization = Quantization(self.exported, self.calls, stages, settings.dynamic_shapes)
+        self.evaluated = (self.calls or [self.example])[: max(0, settings.evaluate)]
+        self._module = self.exported.module()
+        self._expected: list[list[Any]] | None = None
+
+    def eager(self, *args: Any, **kwargs: Any) -> Any:
+        """The original model."""
+        with torch.no_grad():
+            return self._module(*args, **kwargs)
+
+    def expected(self) -> list[list[Any]]:
+        """What the original gives for the inputs that results are compared on."""
+        if self._expected is None:
+            found = [pytree.tree_leaves(self.eager(*c.args, **c.kwargs)) for c in self.evaluated]
+            self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
+        return self._expected
+
+    def build(self, target: Target) -> CompileResult:
+        before = dict(self.stages.times)
+        recipe = self.settings.recipe.for_target(target.name)
+        exported = self.quantization.run(target, recipe)
+        with self.stages("lower", f"{target.name}: lower"):
+            edge, simulated = self._lowered(target, exported)
+            program = edge.to_executorch(self.settings.config)
+        report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
+        report.methods = edge.partition_reports
+        plans = program.executorch_program.execution_plan
+        report.planned_bytes = sum(sum(plan.non_const_buffer_sizes) for plan in plans)
+        result = CompileResult(program, exported, report)
+        self._evaluate(target, result)
+        times = self.stages.times
+        report.stages = {n: round(s - before.get(n, 0.0), 4) for n, s in times.items() if s > before.get(n, 0.0)}
+        return result
+
+    def _lowered(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
+        """The program in the backend's hands, and why it is for this machine only, if it is."""
+        cls = find_partitioner(target.backend)
+        simulation = getattr(cls, "for_simulation", None)
+        config = EdgeCompileConfig(runtime=self.settings.runtime)
+        if self.settings.simulate is not True or simulation is None:
+            chosen = cls.for_target(target.argument)
+            try:
+                return to_edge_transform_and_lower(exported, partitioner=[chosen], compile_config=config), ""
+            except MissingError as error:
+                if simulation is None or self.settings.simulate is False:
+                    raise
+                why = f"{error.subject} {error.rule}"
+                log.info("%s: %s; making a file for this machine only", target.name, why)
+        else:
+            why = "asked for"
+        chosen = simulation(target.argument)
+        return to_edge_transform_and_lower(exported, partitioner=[chosen], compile_config=config), why
+
+    def _evaluate(self, target: Target, result: CompileResult) -> None:
+        if not self.evaluated:
+            return
+        report = result.report
+        with self.stages("run here", f"{target.name}: run here", total=len(self.evaluated)) as step:
+            outputs, method = [], result.method()
+            for call in self.evaluated:
+                outputs.append([_array(o) for o in method.execute(call.leaves())])
+                step()
+        report.sqnr, report.samples = sqnr(zip(self.expected(), outputs, strict=True)), len(outputs)
+        if self.settings.metric is not None:
+            with self.stages("metric", f"{target.name}: metric"):
+                report.metric = measured(self.settings.metric, result.run)
+        if target.name == _HERE:
+            report.host_ms = _time(method, self.evaluated[0])
+        method.close()
+
+
+def measured(metric: Metric, model: Callable[..., Any]) -> float:
+    """A metric of the user's, of a model that is called like the original."""
+    try:
+        return float(metric(model))
+    except EdgewrightError:
+        raise
+    except Exception as error:
+        raise AccuracyError("metric", f"raised {type(error).__name__}: {error}") from error
+
+
+def _time(method: Any, call: Call) -> float:
+    leaves, times = call.leaves(), []
+    for _ in range(_ROUNDS):
+        start = time.perf_counter()
+        method.execute(leaves)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def _precision(recipe: Recipe) -> str:
+    named = recipe.quantize or FLOAT
+    mixed = {*recipe.modules.values(), *recipe.operators.values()} - {named}
+    return f"{named} + {', '.join(sorted(mixed))}" if mixed else named
+
+
+def _exported(model: Any, inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
+    if isinstance(model, ExportedProgram):
+        if model.example_inputs is None:
+            raise UsageError("model", "must be exported with example inputs")
+        return model
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError("model", "must be an nn.Module or an ExportedProgram", value=type(model).__name__)
+    if inputs is None:
+        raise UsageError("inputs", "must be given: example inputs that the model can be called with")
+    if isinstance(inputs, Mapping):
+        return export(model.eval(), (), inputs, dynamic_shapes)
+    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    return export(model.eval(), args, None, dynamic_shapes)
+
+
+def _array(value: Any) -> Any:
+    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value

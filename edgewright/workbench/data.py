@@ -1,0 +1,176 @@
+"""Calibration data: what users have, as a list of inputs for the model.
+
+An ``.npz`` or ``.npy``, a folder of images or arrays, ``package.module:name``, or anything Python can iterate over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgewright.errors import FileAccessError, InputError, UsageError
+from edgewright.workbench.images import ENDINGS, ImageOptions, read_image
+
+MOST = 128  # inputs that are looked at, if nothing else is said
+_NUMBER = "inputs must be tensors or numbers"
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one call of the model."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def leaves(self) -> list[Any]:
+        """The arguments as a method of a program takes them."""
+        return list(torch.utils._pytree.tree_leaves((self.args, self.kwargs)))
+
+
+def load_calls(source: Any, example: Call, most: int = MOST, images: ImageOptions | None = None) -> list[Call]:
+    """Up to ``most`` calls from what the user has; each must fit the example."""
+    if most < 1:
+        raise UsageError("samples", "must be 1 or more", value=most)
+    found = list(islice(_calls(source, example, images), most))
+    if not found:
+        raise InputError(_name(source), "must hold at least one input for the model")
+    return found
+
+
+def _calls(source: Any, example: Call, images: ImageOptions | None) -> Iterator[Call]:
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and ":" not in Path(source).name):
+        yield from _from_path(Path(source), example, images)
+        return
+    found = _named(source) if isinstance(source, str) else source
+    if isinstance(found, torch.Tensor | np.ndarray):
+        yield from _split("calibration", [found], example)
+        return
+    if isinstance(found, Mapping) or not isinstance(found, Iterable):
+        raise UsageError("calibration", "must be a file, a folder, package.module:name, or an iterable of inputs",
+                         value=type(found).__name__)  # fmt: skip
+    for number, item in enumerate(found):
+        yield _call(f"calibration input {number}", item, example)
+
+
+def _named(text: str) -> Any:
+    """An iterable by its name, or what a function of that name gives."""
+    from edgewright.frontend.spec import load_object
+
+    found = load_object(text)
+    return found() if callable(found) and not isinstance(found, Iterable) else found
+
+
+def _call(source: str, item: Any, example: Call) -> Call:
+    if isinstance(item, Call):
+        return item
+    if isinstance(item, Mapping):
+        if not example.kwargs:
+            raise InputError(source, "must be a tuple: the model's example inputs are", value="a dict")
+        return Call((), {name: _tensor(source, value) for name, value in item.items()})
+    given = list(item) if isinstance(item, tuple | list) else [item]
+    if example.kwargs and not example.args:
+        raise InputError(source, "must be a dict by name, as the model's example inputs are", value=type(item).__name__)
+    if len(given) != len(example.args):
+        remedy = "Yield the inputs alone, without labels: calibration=((x,) for x, label in loader)."
+        raise InputError(source, f"must have {len(example.args)} inputs", value=len(given), remedy=remedy)
+    made = [_like(source, _tensor(source, g), e) for g, e in zip(given, example.args, strict=True)]
+    return Call(tuple(made))
+
+
+def _tensor(source: str, value: Any) -> Any:
+    if isinstance(value, torch.Tensor | int | float | bool) or value is None:
+        return value
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(value))
+    raise InputError(source, _NUMBER, value=type(value).__name__)
+
+
+def _like(source: str, value: Any, example: Any) -> Any:
+    """An input with the batch of the example, if that is all it lacks."""
+    if not isinstance(value, torch.Tensor) or not isinstance(example, torch.Tensor):
+        return value
+    if value.dim() + 1 == example.dim() and tuple(value.shape) == tuple(example.shape[1:]):
+        value = value.unsqueeze(0)
+    if value.dim() != example.dim():
+        raise InputError(source, f"must have the rank of the example, {list(example.shape)}", value=list(value.shape))
+    if value.dtype != example.dtype:
+        remedy = f"Convert it: x.to({example.dtype})."
+        raise InputError(source, f"must be {example.dtype}", value=str(value.dtype), remedy=remedy)
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------------- files
+
+
+def _from_path(path: Path, example: Call, images: ImageOptions | None) -> Iterator[Call]:
+    if path.is_dir():
+        yield from _from_folder(path, example, images)
+    elif path.suffix in (".npz", ".npy"):
+        yield from _split(path.name, _arrays(path), example)
+    elif not path.exists():
+        remedy = "Give an .npz, a folder of images, or package.module:name."
+        raise FileAccessError(str(path), "does not exist", remedy=remedy)
+    else:
+        raise UsageError(str(path), "must be an .npz, an .npy or a folder")
+
+
+def _arrays(path: Path) -> list[Any]:
+    try:
+        held = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise FileAccessError(str(path), f"cannot be opened: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(str(path), f"must be written with numpy.savez or numpy.save: {error}") from error
+    if isinstance(held, np.ndarray):
+        return [held]
+    with held:
+        numbered = [f"in{i}" for i in range(len(held.files))]
+        names = [n for n in numbered if n in held.files] or list(held.files)  # labels may be there, too
+        return [held[name] for name in names]
+
+
+def _split(source: str, arrays: Sequence[Any], example: Call) -> Iterator[Call]:
+    """Arrays of many inputs each, cut into calls: along the first dimension, or along one more than the model has."""
+    wanted = [e for e in example.args if isinstance(e, torch.Tensor)]
+    if len(arrays) < len(wanted) or len(wanted) != len(example.args):
+        rule = f"must hold {len(example.args)} arrays, named in0, in1, ..."
+        raise InputError(source, rule, value=len(arrays))
+    parts = [_pieces(source, _tensor(source, a), e) for a, e in zip(arrays, wanted, strict=False)]
+    if len({len(p) for p in parts}) != 1:
+        raise InputError(source, "must hold as many of each input", value=", ".join(str(len(p)) for p in parts))
+    for together in zip(*parts, strict=True):
+        yield Call(tuple(together))
+
+
+def _pieces(source: str, array: torch.Tensor, example: torch.Tensor) -> list[torch.Tensor]:
+    if array.dim() == example.dim() + 1:
+        pieces = list(array)
+    elif array.dim() == example.dim() and example.dim() and example.shape[0]:
+        batch = example.shape[0]
+        pieces = [array[at : at + batch] for at in range(0, array.shape[0] - batch + 1, batch)]
+    else:
+        pieces = [array]
+    return [_like(source, p, example) for p in pieces]
+
+
+def _from_folder(path: Path, example: Call, images: ImageOptions | None) -> Iterator[Call]:
+    files = sorted(p for p in path.rglob("*") if p.is_file())
+    arrays = [p for p in files if p.suffix in (".npy", ".npz")]
+    pictures = [p for p in files if p.suffix.lower() in ENDINGS]
+    if not arrays and not pictures:
+        raise InputError(str(path), f"must hold images ({', '.join(ENDINGS)}) or arrays (.npy, .npz)")
+    for file in arrays:
+        yield from _split(file.name, _arrays(file), example)
+    for file in pictures if not arrays else ():
+        yield Call((torch.from_numpy(read_image(file, list(example.args), images)),))
+
+
+def _name(source: Any) -> str:
+    return str(source) if isinstance(source, str | os.PathLike) else "calibration"

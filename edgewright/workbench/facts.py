@@ -1,0 +1,119 @@
+"""What came of compiling a model for a target, as plain data. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from edgewright.partition.report import PartitionReport, coverage_of
+
+
+@dataclass
+class CompileReport:
+    """One target. ``sqnr`` is against the original model, in decibels, over ``samples`` inputs; ``metric`` is the
+    user's own. ``simulated``: why the file runs on this machine only; empty if it runs on the device."""
+
+    target: str
+    backend: str
+    precision: str = "float"
+    simulated: str = ""
+    bytes: int = 0
+    planned_bytes: int = 0
+    sqnr: float | None = None
+    samples: int = 0
+    metric: float | None = None
+    host_ms: float | None = None
+    file: str = ""
+    stages: dict[str, float] = field(default_factory=dict)
+    methods: Mapping[str, PartitionReport] = field(default_factory=dict)
+
+    @property
+    def coverage(self) -> dict[str, float]:
+        """Shares that the backend takes, by operators, multiply-accumulates and bytes."""
+        return coverage_of(self.methods.values())
+
+    @property
+    def taken(self) -> int:
+        return sum(len(m.taken) for m in self.methods.values())
+
+    @property
+    def operators(self) -> int:
+        return sum(len(m.verdicts) for m in self.methods.values())
+
+    @property
+    def estimates(self) -> list[Mapping[str, Any]]:
+        return [e for m in self.methods.values() for e in m.estimates]
+
+    @property
+    def estimated_ms(self) -> float | None:
+        """Milliseconds of all delegates on the device, as a vendor's compiler or a stated formula expects."""
+        speeds = [e.get("inferences_per_second") for e in self.estimates]
+        known = [s for s in speeds if isinstance(s, int | float) and s > 0 and math.isfinite(s)]
+        return sum(1e3 / s for s in known) if known and len(known) == len(speeds) else None
+
+    @property
+    def sram(self) -> int | None:
+        """Bytes of fast memory that the delegates need at once, where an estimate says so."""
+        found = [e["memory"].get("sram") for e in self.estimates if isinstance(e.get("memory"), Mapping)]
+        known = [int(s) for s in found if isinstance(s, int | float)]
+        return max(known) if known else None
+
+    @property
+    def basis(self) -> str:
+        """Whose word the estimate is."""
+        return str(self.estimates[0].get("basis", "")) if self.estimates else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {k: v for k, v in asdict(self).items() if k != "methods"}
+        return {
+            **plain,
+            "coverage": self.coverage,
+            "operators": self.operators,
+            "taken": self.taken,
+            "sram": self.sram,
+            "estimated_ms": self.estimated_ms,
+            "estimate_basis": self.basis,
+            "methods": {name: report.to_dict() for name, report in self.methods.items()},
+        }
+
+    def to_json(self) -> str:
+        """Everything there is to say, as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+
+COLUMNS = ("target", "precision", ">delegated", ">file", ">memory", ">NPU SRAM", ">time", ">SQNR", "time is")
+
+
+def rows(reports: Sequence[CompileReport], metric: str = "") -> list[tuple[str, ...]]:
+    """Reports as lines of a table."""
+    return [_row(report, metric) for report in reports]
+
+
+def columns(metric: str = "") -> tuple[str, ...]:
+    """Heads of the table; a metric of the user's stands where the SQNR is."""
+    return tuple(f">{metric}" if metric and c == ">SQNR" else c for c in COLUMNS)
+
+
+def _row(report: CompileReport, metric: str) -> tuple[str, ...]:
+    from edgewright.program.estimates import readable
+
+    score = "" if report.sqnr is None else f"{report.sqnr:.1f} dB"
+    if metric:
+        score = "" if report.metric is None else f"{report.metric:.4g}"
+    expected, basis = report.estimated_ms, report.basis
+    if expected is None and report.host_ms is not None:
+        expected, basis = report.host_ms, "measured on this machine"
+    return (
+        report.target,
+        report.precision,
+        f"{report.coverage['macs']:.1%}",
+        readable(report.bytes),
+        readable(report.planned_bytes),
+        "" if report.sram is None else readable(report.sram),
+        "" if expected is None else f"{expected:.3g} ms",
+        score,
+        basis or "not known",
+    )

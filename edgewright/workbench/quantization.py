@@ -1,0 +1,126 @@
+"""Quantizes an exported model for targets, and does the same work once however many targets share it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from edgewright.backends.targets import Target
+from edgewright.errors import UsageError
+from edgewright.frontend.origin import module_path
+from edgewright.workbench.data import Call
+from edgewright.workbench.progress import Stages
+from edgewright.workbench.recipe import Recipe, apply_recipe
+
+log = logging.getLogger("edgewright.workbench")
+
+
+class Quantization:
+    """Prepares, calibrates and converts. Targets whose observers are the same share calibration and what follows."""
+
+    def __init__(self, exported: ExportedProgram, calls: Sequence[Call], stages: Stages, dynamic_shapes: Any) -> None:
+        self._exported = exported
+        self._calls = calls
+        self._stages = stages
+        self._dynamic_shapes = dynamic_shapes
+        self._done: dict[str, ExportedProgram] = {}
+
+    def modules(self) -> set[str]:
+        """The dotted paths of all modules that have operators, and of those around them."""
+        paths = {module_path(node) for node in self._exported.graph.nodes}
+        return {".".join(p.split(".")[:n]) for p in paths if p for n in range(1, p.count(".") + 2)}
+
+    def run(self, target: Target, recipe: Recipe) -> ExportedProgram:
+        """The model quantized as a recipe says for a target; the model itself if it says floating point."""
+        if not recipe.quantize and not recipe.modules and not recipe.operators:
+            return self._exported
+        with self._stages("quantize", f"{target.name}: quantize"), quiet_torch():
+            prepared = self._prepared(target, recipe)
+            key = _signature(prepared)
+        if key not in self._done:
+            self._calibrate(target, prepared)
+            with self._stages("quantize", f"{target.name}: convert"), quiet_torch():
+                self._done[key] = self._converted(prepared)
+        return self._done[key]
+
+    def _prepared(self, target: Target, recipe: Recipe) -> Any:
+        from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+        from edgewright.backends import find_quantizer
+
+        quantizer = find_quantizer(target.backend).for_target(target.argument)
+        apply_recipe(quantizer, recipe, self.modules(), target.name)
+        return prepare_pt2e(self._exported.module(), quantizer)
+
+    def _calibrate(self, target: Target, prepared: Any) -> None:
+        calls = self._calls
+        if not calls and _observes(prepared):
+            remedy = (
+                "Give some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
+            )
+            raise UsageError(f"quantize for {target.name}", "needs calibration data", remedy=remedy)
+        if not calls:  # weights are observed when the model runs, whatever it runs on
+            example: Any = self._exported.example_inputs
+            calls = [Call(*example)]
+        with self._stages("calibrate", f"{target.name}: calibrate", total=len(calls)) as step, torch.no_grad():
+            for call in calls:
+                prepared(*call.args, **call.kwargs)
+                step()
+
+    def _converted(self, prepared: Any) -> ExportedProgram:
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+        example: Any = self._exported.example_inputs
+        args, kwargs = example
+        return torch.export.export(convert_pt2e(prepared), args, kwargs, dynamic_shapes=self._dynamic_shapes)
+
+
+def _observes(prepared: Any) -> bool:
+    """True if an observer waits for activations; weights are there already."""
+    from torchao.quantization.pt2e import PlaceholderObserver
+
+    for node in prepared.graph.nodes:
+        if node.op == "call_module" and node.args and node.args[0].op != "get_attr":
+            observer = prepared.get_submodule(node.target)
+            if hasattr(observer, "calculate_qparams") and not isinstance(observer, PlaceholderObserver):
+                return True
+    return False
+
+
+def _signature(prepared: Any) -> str:
+    """What was prepared, in a word: the graph, and how each value is observed."""
+    digest = hashlib.sha256(str(prepared.code).encode())
+    for name, module in prepared.named_modules():
+        if hasattr(module, "calculate_qparams"):
+            facts = ("dtype", "qscheme", "quant_min", "quant_max", "ch_axis", "eps", "scale", "zero_point")
+            held = [f"{f}={getattr(module, f, None)}" for f in facts]
+            digest.update(f"{name}:{type(module).__name__}:{held}".encode())
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def quiet_warnings() -> Iterator[None]:
+    """Without warnings about torch's own future, which users can do nothing about."""
+    with warnings.catch_warnings():
+        for kind in (FutureWarning, DeprecationWarning):
+            warnings.simplefilter("ignore", kind)
+        yield
+
+
+@contextlib.contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Keep to the log what torch and torchao say while they quantize."""
+    held = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stderr(held):
+        warnings.simplefilter("ignore")
+        yield
+    if held.getvalue():
+        log.debug("torch said: %s", held.getvalue())

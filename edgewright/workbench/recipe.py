@@ -1,0 +1,168 @@
+"""Recipes: which precision each part of a model gets, for all targets or for one; in Python or as TOML.
+
+::
+
+    quantize = "int8"               # everything
+    [modules]
+    "features.0" = "a16w8"          # a preset of the target, "float", or "higher"
+    [operators]
+    softmax = "float"
+    [targets.ethos-u55-128.modules] # one target's own; laid over the rest
+    "features.3" = "higher"
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from edgewright.errors import FileAccessError, InputError, MissingError, UsageError
+
+FLOAT = "float"
+HIGHER = "higher"  # 16-bit activations where the target has them, floating point elsewhere
+_PARTS = ("modules", "operators")
+_KEYS = {"quantize", "targets", *_PARTS}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``quantize``: the preset for everything (None: floating point). ``modules`` and ``operators`` are exceptions, by
+    dotted path and by name in the op table. ``targets`` holds what differs for a target, by its name."""
+
+    quantize: str | None = None
+    modules: Mapping[str, str] = field(default_factory=dict)
+    operators: Mapping[str, str] = field(default_factory=dict)
+    targets: Mapping[str, Recipe] = field(default_factory=dict)
+
+    def for_target(self, name: str) -> Recipe:
+        """What holds for one target."""
+        own = self.targets.get(name)
+        if own is None:
+            return Recipe(self.quantize, self.modules, self.operators)
+        return Recipe(
+            own.quantize or self.quantize, {**self.modules, **own.modules}, {**self.operators, **own.operators}
+        )
+
+    def to_toml(self) -> str:
+        """The recipe as a file holds it.
+
+        >>> print(Recipe("int8", {"fc": "float"}).to_toml())
+        quantize = "int8"
+        <BLANKLINE>
+        [modules]
+        "fc" = "float"
+        <BLANKLINE>
+        """
+        return "\n".join(_lines(self, "")) + "\n"
+
+
+def _lines(recipe: Recipe, prefix: str) -> Iterable[str]:
+    if prefix and recipe.quantize:
+        yield f"\n[{prefix.rstrip('.')}]"
+    if recipe.quantize:
+        yield f'quantize = "{recipe.quantize}"'
+    for part in _PARTS:
+        held = getattr(recipe, part)
+        if held:
+            yield f"\n[{prefix}{part}]"
+            yield from (f'{_quoted(name)} = "{precision}"' for name, precision in held.items())
+    for name, own in recipe.targets.items():
+        yield from _lines(own, f"{prefix}targets.{_quoted(name)}.")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def as_recipe(given: Any, quantize: str | None) -> Recipe:
+    """What a user gave as a recipe: nothing, a path, a mapping, or one made already; ``quantize`` goes over it."""
+    if given is None:
+        found = Recipe()
+    elif isinstance(given, Recipe):
+        found = given
+    elif isinstance(given, Mapping):
+        found = _read("recipe", given)
+    elif isinstance(given, str | os.PathLike):
+        found = read_recipe(given)
+    else:
+        rule = "must be a Recipe, a mapping, or the path of a TOML file"
+        raise UsageError("recipe", rule, value=type(given).__name__)
+    if quantize is not None and not isinstance(quantize, str):
+        raise UsageError("quantize", "must be the name of a preset, such as int8", value=quantize)
+    return found if quantize is None else Recipe(quantize, found.modules, found.operators, found.targets)
+
+
+def read_recipe(path: str | os.PathLike[str]) -> Recipe:
+    """A recipe from a TOML file."""
+    try:
+        tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ImportError as error:
+        raise MissingError("tomli", "is needed to read recipes on Python 3.10", remedy="pip install tomli") from error
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise FileAccessError(os.fspath(path), f"cannot be opened: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(os.fspath(path), f"must be TOML: {error}") from error
+    return _read(os.fspath(path), content)
+
+
+def _read(source: str, content: Mapping[str, Any], inner: bool = False) -> Recipe:
+    known = _KEYS - {"targets"} if inner else _KEYS
+    for key in content:
+        if key not in known:
+            raise InputError(f"{source}: {key}", f"must be one of {', '.join(sorted(known))}")
+    quantize = content.get("quantize")
+    if quantize is not None and not isinstance(quantize, str):
+        raise InputError(f"{source}: quantize", "must be the name of a preset", value=quantize)
+    parts = {part: _strings(f"{source}: {part}", content.get(part, {})) for part in _PARTS}
+    targets = content.get("targets", {})
+    if not isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in targets.values()):
+        raise InputError(f"{source}: targets", "must be tables by the name of a target")
+    own = {str(n).lower(): _read(f"{source}: targets.{n}", t, inner=True) for n, t in targets.items()}
+    return Recipe(quantize, parts["modules"], parts["operators"], own)
+
+
+def _strings(source: str, held: Any) -> dict[str, str]:
+    if not isinstance(held, Mapping) or not all(isinstance(v, str) for v in held.values()):
+        raise InputError(source, 'must be a table of names and precisions: "features.0" = "float"')
+    return {str(name): precision for name, precision in held.items()}
+
+
+def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target: str) -> None:
+    """Set a quantizer of a backend as a recipe says. ``modules``: all that the model has."""
+    quantizer.set_global(config_of(quantizer, recipe.quantize or FLOAT, target))
+    paths = set(modules)
+    for name, precision in recipe.modules.items():
+        if name not in paths:
+            near = difflib.get_close_matches(name, sorted(paths), 1, 0.5)
+            remedy = f"Did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"recipe: module {name!r}", "must be a module of the model", remedy=remedy)
+        quantizer.set_module_name(name, config_of(quantizer, precision, target))
+    for name, precision in recipe.operators.items():
+        quantizer.set_operator_type(name, config_of(quantizer, precision, target))
+
+
+def config_of(quantizer: Any, precision: str, target: str) -> Any:
+    """The configuration of a preset by its name; None is floating point."""
+    presets = quantizer.presets
+    if precision == HIGHER:
+        precision = higher(presets)
+    if precision == FLOAT:
+        return None
+    if precision not in presets:
+        rule = f"must be a preset of {target}: {', '.join([*presets, FLOAT, HIGHER])}"
+        raise UsageError("quantize", rule, value=precision)
+    return presets[precision]()
+
+
+def higher(presets: Iterable[str]) -> str:
+    """The most precise way to hold a layer: activations of 16 bits, or none of integers."""
+    return next((name for name in presets if name.startswith("a16")), FLOAT)

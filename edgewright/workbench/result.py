@@ -1,0 +1,156 @@
+"""What ``edgewright.compile`` gives: a program per target, with what there is to say of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgewright.errors import EdgewrightError, UsageError
+from edgewright.program.estimates import describe, readable
+from edgewright.runtime.method import Method
+from edgewright.workbench.facts import CompileReport, columns, rows
+
+
+class CompileResult:
+    """A model compiled for a target.
+
+    ``program`` is the finished program, ``exported`` what it was lowered from (quantized, if it is), ``report`` what
+    there is to say of it.
+    """
+
+    def __init__(self, program: Any, exported: Any, report: CompileReport) -> None:
+        self.program = program
+        self.exported = exported
+        self.report = report
+        self._method: Method | None = None
+
+    @property
+    def target(self) -> str:
+        return self.report.target
+
+    @property
+    def buffer(self) -> bytes:
+        """The ``.pte`` file's bytes."""
+        data: bytes = self.program.buffer
+        return data
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write ``m.pte``, and ``m.twin`` beside it if this machine needs one to run the file."""
+        self.program.save(path)
+        self.program.write_tensor_data_to_file(Path(path).parent)
+        self.report.file = os.fspath(path)
+        return Path(path)
+
+    def method(self, name: str = "forward") -> Method:
+        """A method loaded into this machine's runtime, with state of its own."""
+        from edgewright.runtime.program import Runtime
+
+        return Runtime.get().load_program(self.buffer, twin=self.program.twin).load_method(name)
+
+    def run(self, *inputs: Any) -> Any:
+        """Run ``forward`` on this machine as the device would compute it: its output, or a list of several."""
+        if self._method is None:
+            self._method = self.method()
+        outputs = self._method.execute(list(inputs))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    @property
+    def summary(self) -> str:
+        """A few lines for people."""
+        report = self.report
+        lines = [f"{report.target} ({report.precision}): {readable(report.bytes)}, "
+                 f"planned memory {readable(report.planned_bytes)}"]  # fmt: skip
+        if report.sqnr is not None:
+            lines.append(f"SQNR {report.sqnr:.1f} dB against the original, over {report.samples} inputs")
+        if report.metric is not None:
+            lines.append(f"metric {report.metric:.6g}")
+        for method in report.methods.values():
+            lines += [method.verdict, *filter(None, map(describe, method.estimates))]
+        if report.simulated:
+            lines.append(f"This file runs on this machine only: {report.simulated}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<CompileResult {self.target}: {readable(self.report.bytes)}>"
+
+    def _repr_html_(self) -> str:
+        from edgewright.report.html import result_html
+
+        return result_html([self.report])
+
+
+class SeveralReports:
+    """The reports of several targets."""
+
+    def __init__(self, reports: Mapping[str, CompileReport], failures: Mapping[str, EdgewrightError]) -> None:
+        self.reports = reports
+        self.failures = failures
+
+    def to_dict(self) -> dict[str, Any]:
+        failed = {name: {"error": str(e), "exit_code": e.exit_code} for name, e in self.failures.items()}
+        return {"targets": {name: r.to_dict() for name, r in self.reports.items()}, "failed": failed}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+
+class CompileResults(Mapping[str, CompileResult]):
+    """Results by target. Asking for one that failed raises what it failed with."""
+
+    def __init__(self, results: Mapping[str, CompileResult], failures: Mapping[str, EdgewrightError]) -> None:
+        self._results = dict(results)
+        self.failures = dict(failures)
+
+    def __getitem__(self, target: str) -> CompileResult:
+        if target in self.failures:
+            raise self.failures[target]
+        if target not in self._results:
+            raise UsageError("target", f"must be one of {', '.join(self._results)}", value=target)
+        return self._results[target]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __contains__(self, target: object) -> bool:
+        return target in self._results
+
+    @property
+    def report(self) -> SeveralReports:
+        return SeveralReports({name: r.report for name, r in self._results.items()}, self.failures)
+
+    def save(self, folder: str | os.PathLike[str], name: str = "model") -> list[Path]:
+        """Write ``name.target.pte`` for each; ``name.target.simulated.pte`` for what no device runs."""
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        return [result.save(place / file_name(name, result.report)) for result in self._results.values()]
+
+    def run(self, *inputs: Any) -> dict[str, Any]:
+        """Run all of them on this machine: outputs by target."""
+        return {name: result.run(*inputs) for name, result in self._results.items()}
+
+    @property
+    def summary(self) -> str:
+        """A table as text."""
+        from edgewright.cli.console import plain_table
+
+        told = plain_table(columns(), rows([r.report for r in self._results.values()]))
+        return "\n".join([told, *(f"{name}: {error}" for name, error in self.failures.items())])
+
+    def __repr__(self) -> str:
+        return f"<CompileResults {', '.join([*self._results, *(f'{n} (failed)' for n in self.failures)])}>"
+
+    def _repr_html_(self) -> str:
+        from edgewright.report.html import result_html
+
+        return result_html([r.report for r in self._results.values()], self.failures)
+
+
+def file_name(name: str, report: CompileReport) -> str:
+    """How the file of a target is called in a folder of several."""
+    return f"{name}.{report.target}{'.simulated' if report.simulated else ''}.pte"

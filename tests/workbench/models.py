@@ -1,0 +1,67 @@
+"""Small models for the workbench's tests, also named on command lines: ``tests.workbench.models:net``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class Net(torch.nn.Module):
+    """Two convolutions and a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.stem = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.body = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.ReLU())
+        self.fc = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.fc(self.body(self.stem(x).relu()).mean((2, 3)))
+        return y
+
+    def example_inputs(self) -> tuple[torch.Tensor, ...]:
+        return (torch.zeros(1, 3, 8, 8),)
+
+
+def net() -> Net:
+    return Net().eval()
+
+
+class Wide(Net):
+    """Has something that no NPU's row takes, in a module of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.odd = Odd()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.odd(super().forward(x))
+        return y
+
+
+class Odd(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(1)
+
+
+def wide() -> Wide:
+    return Wide().eval()
+
+
+def calls(count: int = 8) -> list[torch.Tensor]:
+    random = np.random.default_rng(5)
+    return [torch.from_numpy(random.standard_normal((1, 3, 8, 8)).astype(np.float32)) for _ in range(count)]
+
+
+def stream() -> Iterator[tuple[torch.Tensor]]:
+    """Calibration data by name."""
+    yield from ((x,) for x in calls())
+
+
+def mean_of_first(model: Callable[..., Any]) -> float:
+    """A metric."""
+    return float(np.asarray(model(calls(1)[0])).mean())
