@@ -66,7 +66,7 @@ _FUNCTIONS = (
     _row("exp", elementwise.unary("EXP")),
     _row("log", elementwise.unary("LOG")),
     _row("rsqrt", elementwise.unary("RSQRT"), rules.not_negative),
-    _row("hardswish", elementwise.unary("HARD_SWISH")),
+    _row("hardswish", elementwise.unary("HARD_SWISH"), rules.swish_scales),
     _row("leaky_relu", elementwise.unary("LEAKY_RELU", alpha="negative_slope")),
     _row("prelu", elementwise.prelu, constant("weight"), weight=INDEX),
     _row("sigmoid", elementwise.unary("LOGISTIC"), rules.unit_range, out=UNIT),

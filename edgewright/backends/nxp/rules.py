@@ -172,14 +172,9 @@ def fixed_divisor(op: Op, target: Any) -> object:
     known = not isinstance(other, Value) or other.constant
     if not known or op.args.get("rounding_mode") is not None or op.args.get("mode") is not None:
         return op.args.get("rounding_mode") or "a computed divisor"
-    data = other.data if isinstance(other, Value) else other
-    return (
-        "zero"
-        if not np.all(
-            np.asarray(data) - (np.asarray(other.q.zero_point) if isinstance(other, Value) and other.q else 0)
-        )
-        else OK
-    )
+    data = np.asarray(other.data if isinstance(other, Value) else other)
+    zero = np.asarray(other.q.zero_point) if isinstance(other, Value) and other.q else 0
+    return OK if np.all(data - zero) else "zero"
 
 
 @rule("limits must be numbers, low end first; with other scales than the input's they must be those of a ReLU")
@@ -195,6 +190,15 @@ def known_limits(op: Op, target: Any) -> object:
 def not_negative(op: Op, target: Any) -> object:
     q = op.args["self"].q
     return OK if q is None or int(np.asarray(q.zero_point)) == -128 else q.zero_point
+
+
+@rule("the input's scale must be less than 128 times the result's, and at least a 512th of it")
+def swish_scales(op: Op, target: Any) -> object:
+    x, out = op.args["self"].q, op.outputs[0].q if op.outputs[0] is not None else None
+    if x is None or out is None:
+        return OK
+    factor = float(np.asarray(x.scale)) / float(np.asarray(out.scale))
+    return OK if 1 / 512 <= factor < 128 else f"{factor:g} times"
 
 
 @rule("results must have a scale of 1/256 and a zero point of -128")

@@ -169,6 +169,8 @@ def _resized(op: Op) -> int:
     image, out = op.args["inputs"][0].bound, op.outputs[0].bound  # type: ignore[union-attr]
     if len(image) != 4 or len(out) != 4 or min(*image, *out) < 1 or (image[0], image[3]) != (out[0], out[3]):
         raise FormatError("must be images with the same channels", value=(image, out))
+    if op.kind.endswith("NEAREST_NEIGHBOR") and (op.args["align_corners"] or op.args["half_pixel_centers"]):
+        raise FormatError("must be False", where="align_corners and half_pixel_centers")
     return 8 * math.prod(out)
 
 

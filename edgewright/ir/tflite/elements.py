@@ -109,7 +109,7 @@ def by_table(function: Callable[[Array], Array]) -> Function:
         with np.errstate(all="ignore"):
             real = function(scale(x) * (every - zero(x)).astype(_F32)) * (_F32(1) / scale(out))
             whole = np.where(real >= 0, np.floor(real + _F32(0.5)), np.ceil(real - _F32(0.5)))
-        whole = np.nan_to_num(whole, nan=0.0, posinf=2.0**31, neginf=-(2.0**31))
+        whole = np.clip(np.nan_to_num(whole, nan=0.0), -(2.0**31), 2.0**31)
         return stored(whole.astype(np.int64), out)[arrays[0].astype(np.int64) + 128]
 
     return looked_up

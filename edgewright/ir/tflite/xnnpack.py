@@ -8,10 +8,11 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import XNNPACK
-from edgewright.ir.tflite import curves, products
+from edgewright.ir.tflite import curves, elements, products
 from edgewright.ir.tflite.fixed import centred, scale, scales, stored
 
 _F32 = np.float32
+_STEP, _STEEPEST = _F32(1 / 256), _F32(128)  # factors of leaky activations that XNNPACK takes
 
 
 def _ends(op: Op) -> tuple[list[Value], Value]:
@@ -51,10 +52,13 @@ def summed(sign: int) -> products.Reference:
 
 
 def leaky_relu(op: Op, arrays: Sequence[Array]) -> Array:
-    """Factors in steps of 1/256; halves go up."""
+    """Factors in steps of 1/256; halves go up. Smaller factors than a step are left to the reference kernel."""
     (x,), out = _ends(op)
     steep = scale(x) / scale(out)
-    factors = [int(np.rint(_F32(-256) * f)) for f in (steep, steep * _F32(op.args["alpha"]))]
+    pair = (steep, steep * _F32(op.args["alpha"]))
+    if not all(_STEP <= abs(f) <= _STEEPEST for f in pair):
+        return elements.leaky_relu(op, arrays)
+    factors = [int(np.rint(_F32(-256) * f)) for f in pair]
     below = -centred(x, arrays[0]) << 7
     product = np.where(below <= 0, below * factors[0], below * factors[1])
     return stored((product + (1 << 14)) >> 15, out)

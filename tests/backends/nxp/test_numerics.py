@@ -26,6 +26,10 @@ def test_functions_of_every_byte(kind: str, given: tuple[float, int, float, int]
     assert _unary(kind, given) == 0
 
 
+def test_exponentials_that_are_out_of_reach_are_the_largest() -> None:
+    assert _unary("EXP", (0.19, -128, 0.005, 0)) == 0
+
+
 @pytest.mark.parametrize("given", SCALES)
 def test_functions_with_fixed_results(given: tuple[float, int, float, int]) -> None:
     assert _unary("LOGISTIC", (*given[:2], 1 / 256, -128)) == 0

@@ -68,3 +68,14 @@ def test_rows_whose_samples_are_all_refused(case: Case) -> None:
     outcome = check(case)
     assert (outcome.refusals, outcome.differences) == ([], 0)
     assert outcome.steps <= _STEPS + 1  # positions between pixels are multiples of 1/1024
+
+
+@pytest.mark.parametrize(
+    ("scale", "refused"), [(0.05, 0), (0.05 / 127, 0), (0.05 / 128, 1), (0.05 * 512, 0), (26.0, 1)]
+)
+def test_hard_swish_is_refused_where_litert_has_no_meaning_for_it(scale: float, refused: int) -> None:
+    """LiteRT does not load the first kind, and gives the same number for every input of the second."""
+    case = _case("hardswish", (256,), (256,), self=None)
+    case.graph.outputs[0].q = QParams(scale, 3, INT8, -128, 127)
+    outcome = check(case)
+    assert (len(outcome.refusals), outcome.differences) == (refused, 0)

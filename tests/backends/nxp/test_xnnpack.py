@@ -28,6 +28,14 @@ def test_rows(op: str) -> None:
         assert differences(to_tflite(case.copy(), BACKEND.rows), case.inputs, "xnnpack") == 0, case.name
 
 
+@pytest.mark.parametrize("slope", [0.01, 0.25, -0.25])
+@pytest.mark.parametrize("scale", [0.01, 0.05, 0.2, 3.0])
+def test_slopes_that_xnnpack_takes_and_leaves(scale: float, slope: float) -> None:
+    x = np.arange(-128, 128, dtype=np.int8)
+    made = graph("LEAKY_RELU", [value("x", x.shape, 0.05, 3)], value("y", x.shape, scale, -7), alpha=slope)
+    assert differences(made, [x], "xnnpack") == 0
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks(name: str) -> None:
     torch.manual_seed(0)
