@@ -49,6 +49,11 @@ class Layout:
         return self.strides == dense_strides(self.shape, self.item)
 
     @property
+    def straight(self) -> bool:
+        """The elements of a row lie side by side."""
+        return not self.shape or self.shape[-1] == 1 or self.strides[-1] == self.item
+
+    @property
     def pixel(self) -> int:
         return self.strides[-2]
 

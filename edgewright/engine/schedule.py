@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -23,9 +24,11 @@ from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
 from edgewright.engine.ops.python import Reference
+from edgewright.engine.ops.wholes import WholeMap
 from edgewright.engine.ops.winograd import Winograd
 from edgewright.engine.plan import Place, Plan
 from edgewright.engine.requantize import affine_of
+from edgewright.engine.views import KINDS, made_there, view_of, viewed
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
@@ -48,6 +51,7 @@ LOWERINGS: list[type[Lowering]] = [
     Table,
     Map,
     ByteSum,
+    WholeMap,
     Reference,
 ]
 
@@ -66,14 +70,17 @@ class _Scheduler:
         self.borders: dict[int, Border] = {}
         self.tight: set[int] = set()  # bytes whose pixels lie without gaps
         self.aliases: dict[int, Value] = {}  # values that are another one, by another name
-        self.parts: dict[int, tuple[Value, int, int]] = {}  # values in another: which, along what, from where
+        self.views: dict[int, tuple[Op, Layout]] = {}  # values that are another one, seen with other strides
+        self.parts: dict[int, tuple[Value, Callable[[Home], Home]]] = {}  # values in another: which, and where there
         self.temporaries: dict[int, list[int]] = {}  # offsets in the arena, by the node's number
 
     def run(self) -> Plan:
         self._demand_borders()
         self._check_layouts()
+        self._find_views()
         self._find_aliases()
         self._find_parts()
+        self._find_targets()
         self._place()
         for i, lowering in enumerate(self.lowerings):
             self.context.temporaries = self.temporaries.get(i, [])
@@ -166,13 +173,37 @@ class _Scheduler:
             if isinstance(low, Softmax) and not all(self._layout(v).dense for v in (*low.node.reads(), low.node.out)):
                 self.lowerings[i] = Reference(low.node)
 
+    def _find_views(self) -> None:
+        """Permuted, cut or reshaped values that all who read them can read where they were made."""
+        readers = self._readers_of()
+        for low in self.lowerings:
+            op, out = low.node.op, low.node.out
+            if not isinstance(low, Move) or op.kind not in KINDS or out.q is not None or id(out) in self.context.homes:
+                continue
+            source = op.args["self"]
+            found = None if source.constant else viewed(op, self._layout(source))
+            if found is None or id(out) in self.borders or self._layout(out) != dense(found[0].shape, found[0].item):
+                continue
+            if found[0].dense and low.alias() is source and id(source) not in self.views:
+                continue  # another name, no more
+            given = id(self._root(source)) in self.context.homes
+            if all(r.takes(out, found[0]) and (r.exact_reads or not given) for r in readers.get(id(out), ())):
+                self.views[id(out)] = (op, found[0])
+
+    def _readers_of(self) -> dict[int, list[Lowering]]:
+        readers: dict[int, list[Lowering]] = {}
+        for lowering in self.lowerings:
+            for value in lowering.node.reads():
+                readers.setdefault(id(value), []).append(lowering)
+        return readers
+
     def _find_aliases(self) -> None:
         """Other names for values whose elements lie densely, unless either has a place or a border of its own."""
         for i, lowering in enumerate(self.lowerings):
             source, out = lowering.alias(), lowering.node.out
-            if source is None:
+            if source is None or id(out) in self.views:
                 continue
-            free = id(out) not in self.context.homes and id(source) not in self.context.homes
+            free = not any(id(v) in self.context.homes or id(v) in self.views for v in (out, source))
             plain = self._layout(source).dense and self._layout(out).dense
             if free and plain and not source.constant:
                 self.aliases[id(out)] = self._root(source)
@@ -189,12 +220,42 @@ class _Scheduler:
             for value in lowering.node.op.args["tensors"]:
                 maker = makers.get(id(value))
                 if maker is not None and self._may_lie_inside(value, lowering.node.out, maker):
-                    self.parts[id(value)] = (lowering.node.out, dim, start)
+                    joined = partial(part_of, dim=dim, start=start, value=value)
+                    self.parts[id(value)] = (lowering.node.out, joined)
                 start += int(value.bound[dim])
+
+    def _find_targets(self) -> None:
+        """What is only made to be permuted is made where it will lie."""
+        readers, makers = self._readers_of(), {id(low.node.out): low for low in self.lowerings}
+        for low in self.lowerings:
+            out = low.node.out
+            if not isinstance(low, Move) or low.node.op.kind not in KINDS or id(out) in (*self.views, *self.aliases):
+                continue
+            value, layout, moves = out, self._layout(out), [low.node.op]
+            while id(moves[-1].args["self"]) in (*self.views, *self.aliases) and moves[-1].kind in KINDS:
+                moves.append(makers[id(moves[-1].args["self"])].node.op)
+            for op in moves:
+                there = (
+                    None if op.outputs[0] is not out and len(readers[id(op.outputs[0])]) > 1 else made_there(op, layout)
+                )
+                if there is None:
+                    break
+                value, layout = op.args["self"], there
+            else:
+                self._settle_at(value, out, layout, makers, readers)
+
+    def _settle_at(self, value: Value, out: Value, layout: Layout, makers: dict[int, Lowering],
+                   readers: dict[int, list[Lowering]]) -> None:  # fmt: skip
+        maker = makers.get(id(value))
+        taken = (*self.context.homes, *self.borders, *self.tight, *self.parts)
+        fits = maker is not None and maker.makes(layout) and id(value) not in taken and len(readers[id(value)]) == 1
+        if fits and id(out) not in self.context.homes and value.q is None:
+            self.parts[id(value)] = (out, lambda home: Home(value, home.place, layout, home.raw))
 
     def _may_lie_inside(self, value: Value, out: Value, maker: Lowering) -> bool:
         free = id(value) not in (*self.context.homes, *self.aliases, *self.borders, *self.tight)
         named = any(root is value for root in self.aliases.values()) or id(out) in self.aliases
+        named = named or id(value) in self.views or any(op.args["self"] is value for op, _ in self.views.values())
         whole = maker.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
         outside = id(out) in self.context.homes and self.context.homes[id(out)].raw
         return free and not named and not outside and whole and maker.any_strides and self._readers(value) == 1
@@ -202,12 +263,16 @@ class _Scheduler:
     def _root(self, value: Value) -> Value:
         if id(value) in self.parts:
             return self._root(self.parts[id(value)][0])
-        return self.aliases.get(id(value), value)
+        if id(value) in self.views:
+            return self._root(self.views[id(value)][0].args["self"])
+        return self._root(self.aliases[id(value)]) if id(value) in self.aliases else value
 
     def _layout(self, value: Value) -> Layout:
         """How a value lies inside the engine."""
         if id(value) in self.context.homes:
             return self.context.homes[id(value)].layout
+        if id(value) in self.views:
+            return self.views[id(value)][1]
         assert value.dtype is not None
         shape, item = tuple(int(n) for n in value.bound), value.dtype.itemsize
         border = self.borders.get(id(value), Border())
@@ -254,14 +319,18 @@ class _Scheduler:
     def _settle(self, value: Value) -> None:
         """Give a value that is part of another its home, once that one has its own."""
         if id(value) in self.parts and id(value) not in self.context.homes:
-            whole, dim, start = self.parts[id(value)]
+            whole, inside = self.parts[id(value)]
             self._settle(whole)
-            self.context.homes[id(value)] = part_of(self.context.home(whole), dim, start, value)
+            self.context.homes[id(value)] = inside(self.context.home(whole))
 
     def _emit(self, lowering: Lowering) -> None:
         context, out = self.context, lowering.node.out
         self._settle(out)
         context.barrier, context.label = True, lowering.node.label
+        if id(out) in self.views:
+            op = self.views[id(out)][0]
+            context.homes[id(out)] = view_of(op, context.home(op.args["self"]))
+            return
         if id(out) in self.aliases:
             root = context.homes[id(self.aliases[id(out)])]
             context.homes[id(out)] = Home(out, root.place, self._layout(out), root.raw)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, number
 
@@ -26,7 +26,7 @@ class Grid:
     data: Steps  # per output pixel
     out: Steps
     second: Steps = Steps(0, 0)
-    weights: int = 0  # bytes from a row's weights to the next row's
+    weights: int = field(default=0, kw_only=True)  # bytes from a row's weights to the next row's
 
     @property
     def tiles(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.engine.codegen import Module
 from edgewright.engine.fuse import Node
 from edgewright.engine.isa import ISA
-from edgewright.engine.layout import Border, Home, dense
+from edgewright.engine.layout import Border, Home, Layout, dense
 from edgewright.engine.pack import Weights
 from edgewright.engine.plan import PythonCall, Slot, Step
 from edgewright.engine.requantize import shift_of
@@ -115,6 +115,14 @@ class Lowering:
     def alias(self) -> Value | None:
         """The input that the output is, in other words."""
         return None
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        """Whether an operand may lie so."""
+        return layout.dense
+
+    def makes(self, layout: Layout) -> bool:
+        """Whether the result may lie so."""
+        return layout.dense
 
     def temporaries(self, context: Context) -> list[int]:
         """Sizes of memory in the arena that only this node's steps use."""

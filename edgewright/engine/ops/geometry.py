@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Grid, Steps
-from edgewright.engine.layout import Border, Home
+from edgewright.engine.layout import Border, Home, Layout
 from edgewright.ir.graph import Op
 
 
@@ -129,7 +129,11 @@ def _channels(conv: Convolution) -> tuple[int, int, int]:
 
 def evenly_spaced(home: Home) -> bool:
     """Pixels lie at equal distances, from the first of the first image to the last of the last."""
-    strides, shape = home.layout.strides, home.layout.shape
+    return even_rows(home.layout)
+
+
+def even_rows(layout: Layout) -> bool:
+    strides, shape = layout.strides, layout.shape
     expected = strides[-2] if len(strides) > 1 else 0
     for n, step in zip(reversed(shape[:-1]), reversed(strides[:-1]), strict=True):
         if n > 1 and step != expected:

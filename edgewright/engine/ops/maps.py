@@ -11,7 +11,7 @@ from edgewright.engine.codegen import I64, Function, Module, Reg, count, number,
 from edgewright.engine.fuse import BINARY, PRODUCTS, Node, byte, limits, single, unary_items
 from edgewright.engine.kernels.bytes import look_up
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, plan_loops
-from edgewright.engine.layout import Home
+from edgewright.engine.layout import Home, Layout
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.requantize import Affine, affine_of, bounded_ints, limits_of, quantize, scale_of
 from edgewright.engine.tail import Tail, combine, finish
@@ -23,7 +23,9 @@ Body = Callable[[Function, list[Reg]], Reg]
 
 def kind_of(value: Value) -> str:
     """LLVM's type of a stored element."""
-    return "float" if value.q is None and value.dtype == np.dtype(np.float32) else "i8"
+    if value.q is None and value.dtype == np.dtype(np.float32):
+        return "float"
+    return f"i{8 * (value.dtype.itemsize if value.dtype is not None else 1)}"
 
 
 def element_wise(
@@ -86,6 +88,12 @@ class Map(Lowering):
             return cls(node, [op.args["self"], op.args["weight"]], ())
         known = op.kind in ("clamp", "clone", "convert") or items
         return cls(node, operands, items) if known and len(operands) == 1 else None
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return layout.straight
+
+    def makes(self, layout: Layout) -> bool:
+        return layout.straight
 
     def emit(self, context: Context) -> None:
         node, op = self.node, self.node.op

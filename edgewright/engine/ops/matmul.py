@@ -14,12 +14,13 @@ from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.nest import Grid, Steps, emit_nest
 from edgewright.engine.kernels.packing import Packing, emit_packing, merged
 from edgewright.engine.kernels.thin import Thin, emit_thin, units
-from edgewright.engine.layout import Home
+from edgewright.engine.layout import Home, Layout
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Part
 from edgewright.engine.ops.products import order, product_runs
 from edgewright.engine.plan import Place, Slot
 from edgewright.engine.tail import Tail
+from edgewright.ir.graph import Value
 
 _RATE = 50.0  # products per nanosecond, about
 _THIN = 4  # rows: with so few, the matrix is read as it lies
@@ -48,6 +49,15 @@ class MatMul(Lowering):
     def _panels(self, context: Context) -> list[gemm.Panel]:
         return gemm.panels(context.isa, self.columns, max(self.rows, 2))
 
+    def takes(self, value: Value, layout: Layout) -> bool:
+        """Packing takes any second operand; few rows want its rows or its columns side by side."""
+        if value is self.right and value is not self.left and value is not self.node.second:
+            return self.rows > _THIN or layout.straight or 4 in layout.strides[-2:] or self.depth == 1
+        return layout.straight
+
+    def makes(self, layout: Layout) -> bool:
+        return layout.straight
+
     def temporaries(self, context: Context) -> list[int]:
         if self.rows <= _THIN:
             return []
@@ -71,7 +81,7 @@ class MatMul(Lowering):
         largest = gemm.most_pixels(context.isa, max(len(p.widths) for p in made))
         for many, own, moves in _products(self.batch, strides):
             steps = [Steps(own[i], h.layout.strides[-2]) for i, h in ((0, data), (2, out), (3, second))]
-            grid = Grid(many, self.rows, largest, steps[0], steps[1], steps[2], own[1])
+            grid = Grid(many, self.rows, largest, *steps, weights=own[1])
             slots = [data.at(moves[0]), _moved(place, moves[1]), out.at(moves[2]), second.at(moves[3])]
             self._multiply(context, grid, made, slots)
 
@@ -111,6 +121,7 @@ class MatMul(Lowering):
         strides = [self._spread(h.layout.shape, h.layout.strides) for h in homes]
         batch, steps = merged(self.batch, strides)
         step, along = matrix.layout.strides[-2:]
+        along = 4 if self.columns == 1 else along
         between = (data.layout.strides[-2], out.layout.strides[-2], second.layout.strides[-2])
         own = tuple(tuple(s) for s in steps)
         thin = Thin(self.rows, self.depth, self.columns, step, along, *between, tuple(batch), own, self.tail)

@@ -107,6 +107,9 @@ class Move(Lowering):
             return next(op.inputs()) if kept == sorted(kept) else None
         return None
 
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return True
+
     def emit(self, context: Context) -> None:
         out = context.home(self.node.out)
         for source, target in self._pieces(context, out):

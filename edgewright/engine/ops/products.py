@@ -8,9 +8,9 @@ from edgewright.engine.codegen import Function, Module
 from edgewright.engine.fuse import Node, limits, single
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.nest import Grid, Run, emit_nest
-from edgewright.engine.layout import Border
+from edgewright.engine.layout import Border, Layout
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.geometry import Convolution, Part, convolution, linear, parts, phases, window
+from edgewright.engine.ops.geometry import Convolution, Part, convolution, even_rows, linear, parts, phases, window
 from edgewright.engine.plan import Place
 from edgewright.engine.tail import Tail
 from edgewright.ir.graph import Array, Value
@@ -61,6 +61,10 @@ class RealProduct(Lowering):
 
     def border(self) -> tuple[Value, Border] | None:
         return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        """Rows of a linear layer may have gaps between them, all alike."""
+        return layout.dense or (self.node.op.kind == "linear" and layout.straight and even_rows(layout))
 
     def emit(self, context: Context) -> None:
         conv, isa, op = self.conv, context.isa, self.node.op

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.engine.fuse import Node
-from edgewright.engine.layout import Home
+from edgewright.engine.layout import Home, Layout
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.plan import PythonCall
 from edgewright.engine.requantize import shift_of
 from edgewright.errors import ExecutionError
 from edgewright.ir.execute import Executor
-from edgewright.ir.graph import Array, Graph
+from edgewright.ir.graph import Array, Graph, Value
 
 
 class Reference(Lowering):
@@ -24,6 +24,9 @@ class Reference(Lowering):
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         return cls(node)
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return True
 
     def emit(self, context: Context) -> None:
         node = self.node
