@@ -1,0 +1,90 @@
+"""The code of ExecuTorch's pages runs under ``edgewright compat``, byte for byte, after what they leave undefined."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edgewright.pte.reader import read_program
+from edgewright.runtime import Runtime
+from tests.compat import torchvision
+from tests.compat.seeds import PAGES, blocks
+from tests.support.stock import stock
+
+PREAMBLES = Path(__file__).parent / "preambles"
+ROOT = Path(__file__).parents[2]
+
+
+def run(page: str, folder: Path, *arguments: str, parts: Sequence[int] | None = None, more: str = "") -> str:
+    """Run a page's blocks (or some, ``parts``) as one script; what it printed. ``more`` looks at what they made."""
+    preamble = (PREAMBLES / f"{page}.py").read_text()
+    found = blocks(page)
+    chosen = found if parts is None else [found[i] for i in parts]
+    assert all(block in PAGES[page] for block in chosen)
+    print(f"--- preamble of {page}\n{preamble}")
+    script = folder / "page.py"
+    script.write_text("\n".join([preamble, *chosen, more]))
+    done = subprocess.run(
+        [sys.executable, "-m", "edgewright", "compat", str(script), *arguments], cwd=folder, timeout=600, text=True,
+        capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def delegates(path: Path) -> list[str]:
+    (plan,) = read_program(path).execution_plan
+    return [d.id for d in plan.delegates]
+
+
+def test_every_page_has_a_preamble_that_defines_nothing_the_page_does() -> None:
+    assert {path.stem for path in PREAMBLES.glob("*.py")} >= set(PAGES)
+    for page in PAGES:
+        assert "executorch" not in (PREAMBLES / f"{page}.py").read_text()
+
+
+def test_xnnpack(tmp_path: Path) -> None:
+    run("xnnpack", tmp_path)
+    path = tmp_path / "mv2_xnnpack.pte"
+    assert delegates(path) == ["XnnpackBackend"]
+    torch.manual_seed(0)
+    model = torchvision.mobilenet_v2(weights=torchvision.MobileNet_V2_Weights.DEFAULT).eval()
+    x = torch.randn(1, 3, 224, 224)
+    with torch.no_grad():
+        wanted = model(x).numpy()
+    bound = 1e-4 * np.abs(wanted).max()
+    (ours,) = Runtime.get().load_program(path).load_method("forward").execute([x.numpy()])
+    assert np.abs(ours - wanted).max() <= bound
+    (theirs,) = stock().run(path.read_bytes(), "forward", [x.numpy()])
+    assert np.abs(theirs - wanted).max() <= bound
+
+
+def test_ethos_u(tmp_path: Path) -> None:
+    run("ethos_u", tmp_path)
+    program = read_program(tmp_path / "mv2_arm_ethos_u55.pte")
+    (plan,) = program.execution_plan
+    assert [d.id for d in plan.delegates] == ["EthosUBackend"]
+    assert {o.key for o in plan.operators or ()} == {
+        "quantized_decomposed::quantize_per_tensor.out",
+        "quantized_decomposed::dequantize_per_tensor.out",
+    }
+
+
+def test_nxp(tmp_path: Path) -> None:
+    told = run("nxp", tmp_path, more="print(sum('quantize' in str(n.target) for n in m.graph.nodes))")
+    assert int(told) >= 8
+
+
+@pytest.mark.parametrize("kind", ["ptq", "qat", "none"])
+def test_qualcomm(kind: str, tmp_path: Path) -> None:
+    """The page's second step is optional, and left out for floating point."""
+    told = run("qualcomm", tmp_path, kind, parts=[0, 2, 3] if kind == "none" else None)
+    assert told.endswith("Model successfully exported to custom_model_qnn.pte\n")
+    assert delegates(tmp_path / "custom_model_qnn.pte") == ["QnnBackend"]
