@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from edgewright.engine.check import check_graph
 from edgewright.engine.cores import thread_count
+from edgewright.engine.dialects import translate
 from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.isa import host
 from edgewright.engine.plan import Plan
 from edgewright.engine.schedule import schedule
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK, Numerics
+from edgewright.ir.numerics import XNNPACK, Numerics, named
 
 _MEMORY = 4 << 30
 
@@ -18,13 +19,15 @@ _MEMORY = 4 << 30
 def make_plan(
     graph: Graph,
     threads: int | None = None,
-    numerics: Numerics = XNNPACK,
+    numerics: Numerics | str = XNNPACK,
     cpu: str | None = None,
     memory: int = _MEMORY,
 ) -> Plan:
     """What will be done, before machine code. ``memory``: bytes that any value, and the arena, may take."""
+    rounding = named(numerics)
+    graph = translate(graph, rounding)
     check_graph(graph, memory)
-    plan = schedule(graph, host(cpu), numerics, thread_count(threads), memory)
+    plan = schedule(graph, host(cpu), rounding, thread_count(threads), memory)
     if plan.arena_size > memory:
         raise ExecutionError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return plan
@@ -33,7 +36,7 @@ def make_plan(
 def compile(
     graph: Graph,
     threads: int | None = None,
-    numerics: Numerics = XNNPACK,
+    numerics: Numerics | str = XNNPACK,
     cpu: str | None = None,
     memory: int = _MEMORY,
 ) -> CompiledGraph:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from edgewright.engine.codegen import Function, Reg, count, number, vec
 from edgewright.engine.vector import int_max, int_min
 
-_FAR = 1 << 30  # farther than any stored integer, and still 32 bits
-
 
 def halves(f: Function, x: Reg, signed: bool = True) -> list[Reg]:
     """Even and odd lanes of 32 bits, as 64 bits; a number alone is one of them."""
@@ -60,7 +58,7 @@ class Wide:
             away = f.op("sub", f.op("xor", sign, 1 << 30), sign)
             moved = f.select(f.compare("ugt", shift, 31), f.op("add", moved, away), moved)
         made = f.op("ashr", moved, shift)
-        return bounded(f, made, -_FAR, _FAR) if self.far else made
+        return bounded(f, made, -(1 << 31), (1 << 31) - 1) if self.far else made
 
 
 class Twice:

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgewright.engine.functions import FUNCTIONS
 from edgewright.engine.tail import Clamp, Item, Scalar, Second, Tail, Unary
+from edgewright.engine.trees import find_trees, only_leaf
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
@@ -89,6 +90,7 @@ class Fuser:
             for value in {id(v): v for v in op.inputs()}.values():
                 self.readers.setdefault(id(value), []).append(op)
         self.outputs = {id(v) for v in graph.outputs}
+        self.trees = find_trees(graph)
 
     def run(self) -> list[Node]:
         place = {id(op): i for i, op in enumerate(self.graph.ops)}
@@ -97,7 +99,10 @@ class Fuser:
         for op in self.graph.ops:
             if id(op) in taken or self._on_the_fly(op):
                 continue
-            node = Node([op])
+            tree = self.trees.get(id(op), [op])
+            if op is not tree[-1]:
+                continue  # done with the last of its tree
+            node = Node(list(tree))
             self._grow(node, taken)
             taken |= {id(o) for o in node.ops}
             before = [self.maker[id(v)] for v in op.inputs() if self._made_on_the_fly(v)]
@@ -122,7 +127,10 @@ class Fuser:
 
     def _grow(self, node: Node, taken: set[int]) -> None:
         op, out = node.op, node.out
-        if op.kind in PRODUCTS and byte(out.q):
+        if id(op) in self.trees:
+            leaf = only_leaf(node.ops)
+            node.table = None if leaf is None else self._tabulate(leaf, node.ops)
+        elif op.kind in PRODUCTS and byte(out.q):
             self._grow_bytes(node, taken)
         elif op.kind in (*PRODUCTS, "bmm", "conv_transpose2d", "global_avg_pool2d") and single(out):
             self._grow_reals(node, taken)
@@ -186,10 +194,17 @@ class Fuser:
             node.ops.append(following)
             following = self.next_of(node.out, taken)
         if following is not None and self.tables:
-            table = self._table_from(node.out, following, taken)
+            table = self._table_from(node.out, following, taken) or self._tree_from(node.out, following)
             if table:
                 node.ops += table[0]
                 node.table = table[1]
+
+    def _tree_from(self, value: Value, op: Op) -> tuple[list[Op], Array] | None:
+        """A tree of vendors' operators that makes bytes of these alone."""
+        tree = self.trees.get(id(op))
+        if tree is None or only_leaf(tree) is not value:
+            return None
+        return tree, self._tabulate(value, tree)
 
     def _bytes_sum(self, node: Node, op: Op) -> bool:
         a, b, out = op.args["self"], op.args["other"], op.outputs[0]
@@ -229,7 +244,7 @@ class Fuser:
         low = int(np.iinfo(value.q.dtype).min)
         given = np.arange(low, low + 256).astype(value.q.dtype)
         made = Executor(Graph("table", [value], [out], ops), self.numerics).run([given])[0]
-        return np.asarray(made.astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
+        return np.asarray(made.reshape(-1).astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
 
     # ------------------------------------------------------------------------------------------------------- maps
 

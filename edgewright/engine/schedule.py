@@ -24,7 +24,7 @@ from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
 from edgewright.engine.ops.python import Reference
-from edgewright.engine.ops.wholes import WholeMap
+from edgewright.engine.ops.vendors import VENDORS
 from edgewright.engine.ops.winograd import Winograd
 from edgewright.engine.plan import Place, Plan
 from edgewright.engine.requantize import affine_of
@@ -51,7 +51,7 @@ LOWERINGS: list[type[Lowering]] = [
     Table,
     Map,
     ByteSum,
-    WholeMap,
+    *VENDORS,
     Reference,
 ]
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from edgewright.engine.check import RULES
 from edgewright.engine.compiler import compile
+from edgewright.engine.dialects import translate
 from edgewright.engine.driver import CompiledGraph
 from edgewright.errors import ExecutionError, InputError
 from edgewright.ir.graph import Array, Graph, Op, Value
@@ -79,7 +80,8 @@ class Specialized:
         keep: int = 4,
         varies: bool = False,
     ) -> None:
-        self.graph, self.threads, self.numerics, self.memory, self.keep = graph, threads, numerics, memory, keep
+        self.graph = translate(graph, numerics)
+        self.threads, self.numerics, self.memory, self.keep = threads, numerics, memory, keep
         self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,31 @@ def function(*kinds: str) -> Callable[[Function], Function]:
     return register
 
 
+def meaning(kind: str) -> Function | None:
+    """What an operator does: one of ours, or of a vendor's table (``tosa.conv2d``), whose module is loaded now."""
+    dialect = kind.partition(".")[0]
+    if kind in FUNCTIONS or dialect not in DIALECTS:
+        return FUNCTIONS.get(kind)
+    known: Callable[[str], bool] = import_module(f"edgewright.ir.{dialect}.execute").known
+    return _in_dialect if known(kind) else None
+
+
+DIALECTS = ("tosa", "tflite")
+
+
+def _in_dialect(ex: Executor, op: Op) -> Any:
+    """An operator of a vendor's table, on what is stored."""
+    run: Callable[..., Array] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
+    made, out = run(op, {id(v): ex.stored(v) for v in op.inputs()}, ex.numerics.name), op.outputs[0]
+    return made if out is None or made.dtype == out.dtype else made.astype(out.dtype)
+
+
 class Executor:
     """Runs one graph; nothing is kept between runs. ``memory``: bytes that values may take at a time."""
 
     def __init__(self, graph: Graph, numerics: Numerics, memory: int = 4 << 30) -> None:
-        missing = sorted({op.kind for op in graph.ops} - set(FUNCTIONS))
+        self._meanings = {op.kind: meaning(op.kind) for op in graph.ops}
+        missing = sorted(kind for kind, found in self._meanings.items() if found is None)
         if missing:
             raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(missing)}")
         self.graph = graph
@@ -75,7 +96,9 @@ class Executor:
         self._held = sum(x.nbytes for x in inputs)
         for op in self.graph.ops:
             self._afford(op)
-            results = FUNCTIONS[op.kind](self, op)
+            function = self._meanings[op.kind]
+            assert function is not None
+            results = function(self, op)
             for out, result in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=False):
                 if out is not None:
                     self.values[id(out)] = result

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.errors import UsageError
 from edgewright.ir.graph import Array, QParams
 
 _F32 = np.float32
@@ -94,3 +95,28 @@ class Numerics:
 
 
 XNNPACK = Numerics()
+
+
+class TfliteNumerics(Numerics):
+    """For graphs of TFLite's operators, which round by themselves (``ir/tflite``)."""
+
+    name = "tflite"
+
+
+class TosaNumerics(Numerics):
+    """For graphs of TOSA's operators (``ir/tosa``)."""
+
+    name = "tosa"
+
+
+TFLITE, TOSA = TfliteNumerics(), TosaNumerics()
+NAMED: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA)}
+
+
+def named(numerics: str | Numerics) -> Numerics:
+    """Numerics by their name."""
+    if isinstance(numerics, Numerics):
+        return numerics
+    if numerics not in NAMED:
+        raise UsageError("numerics", f"must be one of {', '.join(NAMED)}", value=numerics)
+    return NAMED[numerics]

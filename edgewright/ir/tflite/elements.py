@@ -47,7 +47,12 @@ def summed(sign: int) -> Function:
 def mul(op: Op, arrays: Sequence[Array]) -> Array:
     """The factor is computed in single precision."""
     (a, b), out = _ends(op)
-    return stored(times(centred(a, arrays[0]) * centred(b, arrays[1]), scale(a) * scale(b) / scale(out)), out)
+    return stored(times(centred(a, arrays[0]) * centred(b, arrays[1]), product_factor(a, b, out)), out)
+
+
+def product_factor(a: Value, b: Value, out: Value) -> np.float32:
+    """Computed in single precision."""
+    return np.float32(scale(a) * scale(b) / scale(out))
 
 
 RELUS = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0)}
@@ -85,7 +90,7 @@ def leaky_relu(op: Op, arrays: Sequence[Array]) -> Array:
 def prelu(op: Op, arrays: Sequence[Array]) -> Array:
     (x, slope), out = _ends(op)
     given, slopes = centred(x, arrays[0]), centred(slope, arrays[1])
-    below = times(given * slopes, scale(x) * scale(slope) / scale(out))
+    below = times(given * slopes, product_factor(x, slope, out))
     return stored(np.where(given >= 0, times(given, scale(x) / scale(out)), below), out)
 
 

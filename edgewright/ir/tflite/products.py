@@ -32,7 +32,7 @@ def _pair(op: Op, name: str) -> list[int]:
     return [int(op.args[field]) for field in heights[name]]
 
 
-def _factor(x: Value, weight: Value, out: Value) -> Array:
+def factor_of(x: Value, weight: Value, out: Value) -> Array:
     """Of an accumulator, by channel: computed in double precision from single-precision scales."""
     return np.float64(scale(x)) * scales(weight).astype(np.float64) / np.float64(scale(out))
 
@@ -91,7 +91,7 @@ def operands(op: Op) -> tuple[Value, Value]:
     return (given[2], given[1]) if op.kind.endswith("TRANSPOSE_CONV") else (given[0], given[1])
 
 
-def twice(accumulate: Reference, factor: Callable[[Value, Value, Value], Array] = _factor) -> Reference:
+def twice(accumulate: Reference, factor: Callable[[Value, Value, Value], Array] = factor_of) -> Reference:
     """An accumulator brought to the result's scale by two roundings."""
 
     def function(op: Op, arrays: Sequence[Array]) -> Array:
@@ -106,7 +106,7 @@ def once(accumulate: Reference) -> Reference:
 
     def function(op: Op, arrays: Sequence[Array]) -> Array:
         out = _result(op)
-        return stored(times_once(accumulate(op, arrays), float(_factor(*operands(op), out).reshape(-1)[0])), out)
+        return stored(times_once(accumulate(op, arrays), float(factor_of(*operands(op), out).reshape(-1)[0])), out)
 
     return function
 

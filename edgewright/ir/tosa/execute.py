@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
@@ -27,7 +27,12 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     return [_array(v, held) for v in graph.outputs]
 
 
-def run_op(op: Op, held: dict[int, Array]) -> Array:
+def known(kind: str) -> bool:
+    return kind.removeprefix(PREFIX) in TOSA
+
+
+def run_op(op: Op, held: Mapping[int, Array], numerics: str = "tosa") -> Array:
+    """What an operator makes of its constants and of the values held, by identity. TOSA has one way of rounding."""
     row = TOSA[op.kind.removeprefix(PREFIX)]
     args: dict[str, Any] = dict(op.args)
     for name in row.tensors:
@@ -37,7 +42,7 @@ def run_op(op: Op, held: dict[int, Array]) -> Array:
     return made
 
 
-def _array(value: Value, held: dict[int, Array]) -> Array:
+def _array(value: Value, held: Mapping[int, Array]) -> Array:
     if value.data is not None:
         return value.data
     return held[id(value)]

@@ -1,0 +1,42 @@
+"""Graphs of vendors' operators (``tflite.CONV_2D``, ``tosa.conv2d``), for an engine that has its own.
+
+What moves elements, convolutions and largest-of windows become the engine's operators. What works on single elements
+is done by ``elements.py``, and what neither does stays what it is: a step of the reference.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from edgewright.engine.check import RULES, Shape
+from edgewright.engine.dialects.elements import ELEMENTS, TABULAR, operands
+from edgewright.ir.execute import DIALECTS
+from edgewright.ir.graph import Graph, Op
+from edgewright.ir.numerics import Numerics
+
+
+def translate(graph: Graph, numerics: Numerics) -> Graph:
+    """The graph in the engine's operators, as far as there are any."""
+    for dialect in DIALECTS:
+        if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
+            made: Graph = import_module(f"edgewright.engine.dialects.{dialect}").translate(graph, numerics)
+            for op in made.ops:
+                if "." in op.kind:
+                    RULES.setdefault(op.kind, _itself)
+            return made
+    return graph
+
+
+def _itself(op: Op) -> Shape:
+    """Steps of the reference find out when they run."""
+    out = op.outputs[0]
+    return () if out is None else out.bound
+
+
+def _broadcast(op: Op) -> Shape:
+    import numpy as np
+
+    return np.broadcast_shapes(*(v.bound for v in operands(op)))
+
+
+RULES.update(dict.fromkeys((*ELEMENTS, *TABULAR), _broadcast))

@@ -1,0 +1,240 @@
+"""Vendors' operators on single elements, as arithmetic on vectors of integers: what ``ir/tflite`` and ``ir/tosa`` say
+of them in numpy.
+
+An operator that would need more than 64 bits, or has numbers that no arithmetic here is right for, raises
+``NotWholeError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.whole import Integers, NotWholeError, Whole
+from edgewright.ir.graph import Op, Value
+from edgewright.ir.tflite import elements as tflite
+from edgewright.ir.tflite.fixed import multiplier, scale, zero
+
+Given = list[Whole]
+Element = Callable[[Integers, Op, Given], Whole]
+ELEMENTS: dict[str, Element] = {}
+# Functions that only a table of all bytes can do.
+TABULAR = {f"tflite.{name}" for name in ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")}
+TABULAR.add("tosa.table")
+
+
+def element(*kinds: str) -> Callable[[Element], Element]:
+    def register(made: Element) -> Element:
+        for kind in kinds:
+            ELEMENTS[kind] = made
+        return made
+
+    return register
+
+
+def operands(op: Op) -> list[Value]:
+    """The tensors that an operator works through element by element."""
+    if op.kind.startswith("tflite."):
+        return list(op.args["inputs"])
+    return [op.args[name] for name in ("input", "a", "b", "condition", "on_true", "on_false") if name in op.args]
+
+
+def bounds(value: Value) -> tuple[int, int]:
+    """The least and the largest that a tensor can hold."""
+    if value.dtype is None or value.dtype.kind not in "biu":
+        raise NotWholeError("real numbers")
+    if value.dtype.kind == "b":
+        return 0, 1
+    info: Any = np.iinfo(value.dtype)
+    return int(info.min), int(info.max)
+
+
+def _result(op: Op) -> Value:
+    out = op.outputs[0]
+    assert out is not None
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------ TFLite
+
+
+def _times(i: Integers, x: Whole, factor: Any) -> Whole:
+    mantissa, exponent = (int(n) for n in multiplier(factor))
+    return i.rescale(x, mantissa, 31 - exponent, "twice")
+
+
+def _centred(i: Integers, op: Op, given: Given) -> Given:
+    return [i.plus(x, -zero(v)) for x, v in zip(given, op.args["inputs"], strict=True)]
+
+
+def _stored(i: Integers, made: Whole, out: Value, low: int = -128, high: int = 127) -> Whole:
+    return i.clamp(i.plus(made, zero(out)), low, high)
+
+
+@element("tflite.ADD", "tflite.SUB")
+def _summed(i: Integers, op: Op, given: Given) -> Whole:
+    values, out = op.args["inputs"], _result(op)
+    unit = 2 * float(max(scale(v) for v in values))
+    a, b = (_times(i, i.left(x, tflite.ROOM), float(scale(v)) / unit) for x, v in
+            zip(_centred(i, op, given), values, strict=True))  # fmt: skip
+    both = i.add(a, b) if op.kind.endswith("ADD") else i.sub(a, b)
+    return _stored(i, _times(i, both, unit / (2.0**tflite.ROOM * float(scale(out)))), out)
+
+
+@element("tflite.MUL")
+def _product(i: Integers, op: Op, given: Given) -> Whole:
+    (a, b), out = op.args["inputs"], _result(op)
+    return _stored(i, _times(i, i.mul(*_centred(i, op, given)), tflite.product_factor(a, b, out)), out)
+
+
+@element(*(f"tflite.{name}" for name in tflite.RELUS))
+def _relu(i: Integers, op: Op, given: Given) -> Whole:
+    (x,), out = op.args["inputs"], _result(op)
+    limits = tflite.limits(out, *tflite.RELUS[op.kind.removeprefix("tflite.")])
+    return _stored(i, _times(i, _centred(i, op, given)[0], scale(x) / scale(out)), out, *limits)
+
+
+@element("tflite.PRELU")
+def _prelu(i: Integers, op: Op, given: Given) -> Whole:
+    (x, slope), out = op.args["inputs"], _result(op)
+    data, slopes = _centred(i, op, given)
+    below = _times(i, i.mul(data, slopes), tflite.product_factor(x, slope, out))
+    above = _times(i, data, scale(x) / scale(out))
+    return _stored(i, i.select(i.compare("sge", data, i.constant(0)), above, below), out)
+
+
+@element("tflite.MAXIMUM", "tosa.maximum")
+def _largest(i: Integers, op: Op, given: Given) -> Whole:
+    return i.largest(*given)
+
+
+@element("tflite.MINIMUM", "tosa.minimum")
+def _smallest(i: Integers, op: Op, given: Given) -> Whole:
+    return i.smallest(*given)
+
+
+# -------------------------------------------------------------------------------------------------------------- TOSA
+
+
+def _wrapped(i: Integers, op: Op, made: Whole) -> Whole:
+    """In the result's own bits: what is beyond them is lost, as in numpy."""
+    if _result(op).dtype != np.dtype(np.int32):
+        return made
+    if made.low >= -(1 << 31) and made.high < 1 << 31:
+        return i.narrow(made)
+    kind = made.reg.type.replace("i64", "i32")
+    return Whole(i.f.cast("trunc", made.reg, kind), -(1 << 31), (1 << 31) - 1)
+
+
+@element("tosa.rescale")
+def _rescale(i: Integers, op: Op, given: Given) -> Whole:
+    if op.args["per_channel"]:
+        raise NotWholeError("a factor for each channel")
+    by, bits = (int(np.ravel(op.args[name].data)[0]) for name in ("multiplier", "shift"))
+    made = i.rescale(i.plus(given[0], -op.args["input_zp"]), by, bits, op.args["rounding"])
+    info = np.iinfo(op.args["dtype"])
+    return i.clamp(i.plus(made, op.args["output_zp"]), int(info.min), int(info.max))
+
+
+@element("tosa.add")
+def _add(i: Integers, op: Op, given: Given) -> Whole:
+    return _wrapped(i, op, i.add(*given))
+
+
+@element("tosa.sub")
+def _sub(i: Integers, op: Op, given: Given) -> Whole:
+    return _wrapped(i, op, i.sub(*given))
+
+
+@element("tosa.mul")
+def _mul(i: Integers, op: Op, given: Given) -> Whole:
+    made, bits = i.mul(*given), int(op.args["shift"])
+    if bits:
+        made = i.right(i.plus(made, 1 << (bits - 1)), bits)
+    return _wrapped(i, op, made)
+
+
+@element("tosa.clamp")
+def _clamp(i: Integers, op: Op, given: Given) -> Whole:
+    low, high = op.args["min_val"], op.args["max_val"]
+    if low != int(low) or high != int(high):
+        raise NotWholeError("limits between integers")
+    return i.clamp(given[0], int(low), int(high))
+
+
+@element("tosa.abs")
+def _abs(i: Integers, op: Op, given: Given) -> Whole:
+    return _wrapped(i, op, i.largest(given[0], i.sub(i.constant(0), given[0])))
+
+
+@element("tosa.negate")
+def _negate(i: Integers, op: Op, given: Given) -> Whole:
+    made = i.sub(i.constant(int(op.args["output_zp"]) + int(op.args["input_zp"])), given[0])
+    return i.clamp(made, *bounds(_result(op)))
+
+
+@element("tosa.identity")
+def _identity(i: Integers, op: Op, given: Given) -> Whole:
+    return given[0]
+
+
+@element("tosa.cast")
+def _cast(i: Integers, op: Op, given: Given) -> Whole:
+    if op.args["dtype"] == "bool":
+        return i.compare("ne", given[0], i.constant(0))
+    return given[0]  # what does not fit is refused where it is stored
+
+
+@element("tosa.arithmetic_right_shift")
+def _shift(i: Integers, op: Op, given: Given) -> Whole:
+    a, bits = given
+    if bits.low != bits.high or not 0 <= bits.low < 32:
+        raise NotWholeError("shifts that vary")
+    if not op.args["round"] or not bits.low:
+        return i.right(a, bits.low)
+    up = i.f.op("and", i.f.op("ashr", a.reg, bits.low - 1), 1)
+    return i.add(i.right(a, bits.low), Whole(up, 0, 1))
+
+
+_COMPARED = {"equal": "eq", "greater": "sgt", "greater_equal": "sge"}
+
+
+@element(*(f"tosa.{name}" for name in _COMPARED))
+def _compare(i: Integers, op: Op, given: Given) -> Whole:
+    return i.compare(_COMPARED[op.kind.removeprefix("tosa.")], *given)
+
+
+@element("tosa.select")
+def _select(i: Integers, op: Op, given: Given) -> Whole:
+    return i.select(*given)
+
+
+_BITWISE = {
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "logical_and": "and", "logical_or": "or",
+    "logical_xor": "xor",
+}  # fmt: skip
+
+
+@element(*(f"tosa.{name}" for name in _BITWISE))
+def _bitwise(i: Integers, op: Op, given: Given) -> Whole:
+    return Whole(i.f.op(_BITWISE[op.kind.removeprefix("tosa.")], given[0].reg, given[1].reg), *bounds(_result(op)))
+
+
+@element("tosa.bitwise_not", "tosa.logical_not")
+def _not(i: Integers, op: Op, given: Given) -> Whole:
+    if op.kind.endswith("logical_not"):
+        return i.sub(i.constant(1), given[0])
+    return i.sub(i.constant(-1), given[0])
+
+
+@element("tosa.clz")
+def _leading_zeros(i: Integers, op: Op, given: Given) -> Whole:
+    kind = given[0].reg.type
+    suffix = f"v{i.lanes}i32" if i.lanes > 1 else "i32"
+    if "i64" in kind:
+        raise NotWholeError("of 64 bits")
+    i.f.module.declare(f"declare {kind} @llvm.ctlz.{suffix}({kind}, i1)")
+    made = i.f.let(kind, f"call {kind} @llvm.ctlz.{suffix}({kind} {given[0].reg}, i1 false)")
+    return Whole(made, 0, 32)

@@ -1,0 +1,56 @@
+"""What translations are written with: a graph's operators, replaced one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewright.ir.graph import Graph, Op, Value
+
+
+class Rewrite:
+    """A graph under translation. ``ops`` are the new ones; ``value`` gives what now stands for an old value."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ops: list[Op] = []
+        self.readers: dict[int, list[Op]] = {}
+        self.makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
+        for op in graph.ops:
+            for value in {id(v): v for v in op.inputs()}.values():
+                self.readers.setdefault(id(value), []).append(op)
+        self.outputs = {id(v) for v in graph.outputs}
+        self.done: set[int] = set()  # operators that are part of another's translation
+        self.values: dict[int, Value] = {}
+
+    def value(self, old: Value) -> Value:
+        return self.values.get(id(old), old)
+
+    def only_reader(self, value: Value) -> Op | None:
+        """The operator that is alone in reading a value that nobody outside sees."""
+        readers = self.readers.get(id(value), [])
+        return readers[0] if len(readers) == 1 and id(value) not in self.outputs else None
+
+    def emit(self, kind: str, source: Op, out: Value, /, **args: Any) -> None:
+        self.ops.append(Op(kind, self._given(args), [self.value(out)], source.origin))
+
+    def keep(self, op: Op) -> None:
+        """An operator as it is, on the new values."""
+        outputs = [None if v is None else self.value(v) for v in op.outputs]
+        self.ops.append(Op(op.kind, self._given(op.args), outputs, op.origin, op.graphs))
+
+    def _given(self, args: Any) -> Any:
+        if isinstance(args, dict):
+            return {name: self._given(a) for name, a in args.items()}
+        if isinstance(args, list | tuple):
+            return type(args)(self._given(a) for a in args)
+        return self.value(args) if isinstance(args, Value) else args
+
+    def finish(self) -> Graph:
+        """The new graph, without what nobody reads any more."""
+        ends = [[self.value(v) for v in side] for side in (self.graph.inputs, self.graph.outputs)]
+        wanted, kept = {id(v) for v in ends[1]}, []
+        for op in reversed(self.ops):
+            if any(id(v) in wanted for v in op.outputs):
+                kept.append(op)
+                wanted |= {id(v) for v in op.inputs()}
+        return Graph(self.graph.name, ends[0], ends[1], kept[::-1])

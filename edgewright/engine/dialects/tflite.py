@@ -1,0 +1,214 @@
+"""TFLite's operators as the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.dialects.rewrite import Rewrite
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.numerics import Numerics
+from edgewright.ir.scaling import Scaling
+from edgewright.ir.tflite.elements import RELUS, limits
+from edgewright.ir.tflite.fixed import multiplier, zero
+from edgewright.ir.tflite.products import factor_of, operands
+from edgewright.ir.tflite.table import PREFIX
+
+Rule = Callable[["_Tflite", Op], bool]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(made: Rule) -> Rule:
+        for name in names:
+            RULES[PREFIX + name] = made
+        return made
+
+    return register
+
+
+def translate(graph: Graph, numerics: Numerics) -> Graph:
+    made = _Tflite(graph, numerics)
+    for op in graph.ops:
+        if id(op) not in made.done and not (op.kind in RULES and RULES[op.kind](made, op)):
+            made.keep(op)
+    return made.finish()
+
+
+class _Tflite(Rewrite):
+    def __init__(self, graph: Graph, numerics: Numerics) -> None:
+        super().__init__(graph)
+        self.fixed = numerics.name == "tflite"  # else XNNPACK's rounding, which is the engine's own
+
+    def scaled(self, op: Op, rounding: str) -> tuple[dict[str, Any], Value]:
+        """How sums become stored integers, and the value they are: an activation that follows only narrows limits."""
+        out = _result(op)
+        low, high, following = -128, 127, self.only_reader(out)
+        if following is not None and (bounds := _bounds(following)) is not None:
+            low, high = bounds
+            self.done.add(id(following))
+        last = out if following is None or id(following) not in self.done else _result(following)
+        if not self.fixed:
+            return {"limits": _real(last, low, high)}, last
+        mantissa, exponent = multiplier(factor_of(*operands(op), out))
+        return {"scaling": Scaling(_numbers(mantissa), _numbers(31 - exponent), rounding, zero(out), low, high)}, last
+
+
+def _numbers(array: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.atleast_1d(array))
+
+
+def _result(op: Op) -> Value:
+    out = op.outputs[0]
+    assert out is not None
+    return out
+
+
+def _real(out: Value, low: int, high: int) -> tuple[float, float] | None:
+    """Limits of stored integers as real numbers, as the engine's own operators have them."""
+    if (low, high) == (-128, 127):
+        return None
+    assert out.q is not None
+    step = float(np.asarray(out.q.scale))
+    return (low - zero(out)) * step, (high - zero(out)) * step
+
+
+def _bounds(op: Op) -> tuple[int, int] | None:
+    """The limits of stored integers that an operator is nothing but; None if it is more."""
+    name, out = op.kind.removeprefix(PREFIX), _result(op)
+    values = op.args["inputs"]
+    if any(v.q is None for v in (*values, out)) or values[0].q != out.q:
+        return None
+    if name in RELUS:
+        return limits(out, *RELUS[name])
+    if name in ("MAXIMUM", "MINIMUM") and values[1].data is not None and values[1].data.size == 1:
+        limit = int(values[1].data.reshape(-1)[0])
+        return (limit, 127) if name == "MAXIMUM" else (-128, limit)
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------- products
+
+
+def _steps(op: Op, name: str) -> list[int]:
+    return [int(op.args.get(f"{name}_{side}", 1)) for side in ("h", "w")]
+
+
+def _padding(made: _Tflite, x: Value) -> tuple[Value, list[int]]:
+    """An image without the zeros around it, and how many there were: above, below, left, right."""
+    maker = made.makers.get(id(x))
+    if maker is None or maker.kind != f"{PREFIX}PADV2":
+        return x, [0] * 4
+    image, widths, value = maker.args["inputs"]
+    if value.data is None or widths.data is None or widths.data.shape != (4, 2) or image.q != x.q:
+        return x, [0] * 4
+    (before, _), *sides, (last, _) = [[int(n) for n in pair] for pair in widths.data]
+    plain = not any((*map(int, widths.data[0]), *map(int, widths.data[3])))
+    if not plain or before or last or int(value.data.reshape(-1)[0]) != zero(image):
+        return x, [0] * 4
+    return image, [n for pair in sides for n in pair]
+
+
+@rule("CONV_2D", "DEPTHWISE_CONV_2D")
+def _convolution(made: _Tflite, op: Op) -> bool:
+    x, weight, bias = op.args["inputs"]
+    if weight.data is None or bias.data is None:
+        return False
+    image, pads = _padding(made, x)
+    deep = "DEPTHWISE" in op.kind
+    scaling, out = made.scaled(op, "twice")
+    made.emit("depthwise_conv2d" if deep else "conv2d", op, out, input=image, weight=weight, bias=bias,
+              stride=_steps(op, "stride"), padding=pads, dilation=_steps(op, "dilation"),
+              groups=x.bound[-1] if deep else 1, **scaling)  # fmt: skip
+    return True
+
+
+@rule("FULLY_CONNECTED")
+def _linear(made: _Tflite, op: Op) -> bool:
+    x, weight, bias = op.args["inputs"]
+    if weight.data is None or bias.data is None or np.size(weight.q.scale) > 1:
+        return False
+    scaling, out = made.scaled(op, "once")
+    made.emit("linear", op, out, input=x, weight=weight, bias=bias, **scaling)
+    return True
+
+
+@rule("TRANSPOSE_CONV")
+def _transposed(made: _Tflite, op: Op) -> bool:
+    _, weight, x, bias = op.args["inputs"]
+    if weight.data is None or bias.data is None or len(x.bound) != 4:
+        return False
+    stride, size = _steps(op, "stride"), _result(op).bound[1:3]
+    full = [(n - 1) * s + k for n, s, k in zip(x.bound[1:3], stride, weight.bound[1:3], strict=True)]
+    cut = [f - n for f, n in zip(full, size, strict=True)]
+    if min(cut) < 0:
+        return False
+    scaling, out = made.scaled(op, "twice")
+    made.emit("conv_transpose2d", op, out, input=x, weight=weight, bias=bias, stride=stride, dilation=[1, 1], groups=1,
+              padding=[0, cut[0], 0, cut[1]], output_padding=[0, 0], **scaling)  # fmt: skip
+    return True
+
+
+# ------------------------------------------------------------------------------------------------------------- moves
+
+
+@rule("RESHAPE")
+def _reshape(made: _Tflite, op: Op) -> bool:
+    made.emit("view", op, _result(op), self=op.args["inputs"][0], size=list(_result(op).bound))
+    return True
+
+
+@rule("TRANSPOSE")
+def _transpose(made: _Tflite, op: Op) -> bool:
+    x, dims = op.args["inputs"]
+    made.emit("permute", op, _result(op), self=x, dims=[int(d) for d in dims.data])
+    return True
+
+
+@rule("CONCATENATION")
+def _concatenation(made: _Tflite, op: Op) -> bool:
+    axis = int(op.args["axis"])
+    made.emit("cat", op, _result(op), tensors=list(op.args["inputs"]), dim=axis % len(_result(op).bound))
+    return True
+
+
+@rule("SLICE")
+def _slice(made: _Tflite, op: Op) -> bool:
+    x, begin, size = op.args["inputs"]
+    if tuple(int(n) for n in size.data) != _result(op).bound or 0 in _result(op).bound:
+        return False
+    made.emit("slice", op, _result(op), self=x, start=[int(n) for n in begin.data], length=list(_result(op).bound))
+    return True
+
+
+@rule("PADV2")
+def _pad(made: _Tflite, op: Op) -> bool:
+    x, widths, value = op.args["inputs"]
+    if value.data is None or value.data.size != 1 or x.q != _result(op).q:
+        return False
+    before, after = ([int(pair[i]) for pair in widths.data] for i in (0, 1))
+    real = (int(value.data.reshape(-1)[0]) - zero(x)) * float(np.asarray(x.q.scale))
+    made.emit("pad", op, _result(op), self=x, before=before, after=after, value=real)
+    return True
+
+
+@rule("MAX_POOL_2D")
+def _max_pool(made: _Tflite, op: Op) -> bool:
+    x, out = op.args["inputs"][0], _result(op)
+    if x.q != out.q:
+        return False
+    made.emit("max_pool2d", op, out, self=x, kernel_size=_steps(op, "filter"), stride=_steps(op, "stride"),
+              padding=[0] * 4, dilation=[1, 1])  # fmt: skip
+    return True
+
+
+@rule("ADD", "SUB", "MUL")
+def _binary(made: _Tflite, op: Op) -> bool:
+    """As the engine's own, where XNNPACK's rounding is asked for."""
+    if made.fixed:
+        return False
+    a, b = op.args["inputs"]
+    made.emit(op.kind.removeprefix(PREFIX).lower(), op, _result(op), self=a, other=b)
+    return True

@@ -1,0 +1,8 @@
+"""Lowerings of vendors' operators that the engine has none of its own for."""
+
+from __future__ import annotations
+
+from edgewright.engine.ops.base import Lowering
+from edgewright.engine.ops.wholes import WholeMap
+
+VENDORS: list[type[Lowering]] = [WholeMap]
