@@ -78,7 +78,8 @@ def _check_op(op: Op) -> None:
     for name, numbers in row.params.items():
         _check_numbers(name, numbers, op.args[name], numbers.dims)
     made = shapes_of(op)
-    found = [None if o is None else o.bound for o in op.outputs]
+    made = [m or (1,) for m in made]  # a number alone has a dimension in QNN
+    found = [None if o is None else o.bound or (1,) for o in op.outputs]
     if len(found) != len(made) or any(f not in (None, m) for f, m in zip(found, made, strict=True)) or found[0] is None:
         raise FormatError("must give what its operands and parameters make", value=f"{found}, not {made}"[:120])
 

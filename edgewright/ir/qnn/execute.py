@@ -62,6 +62,7 @@ def _looked_up(op: Op, row: QnnOp, value: Value, out: Value, array: Array) -> Ar
 
 
 def _fitting(op: Op, out: Value, made: Array) -> Array:
-    if made.shape != out.bound:
+    if (made.shape or (1,)) != (out.bound or (1,)):  # a number alone has a dimension in QNN
         raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=made.shape)
-    return np.ascontiguousarray(made if made.dtype == out.dtype else made.astype(out.dtype))
+    typed = made if made.dtype == out.dtype else made.astype(out.dtype)
+    return np.ascontiguousarray(typed).reshape(out.bound)

@@ -1,6 +1,6 @@
 """How the HTP holds numbers, and what it rounds: integers by their scale, real numbers in 16 bits.
 
-Arithmetic is in single precision or better; what is stored is rounded once, halves to even. Qualcomm does not publish
+Arithmetic is in single precision or better; what is stored is rounded once, halves up. Qualcomm does not publish
 its rounding, so results may differ from the emulator's by a step of the last place.
 """
 
@@ -55,9 +55,9 @@ def stored(value: Value, numbers: Array) -> Array:
 
 
 def quantized(numbers: Array, q: QParams) -> Array:
-    """The nearest integers, within their range."""
+    """The nearest integers, within their range; halves go up, as in the emulator."""
     with np.errstate(all="ignore"):
-        steps = np.rint(numbers / np.asarray(q.scale, _F32)) + np.asarray(q.zero_point, _F32)
+        steps = np.floor(numbers / np.asarray(q.scale, _F32) + _F32(0.5)) + np.asarray(q.zero_point, _F32)
     return np.clip(np.nan_to_num(steps, nan=float(np.asarray(q.zero_point))), q.qmin, q.qmax).astype(q.dtype)
 
 

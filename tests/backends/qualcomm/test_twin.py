@@ -1,0 +1,201 @@
+"""Host twins: what runs where Qualcomm's libraries are not, and what is refused before it runs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edgewright.backends.qualcomm import QuantDtype, delegate
+from edgewright.backends.qualcomm.delegate import CHOICE
+from edgewright.backends.qualcomm.partitioner import QnnPartitioner
+from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingDataError, MissingError, UsageError
+from edgewright.ir.deserialize import read_twin
+from edgewright.ir.graph import Graph, Op, QParams, Value
+from edgewright.ir.qnn.check import check
+from edgewright.ir.qnn.shapes import RULES
+from edgewright.ir.qnn.table import PREFIX, QNN
+from edgewright.ir.serialize import HEAD, MAGIC
+from edgewright.program import manifest
+from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.pte.reader import read_program
+from edgewright.runtime import Runtime
+from tests.backends.qualcomm.lowered import quantize, ratio
+from tests.backends.qualcomm.test_models import block, cifarnet
+
+Q = QParams(0.1, 128, np.dtype(np.uint8), 0, 255)
+
+
+def lowered(model, inputs, *, simulate_only: bool = False):
+    partitioner = QnnPartitioner.for_target("SM8650")
+    partitioner.simulate_only = simulate_only
+    return to_edge_transform_and_lower(torch.export.export(model, inputs), partitioner=[partitioner]).to_executorch()
+
+
+@pytest.fixture(scope="module")
+def quantized():
+    """A network, its inputs, and its program for a device."""
+    model, inputs = cifarnet()
+    converted = quantize(model, inputs, QuantDtype.use_8a8w)
+    return converted, inputs, lowered(converted, inputs)
+
+
+def run(program, inputs, **options):
+    method = Runtime.get().load_program(program, **options).load_method("forward")
+    return torch.as_tensor(np.asarray(method.execute([x.numpy() for x in inputs])[0])), method
+
+
+def how(method) -> str:
+    (delegate,) = method._delegates
+    return delegate.how
+
+
+def test_the_twin_beside_a_file_runs_without_the_libraries(quantized, tmp_path: Path, monkeypatch, caplog) -> None:
+    converted, inputs, manager = quantized
+    emulated, method = run(bytes(manager.buffer), inputs)
+    assert how(method) == "SM8650 emulated by QNN 2.51"
+    manager.save(str(tmp_path / "m.pte"))
+    assert (tmp_path / "m.twin").exists()
+    monkeypatch.setattr(delegate, "find_folder", _missing)
+    found, method = run(str(tmp_path / "m.pte"), inputs)
+    assert "host twin" in how(method) and "Qualcomm's libraries are not installed" in how(method)
+    assert ratio(emulated, found) > 30
+    with torch.no_grad():
+        assert ratio(converted(*inputs), found) > 30
+    (tmp_path / "m.twin").unlink()
+    with pytest.raises(MissingDataError, match="has no host twin, which is needed here: Qualcomm's libraries"):
+        run(str(tmp_path / "m.pte"), inputs)
+
+
+def _missing() -> Path:
+    raise MissingError("onnxruntime-qnn", "is not installed")
+
+
+def test_who_asks_is_given_the_twin_or_the_emulator(quantized, monkeypatch) -> None:
+    _, inputs, manager = quantized
+    monkeypatch.setenv(CHOICE, "twin")
+    _, method = run(bytes(manager.buffer), inputs, twin=manager.twin)
+    assert "as asked" in how(method)
+    monkeypatch.setattr(delegate, "find_folder", _missing)
+    monkeypatch.setenv(CHOICE, "emulator")
+    with pytest.raises(MissingError, match="is not installed"):
+        run(bytes(manager.buffer), inputs, twin=manager.twin)
+    monkeypatch.setenv(CHOICE, "phone")
+    with pytest.raises(UsageError, match="must be emulator or twin; got phone"):
+        run(bytes(manager.buffer), inputs)
+
+
+@pytest.mark.parametrize("make", [cifarnet, block])
+def test_a_program_for_this_machine_only_needs_no_library(make, monkeypatch) -> None:
+    monkeypatch.setattr("edgewright.backends.qualcomm.partitioner.probe_for", None)
+    monkeypatch.setattr(delegate, "find_folder", _missing)
+    model, inputs = make()
+    found, method = run(bytes(lowered(model, inputs, simulate_only=True).buffer), inputs)
+    assert how(method).endswith("this program is for this machine only")
+    with torch.no_grad():
+        assert ratio(model(*inputs), found) > 40
+
+
+@pytest.mark.parametrize("scheme", [QuantDtype.use_16a8w, QuantDtype.use_16a4w])
+def test_a_block_in_16_bits_is_the_emulators(scheme) -> None:
+    model, inputs = block()
+    manager = lowered(quantize(model, inputs, scheme), inputs)
+    emulated, _ = run(bytes(manager.buffer), inputs)
+    (graph,) = read_twin(manager.twin).values()
+    (found,) = delegate.TwinRunner(graph, 1 << 30).run([x.numpy() for x in inputs])
+    assert ratio(emulated, torch.as_tensor(found)) > 45
+
+
+def test_the_manifest_says_compiler_and_figures(quantized) -> None:
+    said = manifest.read(read_program(bytes(quantized[2].buffer)))
+    assert said is not None
+    (expected,) = said["estimates"]
+    assert expected["compiler"].startswith("QNN v2.51.")
+    assert expected["target"] == "SM8650" and expected["figures"]["45 TOPS"] == "assumed"
+
+
+# ----------------------------------------------------------------------------------------------- what is refused
+
+
+def test_every_operator_has_a_rule_for_its_shapes() -> None:
+    assert set(RULES) == set(QNN)
+
+
+def value(name: str, shape: tuple[int, ...], data: bool = False, q: QParams | None = Q) -> Value:
+    dtype = np.dtype(np.uint8) if q is not None else np.dtype(np.float32)
+    return Value(name, dtype, shape, tuple(range(len(shape))), np.zeros(shape, dtype) if data else None, q=q)
+
+
+def convolution(**changes) -> Graph:
+    x, w, y = value("x", (1, 4, 4, 8)), value("w", (3, 3, 8, 4), True), value("y", (1, 4, 4, 4))
+    args = {"stride": [1, 1], "pad_amount": [[1, 1], [1, 1]], "dilation": [1, 1], "group": 1}
+    return Graph("g", [x], [y], [Op(f"{PREFIX}Conv2d", {"inputs": [x, w], **args, **changes}, [y])])
+
+
+def test_what_holds_together_passes() -> None:
+    check(convolution(), 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"stride": [0, 1]}, "must be whole numbers from 1; got 0"),
+        ({"stride": [1]}, "must have 2 numbers"),
+        ({"stride": [1 << 40, 1]}, "must be whole numbers from 1"),
+        ({"stride": "11"}, "must be a list of numbers"),
+        ({"pad_amount": [[1, 1], [1, 1 << 30]]}, "must give what its operands and parameters make"),
+        ({"pad_amount": [[1], [1, 1]]}, "must be pairs"),
+        ({"dilation": [9, 1]}, "a window must fit its padded image"),
+        ({"group": 3}, "filters must fit the channels of each group"),
+        ({"colour": 1}, "must be parameters of qnn.Conv2d"),
+        ({"inputs": []}, "must have 2 to 3 operands"),
+        ({"inputs": 3}, "must be tensors"),
+    ],
+)
+def test_operators_that_do_not_fit_are_refused(changes, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        check(convolution(**changes), 1 << 20)
+
+
+def test_more_memory_than_is_allowed_is_refused() -> None:
+    with pytest.raises(LimitError, match="may take 2000 bytes"):
+        check(convolution(), 2000)
+
+
+@pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf"), -1.0])
+def test_scales_must_be_scales(scale: float) -> None:
+    graph = convolution()
+    graph.inputs[0].q = QParams(scale, 0, np.dtype(np.uint8), 0, 255)
+    with pytest.raises(FormatError, match="must have positive scales"):
+        check(graph, 1 << 20)
+
+
+def test_a_twins_header_with_any_field_changed_gives_a_result_or_an_error(quantized) -> None:
+    """Every number of every operator, at its extremes."""
+    _, inputs, manager = quantized
+    raw = bytes(manager.twin)
+    magic, version, length = HEAD.unpack_from(raw)
+    assert magic == MAGIC
+    header = json.loads(raw[HEAD.size : HEAD.size + length])
+    rest = raw[HEAD.size + length :].lstrip(b"\0") and raw[-(-(HEAD.size + length) // 16) * 16 :]
+    (key,) = header["graphs"]
+    tried = 0
+    for index, op in enumerate(header["graphs"][key]["ops"]):
+        for name in op["args"]:
+            for wrong in (None, -1, 1 << 31, [], [[]], "x", 0.5):
+                changed = copy.deepcopy(header)
+                changed["graphs"][key]["ops"][index]["args"][name] = wrong
+                text = json.dumps(changed).encode()
+                head = HEAD.pack(magic, version, len(text)) + text
+                data = head + bytes(-len(head) % 16) + rest
+                try:
+                    graph = next(iter(read_twin(data, 1 << 28).values()))
+                    delegate.TwinRunner(graph, 1 << 28).run([x.numpy() for x in inputs])
+                except EdgewrightError:
+                    pass
+                tried += 1
+    assert tried > 100
