@@ -68,6 +68,7 @@ class _Scheduler:
         self._lowered: dict[int, Lowering] = {}
         self.lowerings = [self._lower(node) for node in self._nodes()]
         self.borders: dict[int, Border] = {}
+        self.rows: set[int] = set()  # what linear layers read many rows of
         self.tight: set[int] = set()  # bytes whose pixels lie without gaps
         self.aliases: dict[int, Value] = {}  # values that are another one, by another name
         self.views: dict[int, tuple[Op, Layout]] = {}  # values that are another one, seen with other strides
@@ -158,11 +159,22 @@ class _Scheduler:
             if wanted is not None:
                 value, border = wanted
                 self.borders[id(value)] = self.borders.get(id(value), Border()).joined(border)
+        self._spread_rows()
         images = {id(low.node.out) for low in self.lowerings if isinstance(low, PlanesToPixels)}
         for lowering in self.lowerings:
             tight = lowering.tight()
             if tight is not None and id(tight) in images and self._readers(tight) == 1:
                 self.tight.add(id(tight))
+
+    def _spread_rows(self) -> None:
+        """Rows of linear layers may have gaps between them if all who make and read them can do with it."""
+        easy, readers = (RealProduct, Map, Move), self._readers_of()
+        makers = {id(low.node.out): low for low in self.lowerings}
+        for low in self.lowerings:
+            if isinstance(low, RealProduct) and low.node.op.kind == "linear" and low.conv.size[1] > 1:
+                value = low.node.op.args["input"]
+                if all(isinstance(o, easy) for o in (*readers[id(value)], makers.get(id(value)))):
+                    self.rows.add(id(value))
 
     def _readers(self, value: Value) -> int:
         return sum(v is value for lowering in self.lowerings for v in lowering.node.reads())
@@ -279,13 +291,13 @@ class _Scheduler:
         last = (shape[-1] if shape else 1) * item
         if byte(value.q) and shape and id(value) not in self.tight:
             last = padded_channels(shape[-1])
-        elif len(shape) == 4 and last % 4096 == 0 and shape[1] * shape[2] > 1:
+        elif last % 4096 == 0 and (id(value) in self.rows or (len(shape) == 4 and shape[1] * shape[2] > 1)):
             last += 64  # else the pixels of a tile would all lie in the same lines of the first cache
         if len(shape) == 4 and (border or last != shape[-1] * item):
             return image(shape, item, last, border)
         if not shape or last == shape[-1] * item:
             return dense(shape, item)
-        strides = (*dense_strides((*shape[:-1], last), 1)[:-1], 1)
+        strides = (*dense_strides((*shape[:-1], last), 1)[:-1], item)
         return Layout(shape, item, strides, 0, int(np.prod(shape[:-1], dtype=np.int64)) * last)
 
     # ------------------------------------------------------------------------------------------------------ memory

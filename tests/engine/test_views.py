@@ -127,3 +127,15 @@ def _read(b: Builder, kind: str, value: Value) -> Value:
 
 def _turned(rank: int) -> list[int]:
     return [*range(rank - 2), rank - 1, rank - 2]
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_long_rows_lie_apart(cpu: str) -> None:
+    """Rows of a power of two would fall on each other in the cache; everything else sees no difference."""
+    b, x = Builder(), real("x", 1, 5, 16)
+    wide = b("linear", (1, 5, 1024), input=x, weight=filters(1024, 16, quantize=False), bias=None, transposed=False)
+    flat = b("view", (5, 1024), self=b("abs", (1, 5, 1024), self=wide), size=[5, 1024])
+    out = b("linear", (5, 8), input=flat, weight=filters(8, 1024, quantize=False), bias=None, transposed=False)
+    also = b("softmax", (5, 1024), self=b("neg", (5, 1024), self=flat))
+    made = graph([x], [out, also], *b.ops)
+    compare(made, [random(x)], cpu, 1e-5)
