@@ -13,6 +13,7 @@ import numpy as np
 
 from edgewright.engine.functions import FUNCTIONS
 from edgewright.errors import ExecutionError
+from edgewright.ir.from_table import in_table, shape_of
 from edgewright.ir.graph import Graph, Op, Value, verify
 
 Shape = tuple[int, ...]
@@ -64,7 +65,7 @@ def _check_op(op: Op) -> None:
     limits = op.args.get("limits")
     if limits is not None and not limits[0] <= limits[1]:
         raise _wrong(op.kind, "limits must be numbers in order", limits)
-    rule = RULES.get(op.kind)
+    rule = RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
     if rule is None:
         return
     out = op.outputs[0]

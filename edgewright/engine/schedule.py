@@ -20,6 +20,7 @@ from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.matmul import MatMul
 from edgewright.engine.ops.moves import Move, common_shape, frame, part_of
+from edgewright.engine.ops.norms import Normalize
 from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
@@ -46,6 +47,7 @@ LOWERINGS: list[type[Lowering]] = [
     GlobalMean,
     Bilinear,
     Softmax,
+    Normalize,
     PlanesToPixels,
     Move,
     Table,
@@ -182,7 +184,8 @@ class _Scheduler:
     def _check_layouts(self) -> None:
         """What needs dense tensors and does not get them is left to the reference."""
         for i, low in enumerate(self.lowerings):
-            if isinstance(low, Softmax) and not all(self._layout(v).dense for v in (*low.node.reads(), low.node.out)):
+            values = (*low.node.reads(), low.node.out)
+            if isinstance(low, Softmax | Normalize) and not all(self._layout(v).dense for v in values):
                 self.lowerings[i] = Reference(low.node)
 
     def _find_views(self) -> None:

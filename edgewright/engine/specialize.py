@@ -18,6 +18,7 @@ from edgewright.engine.compiler import compile
 from edgewright.engine.dialects import translate
 from edgewright.engine.driver import CompiledGraph
 from edgewright.errors import ExecutionError, InputError
+from edgewright.ir.from_table import in_table, shape_of
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK, Numerics
 
@@ -57,10 +58,11 @@ def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
     if limits is not None and limits[0] > limits[1]:
         args["limits"] = (limits[1], limits[1])  # the upper one has the last word
     new = Op(op.kind, args, list(op.outputs), op.origin)
-    if op.kind not in RULES or len(op.outputs) != 1 or op.outputs[0] is None:
+    rule = RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
+    if rule is None or len(op.outputs) != 1 or op.outputs[0] is None:
         raise ExecutionError(f"device graph: {op.kind}", "must have one output, of a shape that is known here")
     try:
-        shape = tuple(int(n) for n in RULES[op.kind](new))
+        shape = tuple(int(n) for n in rule(new))
     except (ValueError, LookupError, TypeError, ArithmeticError) as error:
         raise ExecutionError(f"device graph: {op.kind}", f"does not hold together: {error}") from error
     out = op.outputs[0]

@@ -16,6 +16,7 @@ import numpy as np
 from edgewright.errors import ExecutionError
 from edgewright.ir.budget import elements, steps
 from edgewright.ir.dtypes import compute_type
+from edgewright.ir.from_table import meaning_of
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics, single, spread
 from edgewright.ir.reference import activations, elementwise, movement, norm, rearrange, unary
@@ -53,22 +54,26 @@ def function(*kinds: str) -> Callable[[Function], Function]:
 
 
 def meaning(kind: str) -> Function | None:
-    """What an operator does: one of ours, or of a vendor's table (``tosa.conv2d``), whose module is loaded now."""
+    """What an operator does: one of ours, of the op table, or of a vendor's (``tosa.conv2d``), which is loaded now."""
     dialect = kind.partition(".")[0]
     if kind in FUNCTIONS or dialect not in DIALECTS:
-        return FUNCTIONS.get(kind)
+        return FUNCTIONS.get(kind) or meaning_of(kind)
     known: Callable[[str], bool] = import_module(f"edgewright.ir.{dialect}.execute").known
     return _in_dialect if known(kind) else None
 
 
-DIALECTS = ("tosa", "tflite")
+DIALECTS = ("tosa", "tflite", "qnn")
 
 
 def _in_dialect(ex: Executor, op: Op) -> Any:
     """An operator of a vendor's table, on what is stored."""
-    run: Callable[..., Array] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
-    made, out = run(op, {id(v): ex.stored(v) for v in op.inputs()}, ex.numerics.name), op.outputs[0]
-    return made if out is None or made.dtype == out.dtype else made.astype(out.dtype)
+    run: Callable[..., Any] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
+    held = {id(v): ex.stored(v) for v in op.inputs()}
+    made, out = run(op, held, ex.numerics.name), op.outputs[0]
+    whole = all(held[id(v)].shape == v.bound for v in op.inputs())  # else they are some of the elements
+    if out is not None and whole and made.shape != out.bound:
+        raise ExecutionError(f"device graph: {op.kind}", f"must give {list(out.bound)}", value=list(made.shape))
+    return made if isinstance(made, tuple) or out is None or made.dtype == out.dtype else made.astype(out.dtype)
 
 
 class Executor:
