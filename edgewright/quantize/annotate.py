@@ -23,7 +23,6 @@ from edgewright.quantize.ports import Unit, solve
 from edgewright.quantize.recipes import QuantizationConfig
 
 ConfigOf = Callable[[Op, OpDef, fx.Node], "QuantizationConfig | None"]
-_INT8 = np.dtype(np.int8)
 _BATCH_NORMS = ("aten.batch_norm.default", "aten._native_batch_norm_legit.default")
 _DROPOUTS = ("aten.dropout.default", "aten.feature_dropout.default")  # in training, only gone when it is over
 
@@ -212,10 +211,11 @@ def _trial(op: Op, row: OpDef, plan: _Plan, axis: int | None) -> Op:
 def _weight_parameters(weight: Value, config: QuantizationConfig, axis: int | None) -> QParams:
     spec = config.weight
     limits = (int(spec.quant_min or 0), int(spec.quant_max or 0))
+    stored = np.dtype(str(spec.dtype).removeprefix("torch."))
     if axis is None:
-        return QParams(1.0, 0, _INT8, *limits)
+        return QParams(1.0, 0, stored, *limits)
     count = weight.bound[axis]
-    return QParams((1.0,) * count, (0,) * count, _INT8, *limits, axis=axis)
+    return QParams((1.0,) * count, (0,) * count, stored, *limits, axis=axis)
 
 
 def _weigh(op: Op, plan: _Plan, axis: int | None, nodes: dict[int, fx.Node]) -> None:

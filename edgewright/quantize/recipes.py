@@ -46,7 +46,7 @@ class QuantizationConfig:
         if axis is None:
             return self.weight_per_tensor
         limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
-        return _weights(axis, self.is_qat, limits, self.epsilon)
+        return weight_spec(axis, self.is_qat, limits, self.epsilon)
 
     def fixed(self, low: float, high: float) -> FixedQParamsQuantizationSpec:
         """For results whose range is known."""
@@ -75,8 +75,8 @@ def symmetric_config(
             rule = f"must lie within {first} and {last}, low end first"
             raise UsageError(f"the range of {name}", rule, value=(low, high))
     dtype = (torch.uint8 if bits == 8 else torch.uint16) if unsigned else torch.int8 if bits == 8 else torch.int16
-    channel = _weights(0, is_qat, weight, epsilon)
-    tensor = _weights(None, is_qat, weight, epsilon)
+    channel = weight_spec(0, is_qat, weight, epsilon)
+    tensor = weight_spec(None, is_qat, weight, epsilon)
     return QuantizationConfig(_activations(is_qat, is_dynamic, activation, dtype, epsilon),
                               channel if is_per_channel else tensor, tensor, is_qat, epsilon)  # fmt: skip
 
@@ -96,7 +96,8 @@ def _activations(
     return QuantizationSpec(dtype, observer, *limits, scheme, is_dynamic=is_dynamic)
 
 
-def _weights(axis: int | None, is_qat: bool, limits: tuple[int, int], eps: float) -> QuantizationSpec:
+def weight_spec(axis: int | None, is_qat: bool, limits: tuple[int, int], eps: float) -> QuantizationSpec:
+    """Of weights without a zero point, with a scale for each slice along ``axis`` or one; limits say how many bits."""
     observer: Any = (MinMaxObserver if axis is None else PerChannelMinMaxObserver).with_args(eps=eps)
     if is_qat and axis is None:
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
@@ -104,4 +105,5 @@ def _weights(axis: int | None, is_qat: bool, limits: tuple[int, int], eps: float
         fake: Any = FakeQuantize if axis else FusedMovingAvgObsFakeQuantize
         observer = fake.with_args(observer=MovingAveragePerChannelMinMaxObserver, eps=eps, ch_axis=axis)
     scheme = torch.per_tensor_symmetric if axis is None else torch.per_channel_symmetric
-    return QuantizationSpec(torch.int8, observer, *limits, scheme, ch_axis=axis)
+    dtype = torch.int8 if limits[1] <= 127 else torch.int16
+    return QuantizationSpec(dtype, observer, *limits, scheme, ch_axis=axis)

@@ -13,6 +13,7 @@ from typing import Any
 
 from edgewright.backends.nxp.target import NeutronTargetSpec
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.liveness import peak
 from edgewright.ir.tflite.table import PREFIX
 
 LABEL = "Edgewright's analytic estimate"
@@ -66,16 +67,3 @@ def _work(kind: str, given: list[Value], out: Value, pipes: int, macs: int) -> t
     if kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D", "MEAN"):
         return 0, max(given[0].nbytes, out.nbytes) / pipes
     return 0, out.nbytes / pipes
-
-
-def peak(graph: Graph) -> int:
-    """Bytes of the tensors that are alive at once, at most."""
-    last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs() if v.data is None}
-    last.update({id(v): len(graph.ops) for v in graph.outputs})
-    held = {id(v): v.nbytes for v in graph.inputs}
-    most: int = sum(held.values())
-    for index, op in enumerate(graph.ops):
-        held.update({id(v): v.nbytes for v in op.outputs if v is not None})
-        most = max(most, sum(held.values()))
-        held = {key: size for key, size in held.items() if last.get(key, -1) > index}
-    return most

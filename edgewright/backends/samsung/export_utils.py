@@ -1,0 +1,59 @@
+"""The way to an Exynos NPU in single calls: quantize a module, lower a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+
+from edgewright.backends.samsung.partitioner import KEPT, EnnPartitioner
+from edgewright.backends.samsung.quantizer import EnnQuantizer, Precision
+from edgewright.backends.samsung.target import REMEDY
+from edgewright.errors import UsageError
+from edgewright.program.config import EdgeCompileConfig
+from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
+
+
+def get_edge_compile_config() -> EdgeCompileConfig:
+    """How programs for an Exynos NPU become graphs of kernels: what its rows take stays whole."""
+    return EdgeCompileConfig(_skip_dim_order=True, _core_aten_ops_exception_list=list(KEPT))
+
+
+def quantize_module(
+    module: torch.nn.Module, inputs: tuple[Any, ...], calibration_dataset: Iterable[tuple[Any, ...]],
+    precision: Precision | str, is_per_channel: bool = True, is_qat: bool = False,
+    train_fn: Callable[[fx.GraphModule], Any] | None = None,
+) -> fx.GraphModule:  # fmt: skip
+    """The quantized module: calibrated with a dataset or, with ``is_qat``, trained by ``train_fn``.
+
+    Without ``train_fn``, ``is_qat`` runs the dataset through what would be trained.
+    """
+    quantizer = EnnQuantizer()
+    quantizer.setup_quant_params(precision, is_per_channel, is_qat)
+    exported: Any = torch.export.export(module, inputs).module()
+    prepared: Any = (prepare_qat_pt2e if is_qat else prepare_pt2e)(exported, quantizer)
+    if train_fn is not None:
+        if not is_qat:
+            raise UsageError("train_fn", "is for quantization-aware training: is_qat=True")
+        trained = train_fn(prepared)
+        prepared = prepared if trained is None else trained
+    for data in calibration_dataset:
+        prepared(*data)
+    made: fx.GraphModule = convert_pt2e(prepared)
+    return made
+
+
+def to_edge_transform_and_lower_to_enn(
+    module: torch.nn.Module, inputs: tuple[Any, ...], custom_pass_config: Any = None,
+    compile_specs: Sequence[Any] | None = None,
+) -> EdgeProgramManager:  # fmt: skip
+    """Export and lower a module. ``custom_pass_config`` says nothing and is there for scripts that give it."""
+    if compile_specs is None:
+        raise UsageError("compile_specs", "must be given", remedy=REMEDY)
+    program = torch.export.export(module, inputs)
+    return to_edge_transform_and_lower(
+        program, partitioner=[EnnPartitioner(compile_specs)], compile_config=get_edge_compile_config()
+    )

@@ -1,0 +1,133 @@
+"""What an Exynos NPU takes: one row per operator, with its limits as rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewright.backends.samsung import elementwise as el
+from edgewright.backends.samsung import images, movement, norms, products, rules
+from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, not_empty, static_shape
+from edgewright.ir.ports import ACT, INDEX, Port, Same
+
+ANY = (STATIC, FLOAT)
+ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
+_REAL: dict[str, Port] = {"weight": INDEX, "bias": INDEX}  # constants that stay real numbers until they are lowered
+_FOUND: dict[str, Port] = {"out": ACT}  # ranges that calibration finds, where the op table has fixed ones
+fixed = constant("weight", "bias")
+
+
+def _products() -> tuple[OpSpec, ...]:
+    checks = (fixed, rules.all_or_none, rules.whole_images, rules.within_padding, rules.grouped_scale)
+    kinds = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
+    added = (constant("self", "mat2"), rules.all_or_none, rules.unscaled, rules.column_bias)
+    return (
+        *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
+        OpSpec("linear", products.linear, (fixed, rules.all_or_none, rules.has_dims), ANY, ACTIVATIONS),
+        OpSpec("addmm", products.addmm, added, (FLOAT,), ACTIVATIONS),
+        OpSpec("mm", products.mm, (rules.all_or_none, rules.one_type), ANY),
+        OpSpec("bmm", products.bmm, (rules.all_or_none, rules.one_type, rules.some_tensor), ANY),
+    )
+
+
+def _element(
+    op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, ports: dict[str, Port] | None = None
+) -> OpSpec:
+    return OpSpec(op, lower, (rules.all_or_none, rules.one_type, *checks), precisions, ports=ports or {})
+
+
+# Stock never quantizes these: they are computed as real numbers between conversions.
+_ONLY_REAL = ("log", "maximum", "minimum")
+
+
+def _elements() -> tuple[OpSpec, ...]:
+    pair = (rules.some_tensor, rules.no_alpha, rules.true_division)
+
+    def both(op: str, kind: str, told: bool, *names: str) -> OpSpec:
+        precisions = (FLOAT,) if op in _ONLY_REAL else ANY
+        checks = (rules.all_or_none, rules.one_type, *pair)
+        return OpSpec(op, el.of(kind, told, *names), checks, precisions, numbers=True)
+
+    def alone(op: str, kind: str, told: bool) -> OpSpec:
+        ports = _FOUND if op in ("tanh", "hardsigmoid") else {}
+        return _element(op, el.of(kind, told), precisions=(FLOAT,) if op in _ONLY_REAL else ANY, ports=ports)
+
+    return (
+        *(alone(op, *kind) for op, kind in el.UNARY.items()),
+        *(both(op, *kind, "self", "other") for op, kind in el.BINARY.items()),
+        both("rsub", "SUB", True, "other", "self"),
+        OpSpec("pow", el.power, (rules.some_tensor,), (FLOAT,), numbers=True),
+        *(_element(op, el.limits, rules.number_limits) for op in ("relu6", "hardtanh", "clamp")),
+        _element("leaky_relu", el.leaky_relu),
+        _element("prelu", el.prelu, rules.slopes, ports={"weight": INDEX}),
+        *(OpSpec(op, el.convert, (rules.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
+        OpSpec("cast", el.cast, (rules.known_types,), (FLOAT,)),
+    )
+
+
+def _images() -> tuple[OpSpec, ...]:
+    return (
+        _element("max_pool2d", images.largest, rules.values_only, rules.plain_window),
+        _element("avg_pool2d", images.average, rules.plain_window, rules.plain_average),
+        _element("adaptive_avg_pool2d", images.adaptive, rules.even_windows),
+        _element("mean", images.reduced("REDUCEMEAN", True), rules.reduces),
+        _element("sum", images.reduced("REDUCESUM", False), rules.reduces),
+        _element("softmax", images.softmax("SOFTMAX", True), rules.has_dims, ports=_FOUND),
+        _element("safe_softmax", images.softmax("SOFTMAX", True), rules.has_dims, ports=_FOUND),
+        _element("log_softmax", images.softmax("LOGSOFTMAX", False), rules.has_dims),
+        _element("pixel_shuffle", images.shuffle, rules.four_dims),
+        *(_element(f"{op}_bilinear2d", images.bilinear, rules.true_factors) for op in ("upsample", "resize")),
+        *(_element(f"{op}_nearest2d", images.nearest, rules.true_factors, rules.whole_factors)
+          for op in ("upsample", "resize")),
+    )  # fmt: skip
+
+
+def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
+    return OpSpec(op, lower, (fixed, rules.all_or_none, rules.one_type, *checks), ANY, ports=_REAL)
+
+
+def _norms() -> tuple[OpSpec, ...]:
+    return (
+        _norm("batch_norm", norms.batch_norm, rules.fixed_statistics, rules.values_only),
+        _norm("layer_norm", norms.layer_norm, rules.last_only, rules.values_only),
+        _norm("rms_norm", norms.rms_norm),
+        _norm("group_norm", norms.group_norm),
+        _norm("native_group_norm", norms.group_norm, rules.values_only),
+    )
+
+
+def _moves() -> tuple[OpSpec, ...]:
+    lowered = {
+        movement.permute: ("permute", "transpose", "t"),
+        movement.view: ("view", "reshape", "flatten", "squeeze", "unsqueeze"),
+        movement.part: ("slice", "narrow"),
+        movement.select: ("select",),
+    }
+    table: dict[str, Port] = {"weight": ACT, "out": Same("weight")}
+    several = {movement.split: ("split", "split_with_sizes", "chunk"), movement.unbind: ("unbind",)}
+    return (
+        *(_element(op, lower, rules.has_dims) for lower, ops in lowered.items() for op in ops),
+        *(_element(op, lower, rules.has_dims, precisions=(FLOAT,)) for lower, ops in several.items() for op in ops),
+        _element("expand", movement.expand),
+        _element("clone", movement.same),
+        OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
+        OpSpec("cat", movement.cat, (rules.all_or_none, rules.one_type, rules.has_dims, rules.one_constant), ANY),
+        _element("pad", movement.pad, rules.has_dims, rules.zeros_outward),
+        OpSpec("embedding", movement.embedding, (constant("weight"), rules.all_or_none), ANY, ports=table),
+        _element("index", movement.index, rules.has_dims, rules.one_index),
+        _element("index_select", movement.index_select, rules.has_dims),
+        _element("topk", movement.topk, rules.plain_topk, precisions=(FLOAT,)),
+    )
+
+
+ROWS: tuple[OpSpec, ...] = (*_products(), *_elements(), *_images(), *_norms(), *_moves())
+EVERYWHERE: tuple[Rule, ...] = (rules.storage, rules.plain, static_shape(), not_empty())
+
+BACKEND = Backend(
+    "samsung",
+    ROWS,
+    EVERYWHERE,
+    id="EnnBackend",
+    title="Samsung Exynos",
+    meanings={FLOAT: "floating point: held in 16 bits on the NPU"},
+    summary="NPUs of Exynos 2500 and 2600, through Samsung's AI LiteCore; ENN's graph runs here from the host twin.",
+)

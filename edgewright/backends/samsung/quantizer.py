@@ -1,0 +1,119 @@
+"""``EnnQuantizer``: presets for quantizing what an Exynos NPU runs. The rows say the rest."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import fx
+from torchao.quantization.pt2e import (
+    FusedMovingAvgObsFakeQuantize,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+)
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+from edgewright.backends.samsung.ops import BACKEND
+from edgewright.backends.samsung.partitioner import KEPT
+from edgewright.errors import UsageError
+from edgewright.quantize.quantizer import TableQuantizer
+from edgewright.quantize.recipes import EPSILON, QuantizationConfig, weight_spec
+from edgewright.quantize.simpler import simpler
+
+
+@enum.unique
+class Precision(enum.IntEnum):
+    """Bits of activations (A) and weights (W); ``U`` has unsigned activations. Stock's software has ``A8W8`` alone."""
+
+    A8W8 = 3
+    A16W16 = 4
+    UA8W8 = 5
+    UA16W16 = 6
+
+
+# Types of activations, the limits of weights, and the smallest scale.
+_SCHEMES: dict[Precision, tuple[torch.dtype, tuple[int, int], float]] = {
+    Precision.A8W8: (torch.int8, (-128, 127), EPSILON),
+    Precision.UA8W8: (torch.uint8, (-128, 127), EPSILON),
+    Precision.A16W16: (torch.int16, (-32767, 32767), EPSILON / 256),
+    Precision.UA16W16: (torch.uint16, (-32767, 32767), EPSILON / 256),
+}
+
+
+def precision_of(given: Any) -> Precision:
+    """A precision, by itself or by its name."""
+    if isinstance(given, str) and given in Precision.__members__:
+        return Precision[given]
+    if isinstance(given, bool) or given not in tuple(Precision):
+        raise UsageError("precision", f"must be one of {', '.join(Precision.__members__)}", value=given)
+    return Precision(given)
+
+
+def get_quant_config(precision: Any, is_per_channel: bool = False, is_qat: bool = False) -> QuantizationConfig:
+    """A scheme, with a scale for each output channel of weights or one for all, found by calibration or training."""
+    for name, flag in (("is_per_channel", is_per_channel), ("is_qat", is_qat)):
+        if not isinstance(flag, bool):
+            raise UsageError(name, "must be True or False", value=flag)
+    dtype, limits, epsilon = _SCHEMES[precision_of(precision)]
+    ends = torch.iinfo(dtype)
+    low = -ends.max if dtype == torch.int16 else ends.min
+    scheme = torch.per_tensor_symmetric if dtype == torch.int16 else torch.per_tensor_affine
+    observer: Any = MinMaxObserver.with_args(eps=epsilon)
+    if is_qat:
+        observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=epsilon)
+    activation = QuantizationSpec(dtype, observer, low, ends.max, scheme)
+    channel, whole = (weight_spec(axis, is_qat, limits, epsilon) for axis in (0, None))
+    return QuantizationConfig(activation, channel if is_per_channel else whole, whole, is_qat, epsilon)
+
+
+class EnnQuantizer(TableQuantizer):
+    """Static quantization in 8 or 16 bits, through ``prepare_pt2e`` or ``prepare_qat_pt2e`` of torchao.
+
+    >>> from edgewright.backends.samsung import EnnQuantizer, Precision
+    >>> quantizer = EnnQuantizer()
+    >>> quantizer.setup_quant_params(Precision.A8W8, is_per_channel=True)
+    """
+
+    backend = BACKEND
+    kept = KEPT
+    presets: ClassVar = {
+        "int8": lambda: get_quant_config(Precision.A8W8, is_per_channel=True),
+        "a16w16": lambda: get_quant_config(Precision.A16W16, is_per_channel=True),
+        "ua8w8": lambda: get_quant_config(Precision.UA8W8, is_per_channel=True),
+        "ua16w16": lambda: get_quant_config(Precision.UA16W16, is_per_channel=True),
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._annotations: list[Callable[[fx.GraphModule], None]] = []
+        self.setup_quant_params(Precision.A8W8)
+
+    def setup_precision(self, quant_dtype: Any) -> None:
+        """How activations and weights are held; how scales are found stays as it was."""
+        self.setup_quant_params(quant_dtype, self.is_per_channel, self.is_qat)
+
+    def setup_quant_params(self, quant_dtype: Any, is_per_channel: bool = True, is_qat: bool = False) -> None:
+        """How everything is quantized that no other setting fits. A precision may be given by its name."""
+        config = get_quant_config(quant_dtype, is_per_channel, is_qat)
+        self.precision, self.is_per_channel, self.is_qat = precision_of(quant_dtype), is_per_channel, is_qat
+        self.set_global(config)
+
+    set_quant_params = setup_quant_params  # as the documentation of stock's software calls it
+
+    def add_custom_quant_annotations(
+        self, custom_quant_annotations: Sequence[Callable[[fx.GraphModule], None]]
+    ) -> None:
+        """Functions that are given the module after the rows have annotated it, to change what they said."""
+        self._annotations = list(custom_quant_annotations)
+
+    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
+        """As lowering decomposes, and simpler where only single results can be quantized."""
+        return simpler(super().transform_for_annotation(model))
+
+    def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
+        super().annotate(model)
+        for annotation in self._annotations:
+            annotation(model)
+        return model

@@ -1,0 +1,139 @@
+"""Checks of ENN graphs that come from files, before they run: meanings trust their arguments, shapes are compared
+before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import FormatError, LimitError
+from edgewright.ir.enn.products import LIMITS
+from edgewright.ir.enn.table import ENN, FLAG, INT, INTS, OPTIONAL, PREFIX, REAL, REALS, TEXT, EnnOp
+from edgewright.ir.graph import Graph, Op, Value
+
+_ITEM = 8  # bytes of the widest element that an operator computes with
+_MAX = 1 << 31
+_LONGEST = 1 << 16  # of lists and words
+ELEMENTS = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64")
+_STORED = ("int8", "uint8", "int16", "uint16")
+# Operators whose result stores elements as their first operand does.
+_MOVES = ("RESHAPE", "TRANSPOSE", "CONCAT", "STRIDEDSLICE", "SPLIT", "PAD", "GATHER", "TopK", "DEPTH_TO_SPACE",
+          "RESIZE_NEAREST_NEIGHBOR")  # fmt: skip
+
+
+def check(graph: Graph, memory: int) -> None:
+    """Raise unless every operator of a graph is ENN's, fits its shapes and can be afforded."""
+    for index, op in enumerate(graph.ops):
+        where = f"host twin.ops[{index}]"
+        try:
+            _check_op(op, memory)
+        except FormatError as error:
+            raise error.inside(where) from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
+
+
+def _check_op(op: Op, memory: int) -> None:
+    row = ENN.get(op.kind.removeprefix(PREFIX))
+    if row is None or not op.kind.startswith(PREFIX):
+        raise FormatError("must be an operator of ENN", value=op.kind)
+    given = op.args["inputs"]
+    fewest, most = row.operands
+    if not isinstance(given, list) or not fewest <= len(given) <= (most or _LONGEST):
+        raise FormatError(f"must have {fewest} operands", where="inputs")
+    made = [o for o in op.outputs if o is not None]
+    if any(not isinstance(v, Value) for v in given) or (row.results or len(made)) != len(op.outputs) or not made:
+        raise FormatError("must have tensors for operands and results", value=op.kind)
+    for value in (*given, *made):
+        _check_value(value)
+    for name in row.params:
+        _check_param(name, op.args[name], row.kind(name))
+    _check_others(op, row)
+    _check_storage(op, row.name)
+    _check_shapes(op, row, memory)
+
+
+def _check_value(value: Value) -> None:
+    if value.dynamic or str(value.dtype) not in ELEMENTS:
+        raise FormatError("must be of a fixed shape and a type of ENN", where=value.name, value=value.dtype)
+    q = value.q
+    if q is None:
+        return
+    scales, zeros = np.asarray(q.scale, np.float64), np.asarray(q.zero_point)
+    if str(value.dtype) not in _STORED or q.dtype != value.dtype or q.dynamic or q.block:
+        raise FormatError("must be integers of 8 or 16 bits", where=value.name, value=value.dtype)
+    limits = np.iinfo(value.dtype)
+    if not scales.size or not np.all(np.isfinite(scales)) or scales.min() <= 1e-30 or scales.max() > 1e30:
+        raise FormatError("must have positive scales", where=value.name)
+    if not limits.min <= q.qmin <= q.qmax <= limits.max or zeros.shape != scales.shape or scales.ndim > 1:
+        raise FormatError("must have limits of its type", where=value.name, value=(q.qmin, q.qmax))
+    if zeros.min(initial=0) < limits.min or zeros.max(initial=0) > limits.max:
+        raise FormatError("must have zero points of its type", where=value.name)
+    by_channel = scales.ndim == 1
+    if by_channel != (q.axis is not None) or (by_channel and (q.axis != 0 or scales.size != value.bound[:1][0])):
+        raise FormatError("must have a scale for each channel, or one", where=value.name)
+
+
+def _check_param(name: str, value: Any, kind: str) -> None:
+    if kind in (INTS, REALS):
+        if not isinstance(value, list) or len(value) > _LONGEST:
+            raise FormatError("must be a list", where=name)
+        for item in value:
+            _check_param(name, item, INT if kind == INTS else REAL)
+        return
+    whole = type(value) is int and -_MAX < value < _MAX
+    holds = {
+        INT: whole,
+        REAL: whole or (type(value) is float and not math.isnan(value)),
+        FLAG: type(value) is bool,
+        TEXT: type(value) is str and len(value) < _LONGEST,
+    }
+    if not holds[kind]:
+        raise FormatError(f"must be of kind {kind}", where=name, value=value)
+
+
+def _check_others(op: Op, row: EnnOp) -> None:
+    for name in op.args:
+        if name == "inputs" or name in row.params:
+            continue
+        if name not in OPTIONAL:
+            raise FormatError("is no parameter of the operator", where=name)
+        _check_param(name, op.args[name], row.kind(name))
+    if op.args.get("activation", "RELU") not in LIMITS:
+        raise FormatError(f"must be one of {', '.join(LIMITS)}", where="activation", value=op.args["activation"])
+
+
+def _check_storage(op: Op, name: str) -> None:
+    """What is not computed but moved keeps its integers; conversions are between real numbers and integers."""
+    given, made = op.args["inputs"], [o for o in op.outputs if o is not None]
+    kept = [made[0], *(made[1:] if name == "SPLIT" else ()), *(given[1:] if name == "CONCAT" else ())]
+    if name in _MOVES and any((v.q, v.dtype) != (given[0].q, given[0].dtype) for v in kept):
+        raise FormatError("must store its result as its operands", value=op.kind)
+    if name in ("QUANTIZE", "DEQUANTIZE"):
+        stored, real = (made[0], given[0]) if name == "QUANTIZE" else (given[0], made[0])
+        if stored.q is None or real.q is not None or str(real.dtype) not in ("float32", "float16"):
+            raise FormatError("must be between real numbers and integers with scales", value=op.kind)
+    axes = [v for v in (*given, *made) if v.q is not None and v.q.axis is not None]
+    if any(v.data is None or v is not given[1] for v in axes) or (axes and not name.endswith(("CONV2D", "FC"))):
+        raise FormatError("must have one scale: only constant weights have one for each channel", value=op.kind)
+    mixed = {v.q is None for v in (given[0], made[0])} | {given[1].q is None for _ in axes}
+    if len(mixed) > 1 and name not in ("QUANTIZE", "DEQUANTIZE"):
+        raise FormatError("must have operand and result both quantized, or neither", value=op.kind)
+
+
+def _check_shapes(op: Op, row: EnnOp, memory: int) -> None:
+    wanted = row.shape(op)
+    found = [None if o is None else o.bound for o in op.outputs]
+    if len(wanted) != len(found) or any(f is not None and f != w for f, w in zip(found, wanted, strict=True)):
+        raise FormatError(f"must give {wanted}"[:200], value=found)
+    size = sum(math.prod(s) for s in wanted) + sum(math.prod(v.bound) for v in op.args["inputs"])
+    if row.name.endswith("CONV2D"):
+        size += sum(math.prod(s) for s in wanted) * math.prod(op.args["inputs"][1].bound[2:])
+    if "explicit_padding" in op.args and row.name != "PAD":
+        top, left, bottom, right = op.args["explicit_padding"]
+        n, c, h, w = op.args["inputs"][0].bound
+        size += n * c * (h + top + bottom) * (w + left + right)
+    if size * _ITEM > memory:
+        raise LimitError(f"host twin: {op.kind}", f"may take {memory} bytes", value=size * _ITEM)

@@ -1,0 +1,117 @@
+"""Numerics ``enn``: how this machine computes what an Exynos NPU will.
+
+Samsung says no more than that real numbers are computed in 16 bits, so this is a model of the NPU and not its rounding:
+
+* Real numbers are held in half precision and computed in single: every operand and every result is rounded to half.
+* Integers of 8 and 16 bits: sums of products are exact, and are brought to the result's scale in double precision,
+  with a bias of single precision added; halves round to even. Other operators compute real numbers in single precision.
+* QUANTIZE and DEQUANTIZE read and give single precision. What only moves elements rounds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.numerics import spread
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_EXACT = 1 << 24  # whole numbers up to here are exact in single precision
+
+
+def half(x: Array) -> Array:
+    """Rounded to half precision, in single."""
+    with np.errstate(over="ignore"):
+        return x.astype(np.float16).astype(_F32)
+
+
+def centred(value: Value, stored: Array) -> Array:
+    """Stored integers without their zero point, in double precision."""
+    assert value.q is not None
+    return np.asarray(stored.astype(_F64) - spread(np.asarray(value.q.zero_point), value.q.axis, stored.ndim))
+
+
+def scale_of(value: Value) -> Array:
+    """A scale, or one for each channel, in double precision."""
+    assert value.q is not None
+    return np.asarray(np.asarray(value.q.scale, _F32), _F64)
+
+
+def dequantized(value: Value, stored: Array) -> Array:
+    axis = None if value.q is None else value.q.axis
+    return np.asarray(centred(value, stored) * spread(scale_of(value), axis, stored.ndim), _F32)
+
+
+def quantized(x: Array, q: QParams) -> Array:
+    """Real numbers as integers; halves go to even, and what is no number is the zero point."""
+    with np.errstate(all="ignore"):
+        steps = np.rint(np.asarray(x, _F64) / spread(np.asarray(np.asarray(q.scale, _F32), _F64), q.axis, x.ndim))
+        shifted = steps + spread(np.asarray(q.zero_point, _F64), q.axis, x.ndim)
+        whole = np.nan_to_num(shifted, nan=float(np.ravel(q.zero_point)[0]))
+    return np.clip(whole, q.qmin, q.qmax).astype(q.dtype)
+
+
+def exact(*arrays: Array, terms: int) -> list[Array]:
+    """Whole numbers in the narrowest type in which a sum of so many products of them is exact."""
+    reach = terms
+    for array in arrays:
+        reach *= max(1, int(np.abs(array).max(initial=0)))
+    return [a.astype(_F32 if reach < _EXACT else _F64) for a in arrays]
+
+
+class Values:
+    """What a graph's values hold while it runs."""
+
+    def __init__(self, graph: Graph, inputs: list[Array]) -> None:
+        self.held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
+        self._half: set[int] = set()  # values that are rounded to half precision already
+
+    def stored(self, value: Value) -> Array:
+        return value.data if value.data is not None else self.held[id(value)]
+
+    def real(self, value: Value) -> Array:
+        """A value as an operator on real numbers reads it."""
+        array = self.stored(value)
+        if value.q is not None:
+            return dequantized(value, array)
+        if array.dtype.kind != "f" or id(value) in self._half:
+            return array
+        return half(array)
+
+    def give(self, value: Value, made: Array) -> None:
+        """Keep a real result as its value stores it."""
+        if value.q is not None:
+            self.held[id(value)] = quantized(made, value.q)
+        elif value.dtype == _F32:
+            self.held[id(value)] = half(made)
+            self._half.add(id(value))
+        else:
+            self.held[id(value)] = made.astype(value.dtype)
+
+    def keep(self, value: Value, made: Array, like: Value | None = None) -> None:
+        """Keep a result whose elements are as they are stored already; ``like``: where they came from."""
+        self.held[id(value)] = made
+        if like is not None and id(like) in self._half:
+            self._half.add(id(value))
+
+
+def inputs_of(op: Op) -> list[Value]:
+    given: list[Value] = op.args["inputs"]
+    return given
+
+
+def result_of(op: Op) -> Value:
+    out = op.outputs[0]
+    assert out is not None
+    return out
+
+
+def integers(op: Op, *operands: Value) -> bool:
+    """True if an operator computes whole numbers: operands and result are all quantized."""
+    return all(v.q is not None for v in (*operands, result_of(op)))
+
+
+def number(op: Op, name: str, default: Any = 0) -> Any:
+    return op.args.get(name, default)

@@ -1,0 +1,96 @@
+"""The operators of ENN that Edgewright emits: operands, parameters, shapes and meaning, each said once.
+
+In a device graph they are called ``enn.<TYPE>``, with all operands as ``inputs``, in AI LiteCore's order, and their
+parameters as further arguments, in the order they are given to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edgewright.ir.enn import elements, moves, products, shapes
+from edgewright.ir.enn.numbers import Values
+from edgewright.ir.graph import Op
+
+PREFIX = "enn."
+INT, REAL, FLAG, TEXT, INTS, REALS = "int", "real", "flag", "text", "ints", "reals"  # kinds of parameters
+Meaning = Callable[[Values, Op], None]
+Shapes = Callable[[Op], list[tuple[int, ...]]]
+
+# Parameters that an operator may be without.
+OPTIONAL = ("quant_dtype", "activation", "constant_index", "shrink_axis_mask")
+KINDS = {
+    **dict.fromkeys(("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w", "groups"), INT),
+    **dict.fromkeys(("in_channels", "out_channels", "axis", "num_groups", "param_num", "k_dims", "block_size"), INT),
+    **dict.fromkeys(("constant_index", "shrink_axis_mask"), INT),
+    **dict.fromkeys(("epsilon", "minimum", "maximum"), REAL),
+    **dict.fromkeys(("keep_dims", "count_include_pad", "align_corners", "half_pixel_centers"), FLAG),
+    **dict.fromkeys(("quant_dtype", "activation", "padding", "padding_type", "mode", "out_dtype"), TEXT),
+    **dict.fromkeys(("explicit_padding", "new_shape", "perm", "begin", "end", "strides", "point"), INTS),
+    **dict.fromkeys(("normalize_shape", "zero_points"), INTS),
+    **dict.fromkeys(("upsampling_factor", "scales"), REALS),
+}
+
+
+@dataclass(frozen=True)
+class EnnOp:
+    """``operands``: fewest and most (None: any number). ``params``: their names, beside those of ``OPTIONAL``."""
+
+    name: str
+    operands: tuple[int, int | None]
+    shape: Shapes
+    meaning: Meaning
+    params: tuple[str, ...] = ()
+    results: int | None = 1
+
+    def kind(self, param: str) -> str:
+        """Axes to reduce are several."""
+        return INTS if param == "axis" and self.name.startswith("REDUCE") else KINDS[param]
+
+
+_SPREAD = ("kernel_h", "kernel_w", "stride_h", "stride_w")
+_DILATED = ("dilation_h", "dilation_w")
+_PADDED = ("padding", "explicit_padding")
+_CONV = (*_SPREAD, *_DILATED, "groups", "padding", "padding_type", "explicit_padding", "in_channels", "out_channels")
+_RESIZED = ("align_corners", "upsampling_factor", "half_pixel_centers")
+_ONE, _TWO, _BIASED = (1, 1), (2, 2), (2, 3)
+
+
+def _rows() -> tuple[EnnOp, ...]:
+    return (
+        *(EnnOp(name, _TWO, shapes.broadcast, elements.of(f)) for name, f in elements.BINARY.items()),
+        *(EnnOp(name, _ONE, shapes.same, elements.of(f)) for name, f in elements.UNARY.items()),
+        *(EnnOp(f"{d}CONV2D", _BIASED, shapes.convolution, products.convolution, _CONV) for d in ("", "DW")),
+        *(EnnOp(f"{d}DECONV2D", _BIASED, shapes.deconvolution, products.convolution, _CONV) for d in ("", "DW")),
+        EnnOp("FC", _BIASED, shapes.fully_connected, products.fully_connected, ("in_channels", "out_channels")),
+        EnnOp("BATCH_MATMUL", _TWO, shapes.batch_matmul, products.batch_matmul),
+        EnnOp("AVGPOOL2D", _ONE, shapes.pool, products.average_pool, (*_SPREAD, *_PADDED, "count_include_pad")),
+        EnnOp("MAXPOOL2D", _ONE, shapes.pool, products.max_pool, (*_SPREAD, *_PADDED, *_DILATED)),
+        *(EnnOp(f"REDUCE{n}", _ONE, shapes.reduced, elements.MEANS[f"REDUCE{n}"], ("keep_dims", "axis"))
+          for n in ("MEAN", "SUM")),
+        EnnOp("CLIP", _ONE, shapes.same, elements.clip, ("minimum", "maximum")),
+        EnnOp("PRELU", _TWO, shapes.by_channel, elements.prelu),
+        *(EnnOp(n, _ONE, shapes.axis, elements.MEANS[n], ("axis",)) for n in ("SOFTMAX", "LOGSOFTMAX")),
+        EnnOp("BatchNormalization", (5, 5), shapes.by_channel_exactly, elements.batch_norm, ("epsilon",)),
+        EnnOp("LAYERNORM", (3, 3), shapes.last_axis, elements.layer_norm, ("epsilon",)),
+        EnnOp("GROUPNORM", (3, 3), shapes.group_norm, elements.group_norm, ("num_groups", "epsilon")),
+        EnnOp("RMSNORM", _TWO, shapes.rms_norm, elements.rms_norm, ("normalize_shape", "param_num", "epsilon")),
+        EnnOp("CONCAT", (1, None), shapes.concat, moves.concat, ("axis",)),
+        EnnOp("RESHAPE", _ONE, shapes.reshape, moves.reshape, ("new_shape",)),
+        EnnOp("TRANSPOSE", _ONE, shapes.transpose, moves.transpose, ("perm",)),
+        EnnOp("STRIDEDSLICE", _ONE, shapes.strided_slice, moves.strided_slice, ("begin", "end", "strides")),
+        EnnOp("SPLIT", _ONE, shapes.split, moves.split, ("axis", "point"), None),
+        EnnOp("PAD", _ONE, shapes.pad, moves.pad, ("explicit_padding", "padding", "padding_type")),
+        EnnOp("GATHER", _TWO, shapes.gather, moves.gather, ("axis",)),
+        EnnOp("TopK", _ONE, shapes.top_k, moves.top_k, ("k_dims",), 2),
+        EnnOp("DEPTH_TO_SPACE", _ONE, shapes.depth_to_space, moves.depth_to_space, ("block_size", "mode")),
+        EnnOp("RESIZE_BILINEAR", _ONE, shapes.resized, products.resize_bilinear, _RESIZED),
+        EnnOp("RESIZE_NEAREST_NEIGHBOR", _ONE, shapes.resized, products.resize_nearest, _RESIZED),
+        EnnOp("CAST", _ONE, shapes.same, moves.cast, ("out_dtype",)),
+        EnnOp("QUANTIZE", _ONE, shapes.same, moves.quantize, ("scales", "zero_points")),
+        EnnOp("DEQUANTIZE", _ONE, shapes.same, moves.dequantize, ("scales", "zero_points")),
+    )  # fmt: skip
+
+
+ENN: dict[str, EnnOp] = {row.name: row for row in _rows()}
