@@ -25,6 +25,7 @@ from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
 from edgewright.engine.ops.python import Reference
+from edgewright.engine.ops.reductions import Reduction
 from edgewright.engine.ops.vendors import VENDORS
 from edgewright.engine.ops.winograd import Winograd
 from edgewright.engine.plan import Place, Plan
@@ -48,6 +49,7 @@ LOWERINGS: list[type[Lowering]] = [
     Bilinear,
     Softmax,
     Normalize,
+    Reduction,
     PlanesToPixels,
     Move,
     Table,
@@ -185,7 +187,7 @@ class _Scheduler:
         """What needs dense tensors and does not get them is left to the reference."""
         for i, low in enumerate(self.lowerings):
             values = (*low.node.reads(), low.node.out)
-            if isinstance(low, Softmax | Normalize) and not all(self._layout(v).dense for v in values):
+            if isinstance(low, Softmax | Normalize | Reduction) and not all(self._layout(v).dense for v in values):
                 self.lowerings[i] = Reference(low.node)
 
     def _find_views(self) -> None:

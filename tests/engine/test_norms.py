@@ -46,3 +46,27 @@ def test_large_numbers_and_none() -> None:
     x = random(made.inputs[0]) + np.array([[1000], [0], [0]], np.float32)
     x[1, 3], x[2] = np.nan, 0
     compare(made, [x], cpus()[-1], 2e-4)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("kind", ["sum", "mean", "prod", "amax", "amin"])
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((40,), [0]), ((3, 70), [1]), ((3, 70), [0]), ((2, 5, 6, 7), [1, 3]), ((4, 3, 130), [-2]), ((2, 3, 4), None),
+     ((2, 3, 4, 5), [0, 2]), ((), None), ((5, 1, 3), [1])],
+)  # fmt: skip
+def test_reductions(cpu: str, kind: str, shape: tuple[int, ...], dims: Any) -> None:
+    x = real("x", *shape)
+    axes = tuple(d % len(shape) for d in dims) if dims else tuple(range(len(shape)))
+    for keep in (False, True):
+        y = real("y", *np.zeros(shape).sum(axes, keepdims=keep).shape)
+        made = graph([x], [y], Op(kind, {"self": x, "dim": dims or [], "keepdim": keep}, [y]))
+        compare(made, [random(x)], cpu, 3e-6)
+
+
+def test_extremes_of_what_is_no_number() -> None:
+    x, y = real("x", 2, 20), real("y", 2)
+    data = random(x)
+    data[1, 7] = np.nan
+    for kind in ("amax", "amin"):
+        compare(graph([x], [y], Op(kind, {"self": x, "dim": [1], "keepdim": False}, [y])), [data], cpus()[-1])

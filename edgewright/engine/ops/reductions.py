@@ -1,0 +1,42 @@
+"""Reductions over any dimensions."""
+
+from __future__ import annotations
+
+import math
+
+from edgewright.engine.fuse import Node, single
+from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, plan_reduce, units
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.ir.dtypes import ScalarType
+
+
+class Reduction(Lowering):
+    """sum, mean, prod, amax, amin of single precision."""
+
+    exact_reads = True
+    any_strides = False
+
+    def __init__(self, node: Node, reduce: Reduce) -> None:
+        super().__init__(node)
+        self.reduce = reduce
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind not in JOINS or len(node.ops) > 1 or op.args.get("limits") is not None:
+            return None
+        x = op.args["self"]
+        if not (single(x) and single(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
+            return None
+        dim, rank = op.args.get("dim"), len(x.bound)
+        given = [dim] if isinstance(dim, int) else dim
+        axes = sorted({int(d) % rank for d in given}) if given and rank else list(range(rank))
+        return cls(node, plan_reduce(op.kind, [int(n) for n in x.bound], axes))
+
+    def emit(self, context: Context) -> None:
+        reduce, lanes = self.reduce, context.isa.lanes
+        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        assert data.layout.dense and out.layout.dense
+        name = context.kernel("reduce", reduce, lambda module, name: emit_reduce(module, name, lanes, reduce))
+        elements = math.prod(data.layout.shape)
+        context.step(name, [data.at(), out.at()], units(lanes, reduce), elements * 0.1)
