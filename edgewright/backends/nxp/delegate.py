@@ -8,19 +8,24 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgewright.backends.nxp.blob import read_blob
 from edgewright.backends.nxp.target import ROUNDING
+from edgewright.engine.runner import make_runner
 from edgewright.errors import ExecutionError, FormatError, MissingDataError
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Graph
+from edgewright.ir.numerics import named
 from edgewright.ir.serialize import MAGIC
 from edgewright.ir.tflite.check import check
-from edgewright.ir.tflite.execute import NUMERICS, execute
+from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.nxp")
@@ -44,10 +49,12 @@ class NeutronDelegate:
                 raise FormatError("must have the inputs and outputs of its blob", where="host twin")
             self.how = "TFLite graph of the host twin"
             log.warning("Neutron's microcode does not run here: the TFLite graph of the host twin does")
-        self._numerics = bytes(given.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
-        if self._numerics not in NUMERICS:
-            raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=self._numerics)
+        rounding = bytes(given.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
+        if rounding not in NUMERICS:
+            raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=rounding)
         check(self._graph, given.memory)
+        self._runner = make_runner(lambda: self._graph, named(rounding), given.memory, given.threads)
+        self.how += f" ({self._runner.how})"
 
     @property
     def input_count(self) -> int:
@@ -55,6 +62,12 @@ class NeutronDelegate:
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``, as they lie in memory."""
+        return self.execute_into(inputs, [None] * len(self._graph.outputs), None)
+
+    def execute_into(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
+    ) -> list[Array]:
+        """The same: those of ``outputs`` that could be written to, new arrays for the others."""
         values = self._graph.inputs
         if len(inputs) != len(values):
             raise ExecutionError("Neutron delegate", f"takes {len(values)} inputs", value=len(inputs))
@@ -65,7 +78,7 @@ class NeutronDelegate:
                 raise ExecutionError(f"input {index} of the Neutron delegate", rule, value=found)
         held = [np.ascontiguousarray(a).view(np.int8).reshape(v.bound) for a, v in zip(inputs, values, strict=True)]
         try:
-            return execute(self._graph, held, self._numerics)
+            return self._runner.run(held, outputs, profile)
         except (ValueError, IndexError, TypeError) as error:
             raise ExecutionError("Neutron delegate", f"the host twin's graph does not run: {error}"[:200]) from error
 

@@ -156,7 +156,8 @@ def _transposed(made: _Tflite, op: Op) -> bool:
 
 @rule("RESHAPE")
 def _reshape(made: _Tflite, op: Op) -> bool:
-    made.emit("view", op, _result(op), self=op.args["inputs"][0], size=list(_result(op).bound))
+    x, shape = op.args["inputs"]
+    made.emit("view", op, _result(op), self=x, size=[int(n) for n in shape.data])
     return True
 
 
