@@ -19,13 +19,14 @@ def export_to_edge(
     model: torch.nn.Module, example_inputs: tuple[Any, ...], *, example_kwarg_inputs: dict[str, Any] | None = None,
     dynamic_shapes: Any = None, edge_constant_methods: dict[str, Any] | None = None,
     edge_compile_config: EdgeCompileConfig | None = None, strict: bool = True, verbose: bool = True,
+    generate_etrecord: bool = False,
 ) -> EdgeProgramManager:  # fmt: skip
     """A module as a manager of its graph."""
     exported = torch.export.export(
         model, example_inputs, example_kwarg_inputs, dynamic_shapes=dynamic_shapes, strict=strict
     )
     config = edge_compile_config or EdgeCompileConfig(_skip_dim_order=True)
-    made = to_edge(exported, edge_constant_methods, config)
+    made = to_edge(exported, edge_constant_methods, config, generate_etrecord)
     if verbose:
         log.info("exported graph:\n%s", made)
     return made

@@ -34,6 +34,7 @@ _BINDINGS = {
     **_at("edgewright.compat.pybindings", "_load_program _load_program_from_buffer"),
 }
 _BUNDLES = "edgewright.compat.devtools"
+_RECORDS = _at("edgewright.program.etrecord", "ETRecord generate_etrecord")
 
 _XNNPACK = "edgewright.backends.xnnpack"
 _PARTITIONERS = {
@@ -53,8 +54,10 @@ _CONFIG = _at("edgewright.quantize.recipes", "QuantizationConfig")
 _QNN = "edgewright.backends.qualcomm"
 _QNN_UTILS = {
     **_at(_QNN, "QcomChipset generate_htp_compiler_spec generate_qnn_executorch_compiler_spec"),
-    **_at(_QNN, "get_soc_to_chipset_map to_edge_transform_and_lower_to_qnn"),
+    **_at(_QNN, "get_soc_to_chipset_map"),
+    **_at(f"{_QNN}.compat", "to_edge_transform_and_lower_to_qnn"),
 }
+_ENN = "edgewright.backends.samsung"
 _NXP = "edgewright.backends.nxp"
 _NXP_BACKEND = {
     **_at(_NXP, "NeutronCompileSpecBuilder generate_neutron_compile_spec"),
@@ -88,10 +91,11 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.extension.pybindings._portable_lib": _BINDINGS,
     "executorch.kernels.quantized": {},
     "executorch.version": {"__version__": "edgewright"},
-    "executorch.devtools": {"BundledProgram": _BUNDLES},
+    "executorch.devtools": {"BundledProgram": _BUNDLES, **_RECORDS},
     "executorch.devtools.bundled_program.config": {"MethodTestCase": _BUNDLES, "MethodTestSuite": _BUNDLES},
     "executorch.devtools.bundled_program.core": {"BundledProgram": _BUNDLES},
     "executorch.devtools.bundled_program.serialize": {"serialize_from_bundled_program_to_flatbuffer": _BUNDLES},
+    "executorch.devtools.etrecord": _RECORDS,
     # XNNPACK
     "executorch.backends.xnnpack": {**_PARTITIONERS, **_XNNPACK_CONFIGS},
     "executorch.backends.xnnpack.partition.config.xnnpack_config": {"ConfigPrecisionType": _XNNPACK},
@@ -123,6 +127,18 @@ TABLE: dict[str, dict[str, str]] = {
         "QnnExecuTorchHtpPerformanceMode": _QNN,
     },
     "executorch.backends.qualcomm.utils.utils": _QNN_UTILS,
+    # Samsung
+    "executorch.backends.samsung.partition.enn_partitioner": _at(_ENN, "EnnPartitioner"),
+    "executorch.backends.samsung.quantizer": _at(_ENN, "EnnQuantizer Precision"),
+    "executorch.backends.samsung.quantizer.qconfig": _at(_ENN, "Precision get_quant_config"),
+    "executorch.backends.samsung.quantizer.quantizer": _at(_ENN, "EnnQuantizer Precision"),
+    "executorch.backends.samsung.serialization.compile_options": {
+        **_at(_ENN, "COMPILE_OPTION_SCHEMA_NAME ENN_COMPILE_OPTION_TITLE EnnExecuTorchOptions PerformanceMode"),
+        **_at(_ENN, "SamsungChipset gen_samsung_backend_compile_spec gen_samsung_backend_compile_spec_core"),
+    },
+    "executorch.backends.samsung.utils.export_utils": _at(
+        _ENN, "get_edge_compile_config quantize_module to_edge_transform_and_lower_to_enn"
+    ),
     # NXP
     "executorch.backends.nxp.backend.custom_delegation_options": {"CustomDelegationOptions": _NXP},
     "executorch.backends.nxp.backend.neutron_target_spec": {"NeutronTargetSpec": _NXP},
@@ -138,7 +154,7 @@ TABLE: dict[str, dict[str, str]] = {
 
 _INSPECTOR = "`edgewright run --profile` shows times; ExecuTorch's own Inspector opens the .etdp it writes"
 _CORTEX_M = "leave these passes out: quantize and dequantize are kernels of every ExecuTorch runtime"
-_OTHERS = ", ".join(("xnnpack", "ethos_u", "qualcomm", "nxp"))
+_OTHERS = ", ".join(("xnnpack", "ethos_u", "qualcomm", "samsung", "nxp"))
 
 ABSENT: dict[str, str] = {
     "executorch.backends": f"edgewright.backends has {_OTHERS}",
@@ -162,6 +178,7 @@ ABSENT: dict[str, str] = {
     "executorch.backends.qualcomm.python": "edgewright.backends.qualcomm talks to Qualcomm's libraries itself",
     "executorch.backends.qualcomm.tests": "any torch.nn.Module",
     "executorch.backends.qualcomm.utils.qnn_sdk_setup": "pip install 'edgewright[qualcomm]' brings the libraries",
+    "executorch.backends.samsung": "edgewright.backends.samsung",
     "executorch.backends.samsung.test": "`edgewright device` runs a file on a device",
     "executorch.devtools": "edgewright.runtime.Profile and `edgewright inspect`",
     "executorch.devtools:Inspector": _INSPECTOR,

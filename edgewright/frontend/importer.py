@@ -176,7 +176,8 @@ class _Importer:
 
     def _origin(self, node: fx.Node) -> Origin:
         name = str(node.meta.get("origin", node.name))
-        return Origin(name, module_path(node), tuple(frames(node)), module_classes(node), source_line(node))
+        given = tuple(node.meta.get("given", (node.name,)))
+        return Origin(name, module_path(node), tuple(frames(node)), module_classes(node), source_line(node), given)
 
     def _outputs(self, node: fx.Node) -> None:
         signature = self.exported.graph_signature

@@ -50,6 +50,7 @@ class Rewriter:
                 if key in self.origin.meta:
                     node.meta[key] = self.origin.meta[key]
             node.meta["origin"] = self.origin.name
+            node.meta["given"] = self.origin.meta.get("given", (self.origin.name,))  # in the program the user gave
         return node
 
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:

@@ -96,6 +96,7 @@ class Origin:
     frames: tuple[tuple[str, int, str, str], ...] = ()  # file, line, function, code; outermost first
     classes: tuple[str, ...] = ()  # of the modules it is in, outermost first
     source: str = ""  # the user's own line
+    given: tuple[str, ...] = ()  # the nodes of the user's own program that it stands for
 
     @property
     def line(self) -> str:

@@ -119,6 +119,7 @@ class Application:
         call = graph.call_function(executorch_call_delegate, (held, *(env[n] for n in self._inputs(unit))))
         call.meta["val"] = [n.meta["val"] for n in outputs]
         call.meta["delegate_orders"] = [[v.dim_order for v in side] for side in (unit.graph.inputs, unit.graph.outputs)]
+        call.meta["given"] = self._given(unit)
         assert unit.lowered is not None
         unit.lowered.orders, orders = call.meta["delegate_orders"]
         shapes = zip(unit.graph.outputs, orders, strict=True)
@@ -126,6 +127,19 @@ class Application:
         for index, node in enumerate(outputs):
             env[node] = graph.call_function(operator.getitem, (call, index))
             env[node].meta.update(node.meta)
+
+    def _given(self, unit: _Unit) -> tuple[str, ...]:
+        """The nodes of the user's own program that a unit stands for, in their order."""
+        inside = set(self._inputs(unit))
+        stack, found = [self.nodes[id(v)] for v in unit.graph.outputs], set()
+        while stack:
+            node = stack.pop()
+            if node not in inside and node.op == "call_function":
+                inside.add(node)
+                found.update(node.meta.get("given", ()))
+                stack += node.all_input_nodes
+        order = [name for node in self.exported.graph.nodes for name in node.meta.get("given", ())]
+        return tuple(name for name in dict.fromkeys(order) if name in found)
 
     def _program(
         self, graph: fx.Graph, attributes: dict[str, Any], output: fx.Node, env: dict[fx.Node, Any]

@@ -71,6 +71,7 @@ class Emitter:
         self.storage = Storage(graph, options.planning)
         self.instructions: list[Any] = []
         self.traces: list[schema.FrameList] = []
+        self.given: list[tuple[str, ...]] = []  # nodes of the user's own program, for each instruction
         self.delegates: list[schema.BackendDelegate] = []
         self._indices: dict[int, int] = {}
         self._operators: dict[str, int] = {}
@@ -186,6 +187,7 @@ class Emitter:
         frames = op.origin.frames if op is not None else ()
         items = [schema.Frame(filename=f, lineno=n, name=name, context=c) for f, n, name, c in frames]
         self.traces.append(schema.FrameList(items=items))
+        self.given.append(op.origin.given if op is not None else ())
         return len(self.instructions) - 1
 
     def _update(self, target: Value, source: Value) -> None:

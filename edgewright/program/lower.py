@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import torch
 from torch.export import ExportedProgram
@@ -35,6 +35,9 @@ from edgewright.pte.ptd import Entry, write_data
 from edgewright.pte.writer import program_chunks
 from edgewright.quantize.affine import affine_operators
 
+if TYPE_CHECKING:
+    from edgewright.program.etrecord import ETRecord
+
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
 Pass = Callable[[Any], Any]
 Passes = Union[Sequence[Pass], Mapping[str, Sequence[Pass]]]
@@ -44,8 +47,12 @@ def to_edge(
     programs: Programs,
     constant_methods: Mapping[str, Any] | None = None,
     compile_config: EdgeCompileConfig | None = None,
+    generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
-    """Rewrite exported programs into operators that the target's runtime has kernels for."""
+    """Rewrite exported programs into operators that the target's runtime has kernels for.
+
+    ``generate_etrecord`` is there for scripts that give it: ``get_etrecord`` of the program works anyway.
+    """
     manager = EdgeProgramManager(_named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
     return manager._ready()
 
@@ -56,9 +63,10 @@ def to_edge_transform_and_lower(
     partitioner: Any = None,
     constant_methods: Mapping[str, Any] | None = None,
     compile_config: EdgeCompileConfig | None = None,
+    generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
     """``to_edge``, then your passes, then the partitioners in order of priority: one, a list, or a mapping of methods
-    to one or a list."""
+    to one or a list. ``generate_etrecord`` as in ``to_edge``."""
     manager = EdgeProgramManager(_named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
     if transform_passes:
         manager = manager.transform(transform_passes)
@@ -108,6 +116,7 @@ class EdgeProgramManager:
         self._kept = frozenset([*config.preserve_ops, *config._core_aten_ops_exception_list])
         self.partition_reports: dict[str, PartitionReport] = {}  # what backends took, by method
         self._given = dict(programs)
+        self.sources = self._given  # as the user gave them, whatever became of them since
 
     @cached_property
     def _programs(self) -> dict[str, ExportedProgram]:
@@ -148,6 +157,7 @@ class EdgeProgramManager:
             changed[name] = _transformed(program, chosen)
         made = EdgeProgramManager(changed, self.constant_methods, config)
         made.partition_reports = dict(self.partition_reports)
+        made.sources = self.sources
         return made._ready()
 
     def to_backend(self, partitioner: Any) -> EdgeProgramManager:
@@ -168,6 +178,7 @@ class EdgeProgramManager:
         made = EdgeProgramManager(changed, self.constant_methods, self.compile_config)
         fresh = {name: merge(self.partition_reports.get(name), each.reports[name]) for name, each in chosen.items()}
         made.partition_reports = {**self.partition_reports, **fresh}
+        made.sources = self.sources
         return made
 
     def to_executorch(self, config: ExecutorchBackendConfig | None = None) -> ExecutorchProgramManager:
@@ -217,6 +228,7 @@ class ExecutorchProgramManager:
         self._constants = ConstantPool(config.constant_tensor_alignment or 16)
         self._states = ConstantPool(1)
         self._blobs = DelegatePool()
+        self.instruction_sources: dict[str, list[tuple[str, ...]]] = {}  # by method: nodes of the user's own program
         _check_methods("memory_planning_pass", config.memory_planning_pass, edge.methods)
         self.executorch_program = self._build()
         self._buffer: bytes | None = None
@@ -258,6 +270,12 @@ class ExecutorchProgramManager:
         if self.config.host_twin == "side" and self.twin is not None:
             write_file(Path(path).with_suffix(".twin"), [self.twin])
         return write_file(path, self._chunks())
+
+    def get_etrecord(self) -> ETRecord:
+        """What ExecuTorch's Inspector needs to join profiles of this program to lines of the model's source."""
+        from edgewright.program.etrecord import record
+
+        return record(self._edge.sources, self.executorch_program, self.instruction_sources)
 
     @cached_property
     def twin(self) -> bytes | None:
@@ -334,7 +352,9 @@ class ExecutorchProgramManager:
             external_tag=external_tag(self.config, exported),
         )
         encoded = tuple(_structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
-        return Emitter(graph, options, self._constants, self._states, self._blobs).plan(encoded)  # type: ignore[arg-type]
+        emitter = Emitter(graph, options, self._constants, self._states, self._blobs)
+        self.instruction_sources[name] = emitter.given
+        return emitter.plan(encoded)  # type: ignore[arg-type]
 
 
 def _structure(spec: pytree.TreeSpec) -> str:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from edgewright.backends import discover
-
 DATA = Path(__file__).parents[1] / "data"
-_FOUND = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DATA / "seeds").glob("*.md"))}
-PAGES = {name: text for name, text in _FOUND.items() if name in discover()}
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DATA / "seeds").glob("*.md"))}
 
 
 def blocks(page: str) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.errors import MissingError
 from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
 from tests.compat import torchvision
@@ -22,7 +23,10 @@ PREAMBLES = Path(__file__).parent / "preambles"
 ROOT = Path(__file__).parents[2]
 
 
-def run(page: str, folder: Path, *arguments: str, parts: Sequence[int] | None = None, more: str = "") -> str:
+def run(
+    page: str, folder: Path, *arguments: str, parts: Sequence[int] | None = None, more: str = "", code: int = 0,
+    **environment: str,
+) -> str:  # fmt: skip
     """Run a page's blocks (or some, ``parts``) as one script; what it printed. ``more`` looks at what they made."""
     preamble = (PREAMBLES / f"{page}.py").read_text()
     found = blocks(page)
@@ -33,10 +37,10 @@ def run(page: str, folder: Path, *arguments: str, parts: Sequence[int] | None = 
     script.write_text("\n".join([preamble, *chosen, more]))
     done = subprocess.run(
         [sys.executable, "-m", "edgewright", "compat", str(script), *arguments], cwd=folder, timeout=600, text=True,
-        capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
 
 
 def delegates(path: Path) -> list[str]:
@@ -80,6 +84,13 @@ def test_ethos_u(tmp_path: Path) -> None:
 def test_nxp(tmp_path: Path) -> None:
     told = run("nxp", tmp_path, more="print(sum('quantize' in str(n.target) for n in m.graph.nodes))")
     assert int(told) >= 8
+
+
+def test_samsung_without_its_compiler(tmp_path: Path) -> None:
+    told = run("samsung", tmp_path, code=MissingError.exit_code, EXYNOS_AI_LITECORE_ROOT="")
+    assert "page.py:24: et_program = to_edge_transform_and_lower(" in told
+    assert "Exynos AI LiteCore: is not installed" in told
+    assert not (tmp_path / "mv2_xnnpack.pte").exists()  # the name that the page has
 
 
 @pytest.mark.parametrize("kind", ["ptq", "qat", "none"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from edgewright.backends.qualcomm.partitioner import to_edge_transform_and_lower_to_qnn as _lower
 from edgewright.backends.qualcomm.quantizer import QnnQuantizer as _Quantizer
 from edgewright.backends.qualcomm.quantizer import QuantDtype, get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import QcomChipset
@@ -35,6 +36,23 @@ class QnnQuantizer(_Quantizer):
             name = getattr(backend, "name", backend)
             raise UsageError("backend", "must be kHtpBackend: Edgewright compiles for the HTP", value=name)
         super().__init__(soc_model)
+
+
+def to_edge_transform_and_lower_to_qnn(
+    module: Any, inputs: Any, compiler_specs: Any, constant_methods: Any = None, dynamic_shapes: Any = None,
+    dep_table: Any = None, passes_job: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
+    skip_mutable_buffer: bool = False, generate_etrecord: bool = False, convert_linear_to_conv2d: bool = False,
+) -> Any:  # fmt: skip
+    """Edgewright's function with ExecuTorch's arguments. Those about its own passes must be left out."""
+    theirs = {"dep_table": dep_table, "passes_job": passes_job, "skip_mutable_buffer": skip_mutable_buffer}
+    for name, given in theirs.items():
+        if given:
+            rule = "is about passes that Edgewright does not have"
+            raise UsageError(name, rule, value=type(given).__name__, remedy="Leave it out.")
+    return _lower(
+        module, inputs, compiler_specs, constant_methods, dynamic_shapes,
+        skip_node_id_set=skip_node_id_set, skip_node_op_set=skip_node_op_set,
+    )  # fmt: skip
 
 
 def get_ptq_per_channel_quant_config(

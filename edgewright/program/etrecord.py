@@ -1,0 +1,134 @@
+"""ETRecord: the user's own graph beside a program, so that ExecuTorch's Inspector joins profiles to source lines.
+
+The file is a zip of what the Inspector reads: each method's exported graph, its nodes numbered, and by instruction of
+the program the numbers of the nodes it stands for.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Union
+
+from torch._export.serde.serialize import serialize
+from torch.export import ExportedProgram
+
+from edgewright.errors import UsageError
+from edgewright.files import write_file
+from edgewright.pte import schema
+
+IDENTIFIER = "ETRECORD_V0"
+_GRAPH = "edge_dialect_exported_program"
+_STORED = (1980, 1, 1, 0, 0, 0)  # the same record, the same bytes
+# The Inspector reads an older form of torch's own format, without these fields.
+_VERSION = {"major": 5, "minor": 4}
+_NEWER = {
+    "forward_arg_names", "guards_code", "is_hop_single_tensor_return", "kind", "sym_float_values", "torch_version",
+    "treespec_namedtuple_fields",
+}  # fmt: skip
+
+
+@dataclass
+class ETRecord:
+    """Graphs by method; by method and instruction, the nodes (numbered from 1), the delegate, and the outputs."""
+
+    programs: Mapping[str, ExportedProgram]
+    debug_handle_map: dict[str, dict[int, Union[int, list[int]]]] = field(default_factory=dict)
+    delegate_map: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    instruction_id_to_num_outs_map: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Write to a path, whole or not at all, or to an open file."""
+        data = self.to_bytes()
+        if isinstance(path, str | os.PathLike):
+            write_file(path, [data])
+        else:
+            path.write(data)
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as file:
+            _put(file, IDENTIFIER, "")
+            for method, program in self.programs.items():
+                for suffix, data in _serialized(program).items():
+                    _put(file, f"{_GRAPH}/{method}{suffix}", data)
+            for name in ("debug_handle_map", "delegate_map", "instruction_id_to_num_outs_map"):
+                _put(file, name, json.dumps(getattr(self, name)))
+        return buffer.getvalue()
+
+
+def record(
+    programs: Mapping[str, ExportedProgram], program: schema.Program, sources: Mapping[str, Sequence[tuple[str, ...]]]
+) -> ETRecord:
+    """The record of a program. ``sources``: by method and instruction, the nodes it stands for."""
+    made = ETRecord(dict(programs))
+    for plan in program.execution_plan:
+        if plan.name not in programs:
+            continue  # a method that returns constants has no graph
+        handles = _handles(programs[plan.name])
+        for index, names in enumerate(sources[plan.name]):
+            found = sorted({handles[name] for name in names if name in handles})
+            if found:
+                numbers = made.debug_handle_map.setdefault(plan.name, {})
+                numbers[index] = found[0] if len(found) == 1 else found
+        made.debug_handle_map.setdefault(plan.name, {})
+        made.delegate_map[plan.name], made.instruction_id_to_num_outs_map[plan.name] = {}, {}
+        for index, instruction in enumerate(plan.chains[0].instructions):
+            if isinstance(instruction, schema.DelegateCall):
+                delegate = plan.delegates[instruction.delegate_index]
+                made.delegate_map[plan.name][index] = {"name": delegate.id, "delegate_map": {}}
+    return made
+
+
+def generate_etrecord(
+    et_record: str | os.PathLike[str] | BinaryIO, edge_dialect_program: Any, executorch_program: Any,
+    extra_recorded_export_modules: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Write the record of a program that Edgewright compiled; the graph is the one that was compiled."""
+    if extra_recorded_export_modules:
+        raise UsageError("extra_recorded_export_modules", "are not recorded", remedy="Leave them out.")
+    if not hasattr(executorch_program, "get_etrecord"):
+        kind = type(executorch_program).__name__
+        raise UsageError("executorch_program", "must be what to_executorch gave", value=kind)
+    executorch_program.get_etrecord().save(et_record)
+
+
+def _handles(program: ExportedProgram) -> dict[str, int]:
+    """Numbers of a graph's calls, by name."""
+    calls = [node.name for node in program.graph.nodes if node.op == "call_function"]
+    return {name: number for number, name in enumerate(calls, 1)}
+
+
+def _serialized(program: ExportedProgram) -> dict[str, bytes]:
+    """A program as the Inspector reads it: by suffix of the file's name."""
+    made = serialize(program)
+    tree = _older(json.loads(made.exported_program))
+    tree.update(dialect="ATEN", schema_version=_VERSION)
+    tree["graph_module"].pop("metadata", None)
+    handles = _handles(program)
+    for node in tree["graph_module"]["graph"]["nodes"]:
+        name = node.get("name") or _first_output(node)
+        if name in handles:
+            node["metadata"]["debug_handle"] = str(handles[name])
+    parts = {"_state_dict": made.state_dict, "_constants": made.constants, "_example_inputs": made.example_inputs}
+    return {"": json.dumps(tree).encode(), **{suffix: bytes(data) for suffix, data in parts.items()}}
+
+
+def _older(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _older(value) for key, value in tree.items() if key not in _NEWER}
+    return [_older(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def _first_output(node: dict[str, Any]) -> str:
+    outputs = node.get("outputs") or [{}]
+    return str(outputs[0].get("as_tensor", {}).get("name", ""))
+
+
+def _put(file: zipfile.ZipFile, name: str, data: str | bytes) -> None:
+    file.writestr(zipfile.ZipInfo(name, _STORED), data)
