@@ -23,14 +23,22 @@ KERNELS = {
 }
 
 
+def interpreter(tflite: bytes, kernels: str = "tflite") -> Any:
+    made = Interpreter(model_content=tflite, experimental_op_resolver_type=KERNELS[kernels], num_threads=1)
+    made.allocate_tensors()
+    return made
+
+
+def invoke(ready: Any, inputs: Sequence[Array]) -> list[Array]:
+    for detail, data in zip(ready.get_input_details(), inputs, strict=True):
+        ready.set_tensor(detail["index"], np.ascontiguousarray(data))
+    ready.invoke()
+    return [ready.get_tensor(detail["index"]) for detail in ready.get_output_details()]
+
+
 def run(tflite: bytes, inputs: Sequence[Array], kernels: str = "tflite") -> list[Array]:
     """Outputs by the reference kernels, or by others."""
-    interpreter = Interpreter(model_content=tflite, experimental_op_resolver_type=KERNELS[kernels], num_threads=1)
-    interpreter.allocate_tensors()
-    for detail, data in zip(interpreter.get_input_details(), inputs, strict=True):
-        interpreter.set_tensor(detail["index"], np.ascontiguousarray(data))
-    interpreter.invoke()
-    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+    return invoke(interpreter(tflite, kernels), inputs)
 
 
 def value(name: str, shape: Sequence[int], scale: Any, zero: int = 0, data: Array | None = None) -> Value:

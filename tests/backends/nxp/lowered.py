@@ -20,7 +20,7 @@ from edgewright.backends.nxp.tflite_file import read_tflite
 from edgewright.partition.report import PartitionReport
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
-from tests.backends.nxp.litert import run
+from tests.backends.nxp.litert import interpreter, invoke
 
 Inputs = tuple[Tensor, ...]
 
@@ -49,17 +49,26 @@ class Lowered:
     def host(self, *inputs: Tensor) -> np.ndarray[Any, Any]:
         return np.asarray(self.method.execute([x.numpy() for x in inputs])[0])
 
+    @cached_property
+    def ends(self) -> list[list[tuple[np.float32, int]]]:
+        """Scales and zero points of the file's inputs and outputs."""
+        graph = (read_tflite(self.partitioner.files[0]).subgraphs or ())[0]
+        return [[_parameters(graph.tensors[i]) for i in side] for side in (graph.inputs, graph.outputs)]  # type: ignore[index, union-attr]
+
+    @cached_property
+    def interpreters(self) -> dict[str, Any]:
+        return {}
+
     def litert(self, *inputs: Tensor, kernels: str = "tflite") -> np.ndarray[Any, Any]:
         """The same, by LiteRT: inputs and outputs are converted as the program's own ends do it."""
-        (file,) = self.partitioner.files
-        graph = (read_tflite(file).subgraphs or ())[0]
-        ends = [[_parameters(graph.tensors[i]) for i in side] for side in (graph.inputs, graph.outputs)]  # type: ignore[index, union-attr]
+        if kernels not in self.interpreters:
+            self.interpreters[kernels] = interpreter(self.partitioner.files[0], kernels)
         given = [
             np.clip(np.rint(x.numpy() * (np.float32(1) / scale)) + zero, -128, 127).astype(np.int8)
-            for x, (scale, zero) in zip(inputs, ends[0], strict=True)
+            for x, (scale, zero) in zip(inputs, self.ends[0], strict=True)
         ]
-        scale, zero = ends[1][0]
-        made = run(file, given, kernels)[0]
+        scale, zero = self.ends[1][0]
+        made = invoke(self.interpreters[kernels], given)[0]
         return (made.astype(np.int32) - zero).astype(np.float32) * scale
 
     @property

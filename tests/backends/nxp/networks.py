@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from edgewright.demo.model import cifarnet
 from tests.backends.ethos_u.networks import DSCNN, Autoencoder
+from tests.support import cifar
 
 
 class CifarNet(nn.Module):
@@ -60,3 +62,4 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "resnet8": (ResNet8, (1, 3, 32, 32)),
     "autoencoder": (Autoencoder, (1, 640)),
 }
+TRAINED: dict[str, Callable[[], nn.Module]] = {"cifarnet": cifarnet, "mobilenetv2": cifar.mobilenet}

@@ -15,7 +15,7 @@ from edgewright.ir.tflite.execute import execute
 from edgewright.runtime.delegates import DelegateBlob
 from tests.backends.nxp.litert import differences, graph, value
 from tests.backends.nxp.lowered import Lowered
-from tests.backends.nxp.networks import NETWORKS
+from tests.backends.nxp.networks import NETWORKS, TRAINED
 from tests.backends.nxp.rows import BACKEND, cases
 from tests.support import cifar
 
@@ -46,11 +46,22 @@ def test_networks(name: str) -> None:
         assert np.array_equal(lowered.host(x), lowered.litert(x, kernels="xnnpack"))
 
 
-def test_mobilenet() -> None:
+def _images(name: str, count: int) -> None:
     calibration = [(x,) for x in cifar.calibration(16)]
-    lowered = Lowered(cifar.mobilenet(), calibration[0], calibration, numerics="xnnpack")
-    for x in cifar.images(3).split(1):
+    lowered = Lowered(TRAINED[name](), calibration[0], calibration, numerics="xnnpack")
+    for x in cifar.images(count).split(1):
         assert np.array_equal(lowered.host(x), lowered.litert(x, kernels="xnnpack"))
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_images(name: str) -> None:
+    _images(name, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_thousand_images(name: str) -> None:
+    _images(name, 1000)
 
 
 def test_other_names_are_refused() -> None:
