@@ -109,8 +109,14 @@ class TosaNumerics(Numerics):
     name = "tosa"
 
 
-TFLITE, TOSA = TfliteNumerics(), TosaNumerics()
-NAMED: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA)}
+class QnnNumerics(Numerics):
+    """For graphs of QNN's operators (``ir/qnn``), which round once, as XNNPACK's do."""
+
+    name = "qnn"
+
+
+TFLITE, TOSA, QNN = TfliteNumerics(), TosaNumerics(), QnnNumerics()
+NAMED: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA, QNN)}
 
 
 def named(numerics: str | Numerics) -> Numerics:

@@ -1,23 +1,27 @@
 """The host twin of a blob: the graph that Qualcomm's compiler was given, for machines without its libraries.
 
-It runs on the engine where the engine knows all its operators, else in numpy; integers are rounded once, real numbers
-are stored in 16 bits. The emulator's results are the device's; the twin's are within a step of the last place of them,
+It runs on the engine, and in numpy what the engine has no kernel for; integers are rounded once, real numbers are
+stored in 16 bits. The emulator's results are the device's; the twin's are within a step of the last place of them,
 operator by operator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from edgewright.backends.qualcomm.emulator import End
+from edgewright.engine.runner import make_runner
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph, Value
+from edgewright.ir.numerics import QNN
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.execute import execute
+from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.qnn.twin import missing, to_twin
 from edgewright.ir.serialize import write_twin
 
@@ -35,19 +39,26 @@ def make_twin(device: Graph) -> bytes | None:
 
 
 class TwinRunner:
-    """A checked twin. ``memory``: bytes that its values may take."""
+    """A checked twin. ``memory``: bytes that its values may take. ``how`` says what runs it."""
 
     def __init__(self, graph: Graph, memory: int, threads: int | None = None) -> None:
         check(graph, memory)
-        self._graph = graph
+        self._shapes = [v.bound for v in graph.inputs]
         self.inputs, self.outputs = ([_end(v) for v in side] for side in (graph.inputs, graph.outputs))
-        self.how = "host twin in numpy"
+        several = sorted({op.kind.removeprefix(PREFIX) for op in graph.ops if len(op.outputs) != 1})
+        self._run: Callable[[Sequence[Array]], list[Array]]
+        if several:  # the engine knows operators of one result only
+            self._run = partial(execute, graph)
+            self.how = f"host twin (numpy: {', '.join(several)} with several results)"
+        else:
+            runner = make_runner(lambda: graph, QNN, memory, threads)
+            self._run, self.how = runner.run, f"host twin ({runner.how})"
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for inputs that were checked."""
-        given = [np.ascontiguousarray(x).reshape(v.bound) for x, v in zip(inputs, self._graph.inputs, strict=True)]
+        given = [np.ascontiguousarray(x).reshape(shape) for x, shape in zip(inputs, self._shapes, strict=True)]
         try:
-            return execute(self._graph, given)
+            return self._run(given)
         except (ValueError, IndexError, TypeError) as error:
             raise ExecutionError("QNN delegate", f"the host twin does not run: {error}"[:200]) from error
 

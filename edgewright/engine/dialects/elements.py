@@ -14,6 +14,8 @@ import numpy as np
 
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.qnn.elements import BINARY, UNARY
+from edgewright.ir.qnn.shapes import SINGLE
 from edgewright.ir.tflite import elements as tflite
 from edgewright.ir.tflite.fixed import multiplier, scale, zero
 
@@ -23,6 +25,7 @@ ELEMENTS: dict[str, Element] = {}
 # Functions that only a table of all bytes can do.
 TABULAR = {f"tflite.{name}" for name in ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")}
 TABULAR.add("tosa.table")
+TABULAR |= {f"qnn.{name}" for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
 
 
 def element(*kinds: str) -> Callable[[Element], Element]:
@@ -36,7 +39,7 @@ def element(*kinds: str) -> Callable[[Element], Element]:
 
 def operands(op: Op) -> list[Value]:
     """The tensors that an operator works through element by element."""
-    if op.kind.startswith("tflite."):
+    if op.kind.startswith(("tflite.", "qnn.")):
         return list(op.args["inputs"])
     return [op.args[name] for name in ("input", "a", "b", "condition", "on_true", "on_false") if name in op.args]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,7 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
     kept = {id(v) for v in graph.outputs}
     for i, op in enumerate(graph.ops):
-        given = [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
-        for out, made in zip(op.outputs, run_op(op, given), strict=True):
+        for out, made in zip(op.outputs, _made(op, _given(op, held)), strict=True):
             if out is not None:
                 held[id(out)] = _fitting(op, out, made)
         for value in op.inputs():
@@ -28,8 +27,21 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     return [v.data if v.data is not None else held[id(v)] for v in graph.outputs]
 
 
-def run_op(op: Op, given: Sequence[Array]) -> list[Array]:
-    """What an operator makes of what is stored, as its results store it."""
+def known(kind: str) -> bool:
+    return kind.removeprefix(PREFIX) in QNN
+
+
+def run_op(op: Op, held: Mapping[int, Array], numerics: str = "qnn") -> Array:
+    """What an operator of one result makes of its constants and of the values held, by identity."""
+    (made,), out = _made(op, _given(op, held)), op.outputs[0]
+    return made.reshape(out.bound) if out is not None and made.size == 1 else made
+
+
+def _given(op: Op, held: Mapping[int, Array]) -> list[Array]:
+    return [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
+
+
+def _made(op: Op, given: Sequence[Array]) -> list[Array]:
     row, values, out = QNN[op.kind.removeprefix(PREFIX)], op.args["inputs"], op.outputs[0]
     assert out is not None
     if row.domain == REAL:

@@ -299,10 +299,10 @@ def _each(rule: Rule, names: Sequence[str]) -> dict[str, Rule]:
     return dict.fromkeys(names, rule)
 
 
-_SINGLE = ("Relu", "Relu6", "ReluMinMax", "Sigmoid", "Tanh", "Gelu", "HardSwish", "Elu", "IsNan", "IsInf", "Cast",
-           "Convert", "Quantize", "Dequantize")  # fmt: skip
+SINGLE = ("Relu", "Relu6", "ReluMinMax", "Sigmoid", "Tanh", "Gelu", "HardSwish", "Elu", "IsNan", "IsInf", "Cast",
+          "Convert", "Quantize", "Dequantize")  # fmt: skip
 RULES: dict[str, Rule] = {
-    **_each(_same, [*(f"ElementWise{n}" for n in UNARY), *_SINGLE]),
+    **_each(_same, [*(f"ElementWise{n}" for n in UNARY), *SINGLE]),
     **_each(_broadcast, [*(f"ElementWise{n}" for n in BINARY), "ElementWiseSelect"]),
     **_each(_onto_first, ["Prelu", "Batchnorm", "InstanceNorm"]),
     **_each(_convolution, ["Conv2d", "Conv3d", "DepthWiseConv2d"]),

@@ -20,9 +20,11 @@ from edgewright.backends.qualcomm.target import (
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
-from edgewright.backends.qualcomm.twin import TwinRunner, make_twin
+from edgewright.backends.qualcomm.twin import make_twin
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Array, Graph, QParams
+from edgewright.ir.qnn.check import check as check_twin
+from edgewright.ir.qnn.execute import execute
 from edgewright.runtime.delegates import DelegateBlob
 from tests.support import quantized_calls
 from tests.support.quantized_calls import Case, Scheme
@@ -92,8 +94,9 @@ def _check_twin(case: Case, device: Graph, emulated: Array) -> None:
     """The host twin, from its bytes, says what the emulator says."""
     twin = make_twin(device)
     assert twin is not None, case.name
-    runner = TwinRunner(read_twin(twin)[""], 1 << 32)
-    (made,) = runner.run(case.inputs)
+    graph = read_twin(twin)[""]
+    check_twin(graph, 1 << 32)
+    (made,) = execute(graph, case.inputs)
     known = case.known
     apart = _difference(made.reshape(emulated.shape)[known], emulated[known], case.graph.outputs[0].q)
     limit = ITSELF.get((case.op.kind, str(emulated.dtype)), TWIN.get(str(emulated.dtype), 0.0))
