@@ -33,8 +33,6 @@ def mark(name): marks.append((name, time.perf_counter(), time.process_time()))
 import sys
 import numpy as np
 mark("numpy")
-import llvmlite.binding
-mark("llvmlite")
 from edgewright.runtime import Runtime
 runtime = Runtime(threads=int(sys.argv[2]))
 mark("edgewright")
@@ -52,7 +50,7 @@ def timed(module, name, label):
     setattr(module, name, outer)
 spent = {}
 timed(stored, "load_plan", "of that, the stored plan")
-timed(driver, "build_kernels", "of that, objects of kernels")
+timed(driver, "_image", "of that, compiling kernels")
 timed(driver, "Library", "of that, linking")
 method = program.load_method()
 mark("load the method")
@@ -64,9 +62,11 @@ mark("first call")
 method.execute(inputs)
 mark("second call")
 assert "torch" not in sys.modules
+import resource
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 import json
 stages = [[b[0], b[1] - a[1], b[2] - a[2]] for a, b in zip(marks, marks[1:]) if b[0]]
-print(json.dumps({"stages": stages, "inside": [[k, *v] for k, v in spent.items()], "start": marks[0][2]}))
+print(json.dumps({"stages": stages, "inside": [[k, *v] for k, v in spent.items()], "start": marks[0][2], "peak": peak}))
 """
 
 
@@ -75,7 +75,7 @@ def measure(model: Path, threads: int, cache: Path, compiled: Path) -> dict:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"EDGEWRIGHT_CACHE": str(cache), "PYTHONPYCACHEPREFIX": str(compiled)}
     command = [sys.executable, "-c", CHILD, str(model), str(threads)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -91,7 +91,7 @@ def least(results: list[dict]) -> list[tuple[str, float, float]]:
     ]
     start = min(r["start"] for r in results) * 1e3
     counted = [s for s in stages if s[0] not in ("numpy", "second call")]
-    total = ("llvmlite to first result", sum(s[1] for s in counted), sum(s[2] for s in counted))
+    total = ("edgewright to first result", sum(s[1] for s in counted), sum(s[2] for s in counted))
     at = next(i for i, s in enumerate(stages) if s[0] == "load the method") + 1
     return [("interpreter", start, start), *stages[:at], *inside, *stages[at:], total]
 

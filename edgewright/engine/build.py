@@ -1,32 +1,32 @@
-"""LLVM text to object code to addresses: from the cache, or compiled now, in several processes if there is much.
+"""LLVM text to object code: from the cache, or compiled now, in other processes if there is much.
 
-llvmlite lets one thread compile at a time, and forking a process that has threads may hang it: so a second process is
-a fresh Python that loads llvmlite alone and is sent text. It starts while this process already compiles.
+llvmlite lets one thread compile at a time, and forking a process that has threads may hang it: so the others are fresh
+Pythons that load llvmlite alone and are sent text while more of it is written. LLVM, which is large, then never enters
+this process, nor does it when everything was cached.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import struct
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-import llvmlite
-import llvmlite.binding as llvm
-
 from edgewright._version import VERSION
 from edgewright.engine.cache import Cache, default_cache, key_of
-from edgewright.errors import EdgewrightError
+from edgewright.engine.image import CodegenError
 
 if TYPE_CHECKING:
     import subprocess
+    from queue import SimpleQueue
 
 _OPTIMIZE = 2  # of code generation; passes over the text gain nothing, vectors are explicit
-_WORTH_A_PROCESS = 400_000  # characters of text: about 80 ms of compiling
+_POSITION = ("pic", "small")  # code that runs wherever it lies
+_WORTH_A_PROCESS = 300_000  # characters of text: about 60 ms of compiling, and LLVM's memory
 _FRAME = struct.Struct("<q")
 
 # Runs in the other process: frames of text in, frames of objects out, until the pipe closes.
@@ -35,8 +35,8 @@ import struct, sys
 sys.path.insert(0, sys.argv[1])
 import llvmlite.binding as llvm
 llvm.initialize_native_target(); llvm.initialize_native_asmprinter(); llvm.initialize_native_asmparser()
-cpu, features, level = sys.argv[2], sys.argv[3], int(sys.argv[4])
-machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=level)
+triple, cpu, features, level, *position = sys.argv[2:]
+machine = llvm.Target.from_triple(triple).create_target_machine(cpu, features, int(level), *position)
 read, write = sys.stdin.buffer, sys.stdout.buffer
 while size := read.read(8):
     made = machine.emit_object(llvm.parse_assembly(read.read(*struct.unpack("<q", size)).decode()))
@@ -45,32 +45,37 @@ while size := read.read(8):
 """
 
 
-class CodegenError(EdgewrightError):
-    """LLVM refused what the engine wrote: a defect of the engine."""
+def target_machine(cpu: str, features: str) -> Any:
+    import llvmlite.binding as llvm
 
-    stage = "engine"
-    exit_code = 70
-
-
-def prepare() -> None:
-    """What LLVM needs before anything else; cheap when done before."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # LLVM ends the process over inline assembly without it
+    return llvm.Target.from_triple(triple()).create_target_machine(cpu, features, _OPTIMIZE, *_POSITION)
 
 
-def target_machine(cpu: str, features: str) -> Any:
-    prepare()
-    return llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=_OPTIMIZE)
+def triple() -> str:
+    """Objects are ELF everywhere: ``image.py`` reads no other; functions are called as this system does."""
+    return {"win32": "x86_64-pc-windows-msvc-elf", "linux": "x86_64-unknown-linux-gnu"}.get(
+        sys.platform, "x86_64-unknown-unknown-elf"
+    )
 
 
 # A module's text, or what writes it: then its name says all it depends on, and a cached object needs no text at all.
-# Bytes are the object itself.
-Source = Union[str, bytes, Callable[[], str]]
+Source = Union[str, Callable[[], str]]
+
+
+def _compiler() -> str:
+    """The installed llvmlite, as far as it can be seen without loading it."""
+    found = importlib.util.find_spec("llvmlite")
+    if found is None or found.origin is None:
+        return ""
+    status = os.stat(found.origin)
+    return f"{found.origin} {status.st_size} {status.st_mtime_ns}"
 
 
 def object_key(text: str, cpu: str, features: str) -> str:
-    return key_of(text, cpu, features, VERSION, llvmlite.__version__, llvm.get_default_triple(), str(_OPTIMIZE))
+    return key_of(text, cpu, features, VERSION, COMPILER, triple(), str(_OPTIMIZE), *_POSITION)
 
 
 def _fingerprint() -> str:
@@ -80,17 +85,15 @@ def _fingerprint() -> str:
         for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
             status = os.stat(path)
             seen.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
-    return key_of(*sorted(seen))
+    return key_of(COMPILER, *sorted(seen))
 
 
+COMPILER = _compiler()
 FINGERPRINT = _fingerprint()  # now: later the files may be others than those that were loaded
 
 
 def build_kernels(kernels: Mapping[str, Source], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
     """An object for each kernel, in order; only what is not cached is written and compiled."""
-    ready = [source for source in kernels.values() if isinstance(source, bytes)]
-    if len(ready) == len(kernels):
-        return ready
     known = {
         name: object_key(source if isinstance(source, str) else f"{name} {FINGERPRINT}", cpu, features)
         for name, source in kernels.items()
@@ -110,39 +113,45 @@ def _build(
     store = cache or default_cache()
     found = {key: data for key in sources if (data := store.get(key)) is not None}
     missing = {key: source for key, source in sources.items() if key not in found}
-    texts = [source() if callable(source) else str(source) for source in missing.values()]
-    for key, data in zip(missing, compile_all(texts, cpu, features), strict=True):
-        store.put(key, data)
-        found[key] = data
     if missing:
+        made = compile_all(missing.values(), cpu, features)
+        for key, data in zip(missing, made, strict=True):
+            store.put(key, data)
+            found[key] = data
         store.trim()
     return [found[key] for key in wanted]
 
 
-def compile_all(texts: Sequence[str], cpu: str, features: str, processes: int | None = None) -> list[bytes]:
-    """Compile every text, the largest first, in up to ``processes`` processes (as many as there are cores)."""
-    whole = sum(map(len, texts))
-    most = processes if processes is not None else min(_cores(), 1 + whole // _WORTH_A_PROCESS)
-    queue = deque(sorted(range(len(texts)), key=lambda at: -len(texts[at])))
-    results: list[bytes] = [b""] * len(texts)
-    helpers = [_Helper(texts, queue, results, cpu, features) for _ in range(min(most, len(texts)) - 1)]
-    try:
-        machine = target_machine(cpu, features)
-        while queue:
-            try:
-                at = queue.popleft()
-            except IndexError:  # a helper took the last one
-                break
-            results[at] = _compile(machine, texts[at])
-    finally:
-        for helper in helpers:
-            helper.finish()
-    for at in (at for at, made in enumerate(results) if not made):  # a helper died with it
+def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: int | None = None) -> list[bytes]:
+    """Compile every text, in up to ``processes`` other processes (as many as there are cores) if there is much."""
+    from queue import SimpleQueue  # only when something may have to be compiled
+
+    most = _cores() if processes is None else processes
+    texts: list[str] = []
+    results: dict[int, bytes] = {}
+    queue: SimpleQueue[int | None] = SimpleQueue()
+    helpers: list[_Helper] = []
+    written = 0
+    for at, source in enumerate(sources):
+        texts.append(source if isinstance(source, str) else source())
+        queue.put(at)
+        written += len(texts[at])
+        if not helpers and written > (_WORTH_A_PROCESS if processes is None else 0):
+            helpers = [_Helper(texts, queue, results, cpu, features) for _ in range(most)]
+    for _ in helpers:
+        queue.put(None)
+    for helper in helpers:
+        helper.finish()
+    left = [at for at in range(len(texts)) if at not in results]  # too few for a helper, or one died with it
+    machine = target_machine(cpu, features) if left else None
+    for at in left:
         results[at] = _compile(machine, texts[at])
-    return results
+    return [results[at] for at in range(len(texts))]
 
 
 def _compile(machine: Any, text: str) -> bytes:
+    import llvmlite.binding as llvm
+
     try:
         made: bytes = machine.emit_object(llvm.parse_assembly(text))
     except RuntimeError as error:
@@ -157,10 +166,12 @@ def _cores() -> int:
 class _Helper:
     """Another Python that compiles, and the thread that feeds it."""
 
-    def __init__(self, texts: Sequence[str], queue: deque[int], results: list[bytes], cpu: str, features: str) -> None:
+    def __init__(
+        self, texts: list[str], queue: SimpleQueue[int | None], results: dict[int, bytes], cpu: str, features: str
+    ) -> None:
         self._texts, self._queue, self._results = texts, queue, results
-        self._process: subprocess.Popen[bytes] | None = None
-        self._arguments = (str(Path(llvmlite.__file__).parent.parent), cpu, features, str(_OPTIMIZE))
+        folder = str(Path(COMPILER.split(" ")[0]).parent.parent) if COMPILER else ""
+        self._arguments = (folder, triple(), cpu, features, str(_OPTIMIZE), *_POSITION)
         self._thread = threading.Thread(target=self._feed, daemon=True, name="edgewright-build")
         self._thread.start()
 
@@ -172,11 +183,11 @@ class _Helper:
 
         command = [sys.executable, "-I", "-S", "-c", _HELPER, *self._arguments]
         try:
-            with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as self._process:
-                while self._queue:
-                    at = self._queue.popleft()
-                    self._results[at] = self._ask(self._process, self._texts[at])
-        except (OSError, IndexError, struct.error):
+            with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as process:
+                while (at := self._queue.get()) is not None:
+                    if made := self._ask(process, self._texts[at]):
+                        self._results[at] = made
+        except (OSError, struct.error):
             return
 
     def _ask(self, process: subprocess.Popen[bytes], text: str) -> bytes:
@@ -190,23 +201,3 @@ class _Helper:
 
     def finish(self) -> None:
         self._thread.join()
-
-
-class Library:
-    """Objects in executable memory; functions by name. The code lives as long as this does."""
-
-    def __init__(self, objects: Iterable[bytes]) -> None:
-        prepare()
-        machine = llvm.Target.from_default_triple().create_target_machine()
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        for data in objects:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        self._engine.finalize_object()
-
-    def address(self, name: str) -> int:
-        found: int = self._engine.get_function_address(name)
-        if not found:
-            raise CodegenError(
-                f"kernel {name!r}", "must be defined by a module of that name", remedy="Please report this."
-            )
-        return found

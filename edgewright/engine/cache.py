@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import mmap
 import os
 import stat
@@ -21,13 +20,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from edgewright.logs import say
+
 LIMIT = 256 << 20  # bytes; what was used longest ago goes first
 MOST_ENTRIES = 4096  # so that looking through all of them stays a matter of milliseconds
 _MAGIC = b"EWCACHE1"
 HEADER = len(_MAGIC) + 8 + 32  # length and digest
 _SUFFIX = ".o"
 _ABANDONED = 3600  # seconds after which a half-written file has no writer any more
-_LOG = logging.getLogger("edgewright.engine.cache")
 _BY_FOLDER = os.open in os.supports_dir_fd  # not on Windows, where the folder's own access list protects it
 
 
@@ -89,7 +89,7 @@ class Cache:
                 return None
             payload = data[HEADER:]
             if data[:HEADER] != _header(key, payload):
-                _LOG.warning("%s: entry %s is damaged; it will be made again", self.folder, key)
+                say("warning", "engine.cache", "%s: entry %s is damaged; it will be made again", self.folder, key)
                 _remove(folder, key + _SUFFIX)
                 return None
             return payload
@@ -155,7 +155,7 @@ class Cache:
 
     def _refuse(self, problem: str) -> None:
         if self.problem != problem:
-            _LOG.warning("%s is not used: %s", self.folder, problem)
+            say("warning", "engine.cache", "%s is not used: %s", self.folder, problem)
         self.problem = problem
 
 
@@ -208,8 +208,8 @@ def _read(folder: int | str, name: str) -> memoryview | None:
                 return None
             if not found.st_size:
                 return memoryview(b"")
-            room = mmap.mmap(-1, found.st_size)  # at the start of a page, so that what is in it can be used in place
-            data = memoryview(room)[: file.readinto(room)]
+            # In place, from the start of a page: entries are replaced and removed, never written to.
+            data = memoryview(mmap.mmap(file.fileno(), found.st_size, access=mmap.ACCESS_READ))
         os.utime(path, dir_fd=at)  # it was used: keep it longer
         return data
     except OSError:

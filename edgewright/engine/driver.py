@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.engine import context
-from edgewright.engine.build import CodegenError, Library, build_kernels
+from edgewright.engine.build import build_kernels
 from edgewright.engine.cores import thread_count
+from edgewright.engine.image import CodegenError, Image, Library, link
 from edgewright.engine.pack import resident
 from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, Tensor, View
 from edgewright.engine.sharing import Sharing
@@ -51,9 +52,10 @@ class CompiledGraph:
     def __init__(self, plan: Plan, threads: int | None = None) -> None:
         self.plan = plan = replace(plan, weights=resident(plan.weights))
         self.threads = thread_count(threads)
-        names = sorted({step.kernel for step in plan.steps if step.python is None})
-        self._library = Library(build_kernels({n: plan.kernels[n] for n in names}, plan.cpu, plan.features))
-        self._kernels = {name: self._library.address(name) for name in names}
+        self.image = plan.image or _image(plan)
+        self._library = Library(self.image)
+        native = (step.kernel for step in plan.steps if step.python is None)
+        self._kernels = {name: self._library.address(name) for name in dict.fromkeys(native)}
         self._buffers = {"arena": aligned(plan.arena_size + SLACK), "weights": plan.weights}
         self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no two threads write to one cache line
         self._scratch = aligned(self._stride * self.threads)
@@ -200,6 +202,11 @@ class CompiledGraph:
             table[k] = (self._kernels[step.kernel], args, step.units, grain, share, longer, done if last else 0, 0)
             at += len(step.args)
         return table
+
+
+def _image(plan: Plan) -> Image:
+    names = sorted({step.kernel for step in plan.steps if step.python is None})
+    return link(build_kernels({name: plan.kernels[name] for name in names}, plan.cpu, plan.features))
 
 
 def _worth_sharing(steps: Sequence[Step]) -> bool:

@@ -7,10 +7,13 @@ functions of ``vector.py`` that name an instruction.
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from functools import cache
 
+from edgewright.engine.build import FINGERPRINT
+from edgewright.engine.cache import default_cache, key_of
 from edgewright.errors import MissingError, UsageError
 
 VARIABLE = "EDGEWRIGHT_CPU"
@@ -47,9 +50,29 @@ def _flat(features: dict[str, bool]) -> str:
 
 @cache
 def _machine() -> tuple[str, dict[str, bool]]:
+    """What LLVM says of this processor; what it said before, if the system shows the same one."""
+    store, shown = default_cache(), _shown()
+    key = key_of("processor", shown, FINGERPRINT)
+    if shown and (known := store.get(key)) is not None:
+        cpu, features = json.loads(known)
+        return cpu, features
     import llvmlite.binding as llvm
 
-    return llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+    cpu, features = llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+    if shown:
+        store.put(key, json.dumps([cpu, features]).encode())
+    return cpu, features
+
+
+def _shown() -> str:
+    """How Linux describes the first core, without its changing clock; empty elsewhere."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            lines = file.read(16384).partition("\n\n")[0].splitlines()
+    except OSError:
+        return ""
+    kept = ("vendor_id", "cpu family", "model", "stepping", "flags")
+    return "\n".join(line for line in lines if line.startswith(kept))
 
 
 def host(wanted: str | None = None) -> ISA:

@@ -7,11 +7,12 @@ module of its own: it does units ``begin`` to ``end`` of a step. ``args`` points
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Union
+from dataclasses import dataclass
+from typing import Union
 
 import numpy as np
 
+from edgewright.engine.image import Image
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
 
@@ -88,11 +89,11 @@ class Plan:
     """A compiled graph before machine code. Kernels never write to ``weights``.
 
     ``kernels`` maps a name to the text of the module that defines it, or to what writes it: a name then says all that
-    the text depends on. Plans that were stored have the objects themselves.
+    the text depends on. Plans that were stored have machine code instead.
     """
 
     steps: tuple[Step, ...]
-    kernels: Mapping[str, str | bytes | Callable[[], str]]
+    kernels: Mapping[str, str | Callable[[], str]]
     weights: Array  # uint8; kernels read it where ``pack.resident`` puts it
     arena_size: int
     scratch_size: int  # bytes for each thread
@@ -100,4 +101,4 @@ class Plan:
     outputs: tuple[Tensor, ...]
     cpu: str = ""  # what the code is generated for, as LLVM names it
     features: str = ""
-    notes: dict[str, Any] = field(default_factory=dict)
+    image: Image | None = None

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from edgewright.errors import EdgewrightError, ExecutionError, MissingError, UsageError
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import Numerics
+from edgewright.logs import say
 
 if TYPE_CHECKING:
     from edgewright.engine.driver import CompiledGraph
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 VARIABLE = "EDGEWRIGHT_ENGINE"
 _CHOICES = ("", "native", "reference")
-_LOG = logging.getLogger("edgewright.engine")
 _BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # numbers that fit no tensor
 
 
@@ -79,14 +78,12 @@ def why_not() -> str:
 
     if machine_name() != "x86_64":
         return f"the engine has no code for {machine_name()} yet"
-    try:
-        import llvmlite.binding  # noqa: F401
-    except (ImportError, OSError) as error:
-        return f"the engine needs llvmlite: {error}"
     from edgewright.engine.isa import host
 
     try:
         host()
+    except (ImportError, OSError) as error:
+        return f"the engine needs llvmlite: {error}"
     except MissingError as error:
         return f"the engine {error.rule}, and this is {error.value}"
     return ""
@@ -95,7 +92,7 @@ def why_not() -> str:
 @cache
 def _say(problem: str) -> None:
     """Once a process."""
-    _LOG.warning("%s; device graphs run on the numpy reference, which is much slower", problem)
+    say("warning", "engine", "%s; device graphs run on the numpy reference, which is much slower", problem)
 
 
 class _Reference:
@@ -119,7 +116,7 @@ class _Native:
     ) -> None:  # fmt: skip
         from edgewright.engine.cores import thread_count
         from edgewright.engine.isa import host
-        from edgewright.engine.stored import load_form, save_plan
+        from edgewright.engine.stored import load_form, save_form
 
         count, isa = thread_count(threads), host()
         self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
@@ -133,7 +130,7 @@ class _Native:
         if self._usual is None and not varies:
             self._usual = self._compiled([value.bound for value in graph().inputs])
             if origin is not None and key is not None:
-                save_plan(self._usual.plan, origin, key)
+                save_form(self._usual, origin, key)
         self.input_count = len(graph().inputs) if self._usual is None else len(self._usual.plan.inputs)
 
     def run(

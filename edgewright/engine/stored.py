@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.build import FINGERPRINT, CodegenError, build_kernels
+from edgewright.engine.build import FINGERPRINT
 from edgewright.engine.cache import HEADER, default_cache, key_of
 from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.image import CodegenError, Image
 from edgewright.engine.isa import ISA
 from edgewright.engine.pack import give_back
 from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, Slot, Step, Tensor
@@ -73,34 +74,34 @@ def load_plan(origin: Origin, key: str, isa: ISA) -> Plan | None:
         facts = json.loads(bytes(payload[_LENGTH:start]))
         if facts["data"] != origin.data_digest(facts["names"]):
             return None
-        kernels = {}
-        for name, size in facts["kernels"].items():
-            kernels[name] = bytes(payload[start : start + _checked(size, int)])
-            start += size
-        start, size = _aligned(start), _checked(facts["weights"], int)
+        code = bytes(payload[start : start + _checked(facts["code"], int)])
+        start, size = _aligned(start + len(code)), _checked(facts["weights"], int)
         weights = np.frombuffer(payload, np.uint8)[start : start + size]
-        return _plan(facts, kernels, weights, isa) if weights.nbytes == size else None
+        symbols = {name: _checked(at, int) for name, at in facts["symbols"].items()}
+        whole = weights.nbytes == size and all(at < len(code) for at in symbols.values())
+        return _plan(facts, Image(code, symbols), weights, isa) if whole else None
     except (ValueError, LookupError, TypeError):
         return None
 
 
-def save_plan(plan: Plan, origin: Origin, key: str) -> None:
-    """Store a plan; those with steps in Python, and very large ones, are not."""
+def save_form(graph: CompiledGraph, origin: Origin, key: str) -> None:
+    """Store a plan and its code; those with steps in Python, and very large ones, are not."""
+    plan, image = graph.plan, graph.image
     if plan.weights.nbytes > _MOST or any(step.python is not None for step in plan.steps):
         return
-    names, kernels = sorted(origin.used), sorted({step.kernel for step in plan.steps})
-    objects = build_kernels({name: plan.kernels[name] for name in kernels}, plan.cpu, plan.features)
+    names = sorted(origin.used)
     facts = {
         "names": names,
         "data": origin.data_digest(names),
         "sizes": [plan.arena_size, plan.scratch_size],
         "edges": [[[t.name, t.dtype.str, t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
         "steps": [_numbers(step) for step in plan.steps],
-        "kernels": dict(zip(kernels, map(len, objects), strict=True)),
+        "code": len(image.code),
+        "symbols": dict(image.symbols),
         "weights": plan.weights.nbytes,
     }
     text = json.dumps(facts).encode()
-    front = b"".join((len(text).to_bytes(_LENGTH, "little"), text, *objects))
+    front = b"".join((len(text).to_bytes(_LENGTH, "little"), text, image.code))
     front = front.ljust(_aligned(len(front)), b"\0")
     default_cache().put(key, b"".join((front, plan.weights.tobytes(), bytes(SLACK))))
 
@@ -121,13 +122,14 @@ def _number(slot: Any) -> int | float:
     return float(slot) if isinstance(slot, float | np.floating) else int(slot)
 
 
-def _plan(facts: Mapping[str, Any], kernels: dict[str, bytes], weights: Any, isa: ISA) -> Plan:
+def _plan(facts: Mapping[str, Any], image: Image, weights: Any, isa: ISA) -> Plan:
     arena, scratch = (_checked(n, int) for n in facts["sizes"])
     inputs, outputs = (tuple(_tensor(t) for t in edge) for edge in facts["edges"])
     steps = tuple(_step(step) for step in facts["steps"])
     return Plan(
         steps=steps,
-        kernels=kernels,
+        kernels={},
+        image=image,
         weights=weights,
         arena_size=arena,
         scratch_size=scratch,

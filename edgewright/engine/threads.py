@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine import context, native
-from edgewright.engine.build import Library, build_objects
+from edgewright.engine.build import build_objects
 from edgewright.engine.cores import MOST_THREADS, allowed_cores
+from edgewright.engine.image import Library, link
 from edgewright.ir.graph import Array
 
 _SPIN = 2000  # looks for work before sleeping: some 30 us
@@ -64,8 +65,7 @@ class Driver:
 
     def __init__(self) -> None:
         # The baseline of the family will do: nothing in it computes.
-        (code,) = build_objects([native.driver_text(native.machine_name())], "", "")
-        library = Library([code])
+        library = Library(link(build_objects([native.driver_text(native.machine_name())], "", "")))
         self._library = library
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         call: Callable[..., Any] = ctypes.CFUNCTYPE

@@ -132,7 +132,17 @@ entry:
   br i1 %leave, label %rouse, label %move
 move:
   store i64 %core, ptr %last.at, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %mask, ptr %allowed, i64 %bytes, i1 false)
+  br label %copy
+copy:
+  %c = phi i64 [0, %move], [%c1, %copy]
+  %from = getelementptr i8, ptr %allowed, i64 %c
+  %to = getelementptr i8, ptr %mask, i64 %c
+  %eight = load i64, ptr %from, align 8
+  store i64 %eight, ptr %to, align 8
+  %c1 = add i64 %c, 8
+  %rest = icmp ult i64 %c1, %bytes
+  br i1 %rest, label %copy, label %copied
+copied:
   %byte.i = lshr i64 %core, 3
   %byte = getelementptr i8, ptr %mask, i64 %byte.i
   %b = load i8, ptr %byte
@@ -144,7 +154,7 @@ move:
   store i8 %b2, ptr %byte
   br label %each
 each:
-  %i = phi i64 [0, %move], [%i1, %each]
+  %i = phi i64 [0, %copied], [%i1, %each]
   %tid.at = getelementptr i64, ptr %tids, i64 %i
   %tid = load i64, ptr %tid.at
   %r = call i64 (i64, ...) %syscall(i64 %affinity, i64 %tid, i64 %bytes, ptr %mask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,6 +16,7 @@ from edgewright.errors import (
     MissingDelegateError,
     MissingOperatorError,
 )
+from edgewright.logs import say
 from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values, written_values
 from edgewright.runtime.borrowing import lend_inputs
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from edgewright.pte.ptd import Entry
     from edgewright.runtime.profile import Profile
 
-log = logging.getLogger("edgewright.runtime")
 
 Step = Callable[[Values], Any]
 
@@ -72,7 +71,7 @@ class Method:
             from edgewright.runtime.segments import join  # not for programs that are all delegates
 
             join(plan, self._table.values, self._chains, limits.memory, threads)
-        log.debug("loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
+        say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
 
     @property

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from edgewright.engine import context, native, threads
-from edgewright.engine.build import CodegenError, compile_all, target_machine
+from edgewright.engine.build import compile_all, target_machine
 from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.image import CodegenError
 from edgewright.engine.plan import Place, PythonCall, Step, View
 from edgewright.engine.profile import EngineProfile
 from edgewright.engine.sharing import Sharing

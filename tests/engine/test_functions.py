@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.build import Library, build_objects
+from edgewright.engine.build import build_objects
 from edgewright.engine.codegen import I64, PTR, Module, number, vec
 from edgewright.engine.functions import FUNCTIONS
+from edgewright.engine.image import Library, link
 from edgewright.engine.isa import host
 from tests.engine.graphs import cpus
 
@@ -31,7 +32,7 @@ def apply(kind: str, x: Array, cpu: str, *constants: float) -> Array:
 
     f.span(number(0, I64), f.arg("n"), once, isa.lanes)
     f.give()
-    library = Library(build_objects([module.text()], isa.cpu, isa.features))
+    library = Library(link(build_objects([module.text()], isa.cpu, isa.features)))
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address("apply"))
     given = np.zeros(-(-x.size // 16) * 16, np.float32)
     given[: x.size] = x

@@ -103,7 +103,9 @@ def test_a_damaged_plan_is_made_again(cache: Cache, spoil: Any, monkeypatch: pyt
         lambda f: f["steps"][0].pop(),
         lambda f: f["sizes"].append(3),
         lambda f: f["edges"][0][0].__setitem__(1, "<nonsense"),
-        lambda f: f.pop("kernels"),
+        lambda f: f.pop("symbols"),
+        lambda f: f["symbols"].update(dict.fromkeys(f["symbols"], f["code"])),
+        lambda f: f.__setitem__("code", -1),
         lambda f: f["steps"][0][1].append("x"),
         lambda f: f["steps"][0][1].append([9, 0, 0]),
         lambda f: f["steps"][0][1].append([0, 1 << 50, 0]),
@@ -147,6 +149,8 @@ def test_running_a_known_file_imports_little(cache: Cache, tmp_path: Path) -> No
     loaded = set(done.stdout.split())
     unwanted = {
         "torch",
+        "llvmlite",
+        "logging",
         "importlib.metadata",
         "edgewright.engine.schedule",
         "edgewright.runtime.kernels",

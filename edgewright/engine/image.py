@@ -1,0 +1,169 @@
+"""Object files to machine code in memory, without LLVM in the process: an image that runs wherever it is put.
+
+Objects are ELF for x86-64 and refer to nothing but themselves, by distances: linking is laying their sections one after
+another and filling in the distances. What was compiled before then needs no compiler at all, neither its memory nor the
+time to load it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from edgewright.errors import EdgewrightError
+
+_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
+_X86_64, _RELOCATABLE = 62, 1
+_SYMBOLS, _WITH_ADDENDS, _NO_BITS = 2, 4, 8  # kinds of sections
+_WRITABLE, _LOADED = 1, 2  # flags of sections
+_GLOBAL = 1
+# How a distance is stored: (pattern, bytes). 2 and 4 are of 32 bits, to data and to functions; 24 is of 64.
+_DISTANCES = {2: "<i", 4: "<i", 24: "<q"}
+_UNWINDING = ".eh_frame"
+_LINE = 64
+
+
+class CodegenError(EdgewrightError):
+    """LLVM refused what the engine wrote, or made what it cannot use: a defect of the engine."""
+
+    stage = "engine"
+    exit_code = 70
+
+
+class Image(NamedTuple):
+    """Code and constants, and where functions begin in them."""
+
+    code: bytes
+    symbols: Mapping[str, int]
+
+
+def link(objects: Iterable[bytes]) -> Image:
+    """All functions of the objects in one image."""
+    code, symbols = bytearray(), {}
+    for data in objects:
+        try:
+            own = _Object(data)
+            code += bytes(-len(code) % _LINE)
+            symbols.update(own.place(code))
+        except (struct.error, IndexError, ValueError) as error:
+            raise _defect(f"cannot be read: {error}") from error
+    return Image(bytes(code), symbols)
+
+
+def _defect(rule: str) -> CodegenError:
+    return CodegenError("object code", rule, remedy="Please report this.")
+
+
+class _Section(NamedTuple):
+    name: str
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.flags & _LOADED) and self.size > 0 and self.name != _UNWINDING
+
+
+class _Object:
+    """An object file, read."""
+
+    def __init__(self, data: bytes) -> None:
+        ident, kind, machine, _, _, _, table, _, _, _, _, size, count, names = _HEAD.unpack_from(data)
+        if ident[:4] != b"\x7fELF" or (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
+            raise _defect("must be an object of ELF for x86-64")
+        self.data = data
+        rows = [_SECTION.unpack_from(data, table + size * k) for k in range(count)]
+        text = rows[names][4]
+        self.sections = [
+            _Section(self._text(text + r[0]), r[1], r[2], r[4], r[5], r[6], r[7], max(r[8], 1)) for r in rows
+        ]
+
+    def _text(self, start: int) -> str:
+        return self.data[start : self.data.index(b"\0", start)].decode()
+
+    def place(self, code: bytearray) -> dict[str, int]:
+        """Add the sections to ``code`` and fill in distances; where functions begin."""
+        places: dict[int, int] = {}
+        for at, section in enumerate(self.sections):
+            if not section.wanted:
+                continue
+            if section.flags & _WRITABLE or section.kind == _NO_BITS:
+                raise _defect(f"must have no variables, as in {section.name}")
+            code += bytes(-len(code) % section.align)
+            places[at] = len(code)
+            code += self.data[section.offset : section.offset + section.size]
+        found: dict[str, int] = {}
+        for section in self.sections:
+            if section.kind == _WITH_ADDENDS and section.info in places:
+                self._fill(code, section, places)
+            elif section.kind == _SYMBOLS:
+                found.update(self._functions(section, places))
+        return found
+
+    def _symbol(self, table: _Section, at: int) -> tuple[int, ...]:
+        return _SYMBOL.unpack_from(self.data, table.offset + _SYMBOL.size * at)
+
+    def _functions(self, table: _Section, places: Mapping[int, int]) -> Iterable[tuple[str, int]]:
+        names = self.sections[table.link].offset
+        for k in range(table.size // _SYMBOL.size):
+            name, info, _, section, value, _ = self._symbol(table, k)
+            if info >> 4 == _GLOBAL and section in places:
+                yield self._text(names + name), places[section] + value
+
+    def _fill(self, code: bytearray, relocations: _Section, places: Mapping[int, int]) -> None:
+        table, base = self.sections[relocations.link], places[relocations.info]
+        for k in range(relocations.size // _RELOCATION.size):
+            offset, info, addend = _RELOCATION.unpack_from(self.data, relocations.offset + _RELOCATION.size * k)
+            name, _, _, section, value, _ = self._symbol(table, info >> 32)
+            if section not in places:
+                wanted = self._text(self.sections[table.link].offset + name)
+                raise _defect(f"must define all that it uses, as {wanted or self.sections[section].name}")
+            if info & 0xFFFFFFFF not in _DISTANCES:
+                raise _defect(f"must refer to itself by distances, not by relocation {info & 0xFFFFFFFF}")
+            here = base + offset
+            struct.pack_into(_DISTANCES[info & 0xFFFFFFFF], code, here, places[section] + value + addend - here)
+
+
+class Library:
+    """An image in executable memory; functions by name. The code lives as long as this does."""
+
+    def __init__(self, image: Image) -> None:
+        self._symbols = image.symbols
+        self._memory = mmap.mmap(-1, max(len(image.code), 1))
+        self._memory[: len(image.code)] = image.code
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        _make_executable(self._base, len(self._memory))
+
+    def address(self, name: str) -> int:
+        if name not in self._symbols:
+            rule = "must be defined by a module of that name"
+            raise CodegenError(f"kernel {name!r}", rule, remedy="Please report this.")
+        return self._base + self._symbols[name]
+
+
+def _make_executable(address: int, size: int) -> None:
+    """From writable to executable: memory is never both."""
+    if sys.platform == "win32":
+        before = ctypes.c_uint32()
+        done = ctypes.windll.kernel32.VirtualProtect(
+            ctypes.c_void_p(address), ctypes.c_size_t(size), 0x20, ctypes.byref(before)
+        )
+        failed: Any = not done
+    else:
+        how = ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)
+        failed = ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), how)
+    if failed:
+        remedy = "Set EDGEWRIGHT_ENGINE=reference, or allow this process to make memory executable."
+        raise CodegenError("machine code", "must be allowed to run from memory of this process", remedy=remedy)
