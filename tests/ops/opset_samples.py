@@ -72,7 +72,10 @@ def _images() -> Calls:
             [X4, weight(4, 3, 3, 2), weight(6), [2, 3], [1, 0], [1, 2], 2, [1, 1]],
             [X4[0], weight(4, 3, 2, 2), None],
         ],
-        "aten.conv_transpose3d.input": [[X5, weight(4, 2, 2, 2, 3), weight(2), [2, 1, 2]]],
+        "aten.conv_transpose3d.input": [
+            [X5, weight(4, 2, 2, 2, 3), weight(2), [2, 1, 2]],
+            [X5, weight(4, 2, 2, 2, 3), None, [1, 2, 2]],
+        ],
     }
     return calls | _pools() | _resampling()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,18 +69,37 @@ def compile_graph(device: Graph, target: QnnTarget, name: str) -> bytes:
 
 
 class Probe:
-    """Asks the backend about single operators. It keeps a session open, which starting anew would cost more."""
+    """Asks the backend about single operators, and remembers what it said. It keeps a session open, which starting
+    anew would cost more; only one, though: the library answers for the SoC that was opened last."""
+
+    _open: ClassVar[Probe | None] = None
 
     def __init__(self, target: QnnTarget) -> None:
         self._target = target
-        self._session = Session(int(target.soc))
-        self._context = Context(self._session)
+        self._session: Session | None = None
+        self._context: Context | None = None
         self._known: dict[Any, str | None] = {}
+
+    def _start(self) -> Context:
+        if self._context is None:
+            if Probe._open is not None:
+                Probe._open.close()
+            Probe._open = self
+            self._session = Session(int(self._target.soc))
+            self._context = Context(self._session)
+        return self._context
+
+    def close(self) -> None:
+        """Give the session back. What is known stays."""
+        for held in (self._context, self._session):
+            if held is not None:
+                held.close()
+        self._context = self._session = None
 
     @property
     def build(self) -> str:
         """Of the compiler: what devices must have at least."""
-        return self._session.build
+        return self._start().session.build
 
     def refusal(self, key: Any, device: Graph) -> str | None:
         """Why the nodes of a device graph are not taken, or None. ``key`` says what they are."""
@@ -90,7 +109,7 @@ class Probe:
 
     def _ask(self, device: Graph) -> str | None:
         name = f"probe_{len(self._known)}"
-        builder = GraphBuilder(self._context, name, fp16=self._target.fp16, vtcm=self._target.htp.vtcm)
+        builder = GraphBuilder(self._start(), name, fp16=self._target.fp16, vtcm=self._target.htp.vtcm)
         try:
             Emitter(builder, device, add=False).run()
         except VendorError as error:
@@ -98,7 +117,7 @@ class Probe:
         return None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def probe_for(target: QnnTarget) -> Probe:
     return Probe(target)
 

@@ -10,6 +10,7 @@ from edgewright.backends.table import over, pool_arguments
 from edgewright.ir.graph import Op
 from edgewright.passes.layout import NHWC, common_order, last
 
+NDHWC = (0, 2, 3, 4, 1)
 Lower = Callable[[QnnLowering, Op], None]
 
 
@@ -27,12 +28,38 @@ def pool(kind: str) -> Lower:
     return lower
 
 
-def adaptive(low: QnnLowering, op: Op) -> None:
+def adaptive(kind: str) -> Lower:
     """Windows that are all alike; a rule sees to it."""
-    x, out = op.args["self"], result(op)
-    window = unsigned([n // m for n, m in zip(x.bound[2:], out.bound[2:], strict=True)])
-    params = {"filter_size": window, "stride": window, "pad_amount": unsigned([[0, 0], [0, 0]])}
-    low.finish(op, NHWC, "PoolAvg2d", [low.get(x, NHWC)], **params)
+
+    def lower(low: QnnLowering, op: Op) -> None:
+        x, out = op.args["self"], result(op)
+        order = (0, *range(2, len(x.shape)), 1)
+        window = unsigned([n // m for n, m in zip(x.bound[2:], out.bound[2:], strict=True)])
+        params = {"filter_size": window, "stride": window, "pad_amount": unsigned([[0, 0]] * len(window))}
+        low.finish(op, order, kind, [low.get(x, order)], **params)
+
+    return lower
+
+
+def volume(low: QnnLowering, op: Op) -> None:
+    """Averages over boxes. The padding never counts: where it would, a rule sees to it that there is none."""
+    kernel, stride, pads = box_arguments(op)
+    params = {
+        "filter_size": unsigned(kernel), "stride": unsigned(stride), "pad_amount": unsigned([[p, p] for p in pads]),
+        "rounding_mode": 0, "count_pad_for_edges": False,
+    }  # fmt: skip
+    low.finish(op, NDHWC, "PoolAvg3d", [low.get(op.args["self"], NDHWC)], **params)
+
+
+def box_arguments(op: Op) -> tuple[list[int], list[int], list[int]]:
+    """Window, step and padding of a pool over volumes."""
+
+    def three(name: str, default: list[int]) -> list[int]:
+        given = list(op.args.get(name) or default)
+        return given * 3 if len(given) == 1 else given
+
+    kernel = three("kernel_size", [1])
+    return kernel, three("stride", kernel), three("padding", [0])
 
 
 def reduced(kind: str) -> Lower:
@@ -74,6 +101,31 @@ def shuffled(kind: str) -> Lower:
         low.finish(op, NHWC, kind, [low.get(x, NHWC)], block_size=block, mode=1)
 
     return lower
+
+
+def dealt(low: QnnLowering, op: Op) -> None:
+    """Channels dealt out of groups."""
+    x = op.args["self"]
+    order = common_order(low, op, len(x.shape))
+    params = {"num_groups": int(op.args["groups"]), "axis": order.index(1)}
+    low.finish(op, order, "ChannelShuffle", [low.get(x, order)], **params)
+
+
+def sampled(low: QnnLowering, op: Op) -> None:
+    """Pixels at the points of a grid, which stays as it is."""
+    x, order = op.args["input"], (0, *range(2, len(op.args["input"].shape)), 1)
+    params = {
+        "align_corners": bool(op.args["align_corners"]), "mode": int(op.args["interpolation_mode"]),
+        "padding_mode": int(op.args["padding_mode"]),
+    }  # fmt: skip
+    low.finish(op, order, "GridSample", [low.get(x, order), low.get(op.args["grid"])], **params)
+
+
+def bicubic(low: QnnLowering, op: Op) -> None:
+    x = op.args["input" if "input" in op.args else "self"]
+    mode = 2 if op.args["align_corners"] else 1
+    params = {"exclude_outside": False, "transformation_mode": mode, "interpolation_mode": 2, "cubic_coeff": -0.75}
+    low.finish(op, NHWC, "Resize", [low.get(x, NHWC)], **params)
 
 
 def nearest(low: QnnLowering, op: Op) -> None:

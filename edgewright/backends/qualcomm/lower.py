@@ -16,7 +16,7 @@ from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.passes.layout import Lowering, Order, common_order, identity, moves_nothing
 
-INT32 = np.dtype(np.int32)
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
 
 
@@ -27,6 +27,33 @@ class QnnLowering(Lowering):
         super().__init__(group, rows)
         self.target = target
         self._symmetric: dict[int, Value] = {}
+
+    # ------------------------------------------------------------------------------------------------- wide integers
+
+    def run(self) -> Graph:
+        """QNN has no operators on 64-bit integers, but casts them: inside, places and counts have 32."""
+        graph = super().run()
+        before: list[Op] = []
+        for index, (value, held) in enumerate(zip(self.group.inputs, graph.inputs, strict=True)):
+            if value.dtype == INT64:
+                graph.inputs[index] = wide = replace(held, dtype=INT64)
+                before.append(Op("Cast", {"inputs": [wide], "params": {}}, [held]))
+        graph.ops[:0] = before
+        for index, (value, held) in enumerate(zip(self.group.outputs, graph.outputs, strict=True)):
+            if value.dtype == INT64:
+                graph.outputs[index] = wide = replace(held, dtype=INT64)
+                self.node("Cast", [held], wide)
+        return graph
+
+    def _device(self, value: Value, order: Order) -> Value:
+        made = super()._device(value, order)
+        return replace(made, dtype=INT32) if made.dtype == INT64 else made
+
+    def _constant(self, value: Value, order: Order) -> Value:
+        made = super()._constant(value, order)
+        if made.data is not None and made.data.dtype == INT64:
+            made.data = made.data.astype(INT32)
+        return made
 
     # --------------------------------------------------------------------------------------------------- appending
 
@@ -62,6 +89,10 @@ class QnnLowering(Lowering):
         made = self.temporary(held.bound, like)
         self.node("Convert", [held], made)
         return made
+
+    def whole(self, shape: Sequence[int], dtype: Any = INT32) -> Value:
+        """Whole numbers, or truths, between two nodes of one operator."""
+        return self.temporary(shape, Value("", np.dtype(dtype)))
 
     def symmetric(self, held: Value) -> Value:
         """16-bit integers around the middle, which products want on their right."""
@@ -196,6 +227,13 @@ def real_numbers(value: Value) -> Array:
     given = (value.q.scale, value.q.zero_point)
     scale, zero = (np.asarray(n, np.float64).reshape(shape if np.ndim(n) else ()) for n in given)
     return np.asarray((data - zero) * scale)
+
+
+def stored(data: Array, q: QParams | None) -> Array:
+    """Real numbers as the integers that one scale has for them."""
+    assert q is not None
+    scale, zero = np.asarray(q.scale, np.float64), np.asarray(q.zero_point)
+    return np.asarray(np.clip(np.round(data / scale) + zero, q.qmin, q.qmax), q.dtype)
 
 
 def unsigned(numbers: Any) -> Array:

@@ -7,6 +7,7 @@ reads, and those of a slice are evenly spaced.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -114,11 +115,13 @@ def tile(low: QnnLowering, op: Op) -> None:
 
 
 def pad(low: QnnLowering, op: Op) -> None:
+    """With one number, or mirrored."""
     x = op.args["self"]
-    rank, given = len(x.shape), list(op.args["pad"])
+    rank, given = len(x.shape), list(op.args["pad" if "pad" in op.args else "padding"])
     pairs = [given[i : i + 2] for i in range(0, len(given), 2)][::-1]
     amounts = [[0, 0]] * (rank - len(pairs)) + pairs
     order = common_order(low, op, rank)
-    value = float(op.args.get("value") or 0)
-    params = {"scheme": 0, "pad_amount": unsigned([amounts[d] for d in order]), "pad_constant_value": value}
+    params: dict[str, Any] = {"scheme": 2, "pad_amount": unsigned([amounts[d] for d in order])}
+    if op.kind == "pad":
+        params.update(scheme=0, pad_constant_value=float(op.args.get("value") or 0))
     low.finish(op, order, "Pad", [low.get(x, order)], **params)

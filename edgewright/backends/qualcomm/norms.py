@@ -14,17 +14,18 @@ _WHOLE = 2**31 - 1
 _LEAST = 1e-9  # of scales
 
 
-def scaling(low: QnnLowering, data: Array, x: Value) -> Value:
-    """What a normalisation multiplies by: bytes with a zero point, or 16 bits without one."""
+def scaling(low: QnnLowering, data: Array, x: Value, *, signed: bool = True) -> Value:
+    """What a normalisation multiplies by: bytes with a zero point, or 16 bits without one if ``signed``."""
     if x.q is None:
         return low.constant(data.astype(np.float32))
-    if x.q.dtype.itemsize > 1:
+    if x.q.dtype.itemsize > 1 and signed:
         scale = max(float(np.abs(data).max(initial=0)), _LEAST) / 32767
         q = QParams(scale, 0, np.dtype(np.int16), -32767, 32767)
     else:
         first, last = min(0.0, float(data.min(initial=0))), max(0.0, float(data.max(initial=0)))
-        scale = max(last - first, _LEAST) / 255
-        q = QParams(scale, round(-first / scale), np.dtype(np.uint8), 0, 255)
+        most = int(np.iinfo(x.q.dtype).max)
+        scale = max(last - first, _LEAST) / most
+        q = QParams(scale, round(-first / scale), x.q.dtype, 0, most)
     stored = np.clip(np.round(data / scale) + np.asarray(q.zero_point), q.qmin, q.qmax)
     return low.constant(stored.astype(q.dtype), q)
 
@@ -93,3 +94,19 @@ def group_norm(low: QnnLowering, op: Op) -> None:
     ]
     groups = op.args["num_groups"] if "num_groups" in op.args else op.args["group"]
     low.finish(op, order, "GroupNorm", inputs, epsilon=float(op.args["eps"]), group=int(groups))
+
+
+def instance_norm(low: QnnLowering, op: Op) -> None:
+    """Over all places of a channel; sequences are images one pixel high."""
+    x, out = op.args["input"], result(op)
+    rank, count = len(x.shape), x.bound[1]
+    order = (0, *range(2, rank), 1)
+    held = low.get(x, order)
+    inputs = [
+        low.reshaped(held, [held.bound[0], 1, *held.bound[1:]]) if rank == 3 else held,
+        scaling(low, _given(op, "weight", count, 1.0), x, signed=False),
+        shift(low, _given(op, "bias", count, 0.0), x),
+    ]
+    made = low.temporary(inputs[0].bound, out)
+    low.into(op, made, "InstanceNorm", inputs, epsilon=float(op.args["eps"]))
+    low.alias(out, order, low.reshaped(made, held.bound))

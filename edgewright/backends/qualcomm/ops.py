@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends.qualcomm import elementwise as el
-from edgewright.backends.qualcomm import images, movement, norms, products, rules
+from edgewright.backends.qualcomm import images, indexing, movement, norms, products, ranking, rules
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, max_rank, not_empty, static_shape
 from edgewright.ir.ports import INDEX, Same
 
@@ -17,7 +17,7 @@ fixed = constant("weight", "bias")
 
 def _products() -> tuple[OpSpec, ...]:
     checks = (fixed, rules.all_or_none, rules.whole_images, rules.plain_transposed)
-    kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d")
+    kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
         *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
         OpSpec("linear", products.linear, (fixed, rules.all_or_none, rules.has_dims), ANY, ACTIVATIONS),
@@ -26,8 +26,8 @@ def _products() -> tuple[OpSpec, ...]:
     )
 
 
-def _element(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
-    return OpSpec(op, lower, (rules.all_or_none, *checks), precisions)
+def _element(op: str, lower: Any, *checks: Rule, precisions: tuple[str, ...] = ANY, **more: Any) -> OpSpec:
+    return OpSpec(op, lower, (rules.all_or_none, *checks), precisions, **more)
 
 
 _OF_ONE = {
@@ -49,40 +49,56 @@ def _elements() -> tuple[OpSpec, ...]:
         _element("square", el.square),
         *(_pair(op, el.of(kind, "self", "other")) for op, kind in el.BINARY.items()),
         _pair("rsub", el.of("ElementWiseSubtract", "other", "self")),
-        *(
-            OpSpec(op, el.of(kind, "self", "other"), (rules.some_tensor, *_truths(op)), (FLOAT,))
-            for op, kind in el.COMPARE.items()
-        ),
+        _pair("pow", el.power, rules.known_powers),
+        _pair("floor_divide", el.floor_divide, precisions=(FLOAT,)),
+        _element("prelu", el.prelu, constant("weight"), ports={"weight": INDEX}),
+        *(_compared(op, kind) for op, kind in el.COMPARE.items()),
         OpSpec("logical_not", el.of("ElementWiseNot"), (rules.truths,), (FLOAT,)),
-        OpSpec("where", el.of("ElementWiseSelect", "condition", "self", "other"), (rules.some_tensor,), (FLOAT,)),
+        OpSpec("isinf", el.is_wild("IsInf", detect_negative=True, detect_positive=True), (rules.real,), (FLOAT,)),
+        OpSpec("isnan", el.is_wild("IsNan"), (rules.real,), (FLOAT,)),
+        _element("where", el.of("ElementWiseSelect", "condition", "self", "other"), rules.some_tensor, numbers=True),
+        _element("masked_fill", el.masked_fill, rules.some_tensor, numbers=True),
+        OpSpec("cast", el.cast, (), (FLOAT,)),
+        *(OpSpec(op, el.made_now, (), (FLOAT,)) for op in rules.MADE),
         *(OpSpec(op, el.convert, (rules.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
     )
 
 
-def _pair(op: str, lower: Any) -> OpSpec:
-    checks = (rules.all_or_none, rules.one_width, rules.some_tensor, rules.no_alpha, rules.true_division)
-    return OpSpec(op, lower, checks, ANY, ACTIVATIONS, numbers=True)
+def _pair(op: str, lower: Any, *more: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
+    checks = (rules.all_or_none, rules.one_width, rules.some_tensor, rules.no_alpha, rules.true_division, *more)
+    return OpSpec(op, lower, checks, precisions, ACTIVATIONS, numbers=True)
 
 
-def _truths(op: str) -> tuple[Rule, ...]:
-    return (rules.truths,) if op.startswith(("logical", "bitwise")) else ()
+def _compared(op: str, kind: str) -> OpSpec:
+    lower = el.of(kind, "self", "other")
+    if op.startswith(("logical", "bitwise")):
+        return OpSpec(op, lower, (rules.some_tensor, rules.truths), (FLOAT,))
+    return _element(op, lower, rules.some_tensor, numbers=True)
 
 
 def _images() -> tuple[OpSpec, ...]:
     average = (rules.all_or_none, rules.plain_window, rules.plain_average)
+    factors, both = (rules.true_factors,), ("upsample", "resize")
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
         _element("max_pool2d", images.pool("PoolMax2d"), rules.values_only, rules.plain_window),
         OpSpec("avg_pool2d", images.pool("PoolAvg2d"), average, ANY),
-        _element("adaptive_avg_pool2d", images.adaptive, rules.even_windows),
+        _element("adaptive_avg_pool2d", images.adaptive("PoolAvg2d"), rules.even_windows(4)),
+        _element("adaptive_avg_pool3d", images.adaptive("PoolAvg3d"), rules.even_windows(5)),
+        _element("adaptive_max_pool2d", images.adaptive("PoolMax2d"), rules.even_windows(4), rules.values_only),
+        _element("avg_pool3d", images.volume, rules.plain_box),
         *(_element(op, images.reduced(kind), rules.reduces) for op, kind in reductions.items()),
         _element("softmax", images.softmax("Softmax"), rules.has_dims),
         _element("safe_softmax", images.softmax("Softmax"), rules.has_dims, precisions=(STATIC,)),
         _element("log_softmax", images.softmax("LogSoftmax"), rules.has_dims),
         _element("pixel_shuffle", images.shuffled("DepthToSpace"), rules.four_dims),
         _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), rules.four_dims),
-        *(_element(op, images.nearest, rules.true_factors, rules.whole_factors) for op in ("upsample_nearest2d",)),
-        *(_element(op, images.bilinear, rules.true_factors) for op in ("upsample_bilinear2d", "resize_bilinear2d")),
+        *(_element(f"{how}_nearest2d", images.nearest, *factors) for how in both),
+        *(_element(f"{how}_bilinear2d", images.bilinear, *factors) for how in both),
+        *(_element(f"{how}_bicubic2d", images.bicubic, *factors, rules.free_corners) for how in both),
+        _element("channel_shuffle", images.dealt),
+        _element("grid_sampler_2d", images.sampled, rules.plain_samples),
+        _element("grid_sampler_3d", images.sampled, rules.plain_samples, precisions=(STATIC,)),
     )
 
 
@@ -96,6 +112,7 @@ def _norms() -> tuple[OpSpec, ...]:
         _norm("layer_norm", norms.layer_norm, rules.last_only, rules.values_only),
         _norm("rms_norm", norms.rms_norm, rules.last_only),
         _norm("group_norm", norms.group_norm, rules.four_dims),
+        _norm("instance_norm", norms.instance_norm, rules.own_statistics),
         _norm("native_group_norm", norms.group_norm, rules.four_dims, rules.values_only),
     )
 
@@ -115,12 +132,34 @@ def _moves() -> tuple[OpSpec, ...]:
         *(_element(op, lower, rules.has_dims) for lower, ops in lowered.items() for op in ops),
         OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
         _element("pad", movement.pad, rules.has_dims, rules.outward),
+        *(_element(op, movement.pad, rules.mirrored) for op in ("reflection_pad", "pad_by_mode")),
     )
 
 
-ROWS: tuple[OpSpec, ...] = (*_products(), *_elements(), *_images(), *_norms(), *_moves())
+def _places() -> tuple[OpSpec, ...]:
+    """What finds places, and what reads and writes at them."""
+    ranked = (rules.has_dims,)
+    read = {"gather": indexing.gather, "index_select": indexing.index_select}
+    return (
+        _element("argmax", ranking.place("Argmax"), *ranked),
+        _element("argmin", ranking.place("Argmin"), *ranked),
+        _element("max_dim", ranking.extreme("ReduceMax", "Argmax"), *ranked),
+        _element("min_dim", ranking.extreme("ReduceMin", "Argmin"), *ranked),
+        _element("topk", ranking.best, *ranked),
+        _element("sort", ranking.best, *ranked, rules.unstable),
+        _element("cumsum", ranking.running_sum, *ranked, rules.same_kind),
+        _element("embedding", indexing.embedding, rules.known_table),
+        *(_element(op, lower, *ranked) for op, lower in read.items()),
+        _element("index", indexing.index, rules.neighbours),
+        _element("index_put", indexing.index_put, rules.neighbours),
+        *(_element(op, indexing.scatter, *ranked) for op in ("scatter", "scatter_value")),
+        *(_element(op, indexing.written_slice, *ranked) for op in ("slice_scatter", "select_scatter")),
+    )
+
+
+ROWS: tuple[OpSpec, ...] = (*_products(), *_elements(), *_images(), *_norms(), *_moves(), *_places())
 EVERYWHERE: tuple[Rule, ...] = (
-    rules.real_numbers_allowed, rules.storage, rules.plain, static_shape(), not_empty(), max_rank(5),
+    rules.real_numbers_allowed, rules.storage, rules.plain, rules.fits, static_shape(), not_empty(), max_rank(5),
 )  # fmt: skip
 
 BACKEND = Backend(

@@ -9,8 +9,13 @@ import numpy as np
 
 from edgewright.backends.table import OK, Rule, over, pool_arguments, spread, tensor, tensors
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.opset import OPS
+from edgewright.ir.ports import Index
 
 _PLAIN = ("float32", "int32", "bool")
+# Numbers that are known now, and those that say themselves what they are.
+MADE = ("arange", "full", "zeros", "ones", "scalar_tensor")
+CASTS = ("cast", *MADE)
 # Of these, constants are real numbers until they are lowered.
 _REAL = {"bias", "weight", "running_mean", "running_var"}
 
@@ -47,15 +52,48 @@ def one_width(op: Op, target: Any) -> object:
     return ", ".join(held) if len(held) > 1 else OK
 
 
-@rule("elements that are not quantized must be float32, int32 or bool")
+@rule("elements that are not quantized must be float32, int32 or bool; int64 may only be places, counts and casts")
 def plain(op: Op, target: Any) -> object:
-    bad = sorted({str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in _PLAIN})
-    return ", ".join(bad) if bad else OK
+    wide = {id(v) for v in _counted(op) if str(v.dtype) == "int64"}
+    bad = {str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in _PLAIN and id(v) not in wide}
+    return ", ".join(sorted(bad)) if bad else OK
 
 
-@rule("real numbers are computed with generate_htp_compiler_spec(use_fp16=True) only: quantize the model, or say so")
+def _counted(op: Op) -> list[Value]:
+    """What are places or counts, which 32 bits can hold."""
+    row = OPS.get(op.kind)
+    if row is None:
+        return []
+    if op.kind in CASTS:
+        return tensors(op)
+    given = [v for name, port in row.ports.items() if isinstance(port, Index) for v in listed(op.args.get(name))]
+    made = op.outputs if isinstance(row.ports.get("out"), Index) else op.outputs[1:]
+    return [*given, *(o for o in made if o is not None)]
+
+
+def listed(given: Any) -> list[Value]:
+    """The tensors of an argument."""
+    return [v for v in (given if isinstance(given, list) else [given]) if isinstance(v, Value)]
+
+
+@rule("constants of 64 bits must fit into 32")
+def fits(op: Op, target: Any) -> object:
+    for value in op.inputs():
+        if value.constant and str(value.dtype) == "int64" and value.data is not None:
+            wild = value.data[np.abs(value.data) >= 1 << 31]
+            if wild.size:
+                return int(wild.flat[0])
+    return OK
+
+
+@rule(
+    "real numbers are computed with generate_htp_compiler_spec(use_fp16=True) only, and not by SM8350 or QCM6490: "
+    "quantize the model, or say so"
+)
 def real_numbers_allowed(op: Op, target: Any) -> object:
-    if op.kind in ("quantize", "dequantize") or target is None or target.fp16:
+    if op.kind in ("quantize", "dequantize") or target is None or (target.fp16 and target.htp.half):
+        return OK
+    if op.kind in MADE:
         return OK
     held = {id(op.args[n]) for n in _REAL if isinstance(op.args.get(n), Value)}
     real = [v.name for v in tensors(op) if v.q is None and str(v.dtype) == "float32" and id(v) not in held]
@@ -64,9 +102,10 @@ def real_numbers_allowed(op: Op, target: Any) -> object:
 
 @rule("operands and results must all be quantized, or none")
 def all_or_none(op: Op, target: Any) -> object:
-    held = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _REAL) and str(v.dtype) != "bool"]
-    loose = [v.name for v in held if v.q is None]
-    return ", ".join(loose) if loose and len(loose) < len(held) else OK
+    counted = {id(v) for v in _counted(op)}
+    held = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _REAL) and id(v) not in counted]
+    loose = [v.name for v in held if v.q is None and str(v.dtype) == "float32"]
+    return ", ".join(loose) if loose and any(v.q is not None for v in held) else OK
 
 
 @rule("images must come with their batch and channels")
@@ -75,18 +114,29 @@ def whole_images(op: Op, target: Any) -> object:
     return OK if x is not None and len(x.shape) == len(op.args["weight"].shape) else "another rank"
 
 
-@rule("transposed windows must be without gaps; grouped ones without output padding and with one scale for all weights")
+@rule(
+    "transposed windows must be without gaps; grouped ones without output padding and with one "
+    "scale for all weights; volumes without groups, and with one stride for height and width"
+)
 def plain_transposed(op: Op, target: Any) -> object:
     if not op.args.get("transposed"):
         return OK
     if any(d != 1 for d in spread(op, "dilation", 1)):
         return f"dilation {op.args['dilation']}"
+    if len(op.args["weight"].shape) == 5:
+        return _plain_volume(op)
     if op.args.get("groups", 1) == 1:
         return OK
     if any(spread(op, "output_padding", 0)):
         return f"output_padding {op.args['output_padding']}"
     q = op.args["weight"].q
     return "by channel" if q is not None and q.axis is not None else OK
+
+
+def _plain_volume(op: Op) -> object:
+    """Of others the HTP's numbers are wrong."""
+    steps, groups = spread(op, "stride", 1), op.args.get("groups", 1)
+    return f"groups {groups} of volumes" if groups != 1 else OK if steps[1] == steps[2] else f"strides {steps}"
 
 
 @rule("only the values may be read, not their places")
@@ -114,13 +164,16 @@ def plain_average(op: Op, target: Any) -> object:
     return OK if divisor in (None, kernel[0] * kernel[1]) else f"divisor {divisor}"
 
 
-@rule("sizes must be multiples of those of the result, of images with batch and channels")
-def even_windows(op: Op, target: Any) -> object:
-    x, out = op.args["self"], op.outputs[0]
-    if len(x.shape) != 4 or out is None:
-        return f"rank {len(x.shape)}"
-    pairs = list(zip(x.bound[2:], out.bound[2:], strict=True))
-    return OK if all(m and n % m == 0 for n, m in pairs) else x.bound
+def even_windows(rank: int) -> Rule:
+    @rule(f"sizes must be multiples of those of the result, of {rank} dimensions with batch and channels")
+    def checked(op: Op, target: Any) -> object:
+        x, out = op.args["self"], op.outputs[0]
+        if len(x.shape) != rank or out is None:
+            return f"rank {len(x.shape)}"
+        pairs = list(zip(x.bound[2:], out.bound[2:], strict=True))
+        return OK if all(m and n % m == 0 for n, m in pairs) else x.bound
+
+    return checked
 
 
 @rule("something must be reduced, and the result must be of the type of what it is made from")
@@ -216,15 +269,6 @@ def true_factors(op: Op, target: Any) -> object:
     return off or OK
 
 
-@rule("nearest pixels are found of images that grow to multiples of their size")
-def whole_factors(op: Op, target: Any) -> object:
-    x, out = op.args["input" if "input" in op.args else "self"], op.outputs[0]
-    if out is None or len(x.shape) != 4:
-        return "rank"
-    pairs = list(zip(out.bound[2:], x.bound[2:], strict=True))
-    return OK if all(m and m % n == 0 for m, n in pairs) else out.bound
-
-
 @rule("tensors must have a dimension")
 def has_dims(op: Op, target: Any) -> object:
     return OK if next(iter(op.inputs())).shape else "none"
@@ -240,3 +284,82 @@ def known(op: Op, target: Any) -> object:
 def truths(op: Op, target: Any) -> object:
     held = sorted({str(v.dtype) for v in tensors(op) if str(v.dtype) != "bool"})
     return ", ".join(held) if held else OK
+
+
+@rule("powers must be numbers other than 0; of 16 bits, squares and roots only: the HTP's others are wrong")
+def known_powers(op: Op, target: Any) -> object:
+    exponent = op.args["exponent"]
+    if isinstance(exponent, Value) or exponent == 0:
+        return "a tensor" if isinstance(exponent, Value) else 0
+    q = op.args["self"].q if isinstance(op.args["self"], Value) else None
+    return exponent if q is not None and q.dtype.itemsize > 1 and exponent not in (2, 0.5) else OK
+
+
+@rule("averages over boxes must have batch and channels, divide by the box, and count no padding")
+def plain_box(op: Op, target: Any) -> object:
+    x, divisor = op.args["self"], op.args.get("divisor_override")
+    if len(x.shape) != 5:
+        return f"rank {len(x.shape)}"
+    if op.args.get("ceil_mode") or divisor is not None:
+        return "ceil_mode" if op.args.get("ceil_mode") else f"divisor {divisor}"
+    return "padding" if any(op.args.get("padding") or []) and op.args.get("count_include_pad", True) else OK
+
+
+@rule("bicubic corners may be aligned in 8 bits or real numbers only: the HTP's of 16 bits is wrong")
+def free_corners(op: Op, target: Any) -> object:
+    q = next(iter(op.inputs())).q
+    return "align_corners" if op.args["align_corners"] and q is not None and q.dtype.itemsize > 1 else OK
+
+
+@rule("samples must be bilinear, or real numbers of the nearest pixel: an integer's rounding would choose another")
+def plain_samples(op: Op, target: Any) -> object:
+    mode, q = op.args["interpolation_mode"], op.args["input"].q
+    return "bicubic" if mode > 1 else "nearest" if mode == 1 and q is not None else OK
+
+
+@rule("statistics must be those of the input itself, with batch and channels")
+def own_statistics(op: Op, target: Any) -> object:
+    rank = len(op.args["input"].shape)
+    return "those of training" if not op.args["use_input_stats"] else OK if rank in (3, 4) else f"rank {rank}"
+
+
+@rule("mirrors must be those of the borders, of at most four dimensions, and within the tensor")
+def mirrored(op: Op, target: Any) -> object:
+    x, mode = op.args["self"], op.args.get("mode", "reflect")
+    if mode != "reflect":
+        return mode
+    given = op.args["pad" if "pad" in op.args else "padding"]
+    return f"rank {len(x.shape)}" if not 0 < len(x.shape) < 5 else given if any(p < 0 for p in given) else OK
+
+
+@rule("what is equal may be sorted in any order")
+def unstable(op: Op, target: Any) -> object:
+    return "stable" if op.args.get("stable") else OK
+
+
+@rule("the result must be of the type of what it is made from")
+def same_kind(op: Op, target: Any) -> object:
+    x, out = op.args["self"], op.outputs[0]
+    return OK if out is None or out.q is not None or out.dtype == x.dtype else f"{x.dtype} to {out.dtype}"
+
+
+@rule("tables of integers must be constant")
+def known_table(op: Op, target: Any) -> object:
+    out, weight = op.outputs[0], op.args["weight"]
+    return OK if out is None or (out.q is None and weight.q is None) or weight.constant else "computed"
+
+
+@rule("indices must be places (no masks) of neighbouring dimensions")
+def neighbours(op: Op, target: Any) -> object:
+    given = op.args["indices"]
+    where = [d for d, v in enumerate(given) if v is not None]
+    masks = [v.name for v in given if v is not None and str(v.dtype) not in ("int32", "int64")]
+    if masks:
+        return ", ".join(masks)
+    return OK if where and where[-1] - where[0] == len(where) - 1 else f"dimensions {where}"
+
+
+@rule("numbers must be real")
+def real(op: Op, target: Any) -> object:
+    found = op.args["self"].dtype
+    return OK if str(found) == "float32" else found

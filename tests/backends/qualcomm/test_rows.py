@@ -6,15 +6,21 @@ from __future__ import annotations
 import pytest
 
 from edgewright.backends.qualcomm.ops import BACKEND
+from edgewright.backends.qualcomm.rules import MADE
 from edgewright.backends.qualcomm.target import QcomChipset
 from edgewright.ir.opset import OPS
 from tests.backends.qualcomm.rows import FP16, cases, check
 
-ROWS = [name for name in BACKEND.rows if name in OPS]
-SOCS = [c.name for c in QcomChipset if c.name != "QCM6490"]
-MOST = {FP16: 1e-2, 8: 2, 16: 66}  # of the largest result; last places: 66 are a thousandth of the range
+ROWS = [name for name in BACKEND.rows if name in OPS and name not in MADE]  # what makes constants has no operands
+SOCS = [c.name for c in QcomChipset]
+MOST = {FP16: 1e-2, 8: 1, 16: 66}  # of the largest result; last places: 66 are a thousandth of the range
 # The HTP's own products of 16 bits by 16 are less precise than that.
-LOOSER = {("mm", 16): 160, ("batch_norm", 16): 256}
+# Of 8 bits, some are two places from what real numbers would give, as their twin is.
+LOOSER = {
+    **{(op, 8): 2 for op in ("log_softmax", "upsample_bilinear2d", "grid_sampler_2d", "grid_sampler_3d")},
+    ("mm", 16): 160,
+    ("batch_norm", 16): 256,
+}
 
 
 def tried(op: str, bits: float, soc: str, most: int | None = None) -> int:
@@ -34,7 +40,7 @@ def tried(op: str, bits: float, soc: str, most: int | None = None) -> int:
 @pytest.mark.parametrize("op", ROWS)
 @pytest.mark.parametrize("bits", [FP16, 8, 16])
 def test_rows_are_refused_by_a_rule_or_compiled_and_right(op: str, bits: float) -> None:
-    tried(op, bits, SOCS[(3 * ROWS.index(op) + int(bits)) % len(SOCS)], most=6)
+    tried(op, bits, SOCS[(ROWS.index(op) // 7 + 5 * int(bits)) % len(SOCS)], most=6)  # neighbours share a session
 
 
 @pytest.mark.slow
