@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from edgewright.engine.codegen import PTR, Function, Module, Reg, count, number
 from edgewright.engine.functions import FUNCTIONS
-from edgewright.engine.kernels.fold import each, fold, load, store, sum_of
+from edgewright.engine.kernels.along import each, fold, load, store, sum_of
 from edgewright.engine.vector import fma
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edgewright.engine.codegen import PTR, Function, Module, Reg, number, vec
-from edgewright.engine.kernels.fold import fold, halved, larger, load, smaller
+from edgewright.engine.kernels.along import fold, halved, larger, load, smaller
 from edgewright.engine.kernels.packing import pieces
 
 Join = Callable[[Function, Reg, Reg], Reg]

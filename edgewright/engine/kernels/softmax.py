@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewright.engine.codegen import PTR, Module, Reg, count, number
 from edgewright.engine.functions import exp
-from edgewright.engine.kernels.fold import each, fold, larger, largest_of, load, store, sum_of
+from edgewright.engine.kernels.along import each, fold, larger, largest_of, load, store, sum_of
 
 
 def emit_softmax(module: Module, name: str, lanes: int, length: int) -> None:
