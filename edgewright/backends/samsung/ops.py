@@ -114,7 +114,7 @@ def _moves() -> tuple[OpSpec, ...]:
         _element("pad", movement.pad, rules.has_dims, rules.zeros_outward),
         OpSpec("embedding", movement.embedding, (constant("weight"), rules.all_or_none), ANY, ports=table),
         _element("index", movement.index, rules.has_dims, rules.one_index),
-        _element("index_select", movement.index_select, rules.has_dims),
+        _element("index_select", movement.index_select, rules.has_dims, rules.listed_places),
         _element("topk", movement.topk, rules.plain_topk, precisions=(FLOAT,)),
     )
 

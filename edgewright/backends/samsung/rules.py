@@ -247,6 +247,12 @@ def one_index(op: Op, target: Any) -> object:
     return OK if len(given) == 1 else f"{len(given)} tensors"
 
 
+@rule("places must be listed in one dimension")
+def listed_places(op: Op, target: Any) -> object:
+    rank = len(op.args["index"].shape)
+    return OK if rank == 1 else f"rank {rank}"
+
+
 @rule("the largest must be asked for, in order, along the last dimension")
 def plain_topk(op: Op, target: Any) -> object:
     rank = len(op.args["self"].shape)

@@ -40,8 +40,7 @@ def clip(values: Values, op: Op) -> None:
 def prelu(values: Values, op: Op) -> None:
     """A slope for all, or one for each channel."""
     x, slope = (values.real(v) for v in inputs_of(op))
-    if slope.size > 1:
-        slope = slope.reshape(-1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else slope
+    slope = slope.reshape(()) if slope.size == 1 else slope.reshape(-1, *(1,) * (x.ndim - 2))
     values.give(result_of(op), np.where(x < 0, x * slope, x))
 
 

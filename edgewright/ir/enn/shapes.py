@@ -34,7 +34,7 @@ def broadcast(op: Op) -> list[Shape]:
 def by_channel(op: Op) -> list[Shape]:
     """Operands after the first have a number for each channel, or one for all."""
     x, *rest = _given(op)
-    channels = x[1] if len(x) > 1 else x[-1]
+    channels = x[1] if len(x) > 1 else 1
     _need(all(math.prod(r) in (1, channels) for r in rest), f"{rest} for {channels} channels")
     return [x]
 
