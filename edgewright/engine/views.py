@@ -8,7 +8,7 @@ from dataclasses import replace
 from edgewright.engine.layout import Border, Home, Layout
 from edgewright.ir.graph import Op
 
-KINDS = ("permute", "view", "slice", "clone")
+KINDS = ("permute", "view", "slice", "clone", "expand")
 
 
 def restride(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int], item: int) -> tuple[int, ...] | None:
@@ -47,8 +47,17 @@ def viewed(op: Op, layout: Layout) -> tuple[Layout, int] | None:
     if op.kind == "slice":
         offset = sum(int(a) * s for a, s in zip(op.args["start"], strides, strict=True))
         return _like(layout, shape, strides), offset
+    if op.kind == "expand":
+        return replace(layout, shape=shape, strides=repeated(layout, shape), border=Border()), 0
     made = restride(layout.shape, strides, shape, layout.item)
     return None if made is None else (_like(layout, shape, made), 0)
+
+
+def repeated(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a tensor that is broadcast to ``shape``."""
+    more = len(shape) - len(layout.shape)
+    steps = zip((1,) * more + layout.shape, (0,) * more + layout.strides, shape, strict=True)
+    return tuple(0 if have == 1 and n != 1 else step for have, step, n in steps)
 
 
 def made_there(op: Op, layout: Layout) -> Layout | None:

@@ -40,6 +40,7 @@ class Maker:
         self.macs = 0
         self._forms: dict[tuple[int, bool], Value] = {}
         self._slots: list[TensorSlot] = []  # kept, so that their ids stay theirs
+        self._shown: dict[int, Value] = {}  # what views are another shape of
         self.makers: dict[int, Op] = {}  # by the id of the value they make
 
     def usable(self, *slots: TensorSlot | None) -> bool:
@@ -110,10 +111,31 @@ class Maker:
         self._add(kind, value, args)
         self.bind(out, value, pixels=pixels)
 
+    def between(self, kind: str, shape: Sequence[int], args: dict[str, Any]) -> Value:
+        """An operator whose result only the segment knows."""
+        value = new(shape)
+        self._add(kind, value, args)
+        return value
+
+    @staticmethod
+    def single(number: Any) -> Array:
+        return np.asarray([number], _F32)
+
     def _add(self, kind: str, value: Value, args: dict[str, Any]) -> None:
         op = Op(kind, args, [value])
         self.graph.ops.append(op)
         self.makers[id(value)] = op
+
+    def reshape(self, slot: TensorSlot, view: TensorSlot) -> bool:
+        """``view`` is another shape of what ``slot`` holds, as it lies in memory."""
+        plain = all(s.dim_order == tuple(range(len(s.bound))) for s in (slot, view))
+        if not (plain and self.usable(slot, view) and self.is_made(slot)):
+            return False
+        source = self.planes(slot)
+        if self._shown.get(id(view)) is not source:
+            self.add("view", view, {"self": source, "size": list(view.bound)})
+            self._shown[id(view)] = source
+        return True
 
     def output(self, slot: TensorSlot) -> Value:
         """A result as it lies in memory."""
@@ -216,7 +238,7 @@ def _linear(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 # -------------------------------------------------------------------------------------------------- element by element
 
-_UNARY = ("sigmoid", "tanh", "exp", "sqrt", "abs", "neg")
+_UNARY = ("sigmoid", "tanh", "exp", "sqrt", "abs", "neg", "log", "rsqrt", "floor", "ceil")
 
 
 @taken(*(f"aten::{name}.out" for name in _UNARY), "aten::relu.out", "aten::hardtanh.out", "aten::clamp.out")
@@ -238,7 +260,7 @@ def _unary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     return True
 
 
-@taken("aten::add.out", "aten::sub.out", "aten::mul.out", "aten::div.out")
+@taken(*(f"aten::{name}.out" for name in ("add", "sub", "mul", "div", "maximum", "minimum")))
 def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, y = a["self"], a["other"]
     if not m.usable(x, y, *outs) or a.get("alpha", 1) != 1:
@@ -247,7 +269,7 @@ def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     pixels = m.like([x, y])
     form = m.pixels if pixels else m.planes
-    m.add(a["key"][6:9], outs[0], {"self": form(x), "other": form(y)}, pixels=pixels)
+    m.add(a["key"][6:].partition(".")[0], outs[0], {"self": form(x), "other": form(y)}, pixels=pixels)
     return True
 
 
@@ -256,21 +278,23 @@ def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 @taken("aten::mean.out")
 def _mean(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Of whole images; other means are numpy's."""
+    """Of whole images, as they lie; other means are reductions."""
     x, dims = a["self"], a.get("dim")
-    if not m.usable(x, *outs) or not m.image(x) or a.get("dtype") is not None or not a.get("keepdim") or not dims:
+    if not m.usable(x, *outs) or a.get("dtype") is not None:
         return False
-    if sorted(d % 4 for d in dims) != [2, 3]:
-        return False
+    if not (m.image(x) and a.get("keepdim") and dims and sorted(d % 4 for d in dims) == [2, 3]):
+        return portable_layers.reduction(m, a, outs, "mean")
     m.add("global_avg_pool2d", outs[0], {"self": m.pixels(x)}, pixels=True)
     return True
 
 
 @taken("aten::permute_copy.out", "aten::t_copy.out")
 def _turned_constant(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Only of what is constant: a product's weights."""
+    """Of what is constant, a product's weights, now; else as a move."""
     data = m.constant(a["self"])
-    if data is None or not m.usable(a["self"], *outs) or data.ndim > 2:
+    if data is None:
+        return portable_moves.permute(m, a, outs)
+    if not m.usable(a["self"], *outs) or data.ndim > 2:
         return False
     dims = [int(d) + (data.ndim if d < 0 else 0) for d in a.get("dims", range(data.ndim)[::-1])]
     if sorted(dims) != list(range(data.ndim)):
@@ -301,3 +325,6 @@ def _clone(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     pixels = m.like([x])
     m.bind(outs[0], m.pixels(x) if pixels else m.planes(x), pixels=pixels)
     return True
+
+
+from edgewright.runtime import portable_layers, portable_moves  # noqa: E402  (they add rows to ``ROWS``)

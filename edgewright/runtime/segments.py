@@ -21,6 +21,7 @@ from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
 from edgewright.runtime.portable import ROWS, Maker
 from edgewright.runtime.tensor import TensorSlot
+from edgewright.runtime.values import TensorItems
 
 if TYPE_CHECKING:
     from edgewright.runtime.profile import Part
@@ -69,7 +70,11 @@ def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], me
         joiner.run(chain)
 
 
-_PRODUCTS = {"aten::convolution.out", "aten::addmm.out", "aten::mm.out", "aten::linear.out"}
+_PRODUCTS = {
+    f"aten::{name}.out"
+    for name in ("convolution", "addmm", "mm", "linear", "bmm", "native_layer_norm", "native_group_norm", "_softmax",
+                 "gelu")
+}  # fmt: skip
 
 
 def _planned(value: schema.Value) -> bool:
@@ -87,21 +92,24 @@ class _Joiner:
         self.shown = set(tensors(plan.outputs, values)) | (found & written)
         # Views that no instruction makes: they are wherever their memory was written.
         self.views = {i for i in found - written - set(plan.inputs) if _planned(plan.values[i])}
-        self.shown |= written if len(self.views) * len(steps) > _MOST_PAIRS else self._viewed(steps)
+        self.seen_by: dict[int, set[int]] = {}  # views, by the tensors they show
+        if len(self.views) * len(steps) > _MOST_PAIRS:
+            self.shown |= written
+        else:
+            self._find_views(steps)
         self.index = {id(value): i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
 
-    def _viewed(self, steps: Sequence[Any]) -> set[int]:
+    def _find_views(self, steps: Sequence[Any]) -> None:
         """What views show: the last that was written there before they are first read."""
-        seen: set[int] = set()
         for view in self.views:
             stored = self.plan.values[view]
             reads = (at for at, step in enumerate(steps) if view in set(tensors(step.inputs, self.values)))
             for step in reversed(steps[: next(reads, len(steps))]):
                 there = [i for i in tensors(step.outputs, self.values) if overlap(self.plan.values[i], stored)]
-                seen.update(there)
+                for i in there:
+                    self.seen_by.setdefault(i, set()).add(view)
                 if any(covers(self.plan.values[i], stored) for i in there):
                     break
-        return seen
 
     def run(self, chain: list[Any]) -> None:
         at = 0
@@ -115,33 +123,47 @@ class _Joiner:
         """As many calls from ``start`` as there are rows for."""
         maker = Maker(self._only_reader)
         at = start
-        while at < len(chain) and isinstance(chain[at], KernelStep) and self._take(chain[at], maker):
+        while at < len(chain) and isinstance(chain[at], KernelStep) and self._take(chain[at], maker, chain[start:at]):
             at += 1
         return at, maker
 
-    def _take(self, step: KernelStep, maker: Maker) -> bool:
+    def _take(self, step: KernelStep, maker: Maker, before: Sequence[Any]) -> bool:
         row, signature = ROWS.get(step.kernel.key), step.kernel.signature
         if row is None or signature is None or not step.kernel.stock:
             return False
         args = {a.name: self._argument(i) for a, i in zip(signature.inputs, step.inputs, strict=True)}
         outs = [self.values[i] for i in step.outputs]
-        if maker.graph.ops and not self.views.isdisjoint(tensors(step.inputs, self.values)):
+        views = self.views.intersection(tensors(step.inputs, self.values))
+        if before and not all(self._look(view, maker, before) for view in views):
             return False  # it may be a view of what this segment makes
         unseen = all(not self.readers[i] and i not in self.shown for i in step.outputs[1:])
         return unseen and all(isinstance(o, TensorSlot) for o in outs) and row(maker, {**args, "key": step.name}, outs)
 
+    def _look(self, view: int, maker: Maker, before: Sequence[Any]) -> bool:
+        """Whether a view shows nothing this segment makes, or all of one tensor, as it lies: then that is reshaped."""
+        stored = self.plan.values[view]
+        for step in reversed(before):
+            there = [i for i in tensors(step.outputs, self.values) if overlap(self.plan.values[i], stored)]
+            if there:
+                made, shown = self.plan.values[there[0]], self.values[there[0]]
+                whole = len(there) == 1 and covers(made, stored) and covers(stored, made)
+                return whole and maker.reshape(shown, self.values[view])
+        return True
+
     def _argument(self, index: int) -> Any:
         value = self.values[index]
+        if isinstance(value, TensorItems):
+            return [None if i is None else self.values[i] for i in value.indices]
         return value if isinstance(value, TensorSlot) else load(value, self.values)
 
     def _only_reader(self, slot: TensorSlot) -> bool:
         index = self.index[id(slot)]
-        return self.readers[index] == 1 and index not in self.shown
+        return self.readers[index] == 1 and index not in self.shown and index not in self.seen_by
 
     def _replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
         inside = Counter(i for s in chain[start:end] for i in set(tensors(s.inputs, self.values)))
         made = dict.fromkeys(s.outputs[0] for s in chain[start:end])
-        seen = [i for i in made if i in self.shown or self.readers[i] > inside[i]]
+        seen = [i for i in made if self._visible(i, inside)]
         outputs = [self.values[i] for i in seen]
         try:
             maker.graph.outputs = [maker.output(slot) for slot in outputs]
@@ -150,3 +172,9 @@ class _Joiner:
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return
         chain[start] = SegmentStep(runner, maker.given, outputs, end - start, end)
+
+    def _visible(self, made: int, inside: Counter[int]) -> bool:
+        """Whether anything outside a segment sees a tensor it makes, itself or by a view."""
+        views = self.seen_by.get(made, ())
+        outside = any(i in self.shown or self.readers[i] > inside[i] for i in (made, *views))
+        return outside or any(self.readers[view] == 0 for view in views)

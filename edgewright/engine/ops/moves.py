@@ -16,6 +16,7 @@ from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, 
 from edgewright.engine.kernels.turn import emit_turn, plan_turn
 from edgewright.engine.layout import Border, Home, Layout, dense_strides
 from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.views import repeated
 from edgewright.ir.graph import Value
 
 _SIZES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
@@ -86,7 +87,7 @@ class Move(Lowering):
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         op, out = node.op, node.out
-        kinds = ("permute", "view", "slice", "cat", "clone", "pad")
+        kinds = ("permute", "view", "slice", "cat", "clone", "pad", "expand")
         if op.kind not in kinds or len(node.ops) > 1 or not _movable(out) or 0 in out.bound:
             return None
         inputs = list(op.inputs())
@@ -126,6 +127,8 @@ class Move(Lowering):
             layout = homes[0].layout
             turned = _with(homes[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
             return [(turned, out)]
+        if op.kind == "expand":
+            return [(_with(homes[0], out.layout.shape, repeated(homes[0].layout, out.layout.shape)), out)]
         if op.kind == "slice":
             starts = list(op.args["start"])
             return [(_part(homes[0], starts, out.layout.shape), out)]

@@ -1,0 +1,66 @@
+"""Transformers: portable programs of attention, norms and moves run in few segments, and give what torch gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.runtime import Runtime
+from tests.engine.test_runtime_segments import loaded, lowered, segments
+
+
+class Block(nn.Module):
+    """A layer of a transformer, with a norm of groups and reductions at its end."""
+
+    def __init__(self, width: int = 64, heads: int = 4) -> None:
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inside, self.outside = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.groups = nn.GroupNorm(4, 16)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        batch, rows, _ = x.shape
+        parts = self.inside(self.first(x)).reshape(batch, rows, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        query, key, value = parts[0], parts[1], parts[2]
+        match = (query @ key.transpose(-1, -2)) * (self.width // self.heads) ** -0.5
+        mixed = (torch.softmax(match, -1) @ value).transpose(1, 2).reshape(batch, rows, -1)
+        x = x + self.outside(mixed)
+        x = x + self.down(nn.functional.gelu(self.up(self.second(x))))
+        images = self.groups(x.reshape(batch, 16, -1)[:, :, :, None] * 2.0)
+        shares = torch.softmax(images, 1)
+        root = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return torch.cat([x * root, x], 1), shares.amax((1, 2)), images.sum(1)
+
+
+@pytest.fixture(scope="module")
+def block() -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(1)
+    return Block().eval(), torch.randn(2, 48, 64)
+
+
+def test_a_portable_layer_is_one_segment(block: tuple[nn.Module, torch.Tensor]) -> None:
+    model, x = block
+    method = loaded(lowered(model, x))
+    made = segments(method)
+    assert len(made) == 1
+    calls = sum(len(chain) for chain in method._chains)
+    assert int(made[0].label.split()[0]) >= calls - 2, made[0].label
+    for got, want in zip(method.execute([x.numpy()]), model(x), strict=True):
+        np.testing.assert_allclose(got, want.detach().numpy(), atol=3e-5)
+
+
+def test_norms_between_delegates_are_the_engines(block: tuple[nn.Module, torch.Tensor]) -> None:
+    from edgewright.backends.xnnpack import XnnpackPartitioner
+
+    model, x = block[0], torch.randn(8, 208, 64)  # large enough to be worth it
+    exported = torch.export.export(model, (x,))
+    program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
+    method = Runtime(threads=1).load_program(bytes(program.buffer)).load_method()
+    assert len(segments(method)) >= 2
+    for got, want in zip(method.execute([x.numpy()]), model(x), strict=True):
+        np.testing.assert_allclose(got, want.detach().numpy(), atol=3e-5)
