@@ -28,21 +28,16 @@ from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
 _BACKEND = "EthosUBackend"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("kind", choices=("fvp",), help="fvp: Arm's Corstone-300 or Corstone-320 Fixed Virtual Platform")
-    add("model", metavar="m.pte", help="a program compiled for Ethos-U")
+def add_arguments(group: Any) -> None:
+    add = group.add_argument
     add("--target", metavar="ethos-u55-128", help="the NPU (default: the one the program was compiled for)")
     add("--elf", metavar="runner", help="ExecuTorch's arm_executor_runner (default: m/cmake-out/arm_executor_runner)")
     add("--fvp", metavar="PATH", help="the platform's executable (default: the target's, on PATH)")
     add("--timeout", type=int, default=600, metavar="S", help="simulated seconds after which to give up (default: 600)")
     add("--address", type=lambda text: int(text, 0), metavar="0x70000000", help="place the program in memory here")
-    add("--inputs", metavar="x.npz", help="inputs for a runner that reads files; implies --semihosting")
-    add("--output", metavar="y.npz", help="write out0, out1, ... of a semihosting runner here")
     add("--semihosting", action="store_true", help="the runner reads program and inputs from this machine's files")
     add("--data", action="append", default=[], metavar="w.ptd", help="external data of the program, for its checks")
     add("--trace", metavar="FILE", help="write the NPU's performance counters to a file")
-    add("--dry-run", action="store_true", help="print the platform's command line and stop")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,174 @@
+"""A program on a phone: what it needs is pushed to a folder, ExecuTorch's runner runs it, its results are pulled."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from edgewright.backends.qualcomm.adb import Adb
+from edgewright.backends.qualcomm.blob import read_blob
+from edgewright.backends.qualcomm.emulated import check_version, release
+from edgewright.backends.qualcomm.libraries import build_in
+from edgewright.backends.qualcomm.options import KEY
+from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset, QnnTarget, get_soc_to_chipset_map
+from edgewright.errors import ExecutionError, FormatError, UsageError, VendorError
+from edgewright.ir.serialize import MAGIC
+from edgewright.pte import schema
+
+FOLDER = PurePosixPath("/data/local/tmp/executorch_qualcomm_tutorial")
+BACKEND = "QnnBackend"
+RUNNER = "qnn_executor_runner"
+OUTPUTS, ETDUMP, LIST = "outputs", "etdump.etdp", "input_list.txt"
+_VENDOR = "/vendor/lib64/libQnnHtp.so"  # the one that comes with Android
+_BUILD = r"v[0-9]+[.][0-9]+[.][0-9]+[.][0-9]{6,20}"
+_SUM = re.compile(r"^([0-9a-f]{32})\s+\*?(\S.*)$")
+_SHOWN = 300
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a program needs of a phone: its SoC, and the build of QNN that made it."""
+
+    soc: QcomChipset
+    build: str
+
+    @property
+    def arch(self) -> int:
+        return CHIPSETS[self.soc].arch
+
+
+def needs_of(program: schema.Program, name: str) -> Needs:
+    """What a program's QNN delegates say; they must all say the same SoC."""
+    found: set[QcomChipset] = set()
+    builds = []
+    for delegate in (d for plan in program.execution_plan for d in plan.delegates if d.id == BACKEND):
+        specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
+        if KEY not in specs:
+            raise FormatError(f"must have {KEY}", where=f"{BACKEND} delegate")
+        blob = bytes(program.blob(delegate))
+        if blob[: len(MAGIC)] == MAGIC:
+            remedy = "Compile it without simulate_only."
+            raise UsageError(name, "is for this machine only", remedy=remedy)
+        found.add(QnnTarget.read(specs[KEY]).soc)
+        builds.append(build_in(read_blob(blob).context))
+    if len(found) != 1:
+        rule = "must have QNN delegates" if not found else "must be for one SoC"
+        remedy = "Compile it for a phone: edgewright compile --backend qualcomm:SM8650."
+        raise UsageError(name, rule, value=", ".join(sorted(s.name for s in found)) or "none", remedy=remedy)
+    return Needs(found.pop(), max(builds, key=_order))
+
+
+def _order(build: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", build)[:3])
+
+
+class Phone:
+    """One phone and a folder on it."""
+
+    def __init__(self, adb: Adb, folder: PurePosixPath = FOLDER) -> None:
+        self.adb, self.folder = adb, folder
+        self.device = adb.choose()
+
+    @property
+    def soc(self) -> str:
+        """The SoC's name, as Android has it; older ones say it elsewhere or not at all."""
+        return self.adb.property("ro.soc.model") or self.adb.property("ro.board.platform")
+
+    def qnn_build(self, path: str = _VENDOR) -> str:
+        """The build of a QNN library on the phone; empty if there is none."""
+        place = shlex.quote(path)
+        code, said = self.adb.shell(f"[ -f {place} ] && grep -a -o -E -m 1 {shlex.quote(_BUILD)} {place} | head -n 1")
+        return build_in(said.encode()) if code == 0 else ""
+
+    def check(self, needs: Needs, libraries: Sequence[Path], *, any_soc: bool = False) -> str:
+        """Raise unless the phone's SoC, and the QNN it will use, are right for a program; gives that QNN's release."""
+        known, said = get_soc_to_chipset_map(), self.soc.upper()
+        if said in known and CHIPSETS[known[said]].arch != needs.arch and not any_soc:
+            rule = f"was compiled for {needs.soc.name} (Hexagon V{needs.arch}), and this phone is"
+            value = f"{said} (V{CHIPSETS[known[said]].arch})"
+            remedy = f"Compile it for {said}, or say --any-soc to try all the same."
+            raise UsageError("program", rule, value=value, remedy=remedy)
+        htp = next((f for f in libraries if f.name == "libQnnHtp.so"), None)
+        here = build_in(htp.read_bytes()) if htp is not None else self.qnn_build(str(self.folder / "libQnnHtp.so"))
+        if here and needs.build:
+            check_version(needs.build, here)
+        return release(here) if here else "unknown"
+
+    # ------------------------------------------------------------------------------------------------------- files
+
+    def push(self, files: Iterable[tuple[Path, str]], step: Say = lambda _: None) -> int:
+        """Put files into the folder, under a name each; those that are there already stay. Gives how many went."""
+        self._done(f"mkdir -p {shlex.quote(str(self.folder))}", "make its folder")
+        listed = list(files)
+        there, count = self._sums([name for _, name in listed]), 0
+        for path, name in listed:
+            if there.get(name) != _sum(path):
+                self.adb.push(path, self.folder / name)
+                count += 1
+            step(name)
+        return count
+
+    def _sums(self, names: Sequence[str]) -> dict[str, str]:
+        """MD5 of the files that are there; phones without the command have none."""
+        words = " ".join(shlex.quote(f"./{n}") for n in names)
+        _, said = self.adb.shell(f"cd {shlex.quote(str(self.folder))} && md5sum {words} 2>/dev/null")
+        found = [_SUM.match(line.strip()) for line in said.splitlines()]
+        return {m.group(2).removeprefix("./"): m.group(1) for m in found if m is not None}
+
+    def _done(self, command: str, what: str) -> None:
+        code, said = self.adb.shell(command)
+        if code:
+            remedy = f"The folder must be one that adb's shell may write to, such as {FOLDER}."
+            raise VendorError(
+                f"phone {self.device.serial}", f"must {what}", value=said[-_SHOWN:] or code, remedy=remedy
+            )
+
+    # --------------------------------------------------------------------------------------------------------- runs
+
+    def run(self, model: str, *, inputs: bool, say: Say | None = None) -> str:
+        """Run a program that was pushed; gives what the runner printed."""
+        code, said = self.adb.shell(command(self.folder, model, inputs), say)
+        if code:
+            remedy = "Its log is above; --verbose and compile specs with debug=True say more."
+            value = said.strip()[-_SHOWN:] or "nothing"
+            raise ExecutionError(f"{RUNNER} on {self.device.serial}", f"ended with {code}", value=value, remedy=remedy)
+        return said
+
+    def pull(self, into: Path) -> list[Path]:
+        """Fetch outputs and ETDump; the outputs' files, in order."""
+        into.mkdir(parents=True, exist_ok=True)
+        self.adb.pull(self.folder / OUTPUTS, into)
+        code, _ = self.adb.shell(f"[ -f {shlex.quote(str(self.folder / ETDUMP))} ]")
+        if code == 0:
+            self.adb.pull(self.folder / ETDUMP, into / ETDUMP)
+        return sorted((into / OUTPUTS).glob("*.raw"), key=_numbers)
+
+
+def command(folder: PurePosixPath, model: str, inputs: bool) -> str:
+    """What is run on the phone."""
+    place = shlex.quote(str(folder))
+    words = [f"./{RUNNER}", "--model_path", f"./{model}"]
+    words += ["--input_list_path", f"./{LIST}"] if inputs else []
+    words += ["--output_folder_path", f"./{OUTPUTS}", "--etdump_path", f"./{ETDUMP}"]
+    return (
+        f"cd {place} && rm -rf {OUTPUTS} {ETDUMP} && mkdir -p {OUTPUTS} && chmod +x {RUNNER}"
+        f" && export LD_LIBRARY_PATH={place} && export ADSP_LIBRARY_PATH={place} && {shlex.join(words)}"
+    )
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(n) for n in re.findall(r"\d+", path.stem)]
+
+
+def _sum(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    if path.is_file():
+        with path.open("rb") as file:
+            while part := file.read(1 << 20):
+                digest.update(part)
+    return digest.hexdigest()
