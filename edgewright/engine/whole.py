@@ -14,7 +14,7 @@ from edgewright.engine.fixed import scale
 from edgewright.engine.vector import int_max, int_min
 from edgewright.ir.scaling import ROUNDINGS
 
-_MOST = {"i32": 1 << 31, "i64": 1 << 62}
+_MOST = {"i32": 1 << 31, "i64": 1 << 63}
 
 
 class NotWholeError(Exception):

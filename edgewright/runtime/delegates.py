@@ -106,6 +106,8 @@ def invoke_into(
     made = delegate.execute_into(inputs, offered, profile)
     if len(made) != len(results):
         raise ExecutionError("delegate", f"must give {len(results)} outputs", value=len(made))
+    if getattr(delegate, "raw_outputs", False):
+        made = [_typed(array, result) for array, result in zip(made, results, strict=True)]
     return [
         None if array is target else array.transpose(np.argsort(r.order)) if in_memory else array
         for array, target, r in zip(made, offered, results, strict=True)

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from edgewright.backends.ethos_u.twin import Twin
 from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDataError
 from edgewright.ir.graph import Graph
 from edgewright.runtime.delegates import DelegateBlob
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.ethos_u")
@@ -49,8 +52,8 @@ class EthosUDelegate:
             raise error.inside("Ethos-U blob") from None
         self.how = f"{accelerator} simulated"
         if reason is not None:
-            self._runner = Twin(_find_twin(given, reason), self._blob, given.memory)
-            self.how = f"{accelerator}: TOSA graph of the host twin"
+            self._runner = Twin(_find_twin(given, reason), self._blob, given.memory, given.threads)
+            self.how = f"{accelerator}: TOSA graph of the host twin ({self._runner.how})"
             log.warning("%s: the TOSA graph of the host twin runs in place of its commands", reason)
 
     @property
@@ -59,10 +62,16 @@ class EthosUDelegate:
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``, as integers of their size."""
+        return self.execute_into(inputs, [None] * len(self._blob.outputs), None)
+
+    def execute_into(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
+    ) -> list[Array]:
+        """The same; results are always new arrays."""
         if len(inputs) != len(self._blob.inputs):
             raise ExecutionError("Ethos-U delegate", f"takes {len(self._blob.inputs)} inputs", value=len(inputs))
         stored = [_bytes(i, x, t) for i, (x, t) in enumerate(zip(inputs, self._blob.inputs, strict=True))]
-        return self._runner.run(stored)
+        return self._runner.run(stored, profile)
 
     def close(self) -> None:
         """Nothing is held but memory."""
@@ -102,7 +111,7 @@ class _Simulated:
             remedy = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
             raise LimitError("Ethos-U delegate", rule, value=needed, remedy=remedy)
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
         scratch = np.zeros(self._blob.scratch_size, np.uint8)
         for data, tensor in zip(inputs, self._blob.inputs, strict=True):
             scratch[tensor.offset : tensor.offset + tensor.nbytes] = data

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgewright.backends.ethos_u.blob import Blob
+from edgewright.engine.runner import make_runner
 from edgewright.errors import ExecutionError, FormatError, LimitError
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.tosa.execute import execute
+from edgewright.ir.numerics import TOSA as TOSA_NUMERICS
 from edgewright.ir.tosa.table import PREFIX, TOSA
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
 _TYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
@@ -27,7 +31,7 @@ _MAX = 1 << 31
 class Twin:
     """A checked graph with the ends of its blob. ``memory``: bytes that an operator may take."""
 
-    def __init__(self, graph: Graph, blob: Blob, memory: int) -> None:
+    def __init__(self, graph: Graph, blob: Blob, memory: int, threads: int | None = None) -> None:
         for kind, values, tensors in (("inputs", graph.inputs, blob.inputs), ("outputs", graph.outputs, blob.outputs)):
             if [v.nbytes for v in values] != [t.nbytes for t in tensors]:
                 raise FormatError("must have the sizes of its blob's", where=f"host twin.{kind}")
@@ -41,11 +45,13 @@ class Twin:
                 raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
         self._graph = graph
         self._outputs = blob.outputs
+        self._runner = make_runner(lambda: graph, TOSA_NUMERICS, memory, threads)
+        self.how = self._runner.how
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
         """Bytes in, integers of the outputs' sizes out."""
         given = [data.view(v.dtype).reshape(v.bound) for data, v in zip(inputs, self._graph.inputs, strict=True)]
-        made = [np.ascontiguousarray(array) for array in execute(self._graph, given)]
+        made = [np.ascontiguousarray(array) for array in self._runner.run(given, None, profile)]
         for array, tensor in zip(made, self._outputs, strict=True):
             if array.nbytes != tensor.nbytes:
                 raise ExecutionError("host twin", f"must give {tensor.nbytes} bytes", value=array.nbytes)

@@ -7,11 +7,14 @@ An operator that would need more than 64 bits, or has numbers that no arithmetic
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from edgewright.engine.codegen import Reg, number
+from edgewright.engine.vector import int_min
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.elements import BINARY, UNARY
@@ -24,7 +27,6 @@ Element = Callable[[Integers, Op, Given], Whole]
 ELEMENTS: dict[str, Element] = {}
 # Functions that only a table of all bytes can do.
 TABULAR = {f"tflite.{name}" for name in ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")}
-TABULAR.add("tosa.table")
 TABULAR |= {f"qnn.{name}" for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
 
 
@@ -191,14 +193,63 @@ def _cast(i: Integers, op: Op, given: Given) -> Whole:
 
 
 @element("tosa.arithmetic_right_shift")
+def _right_shift(i: Integers, op: Op, given: Given) -> Whole:
+    """Of 64 bits; numpy fills with the sign what is shifted by more than there are, or by less than none."""
+    f, kind = i.f, "i32" if given[1].low >= 0 and given[1].high < 32 else "i64"
+    a, bits = (i.wide(x, kind) for x in given)
+    last = number(int(kind[1:]) - 1, a.type)
+    made = f.op("ashr", a, int_min(f, bits, last, signed=False))
+    low, high = min(given[0].low, 0), max(given[0].high, 0)  # half of it, rounded up, is no larger
+    if op.args["round"]:
+        half = f.op("and", f.op("ashr", a, int_min(f, f.add(bits, -1), last, signed=False)), 1)
+        some = f.compare("sgt", bits, 0)
+        made = f.op("add", made, f.select(some, half, number(0, a.type)))
+    return i.narrow(Whole(made, low, high))
+
+
+@element("tosa.logical_left_shift", "tosa.logical_right_shift")
 def _shift(i: Integers, op: Op, given: Given) -> Whole:
-    a, bits = given
-    if bits.low != bits.high or not 0 <= bits.low < 32:
-        raise NotWholeError("shifts that vary")
-    if not op.args["round"] or not bits.low:
-        return i.right(a, bits.low)
-    up = i.f.op("and", i.f.op("ashr", a.reg, bits.low - 1), 1)
-    return i.add(i.right(a, bits.low), Whole(up, 0, 1))
+    """Of the result's bits; nothing is left of what is shifted by more than there are."""
+    f, (a, bits) = i.f, given
+    if _result(op).dtype != np.dtype(np.int32):
+        raise NotWholeError("shifts of other than 32 bits")
+    made = f.op("shl" if "left" in op.kind else "lshr", a.reg, f.op("and", bits.reg, 31))
+    if not (bits.low >= 0 and bits.high < 32):
+        made = f.select(f.compare("ult", bits.reg, 32), made, number(0, made.type))
+    if "left" in op.kind and bits.low >= 0 and bits.high < 32:
+        ends = [n << b for n in (a.low, a.high) for b in (bits.low, bits.high)]
+        if min(ends) >= -(1 << 31) and max(ends) < 1 << 31:
+            return Whole(made, min(ends), max(ends))
+    return Whole(made, *bounds(_result(op)))
+
+
+@element("tosa.table")
+def _table(i: Integers, op: Op, given: Given) -> Whole:
+    """8 bits: looked up. 16 bits: between two of 513 entries, with 7 more bits in the result."""
+    entries = [int(n) for n in np.ravel(op.args["table"].data)]
+    low, high = min(entries), max(entries)
+    if op.args["input"].dtype == np.dtype(np.int8):
+        return _looked_up(i, entries, i.plus(given[0], 128))
+    at = i.plus(given[0], 1 << 15)
+    first, part = i.right(at, 7), Whole(i.f.op("and", at.reg, 127), 0, 127)
+    below, above = _looked_up(i, entries, first), _looked_up(i, entries, i.plus(first, 1))
+    made = i.add(i.left(below, 7), i.mul(i.sub(above, below), part))
+    return Whole(made.reg, low << 7, high << 7)  # between the two
+
+
+def _looked_up(i: Integers, entries: list[int], at: Whole) -> Whole:
+    if at.low < 0 or at.high >= len(entries):
+        raise NotWholeError("beyond the table")
+    f, lanes = i.f, i.lanes
+    name = f"entries{zlib.crc32(repr(entries).encode()):08x}"
+    place = f.module.table(name, entries, "i32")
+    if lanes == 1:
+        return Whole(f.load("i32", f.at(place, f.cast("sext", f.mul(at.reg, 4), "i64"))), min(entries), max(entries))
+    where = f.let(f"<{lanes} x ptr>", f"getelementptr i32, ptr {place}, {at.reg.type} {at.reg}")
+    every = Reg("splat (i1 true)", f"<{lanes} x i1>")
+    kind, align = at.reg.type, Reg("4", "i32")
+    made = f.call(f"llvm.masked.gather.v{lanes}i32.v{lanes}p0", kind, where, align, every, Reg("zeroinitializer", kind))
+    return Whole(made, min(entries), max(entries))
 
 
 _COMPARED = {"equal": "eq", "greater": "sgt", "greater_equal": "sge"}

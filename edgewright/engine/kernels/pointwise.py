@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
 
 Body = Callable[[Function, list[Reg]], Reg]
+Element = Callable[[list[Reg], Reg, int], None]
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,17 @@ def emit_pointwise(module: Module, name: str, lanes: int, loops: Loops, body: Bo
     """``lanes`` elements at a time. Slots: the operands' addresses, the output's last."""
     f = module.kernel(name)
     pointers = [f.slot(PTR, i) for i in range(len(loops.operands))]
+    emit_units(f, lanes, loops, pointers, lambda now, at, width: _element(f, loops, now, at, width, body))
+
+
+def emit_units(f: Function, lanes: int, loops: Loops, pointers: list[Reg], element: Element) -> None:
+    """``element(places, index, lanes)`` for all of a kernel's units."""
 
     def unit(index: Reg) -> None:
         places = _places(f, loops, pointers, index)
 
         def middle(_: Reg, now: list[Reg]) -> list[Reg]:
-            _inner(f, lanes, loops, now, body)
+            _inner(f, lanes, loops, now, element)
             return [f.at(p, o.strides[-2]) for p, o in zip(now, loops.operands, strict=True)]
 
         f.repeat(loops.shape[-2], places, middle)
@@ -123,7 +129,7 @@ def _places(f: Function, loops: Loops, pointers: list[Reg], index: Reg) -> list[
     return places
 
 
-def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], body: Body) -> None:
+def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], element: Element) -> None:
     """The innermost dimension: vectors where every operand lies in a row or is one number."""
     length = loops.shape[-1]
     straight = all(o.strides[-1] in (0, o.item) for o in loops.operands) and loops.operands[-1].strides[-1]
@@ -134,12 +140,12 @@ def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], body: Body) ->
 
     def several(i: Reg, _: list[Reg]) -> list[Reg]:
         for u in range(together):
-            _element(f, loops, now, f.add(i, u * lanes) if u else i, lanes, body)
+            element(now, f.add(i, u * lanes) if u else i, lanes)
         return []
 
     f.repeat(vectors * lanes, [], several, together * lanes)
     if rest:  # the last vector covers some elements again
-        _element(f, loops, now, number(length - lanes, I64), lanes, body)
+        element(now, number(length - lanes, I64), lanes)
 
 
 def _element(f: Function, loops: Loops, now: list[Reg], at: Reg, lanes: int, body: Body) -> None:

@@ -91,7 +91,7 @@ class Numbers:
         factors = self._sum(first, last) if node.sum else ()
         rounding = "even" if self.scaling is None else self.scaling.rounding
         far = self.reach * self.gain >= _FAR or (self.scaling is not None and min(self.scaling.shift) < 31)
-        zero = affine_of(last).zero
+        zero = affine_of(last).zero if self.scaling is None else self.scaling.zero + shift_of(last)
         ending = Ending(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None, rounding)
         return ending, Notes(zero, low, high, factors, node.table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewright.engine.ops.base import Lowering
+from edgewright.engine.ops.folds import Folded
 from edgewright.engine.ops.wholes import WholeMap
 
-VENDORS: list[type[Lowering]] = [WholeMap]
+VENDORS: list[type[Lowering]] = [WholeMap, Folded]

@@ -104,13 +104,18 @@ def sums(op: Op, arrays: Sequence[Array]) -> Array:
     return stored(np.copysign(np.floor(np.abs(real) + 0.5), real).astype(np.int64), out)
 
 
-def nearest_sums(op: Op, arrays: Sequence[Array], averaged: bool) -> Array:
-    """Sums or means as XNNPACK rounds them: both zero points are added before, and halves go to even."""
+def nearest_factor(op: Op, count: int) -> tuple[np.float32, np.float32]:
+    """What sums of stored integers are multiplied by, and what is added then, in single precision."""
     (x, _), out = op.args["inputs"], op.outputs[0]
     assert out is not None
-    total, count = _summed(op, arrays)
     factor = scale(x) / scale(out)
-    if averaged:
+    if op.kind.endswith("MEAN"):
         factor = factor * (np.float32(1) / np.float32(count))
-    start = np.float32(zero(out)) - np.float32(zero(x) * count) * factor
+    return factor, np.float32(zero(out)) - np.float32(zero(x) * count) * factor
+
+
+def nearest_sums(op: Op, arrays: Sequence[Array]) -> Array:
+    """Sums or means as XNNPACK rounds them: both zero points are added before, and halves go to even."""
+    total, count = _summed(op, arrays)
+    factor, start = nearest_factor(op, count)
     return np.asarray(np.clip(np.rint(total.astype(np.float32) * factor + start), -128, 127), np.int8)

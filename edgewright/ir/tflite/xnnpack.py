@@ -96,8 +96,8 @@ OVERRIDES: dict[str, products.Reference] = {
     "MUL": mul,
     "ADD": summed(1),
     "SUB": summed(-1),
-    "MEAN": lambda op, arrays: curves.nearest_sums(op, arrays, True),
-    "SUM": lambda op, arrays: curves.nearest_sums(op, arrays, False),
+    "MEAN": curves.nearest_sums,
+    "SUM": curves.nearest_sums,
     "LEAKY_RELU": leaky_relu,
     "RESIZE_BILINEAR": resize_bilinear,
 }

@@ -126,13 +126,13 @@ def avg_pool2d(
     count = _patches(inside, kernel, stride, (1, 1)).sum(axis=(3, 4))
     if input.dtype.kind == "f":
         return (total / count).astype(input.dtype)
-    multiplier, shift = _reciprocal(count.astype(np.int64))
+    multiplier, shift = reciprocals(count.astype(np.int64))
     scaled = (total.astype(np.int64) * multiplier + (np.int64(1) << (shift - 1))) >> shift
     limits = np.iinfo(input.dtype)
     return np.clip(scaled + output_zp, limits.min, limits.max).astype(input.dtype)
 
 
-def _reciprocal(count: Array) -> tuple[Array, Array]:
+def reciprocals(count: Array) -> tuple[Array, Array]:
     """A multiplier and shift for 1/count, as TOSA defines them."""
     bits = np.frompyfunc(lambda n: (n - 1).bit_length(), 1, 1)(count.astype(object)).astype(np.int64)
     multiplier = ((np.int64(1) << 30) + 1) * (np.int64(1) << bits) // count
