@@ -1,4 +1,4 @@
-"""The command line: ``edgewright compile | run | inspect | verify | disasm | device | cache | demo``.
+"""The command line: ``edgewright compile | run | inspect | verify | ...``, each a line of ``COMMANDS``.
 
 A command is a module of its name here, with ``add_arguments(parser)`` and ``run(args) -> int``. It is imported
 only when it is the one asked for, so that ``--version`` and ``--help`` answer at once.
@@ -19,16 +19,27 @@ from edgewright.cli import codes
 from edgewright.errors import EdgewrightError, UsageError
 
 COMMANDS = {
-    "compile": "compile a PyTorch model to a .pte that ExecuTorch's runtimes load",
+    "demo": "compile a trained model for every backend, classify images with each, one table",
+    "doctor": "say what is installed, what is missing for what, and how to get it",
+    "targets": "list the devices to compile for",
+    "compile": "compile a PyTorch model for one or several devices",
+    "explain": "show what a device takes of a model and why not more, by module",
+    "compare": "find the layers that quantization hurts, and what to raise",
     "run": "run a method of a .pte on inputs from files",
+    "bench": "measure a .pte on this machine, beside other runtimes",
+    "profile": "show where a .pte's time goes",
     "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
+    "size": "show where a .pte's bytes go",
+    "diff": "tell what changed between two .pte files",
+    "strip": "remove what only people and tools read from a .pte",
+    "bundle": "put test inputs and expected outputs into a .bpte",
     "verify": "check a file, and a .bpte against its own test cases",
     "disasm": "print the commands of a program's Ethos-U delegates, readably",
     "device": "run a .pte on a device or its vendor's simulator, where one is installed",
     "compat": "run an unmodified ExecuTorch script on Edgewright",
     "migrate": "rewrite a script's imports of ExecuTorch to Edgewright's",
     "cache": "show or clear the compiled code kept on disk",
-    "demo": "compile a small model that comes with Edgewright, and classify 200 images with it",
+    "completion": "print a script that completes commands in a shell",
 }
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 

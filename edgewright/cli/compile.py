@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewright.backends import discover
-from edgewright.cli import emit
+from edgewright.cli import bench_options, emit
 from edgewright.cli.console import clean, console, plural, progress, size, table
 from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
-from edgewright.errors import CoverageError, LimitError, MissingError, UsageError
+from edgewright.errors import CoverageError, LimitError, UsageError
 from edgewright.files import write_file
 from edgewright.program.estimates import describe
 
@@ -29,7 +29,8 @@ _STAGES = 6
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("spec", metavar="SPEC", help="package.module:factory that gives a model with example inputs, or a .pt2")
-    add("-o", "--output", required=True, metavar="m.pte", help="where to write the program")
+    add("-o", "--output", required=True, metavar="m.pte", help="where to write the program; a folder for several")
+    bench_options.add_arguments(parser)
     add("--runtime", choices=RUNTIMES, default="wheel", help="the runtime whose kernels may be used (default: wheel)")
     add(
         "--backend",
@@ -44,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="95%",
         help="fail if backends take less than this share of the multiply-accumulates",
     )
+    add("--min-sqnr", type=float, metavar="dB", help="fail if a result is further from the model than this")
+    add("--metric", metavar="pkg.mod:fn", help="a function of a model that gives a number, shown for each target")
+    add("--min-metric", type=float, metavar="X", help="fail if the metric is less than this")
+    add("--evaluate", type=int, metavar="N", help="compare results on N calibration inputs (default: 8; 0: do not)")
+    add("--json", action="store_true", help="with --target: everything about the results, as JSON")
     add("--report", metavar="out.json", help="write what runs where, and every reason why not")
     add("--weights", metavar="w.safetensors", help="load the model's weights from here, without copying them")
     add(
@@ -68,33 +74,29 @@ class Built:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.target:
+        from edgewright.cli import compile_targets
+
+        return compile_targets.run(args)
     output = Path(args.output)
     _check_options(args, output)
     with progress("compiling", _STAGES, quiet=args.quiet) as step:
         stages = Stages(step)
         with stages("import torch"):
-            need_torch()
+            bench_options.need_torch()
         built = _build(args, output, stages)
     if not args.quiet:
         _show(built, stages)
     return 0
 
 
-def need_torch() -> None:
-    """Import the compiler; raise if torch is not installed. Compiling needs it, running does not."""
-    try:
-        import torch  # noqa: F401
-
-        import edgewright.program.lower  # noqa: F401
-    except ImportError as error:
-        remedy = "pip install 'edgewright[compile]'"
-        raise MissingError("torch", "is not installed; compiling needs it", remedy=remedy) from error
-
-
 def _check_options(args: argparse.Namespace, output: Path) -> None:
     if output.suffix != emit.ending(args):
         raise UsageError(str(output), f"must end in {emit.ending(args)}")
     emit.check_options(args)
+    for option in ("quantize", "calibrate", "recipe", "min_sqnr", "metric", "min_metric", "evaluate", "json"):
+        if getattr(args, option) not in (None, False):
+            raise UsageError(f"--{option.replace('_', '-')}", "needs a --target", remedy="Name one: --target xnnpack.")
     for option in ("require_delegated", "report"):
         if getattr(args, option) is not None and not args.backend:
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --backend")

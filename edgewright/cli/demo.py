@@ -1,73 +1,126 @@
-"""``edgewright demo``: a small image classifier, compiled and run here and now on images that come with it."""
+"""``edgewright demo``: a small trained classifier, compiled for a device of every backend and run here on images."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import shlex
 import statistics
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.cli.console import console, progress, size, table
-from edgewright.cli.stages import Stages
+from edgewright.backends.targets import all_targets
+from edgewright.cli.console import clean, console, progress, size, table
 from edgewright.demo import IMAGES, MODEL
-from edgewright.files import Source
+from edgewright.errors import UsageError
+from edgewright.program.estimates import readable
 from edgewright.runtime.program import Runtime
 
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+if TYPE_CHECKING:
+    from edgewright.workbench.facts import CompileReport
+    from edgewright.workbench.result import CompileResults
+
+TARGETS = ("xnnpack", "ethos-u55-128", "sm8550", "e9955", "imxrt700")
 _MEAN = np.array((0.4914, 0.4822, 0.4465), np.float32)
 _STD = np.array((0.2470, 0.2435, 0.2616), np.float32)
-_EXAMPLES = 8
-_STAGES = 3
+_CLASSIFIED, _CALIBRATED = 100, 32
+EXAMPLES = """examples:
+  edgewright demo
+  edgewright demo --target ethos-u85-256 --target sm8750 --images 200
+"""
 
 Array = np.ndarray[Any, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing to choose: the demo is what it is."""
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("--target", action="append", default=[], help=f"instead of {', '.join(TARGETS)}; may be given several times")
+    add("--images", type=int, default=_CLASSIFIED, metavar="N", help=f"classify N of 200 (default: {_CLASSIFIED})")
+    add("--json", action="store_true", help="the same, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    program, story = _compiled(args.quiet) if importlib.util.find_spec("torch") else _shipped()
-    method = Runtime.get().load_program(program).load_method("forward")
     with np.load(IMAGES) as file:
         images, labels = file["images"], file["labels"]
-    probabilities, times = [], []
-    with progress("classifying", len(images), quiet=args.quiet) as step:
-        for image in images:
-            x = prepare(image)
-            start = time.perf_counter()
-            (logits,) = method.execute([x])
-            times.append(time.perf_counter() - start)
-            probabilities.append(_softmax(logits[0]))
-            step()
-    speed = f"{statistics.median(times) * 1e3:.2f} ms per image (median)"
-    lines = [*story, f"planned memory {size(method.metadata.planned_bytes)}; {speed}"]
-    _show(np.stack(probabilities), labels, lines, args.quiet)
+    if not 1 <= args.images <= len(images):
+        raise UsageError("--images", f"must be 1 to {len(images)}", value=args.images)
+    inputs = [prepare(image) for image in images]
+    if importlib.util.find_spec("torch") is None:
+        return _shipped(args, inputs[: args.images], labels[: args.images])
+    start = time.perf_counter()
+    original, results = _compiled(args, inputs, labels[: args.images])
+    _show(args, original, results, time.perf_counter() - start)
     return 0
 
 
-def _compiled(quiet: bool) -> tuple[Source, list[str]]:
-    """CifarNet compiled now: the program, and what to say of it."""
-    with progress("compiling", _STAGES, quiet=quiet) as step:
-        stages = Stages(step)
+def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> tuple[float, CompileResults]:
+    """The share of images that the model gets right in torch; and what came of it for every target."""
+    from edgewright.cli.bench_options import quiet_imports
+    from edgewright.workbench.progress import Stages
+
+    known = all_targets()
+    names = args.target or [name for name in TARGETS if name in known]
+    with Stages(args.quiet) as stages, quiet_imports():
         with stages("import torch"):
-            from edgewright.demo import model
-        with stages("export"):
-            exported = model.exported()
-        with stages("lower"):
-            program: bytes = model.lowered(exported).buffer
-    times = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stages.times.items())
-    return program, [f"CifarNet, compiled to a .pte of {size(len(program))}: {times};"]
+            from edgewright.backends.targets import find_target
+            from edgewright.demo.model import cifarnet
+            from edgewright.workbench.compile import Bench, Settings, build_all, measured
+            from edgewright.workbench.quantization import quiet_warnings
+            from edgewright.workbench.recipe import Recipe
+
+        def accuracy(model: Any) -> float:
+            right = 0
+            with stages("classify", f"classifying {len(labels)} images", total=len(labels)) as step:
+                for x, label in zip(inputs, labels, strict=False):
+                    right += int(np.asarray(model(torch_tensor(x))).argmax() == label)
+                    step()
+            return right / len(labels)
+
+        with quiet_warnings():
+            model = cifarnet()
+            data = [torch_tensor(x) for x in inputs[-_CALIBRATED:]]
+            bench = Bench(model, model.example_inputs(), data, Settings(Recipe("int8"), metric=accuracy), stages)
+            original = measured(accuracy, bench.eager)
+            return original, build_all(bench, list(dict.fromkeys(map(find_target, names))))
 
 
-def _shipped() -> tuple[Source, list[str]]:
-    """The same program as it was compiled for the package."""
-    told = f"torch is not installed, so this runs the .pte that comes with Edgewright ({size(MODEL.stat().st_size)});"
-    return MODEL, [told]
+def torch_tensor(x: Array) -> Any:
+    import torch
+
+    return torch.from_numpy(x)
+
+
+def _shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> int:
+    """The same model as it was compiled for the package."""
+    method = Runtime.get().load_program(MODEL).load_method("forward")
+    times, right = [], 0
+    with progress("classifying", len(inputs), quiet=args.quiet) as step:
+        for x, label in zip(inputs, labels, strict=True):
+            start = time.perf_counter()
+            (logits,) = method.execute([x])
+            times.append(time.perf_counter() - start)
+            right += int(logits.argmax() == label)
+            step()
+    facts = {"target": "this machine", "precision": "float", "right": right / len(labels), "images": len(labels)}
+    if args.json:
+        print(json.dumps({"targets": {"this machine": facts}}, indent=2))
+        return 0
+    out = console()
+    out.print(f"{right} of {len(labels)} images right: {right / len(labels):.1%}", style="bold green")
+    if not args.quiet:
+        told = (
+            f"torch is not installed, so this runs the .pte that comes with Edgewright ({size(MODEL.stat().st_size)});"
+        )
+        out.print(told, soft_wrap=True)
+        planned = size(method.metadata.planned_bytes)
+        speed = f"{statistics.median(times) * 1e3:.2f} ms per image (median)"
+        out.print(f"planned memory {planned}; {speed}", soft_wrap=True)
+        out.print("To compile it for every device: pip install 'edgewright[all]'", soft_wrap=True)
+    return 0
 
 
 def prepare(image: Array) -> Array:
@@ -76,30 +129,53 @@ def prepare(image: Array) -> Array:
     return np.ascontiguousarray(x.transpose(2, 0, 1)[None], np.float32)
 
 
-def _softmax(logits: Array) -> Array:
-    powers = np.exp(logits - logits.max())
-    return np.asarray(powers / powers.sum())
+# -------------------------------------------------------------------------------------------------------- showing
+
+_HEADS = ("device", ">images right", ">SQNR", ">delegated", ">file", ">memory", ">NPU SRAM", ">time", "time is")
 
 
-def _show(probabilities: Array, labels: Array, lines: list[str], quiet: bool) -> None:
-    out = console()
-    guesses = probabilities.argmax(1)
-    right = int((guesses == labels).sum())
-    out.print(f"{right} of {len(labels)} images right: {right / len(labels):.1%}", style="bold green")
-    if quiet:
+def _show(args: argparse.Namespace, original: float, results: CompileResults, seconds: float) -> None:
+    if args.json:
+        print(json.dumps({"original": original, **results.report.to_dict()}, indent=2))
         return
-    for line in lines:
-        out.print(line, soft_wrap=True)
-    rows = [
-        (n, CLASSES[labels[n]], CLASSES[guesses[n]], f"{probabilities[n].max():.1%}", "" if hit else "wrong")
-        for n, hit in enumerate((guesses == labels)[:_EXAMPLES])
-    ]
-    out.print(table(f"the first {_EXAMPLES} images", (">image", "label", "prediction", ">probability", ""), rows))
-    out.print("\nwhere to go next", style="bold")
-    model = shlex.quote(str(MODEL))
+    out = console()
+    if args.quiet:
+        for result in results.values():
+            out.print(f"{result.target} {result.report.metric:.1%}")
+        return
+    rows = [("torch, float", f"{original:.1%}", *[""] * 7), *(_row(r.report) for r in results.values())]
+    title = f"CifarNet in int8, {args.images} images it was not trained on, every device on this machine"
+    out.print(table(title, _HEADS, rows, flexible="time is"))
+    out.print()
+    for result in results.values():
+        if result.report.simulated:
+            told = f"{result.target}: for this machine only, because {result.report.simulated}"
+            out.print(clean(told), style="yellow", soft_wrap=True)
+    for name, error in results.failures.items():
+        out.print(clean(f"{name}: {error}"), style="red", soft_wrap=True)
+    out.print(f"all of it took {seconds:.1f} s; next:", style="bold")
+    model = "edgewright.demo.model:cifarnet"
     for command in (
-        f"edgewright inspect {model}",
-        f"edgewright run {model} --profile",
-        "edgewright compile edgewright.demo.model:cifarnet -o cifarnet.pte",
+        f"edgewright explain {model} --target ethos-u55-128 --quantize int8",
+        f"edgewright compile {model} --target xnnpack -o cifarnet.pte",
+        f"edgewright profile {shlex.quote(str(MODEL))}",
+        "edgewright doctor",
     ):
         out.print(f"  {command}", soft_wrap=True)
+
+
+def _row(report: CompileReport) -> tuple[str, ...]:
+    spent, basis = report.estimated_ms, report.basis
+    if spent is None and report.host_ms is not None:
+        spent, basis = report.host_ms, "measured on this machine"
+    return (
+        report.target,
+        "" if report.metric is None else f"{report.metric:.1%}",
+        "" if report.sqnr is None else f"{report.sqnr:.1f} dB",
+        f"{report.coverage['macs']:.1%}",
+        readable(report.bytes),
+        readable(report.planned_bytes),
+        "" if report.sram is None else readable(report.sram),
+        "" if spent is None else f"{spent:.3g} ms",
+        basis or "not known",
+    )

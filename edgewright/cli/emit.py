@@ -18,6 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="make a program that runs on this machine and not on the device; needs no compiler of the vendor's",
     )  # fmt: skip
     parser.add_argument(
+        "--no-simulation", action="store_true",
+        help="with --target: fail where a vendor's compiler is missing, instead of making such a program",
+    )  # fmt: skip
+    parser.add_argument(
         "--emit", choices=FORMATS, help="write what the backend gives to the vendor's compiler, instead of a program"
     )
 

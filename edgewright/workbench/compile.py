@@ -144,7 +144,7 @@ class Bench:
         recipe = self.settings.recipe.for_target(target.name)
         exported = self.quantization.run(target, recipe)
         with self.stages("lower", f"{target.name}: lower"):
-            edge, simulated = self._lowered(target, exported)
+            edge, simulated = self.lowered(target, exported)
             program = edge.to_executorch(self.settings.config)
         report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
         report.methods = edge.partition_reports
@@ -156,7 +156,7 @@ class Bench:
         report.stages = {n: round(s - before.get(n, 0.0), 4) for n, s in times.items() if s > before.get(n, 0.0)}
         return result
 
-    def _lowered(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
+    def lowered(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
         """The program in the backend's hands, and why it is for this machine only, if it is."""
         cls = find_partitioner(target.backend)
         simulation = getattr(cls, "for_simulation", None)

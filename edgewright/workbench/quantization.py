@@ -42,30 +42,29 @@ class Quantization:
         """The model quantized as a recipe says for a target; the model itself if it says floating point."""
         if not recipe.quantize and not recipe.modules and not recipe.operators:
             return self._exported
-        with self._stages("quantize", f"{target.name}: quantize"), quiet_torch():
-            prepared = self._prepared(target, recipe)
-            key = _signature(prepared)
+        prepared = self.prepare(target, recipe)
+        key = _signature(prepared)
         if key not in self._done:
-            self._calibrate(target, prepared)
-            with self._stages("quantize", f"{target.name}: convert"), quiet_torch():
-                self._done[key] = self._converted(prepared)
+            self.calibrate(target, prepared)
+            self._done[key] = self.export(target, self.convert(target, prepared))
         return self._done[key]
 
-    def _prepared(self, target: Target, recipe: Recipe) -> Any:
-        from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+    def prepare(self, target: Target, recipe: Recipe) -> Any:
+        """The model with observers."""
+        with self._stages("quantize", f"{target.name}: quantize"), quiet_torch():
+            from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
-        from edgewright.backends import find_quantizer
+            from edgewright.backends import find_quantizer
 
-        quantizer = find_quantizer(target.backend).for_target(target.argument)
-        apply_recipe(quantizer, recipe, self.modules(), target.name)
-        return prepare_pt2e(self._exported.module(), quantizer)
+            quantizer = find_quantizer(target.backend).for_target(target.argument)
+            apply_recipe(quantizer, recipe, self.modules(), target.name)
+            return prepare_pt2e(self._exported.module(), quantizer)
 
-    def _calibrate(self, target: Target, prepared: Any) -> None:
+    def calibrate(self, target: Target, prepared: Any) -> None:
+        """Show the data to the observers."""
         calls = self._calls
         if not calls and _observes(prepared):
-            remedy = (
-                "Give some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
-            )
+            remedy = "Give some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
             raise UsageError(f"quantize for {target.name}", "needs calibration data", remedy=remedy)
         if not calls:  # weights are observed when the model runs, whatever it runs on
             example: Any = self._exported.example_inputs
@@ -75,12 +74,18 @@ class Quantization:
                 prepared(*call.args, **call.kwargs)
                 step()
 
-    def _converted(self, prepared: Any) -> ExportedProgram:
-        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+    def convert(self, target: Target, prepared: Any) -> Any:
+        """A calibrated model as one that quantizes and dequantizes."""
+        with self._stages("quantize", f"{target.name}: convert"), quiet_torch():
+            from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-        example: Any = self._exported.example_inputs
-        args, kwargs = example
-        return torch.export.export(convert_pt2e(prepared), args, kwargs, dynamic_shapes=self._dynamic_shapes)
+            return convert_pt2e(prepared)
+
+    def export(self, target: Target, converted: Any) -> ExportedProgram:
+        with self._stages("quantize", f"{target.name}: export"), quiet_torch():
+            example: Any = self._exported.example_inputs
+            args, kwargs = example
+            return torch.export.export(converted, args, kwargs, dynamic_shapes=self._dynamic_shapes)
 
 
 def _observes(prepared: Any) -> bool:

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from edgewright.cli.demo import prepare
+from edgewright.cli.demo import TARGETS, prepare
 from edgewright.demo import IMAGES, MODEL
 from edgewright.runtime import Runtime
 from tests.e2e.cli import Cli
 
+FEW = ("--target", "xnnpack", "--target", "ethos-u55-128", "--images", "50")
+
 
 def test_demo(cli: Cli) -> None:
-    result = cli("demo")
+    result = cli("demo", *FEW)
     assert (result.code, result.err) == (0, "")
-    assert "164 of 200 images right: 82.0%" in result.out  # what the float model gets in torch
-    assert re.search(r"\d+\.\d\d ms per image", result.out)
-    assert re.search(r"compiled to a .pte of [\d.]+ KiB: import torch .* s, export .* s, lower .* s;", result.out)
-    assert len(re.findall(r"^ +\d  ", result.out, re.MULTILINE)) == 8
-    command = re.search(r"edgewright (inspect .*)", result.out)
-    assert command is not None
-    assert cli(*shlex.split(command[1])).code == 0
+    lines = {line.split("  ")[0]: line for line in result.out.splitlines() if "  " in line}
+    assert "88.0%" in lines["torch, float"]  # 44 of 50 in torch
+    for target in ("xnnpack", "ethos-u55-128"):
+        words = lines[target].split()
+        assert float(words[1].rstrip("%")) >= 80
+        assert float(words[2]) > 30  # decibels
+        assert words[4] == "100.0%"
+    assert "Vela's estimate" in lines["ethos-u55-128"]
+    assert "measured on this machine" in lines["xnnpack"]
+
+
+def test_one_target_of_every_backend() -> None:
+    from edgewright.backends import discover
+    from edgewright.backends.targets import find_target
+
+    assert sorted(find_target(name).backend for name in TARGETS) == sorted(discover())
+
+
+def test_demo_as_json(cli: Cli) -> None:
+    facts = json.loads(cli("demo", "--json", "--target", "xnnpack", "--images", "10").out)
+    assert facts["original"] == 1.0
+    assert facts["targets"]["xnnpack"]["metric"] == 0.9
+
+
+@pytest.mark.parametrize("images", ["0", "201"])
+def test_there_are_200_images(cli: Cli, images: str) -> None:
+    result = cli("demo", "--images", images)
+    assert result.code == 2
+    assert "must be 1 to 200" in result.err
 
 
 def test_the_shipped_program_is_what_the_demo_compiles() -> None:
@@ -38,14 +62,17 @@ def test_the_shipped_program_is_what_the_demo_compiles() -> None:
 
 
 def test_without_torch_the_shipped_program_runs(tmp_path: Path) -> None:
-    script = "import sys; sys.modules['torch'] = None; from edgewright.cli import main; sys.exit(main(['demo']))"
+    script = (
+        "import sys; sys.modules['torch'] = None; from edgewright.cli import main; "
+        "sys.exit(main(['demo', '--images', '200']))"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "164 of 200 images right: 82.0%" in done.stdout
+    assert "164 of 200 images right: 82.0%" in done.stdout  # what the float model gets in torch
     assert done.stdout.count("torch is not installed, so this runs the .pte that comes with Edgewright") == 1
 
 
-def test_quiet_demo_is_one_line(cli: Cli) -> None:
-    assert cli("demo", "--quiet").out == "164 of 200 images right: 82.0%\n"
+def test_quiet_demo_is_a_line_for_each_target(cli: Cli) -> None:
+    assert cli("demo", "--quiet", "--target", "xnnpack", "--images", "10").out == "xnnpack 90.0%\n"
 
 
 def test_demo_agrees_with_stock() -> None:
@@ -68,7 +95,7 @@ def test_bar_on_a_terminal(tmp_path: Path) -> None:
     shown, terminal = pty.openpty()
     with open(tmp_path / "out", "wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "edgewright", "demo"],
+            [sys.executable, "-m", "edgewright", "demo", "--target", "xnnpack", "--images", "200"],
             stdout=out,
             stderr=terminal,
             env={**os.environ, "TERM": "xterm"},
@@ -86,4 +113,5 @@ def test_bar_on_a_terminal(tmp_path: Path) -> None:
     assert process.wait() == 0
     assert b"classifying" in text
     assert b"/200" in text
+    assert b"/s" in text
     assert b"\x1b" not in (tmp_path / "out").read_bytes()

@@ -1,0 +1,106 @@
+"""What commands that compile a model have in common: its name, targets, precision and data."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from edgewright.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from edgewright.workbench.compile import Bench
+    from edgewright.workbench.progress import Stages
+
+SPEC = "package.module:factory that gives a model with example inputs, or a .pt2"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--target", action="append", default=[], metavar="ethos-u55-128",
+        help="the device to compile for; several, each gets a program (`edgewright targets` lists them)",
+    )  # fmt: skip
+    add("--quantize", metavar="int8", help="hold the model in integers: a preset of the target")
+    add(
+        "--calibrate", metavar="SOURCE",
+        help="typical inputs: calib.npz, a folder of images or arrays, or package.module:iterable",
+    )  # fmt: skip
+    add("--samples", type=int, metavar="N", help="use at most N of them (default: 128)")
+    add("--mean", type=float, nargs="+", metavar="M", help="of images, 0..255: x = (pixel - mean) / std")
+    add("--std", type=float, nargs="+", metavar="S", help="of images: one number, or one for each of R, G and B")
+    add("--recipe", metavar="r.toml", help="precision per module and per target")
+
+
+def need_torch() -> None:
+    """Import the compiler; raise if torch is not installed. Compiling needs it, running does not."""
+    try:
+        import torch  # noqa: F401
+
+        import edgewright.program.lower  # noqa: F401
+    except ImportError as error:
+        remedy = "pip install 'edgewright[compile]'"
+        raise MissingError("torch", "is not installed; compiling needs it", remedy=remedy) from error
+
+
+def chosen_targets(args: argparse.Namespace, default: str | None = None) -> list[Any]:
+    """The targets that were named, each once."""
+    from edgewright.backends.targets import find_target
+
+    names = args.target or ([default] if default else [])
+    if not names:
+        raise UsageError("--target", "must name a device", remedy="`edgewright targets` lists them all.")
+    return list(dict.fromkeys(find_target(name) for name in names))
+
+
+def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Bench:
+    """The model on the bench, as the options want it."""
+    with stages("import torch"), quiet_imports():
+        need_torch()
+        from edgewright.frontend.spec import load_spec
+        from edgewright.frontend.weights import load_weights
+        from edgewright.workbench.compile import Bench, Settings
+    from edgewright.workbench.recipe import as_recipe
+
+    with stages("load"):
+        spec = load_spec(args.spec)
+        if getattr(args, "weights", None):
+            load_weights(spec.model, args.weights)
+    inputs = spec.kwargs or spec.args
+    settings = Settings(
+        as_recipe(args.recipe, args.quantize), images=_images(args), dynamic_shapes=spec.dynamic_shapes,
+        **({} if args.samples is None else {"samples": args.samples}), **options,
+    )  # fmt: skip
+    return Bench(spec.model, inputs, args.calibrate, settings, stages)
+
+
+def _images(args: argparse.Namespace) -> Any:
+    from edgewright.workbench.images import ImageOptions
+
+    if (args.mean is None) != (args.std is None):
+        raise UsageError("--mean", "goes with --std: x = (pixel - mean) / std")
+    return None if args.mean is None else ImageOptions(tuple(args.mean), tuple(args.std))
+
+
+def model_name(spec: str) -> str:
+    """What files of a model are called.
+
+    >>> model_name("nets.small:Net.make"), model_name("dir/m.pt2")
+    ('make', 'm')
+    """
+    if spec.endswith(".pt2"):
+        return spec.replace("\\", "/").rpartition("/")[2].removesuffix(".pt2")
+    return spec.rpartition(":")[2].rpartition(".")[2]
+
+
+@contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Without what packages say while they are imported about libraries that are not needed here."""
+    was = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(was)

@@ -1,0 +1,166 @@
+"""``edgewright compile --target``: a program for each of several devices, and one table of what came of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
+from edgewright.cli.console import clean, console, note, print_error, size, table
+from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
+from edgewright.files import write_file
+from edgewright.workbench.facts import CompileReport, columns, rows
+from edgewright.workbench.progress import Stages
+
+if TYPE_CHECKING:
+    from edgewright.workbench.compile import Bench
+    from edgewright.workbench.result import CompileResult, CompileResults
+
+_ELSEWHERE = ("emit", "external_constants")  # options that go with --backend only
+_BUNDLED = 4  # inputs in a bundle
+
+
+def check_options(args: argparse.Namespace) -> None:
+    if args.backend:
+        raise UsageError("--target", "cannot go with --backend: a target names its backend")
+    for option in _ELSEWHERE:
+        if getattr(args, option) not in (None, False):
+            raise UsageError(f"--{option.replace('_', '-')}", "goes with --backend, not with --target")
+    if Path(args.output).suffix == ".pte" and len(args.target) > 1:
+        raise UsageError("-o", "must be a folder for several targets", value=args.output)
+    if args.metric is not None and args.min_metric is None and args.min_sqnr is not None:
+        note("both --metric and --min-sqnr: the table shows the metric, the SQNR is checked.")
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgewright.cli.bench_options import quiet_imports
+
+    check_options(args)
+    targets = chosen_targets(args)
+    with Stages(args.quiet) as stages, quiet_imports():
+        bench = make_bench(args, stages, **_settings(args))
+        from edgewright.workbench.compile import build_all
+        from edgewright.workbench.quantization import quiet_warnings
+
+        with quiet_warnings():
+            results = build_all(bench, targets, raises=len(targets) == 1)
+            failed = dict(results.failures)
+            for name, result in results.items():
+                error = _gate(args, result.report)
+                if error is not None:
+                    failed[name] = error
+            _write(args, bench, results, failed)
+    if args.report:
+        write_file(args.report, [results.report.to_json().encode() + b"\n"])
+    if args.json:
+        print(results.report.to_json())
+    elif not args.quiet:
+        _show(args, bench, results, failed)
+    for name, error in failed.items():
+        print_error(f"{name}: {error}" if len(targets) > 1 else str(error))
+    return next(iter(failed.values())).exit_code if failed else 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    from edgewright.program.config import ExecutorchBackendConfig
+
+    config = ExecutorchBackendConfig(emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest)
+    found: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
+    if args.evaluate is not None:
+        found["evaluate"] = args.evaluate
+    if args.simulate_only or args.no_simulation:
+        found["simulate"] = bool(args.simulate_only)
+    return found
+
+
+def _metric(name: str | None) -> Callable[..., float] | None:
+    if name is None:
+        return None
+    from edgewright.frontend.spec import load_object
+
+    found = load_object(name)
+    if not callable(found):
+        raise UsageError(name, "must be a function of a model: def accuracy(model): ... return a number")
+    checked: Callable[..., float] = found
+    return checked
+
+
+def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | None:
+    """What a build must not be: too little delegated, too large, too far from the model."""
+    share, wanted = report.coverage["macs"], args.require_delegated
+    if wanted is not None and share < wanted:
+        refused = sorted((v for m in report.methods.values() for v in m.refused), key=lambda v: -v.macs)[:3]
+        remedy = f"Nothing was written. Most work left: {' | '.join(str(v) for v in refused)}"
+        rule = f"{report.backend} must take at least {wanted:.1%} of multiply-accumulates"
+        return CoverageError(report.target, rule, value=f"{share:.1%}", remedy=remedy)
+    if args.max_memory is not None and report.planned_bytes > args.max_memory:
+        remedy = "Nothing was written. Raise --max-memory, or make the model's largest activations smaller."
+        rule = f"must plan at most {size(args.max_memory)} ({args.max_memory} bytes)"
+        value = f"{size(report.planned_bytes)} ({report.planned_bytes} bytes)"
+        return LimitError(report.target, rule, value=value, remedy=remedy)
+    remedy = "Nothing was written. `edgewright compare` finds the layers to raise; more typical --calibrate data helps."
+    if args.min_sqnr is not None and (report.sqnr is None or report.sqnr < args.min_sqnr):
+        got = "nothing, for --evaluate is 0" if report.sqnr is None else f"{report.sqnr:.1f} dB"
+        rule = f"must be within {args.min_sqnr:g} dB of the model (SQNR)"
+        return AccuracyError(report.target, rule, value=got, remedy=remedy)
+    if args.min_metric is not None and (report.metric is None or report.metric < args.min_metric):
+        rule = f"{args.metric or '--metric'} must be at least {args.min_metric:g}"
+        return AccuracyError(report.target, rule, value=report.metric, remedy=remedy)
+    return None
+
+
+def _write(args: argparse.Namespace, bench: Bench, results: CompileResults, failed: dict[str, Any]) -> None:
+    from edgewright.workbench.result import file_name
+
+    output = Path(args.output)
+    single = output.suffix == ".pte"
+    if not single:
+        output.mkdir(parents=True, exist_ok=True)
+    for name, result in results.items():
+        if name in failed:
+            continue
+        path = output if single else output / file_name(model_name(args.spec), result.report)
+        if args.bundle:
+            _bundle(bench, result, path)
+        result.save(path)
+
+
+def _bundle(bench: Bench, result: CompileResult, path: Path) -> None:
+    """Inputs with what the program gave for them here, so that a device can be told from this machine."""
+    from edgewright.cli.bundle import cases
+    from edgewright.pte.bundled import BundledProgram, write_bundled
+
+    calls = [[_array(leaf) for leaf in call.leaves()] for call in (bench.evaluated or [bench.example])[:_BUNDLED]]
+    write_bundled(BundledProgram(result.buffer, {"forward": cases(result.method(), calls)}), path.with_suffix(".bpte"))
+
+
+def _array(leaf: Any) -> Any:
+    return leaf.numpy() if hasattr(leaf, "numpy") else leaf
+
+
+def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, failed: dict[str, Any]) -> None:
+    out = console()
+    metric = args.metric.rpartition(":")[2] if args.metric else ""
+    reports = [r.report for r in results.values()]
+    samples = len(bench.calls)
+    told = f"{model_name(args.spec)}, {samples} calibration inputs" if samples else model_name(args.spec)
+    out.print(table(told, columns(metric), rows(reports, metric), flexible="time is"))
+    out.print()
+    if bench.settings.metric is not None:
+        from edgewright.workbench.compile import measured
+
+        out.print(f"{metric} of the original: {measured(bench.settings.metric, bench.eager):.4g}", soft_wrap=True)
+    for report in reports:
+        if report.file:
+            out.print(f"wrote {clean(report.file)}", style="green", soft_wrap=True)
+    for report in reports:
+        if report.simulated and report.target not in failed:
+            why = "was asked for" if report.simulated == "asked for" else report.simulated
+            out.print(f"{report.target}: runs on this machine only: {clean(why)}", style="yellow", soft_wrap=True)
+        left = report.operators - report.taken
+        if left and args.verbose:
+            out.print(f"{report.target}: {left} of {report.operators} operators are left to the CPU", soft_wrap=True)
+    seconds = ", ".join(f"{name} {spent:.1f} s" for name, spent in bench.stages.times.items() if spent >= 0.05)
+    out.print(f"time: {seconds}", style="dim", soft_wrap=True)

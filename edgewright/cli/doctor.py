@@ -1,0 +1,128 @@
+"""``edgewright doctor``: what is installed, what is missing for what, and the exact command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+
+from edgewright._version import VERSION
+from edgewright.backends.targets import all_targets
+from edgewright.cli import doctor_checks as checks
+from edgewright.cli.console import clean, console, table
+from edgewright.cli.doctor_checks import MISSING, NEEDS, OK, OPTIONAL, WRONG, Need
+from edgewright.errors import MissingError
+
+EXAMPLES = """examples:
+  edgewright doctor                          # all of it; fails only if what is installed cannot work
+  edgewright doctor --target sm8550          # fails unless files for that device can be made here
+"""
+_STYLES = {OK: "green", MISSING: "red", WRONG: "red", OPTIONAL: "yellow"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("--target", action="append", default=[], metavar="sm8550", help="what this device needs must be here")
+    add("--json", action="store_true", help="the same, as JSON")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked for, what was found, and what to do about it."""
+
+    what: str
+    state: str
+    version: str
+    purpose: str
+    fix: str = ""
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgewright.backends.targets import find_target
+
+    required = {need for name in args.target for need in NEEDS.get(find_target(name).backend, ())}
+    findings = diagnose(required)
+    bad = [f for f in findings if f.state in (MISSING, WRONG)]
+    if args.json:
+        print(json.dumps({"ok": not bad, "findings": [asdict(f) for f in findings]}, indent=2))
+    else:
+        _show(args, findings)
+    if not bad:
+        return 0
+    if not args.json and not args.quiet:
+        console().print(f"\n{len(bad)} to mend: {', '.join(f.what for f in bad)}", style="red", soft_wrap=True)
+    return MissingError.exit_code
+
+
+def diagnose(required: set[Need] | None = None) -> list[Finding]:
+    """Everything that can be looked at without importing it."""
+    wanted = required or set()
+    found = [
+        Finding("edgewright", OK, VERSION, checks.machine()),
+        _python(),
+        *(_package(need, need in checks.BASE or need in wanted) for need in _needs()),
+        _adb(),
+        _cache(),
+    ]
+    return found
+
+
+def _needs() -> list[Need]:
+    named = [need for needs in NEEDS.values() for need in needs]
+    listed = [*checks.BASE, checks.TORCH, checks.TORCHAO, *named, checks.PILLOW]
+    return [need for need in dict.fromkeys(listed) if need is not checks.LITECORE or "samsung" in _backends()]
+
+
+def _backends() -> set[str]:
+    return {target.backend for target in all_targets().values()}
+
+
+def _python() -> Finding:
+    right = sys.version_info >= (3, 10)
+    fix = "" if right else "install Python 3.10 or later"
+    return Finding("python", OK if right else WRONG, checks.python_version(), "3.10 or later", fix)
+
+
+def _package(need: Need, required: bool) -> Finding:
+    found = checks.found_version(need)
+    if found is None:
+        return Finding(need.title, MISSING if required else OPTIONAL, "", need.purpose, need.fix)
+    wanted = checks.wanted_range(need.package)
+    if not checks.satisfies(found, wanted):
+        fix = f"pip install '{need.package}{wanted}'"
+        return Finding(need.title, WRONG, found, f"{need.purpose}: must be {wanted}", fix)
+    return Finding(need.title, OK, found, need.purpose)
+
+
+def _adb() -> Finding:
+    path = checks.adb()
+    if path is None:
+        fix = "install Android's platform-tools and put adb on the PATH"
+        return Finding("adb", OPTIONAL, "", "running on phones", fix)
+    return Finding("adb", OK, path, "running on phones")
+
+
+def _cache() -> Finding:
+    from edgewright.engine.cache import default_cache
+
+    cache = default_cache()
+    if cache.folder is None or cache.problem:
+        fix = "set EDGEWRIGHT_CACHE to a folder of your own that others cannot write to"
+        return Finding("code cache", OPTIONAL, "", f"faster starts: {cache.problem}", fix)
+    return Finding("code cache", OK, "", f"faster starts: {cache.folder}")
+
+
+def _show(args: argparse.Namespace, findings: list[Finding]) -> None:
+    from rich.text import Text
+
+    shown = findings if not args.quiet else [f for f in findings if f.state in (MISSING, WRONG)]
+    rows = [(f.what, Text(f.state, style=_STYLES[f.state]), f.version, f.purpose) for f in shown]
+    if rows:
+        console().print(table("", ("what", "state", "found", "for"), rows, flexible="for"))
+    fixes = [(f.what, f.fix) for f in shown if f.fix]
+    if fixes:
+        console().print("\nto add what is not here:", style="bold")
+    for what, fix in fixes:
+        console().print(f"  {clean(what)}: {clean(fix)}", soft_wrap=True)

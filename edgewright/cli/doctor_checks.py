@@ -1,0 +1,158 @@
+"""What Edgewright works with, package by package and tool by tool: what each is for, and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+
+from edgewright.errors import MissingError
+
+OK, MISSING, WRONG, OPTIONAL = "ok", "missing", "wrong version", "not installed"
+
+
+@dataclass(frozen=True)
+class Need:
+    """A package that something needs. ``extra``: the extra of ours that brings it; "" if it is there always.
+    ``simulates``: without it, files for this machine can be made."""
+
+    title: str
+    package: str
+    module: str
+    purpose: str
+    fix: str
+    extra: str = ""
+    simulates: bool = False
+
+
+def _extra(title: str, package: str, module: str, purpose: str, extra: str) -> Need:
+    return Need(title, package, module, purpose, f"pip install 'edgewright[{extra}]'", extra)
+
+
+NUMPY = Need("numpy", "numpy", "numpy", "everything", "pip install --upgrade edgewright")
+LLVMLITE = Need("llvmlite", "llvmlite", "llvmlite", "machine code for this CPU", "pip install --upgrade edgewright")
+FLATBUFFERS = Need("flatbuffers", "flatbuffers", "flatbuffers", "reading and writing files",
+                   "pip install --upgrade edgewright")  # fmt: skip
+TORCH = _extra("torch", "torch", "torch", "compiling", "compile")
+TORCHAO = _extra("torchao", "torchao", "torchao", "quantizing", "compile")
+VELA = _extra("Vela", "ethos-u-vela", "ethosu", "programs for Ethos-U", "ethos-u")
+TOSA = _extra("TOSA tools", "tosa-tools", "tosa_serializer", "programs for Ethos-U", "ethos-u")
+QNN = _extra("QNN", "onnxruntime-qnn", "onnxruntime_qnn", "programs for Qualcomm, and their emulator", "qualcomm")
+NEUTRON = Need(
+    "NXP's converter", "eiq-neutron-sdk", "eiq_neutron_sdk", "programs for NXP's chips",
+    "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk", simulates=True,
+)  # fmt: skip
+LITECORE = Need(
+    "Samsung's AI LiteCore", "", "", "programs for Exynos chips",
+    "get it at soc-developer.semiconductor.samsung.com (free account), set EXYNOS_AI_LITECORE_ROOT to its folder",
+    simulates=True,
+)  # fmt: skip
+PILLOW = Need("Pillow", "pillow", "PIL", "calibrating with a folder of images", "pip install pillow")
+
+BASE = (NUMPY, LLVMLITE, FLATBUFFERS)
+NEEDS: dict[str, tuple[Need, ...]] = {
+    "xnnpack": (TORCH,),
+    "ethos_u": (TORCH, VELA, TOSA),
+    "qualcomm": (TORCH, QNN),
+    "samsung": (TORCH, LITECORE),
+    "nxp": (TORCH, NEUTRON),
+}
+
+
+def found_version(need: Need) -> str | None:
+    """The version that is installed, or None."""
+    if need is LITECORE:
+        return _litecore()
+    if find_spec(need.module) is None and _installed(need.package) is None:
+        return None
+    return _installed(need.package) or "installed"
+
+
+def _litecore() -> str | None:
+    from edgewright.backends.samsung import sdk
+
+    try:
+        found = sdk.find()
+    except MissingError:  # a folder is named that is not the SDK's
+        return None
+    return None if found is None else str(found.root or "modules of ExecuTorch")
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def wanted_range(package: str) -> str:
+    """The versions of a package that Edgewright's own metadata asks for, or ''."""
+    for line in _requirements():
+        head = line.partition(";")[0].strip()
+        bare = head.split("[")[0]
+        for mark in ("<", ">", "=", "!", "~", " "):
+            bare = bare.split(mark)[0]
+        if bare.lower() == package.lower() and head[len(bare) :].strip():
+            return head[len(bare) :].strip()
+    return ""
+
+
+def _requirements() -> list[str]:
+    try:
+        return requires("edgewright") or []
+    except PackageNotFoundError:  # run from a folder, not installed
+        return []
+
+
+def satisfies(found: str, wanted: str) -> bool:
+    """True if a version is in a range; what is not a plain range is let through.
+
+    >>> satisfies("2.13.0+cpu", ">=2.11,<2.14"), satisfies("2.10.1", ">=2.11"), satisfies("installed", ">=1")
+    (True, False, True)
+    """
+    compare: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+        ">=": lambda a, b: a >= b,
+        "<=": lambda a, b: a <= b,
+        "==": lambda a, b: a == b,
+        "<": lambda a, b: a < b,
+        ">": lambda a, b: a > b,
+    }
+    have = _numbers(found)
+    for part in filter(None, wanted.split(",")):
+        mark = next((m for m in compare if part.strip().startswith(m)), None)
+        if mark is None or not have:
+            continue
+        limit = _numbers(part.strip()[len(mark) :])
+        width = max(len(have), len(limit))
+        padded = [n + (0,) * (width - len(n)) for n in (have, limit)]
+        if not compare[mark](padded[0], padded[1]):
+            return False
+    return True
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found = []
+    for piece in text.strip().split("+")[0].split("."):
+        digits = "".join(c for c in piece if c.isdigit())
+        if not digits or not piece[0].isdigit():
+            break
+        found.append(int(digits))
+    return tuple(found)
+
+
+def machine() -> str:
+    """The system and processor in a word."""
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+
+
+def python_version() -> str:
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def adb() -> str | None:
+    return shutil.which("adb")

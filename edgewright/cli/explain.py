@@ -1,0 +1,72 @@
+"""``edgewright explain``: what a backend takes of a model and why not more, by module."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from edgewright.cli import bench_options
+from edgewright.cli.bench_options import SPEC, chosen_targets, make_bench, model_name, quiet_imports
+from edgewright.cli.console import clean, console
+from edgewright.report.explain import lines, tree
+from edgewright.workbench.progress import Stages
+
+if TYPE_CHECKING:
+    from edgewright.workbench.facts import CompileReport
+
+EXAMPLES = """examples:
+  edgewright explain net:Net --target xnnpack
+  edgewright explain net:Net --target ethos-u55-128 --quantize int8     # ranges do not matter for who takes what
+  edgewright explain net:Net --target sm8550 --target imxrt700 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    parser.add_argument("spec", metavar="SPEC", help=SPEC)
+    bench_options.add_arguments(parser)
+    parser.add_argument("--all", action="store_true", help="open modules that are taken whole, too")
+    parser.add_argument("--json", action="store_true", help="the same, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    targets = chosen_targets(args)
+    with Stages(args.quiet) as stages, quiet_imports():
+        bench = make_bench(args, stages, evaluate=0)
+        from edgewright.workbench.compile import build_all
+        from edgewright.workbench.quantization import quiet_warnings
+
+        if not bench.calls:
+            bench.calls.append(bench.example)
+        with quiet_warnings():
+            results = build_all(bench, targets, raises=len(targets) == 1)
+    reports = [result.report for result in results.values()]
+    if args.json:
+        print(json.dumps([_facts(report) for report in reports], indent=2))
+        return 0
+    for report in reports:
+        _show(args, report)
+    for name, error in results.failures.items():
+        console().print(f"{name}: {clean(error)}", style="red", soft_wrap=True)
+    return next((e.exit_code for e in results.failures.values()), 0)
+
+
+def _facts(report: CompileReport) -> dict[str, Any]:
+    found = {name: tree(method.verdicts, name).to_dict() for name, method in report.methods.items()}
+    return {"target": report.target, "backend": report.backend, "coverage": report.coverage, "methods": found}
+
+
+def _show(args: argparse.Namespace, report: CompileReport) -> None:
+    out = console()
+    for method in report.methods.values():
+        out.print(f"{report.target}: {clean(method.verdict)}", style="bold", soft_wrap=True)
+        complete = not method.refused
+        if complete and not args.all:
+            out.print("everything is taken", style="green")
+            continue
+        for line in lines(tree(method.verdicts, model_name(args.spec)), everything=args.all):
+            style = "yellow" if ": " in line else ""
+            out.print(clean(line), style=style, soft_wrap=True)
+        if report.precision == "float" and any("static_quant" in r for v in method.refused for r in v.refusals):
+            out.print("\nThis target works on integers: try --quantize int8.", style="bold", soft_wrap=True)

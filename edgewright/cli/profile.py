@@ -1,0 +1,76 @@
+"""``edgewright profile``: where a program's time goes on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import asdict
+
+from edgewright.cli.console import console, progress, size
+from edgewright.cli.execution import Job, load
+from edgewright.cli.inputs import load_inputs, ones
+from edgewright.cli.run import show_profile
+from edgewright.errors import UsageError
+from edgewright.runtime.profile import Profile
+
+EXAMPLES = """examples:
+  edgewright profile m.pte
+  edgewright profile m.pte --repeat 50 --chrome-trace t.json     # open it in Perfetto
+  edgewright profile m.pte --etdump p.etdp                       # for ExecuTorch's Inspector
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("model", metavar="m.pte", help="the program")
+    add("--inputs", metavar="x.npz", help="arrays in0, in1, ...; ones if left out")
+    add("--method", default="forward", help="the method to run (default: forward)")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--repeat", type=int, default=10, metavar="N", help="run N times and show means (default: 10)")
+    add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
+    add("--etdump", metavar="p.etdp", help="write the profile as ETDump")
+    add("--json", action="store_true", help="the same, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.repeat < 1:
+        raise UsageError("--repeat", "must be 1 or more", value=args.repeat)
+    method = load(Job(args.model, args.data, args.method))
+    inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
+    method.execute(inputs, profile=Profile())  # compiles, in the form that tells its times
+    profile, times = Profile(), []
+    with progress("profiling", args.repeat, quiet=args.quiet) as step:
+        for _ in range(args.repeat):
+            method.reset()
+            start = time.perf_counter()
+            method.execute(inputs, profile=profile)
+            times.append(time.perf_counter() - start)
+            step()
+    method.close()
+    median = statistics.median(times) * 1e3
+    written = []
+    if args.chrome_trace:
+        written.append(f"{args.chrome_trace} ({size(profile.save_chrome_trace(args.chrome_trace))})")
+    if args.etdump:
+        written.append(f"{args.etdump} ({size(profile.save_etdump(args.etdump))})")
+    if args.json:
+        found = {
+            "method": args.method,
+            "median_ms": median,
+            "runs": len(times),
+            "instructions": [asdict(row) for row in profile.rows()],
+            "parts": [asdict(row) for row in profile.part_rows()],
+        }
+        print(json.dumps(found, indent=2))
+        return 0
+    if not args.quiet:
+        out = console()
+        told = f"{args.method}: {median:.3f} ms per run (median of {len(times)}), on this machine"
+        out.print(told, style="bold", soft_wrap=True)
+        show_profile(profile, everything=args.verbose)
+        for line in written:
+            out.print(f"wrote {line}", soft_wrap=True)
+    return 0

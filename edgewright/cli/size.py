@@ -1,0 +1,103 @@
+"""``edgewright size``: where a file's bytes go, by part, by tensor and by delegate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from edgewright.cli.console import console, size, table
+from edgewright.cli.inspect import gather
+from edgewright.errors import UsageError
+
+EXAMPLES = """examples:
+  edgewright size m.pte
+  edgewright size m.pte --top 50
+  edgewright size m.pte --json | jq '.parts'
+"""
+_TOP = 15
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("model", metavar="m.pte", help="the program")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--top", type=int, default=_TOP, metavar="N", help=f"show the N largest tensors (default: {_TOP})")
+    add("--json", action="store_true", help="the same, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = gather(args.model, args.data)
+    if found["format"] != "pte":
+        raise UsageError(
+            args.model, "must be a .pte", value=found["format"], remedy="`edgewright inspect` shows others."
+        )
+    facts = {
+        "file": found["file"],
+        "bytes": found["bytes"],
+        "parts": parts(found),
+        "delegates": [{"method": m["name"], **_delegate(d)} for m in found["methods"] for d in m["delegates"]],
+        "tensors": [t for t in found["tensors"] if t["bytes"]],
+        "memory": {m["name"]: {"planned": m["planned_bytes"], "constants": m["constant_bytes"]}
+                   for m in found["methods"]},
+    }  # fmt: skip
+    if args.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show(facts, args.top)
+    return 0
+
+
+def _delegate(facts: dict[str, Any]) -> dict[str, Any]:
+    return {"id": facts["id"], "bytes": facts["bytes"], "calls": facts["calls"]}
+
+
+def parts(facts: dict[str, Any]) -> dict[str, int]:
+    """The file, cut into what it is made of; the parts are the whole."""
+    found = {"tables (program, values, instructions)": facts["layout"]["flatbuffer_bytes"]}
+    for segment in facts["segments"]:
+        name = _kind(segment["holds"])
+        found[name] = found.get(name, 0) + segment["bytes"]
+    rest = facts["bytes"] - sum(found.values())
+    found["alignment and headers"] = rest
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _kind(holds: list[str]) -> str:
+    """What a segment is for, without the numbers."""
+    first = holds[0] if holds else "unused"
+    if "blob" in first:
+        return f"delegates: {first.partition(' blob')[0]}"
+    if first.startswith("named data "):
+        key = first.removeprefix("named data ")
+        return key if key.startswith("edgewright.") else "data that delegates look up by name"
+    if "constant" in first:
+        return "constants"
+    return first
+
+
+def _show(facts: dict[str, Any], top: int) -> None:
+    out, total = console(), facts["bytes"] or 1
+    out.print(f"{facts['file']}: {size(facts['bytes'])}", style="bold", soft_wrap=True)
+    rows = [(name, size(count), f"{count / total:.1%}") for name, count in facts["parts"].items()]
+    out.print(table("", ("part", ">bytes", ">share"), rows, flexible="part"))
+    if facts["delegates"]:
+        lines = [(d["method"], d["id"], d["calls"], size(d["bytes"])) for d in facts["delegates"]]
+        out.print(table("delegates", ("method", "delegate", ">calls", ">bytes"), lines))
+    tensors = facts["tensors"]
+    if tensors:
+        lines = [(_name(t), t["kind"], f"{t['type']}{t['shape']}", size(t["bytes"])) for t in tensors[:top]]
+        rest = tensors[top:]
+        if rest:
+            lines.append((f"{len(rest)} more", "", "", size(sum(t["bytes"] for t in rest))))
+        out.print(table("tensors", ("tensor", "kind", "type", ">bytes"), lines, flexible="tensor"))
+    needs = [(n, size(m["planned"]), size(m["constants"])) for n, m in facts["memory"].items()]
+    out.print(table("memory to run", ("method", ">planned", ">constants"), needs))
+
+
+def _name(tensor: dict[str, Any]) -> str:
+    if tensor["name"]:
+        return str(tensor["name"])
+    use = tensor["used_by"] or {}
+    return f"{use.get('argument', 'constant')} of {use['operator']}" if use else f"constant {tensor['index']}"

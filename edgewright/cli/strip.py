@@ -1,0 +1,90 @@
+"""``edgewright strip``: the program without what only people and tools read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from edgewright.cli.console import clean, console, size
+from edgewright.errors import UsageError
+from edgewright.files import open_source
+from edgewright.ir.serialize import TWIN_KEY
+from edgewright.program import manifest
+from edgewright.pte import schema
+from edgewright.pte.reader import read_program
+from edgewright.pte.writer import write_program
+
+EXAMPLES = """examples:
+  edgewright strip m.pte -o small.pte               # without manifest, host twin and source lines
+  edgewright strip m.pte -o small.pte --keep-manifest
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("model", metavar="m.pte", help="the program")
+    add("-o", "--output", required=True, metavar="small.pte", help="where to write what is left")
+    add("--keep-manifest", action="store_true", help="keep the description of the build")
+    add("--json", action="store_true", help="print what was removed, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if Path(args.output).suffix != ".pte":
+        raise UsageError(args.output, "must end in .pte")
+    program = read_program(args.model)
+    before = len(open_source(args.model, "program")[0])
+    keys = {TWIN_KEY} if args.keep_manifest else {TWIN_KEY, manifest.KEY}
+    removed = strip(program, keys)
+    count = write_program(program, args.output)
+    if args.json:
+        print(json.dumps({"file": args.output, "before": before, "after": count, "removed": removed}))
+    elif not args.quiet:
+        what = ", ".join(removed) or "nothing: there was nothing to remove"
+        told = f"wrote {clean(args.output)} ({size(count)}, was {size(before)}); removed: {what}"
+        console().print(told, soft_wrap=True)
+    return 0
+
+
+def strip(program: schema.Program, keys: set[str]) -> list[str]:
+    """Remove named data by ``keys`` and all source lines; what was there to remove."""
+    removed = [item.key for item in program.named_data or () if item.key in keys]
+    program.named_data = [item for item in program.named_data or () if item.key not in keys] or None
+    for plan in program.execution_plan:
+        for chain in plan.chains:
+            if chain.stacktrace:
+                removed.append(f"source lines of {plan.name}")
+                chain.stacktrace = None
+    _drop_unused(program)
+    return removed
+
+
+def _drop_unused(program: schema.Program) -> None:
+    """Leave out segments that nothing refers to; the others move up, as aligned as they were."""
+    old = program.segments or []
+    references = _references(program)
+    used = sorted({getattr(holder, field) for holder, field in references})
+    if len(used) == len(old):
+        return
+    alignment = _alignment([segment.offset for segment in old])
+    program.segments = None
+    places = {index: program.add_segment(old[index].data, alignment) for index in used}
+    for holder, field in references:
+        setattr(holder, field, places[getattr(holder, field)])
+
+
+def _references(program: schema.Program) -> list[tuple[object, str]]:
+    """Everything that names a segment, and the field in which it does."""
+    found: list[tuple[object, str]] = [(item, "segment_index") for item in program.named_data or ()]
+    blobs = {id(d.processed): d.processed for plan in program.execution_plan for d in plan.delegates}
+    found += [(b, "index") for b in blobs.values() if b.location == schema.DataLocation.SEGMENT]
+    sources = [program.constant_segment, *(program.mutable_data_segments or ())]
+    # An empty table of constants names segment 0, whether there is one or not.
+    found += [(s, "segment_index") for s in sources if s is not None and s.offsets]
+    return found
+
+
+def _alignment(offsets: list[int]) -> int:
+    """The largest power of two, to 4096, that all segments start at a multiple of."""
+    return next(a for a in (4096, 2048, 1024, 512, 256, 128, 64, 32, 16) if a == 16 or all(o % a == 0 for o in offsets))
