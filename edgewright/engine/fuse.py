@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.functions import FUNCTIONS
+from edgewright.engine.onthefly import on_the_fly, takes_rows
 from edgewright.engine.tail import Clamp, Item, Scalar, Second, Tail, Unary
 from edgewright.engine.trees import find_trees, only_leaf
 from edgewright.ir.execute import Executor
@@ -31,7 +32,7 @@ class Node:
     sum: Op | None = None  # an integer sum with ``second``
     table: Array | None = None
     parts: list[Node] = field(default_factory=list)  # nodes that were made this one
-    on_the_fly: bool = False  # begins with rows that are quantized by their own range
+    before: bool = False  # begins with the operator that quantizes its rows by their own range
 
     @property
     def op(self) -> Op:
@@ -97,7 +98,7 @@ class Fuser:
         taken: set[int] = set()
         nodes = []
         for op in self.graph.ops:
-            if id(op) in taken or self._on_the_fly(op):
+            if id(op) in taken or (self._on_the_fly(op) and not self._rows_for_all(op)):
                 continue
             tree = self.trees.get(id(op), [op])
             if op is not tree[-1]:
@@ -106,14 +107,21 @@ class Fuser:
             self._grow(node, taken)
             taken |= {id(o) for o in node.ops}
             before = [self.maker[id(v)] for v in op.inputs() if self._made_on_the_fly(v)]
-            node.ops, node.on_the_fly = [*before, *node.ops], bool(before)
+            before = [maker for maker in before if not self._rows_for_all(maker)]
+            node.ops, node.before = [*before, *node.ops], bool(before)
             nodes.append(node)
         return sorted(nodes, key=lambda n: place[id(n.ops[-1])])
 
     @staticmethod
     def _on_the_fly(op: Op) -> bool:
         out = op.outputs[0]
-        return out is not None and out.q is not None and out.q.dynamic is not None
+        return out is not None and on_the_fly(out)
+
+    def _rows_for_all(self, op: Op) -> bool:
+        """All that read what is made on the fly have kernels: it is made once for all."""
+        out = op.outputs[0]
+        fits = out is not None and op.kind == "convert" and single(op.args["self"]) and id(out) not in self.outputs
+        return fits and all(takes_rows(reader) for reader in self.readers.get(id(out), []))
 
     def _made_on_the_fly(self, value: Value) -> bool:
         return id(value) in self.maker and self._on_the_fly(self.maker[id(value)])

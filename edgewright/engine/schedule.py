@@ -13,9 +13,11 @@ from edgewright.engine.ends import given, replace_value, tensor, twin
 from edgewright.engine.fuse import Fuser, Node, byte
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
+from edgewright.engine.onthefly import on_the_fly
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
 from edgewright.engine.ops.chain import RealChain, chain_nodes
+from edgewright.engine.ops.dynamic import QuantizeRows, RowProduct, row_layout
 from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.matmul import MatMul
@@ -37,6 +39,8 @@ from edgewright.ir.numerics import Numerics
 LOWERINGS: list[type[Lowering]] = [
     RealChain,
     Winograd,
+    QuantizeRows,
+    RowProduct,
     RealProduct,
     RealDepthwise,
     RealTransposed,
@@ -151,7 +155,7 @@ class _Scheduler:
         return self._lowered[id(node)]
 
     def _choose(self, node: Node) -> Lowering:
-        if node.on_the_fly or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
+        if node.before or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
             return Reference(node)
         return next(made for kind in LOWERINGS if (made := kind.accept(node, self.context)) is not None)
 
@@ -291,6 +295,8 @@ class _Scheduler:
         if id(value) in self.views:
             return self.views[id(value)][1]
         assert value.dtype is not None
+        if on_the_fly(value):
+            return row_layout(value)
         shape, item = tuple(int(n) for n in value.bound), value.dtype.itemsize
         border = self.borders.get(id(value), Border())
         last = (shape[-1] if shape else 1) * item

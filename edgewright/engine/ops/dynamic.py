@@ -1,0 +1,137 @@
+"""Rows quantized by their own range as they come, and their products with weights of 8 and 4 bits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgewright.engine.codegen import Function, Module
+from edgewright.engine.fuse import Node, limits, single
+from edgewright.engine.kernels import rowgemm
+from edgewright.engine.kernels.nest import Grid, Run, Steps, emit_nest
+from edgewright.engine.kernels.rows import Rows, emit_rows
+from edgewright.engine.layout import Home, Layout
+from edgewright.engine.onthefly import on_the_fly
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.geometry import Part, even_rows
+from edgewright.engine.ops.products import order
+from edgewright.engine.plan import Place
+from edgewright.engine.tail import Tail
+from edgewright.ir.graph import Array, Value
+
+_RATE = 150.0  # products per nanosecond, about
+
+
+def row_layout(value: Value) -> Layout:
+    """How rows that carry their own scale lie."""
+    shape = tuple(int(n) for n in value.bound)
+    pitch, steps = Rows(shape[-1]).pitch, [1]
+    step = pitch
+    for n in reversed(shape[:-1]):
+        steps.append(step)
+        step *= n
+    return Layout(shape, 1, tuple(reversed(steps)), 0, step)
+
+
+class QuantizeRows(Lowering):
+    """convert to bytes on the fly."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        fits = node.op.kind == "convert" and on_the_fly(node.out) and single(node.op.args["self"])
+        return cls(node) if fits and len(node.ops) == 1 else None
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return layout.straight and even_rows(layout)
+
+    def emit(self, context: Context) -> None:
+        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        *_, length = out.layout.shape
+        count, lanes = math.prod(out.layout.shape[:-1]), context.isa.lanes
+        rows = Rows(length, data.layout.strides[-2] if len(data.layout.shape) > 1 else 0)
+        name = context.kernel("rows", rows, lambda module, name: emit_rows(module, name, lanes, rows))
+        context.step(name, [data.at(), out.at()], count, count * length * 0.15)
+
+
+class RowProduct(Lowering):
+    """linear, and pointwise convolutions, of such rows."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        op = node.op
+        self.data, weight = op.args["input"], op.args["weight"]
+        filters = np.asarray(weight.data)
+        filters = filters.T if op.args.get("transposed") else filters.reshape(filters.shape[0], -1)
+        self.columns, self.depth = filters.shape
+        self.rows = math.prod(self.data.bound[:-1])
+        q = weight.q
+        four = (q.qmin, q.qmax) == (-8, 7)
+        steps = 2 * -(-self.depth // 8) if four else -(-self.depth // 4)
+        self.weights = rowgemm.Weights(four, steps, q.block // 4 if q.block else 0)
+        self.filters = filters
+        self.tail: Tail = limits(op) + node.tail
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        x = node.op.args.get("input")
+        if node.op.kind not in ("linear", "conv2d") or x is None or not on_the_fly(x) or node.before:
+            return None
+        return cls(node)
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return layout.dense or (layout.straight and even_rows(layout))
+
+    def emit(self, context: Context) -> None:
+        isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
+        second = out if self.node.second is None else context.home(self.node.second)
+        made = rowgemm.panels(isa, self.columns, self.rows)
+        largest = 1 if self.rows == 1 else rowgemm.most_rows(isa, self.weights, made[0].vectors)
+        grid = Grid(1, self.rows, largest, *(Steps(0, _between(h)) for h in (data, out, second)))
+        sizes = [self.weights.size(p.vectors * isa.lanes) for p in made]
+        by_panel, outside = order(Part(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads)
+        name = self._kernel(context, grid, made, by_panel, outside)
+        macs = self.rows * self.depth * self.columns
+        units = len(made) if by_panel else grid.tiles
+        slots = [data.at(), self._pack(context, made), out.at(), second.at()]
+        context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+
+    def _kernel(self, context: Context, grid: Grid, made: list[rowgemm.RowPanel], by_panel: bool, outside: bool) -> str:
+        isa, weights, rows, tail = context.isa, self.weights, Rows(self.depth), self.tail
+
+        def build(module: Module, name: str) -> None:
+            runs, offset, column = [], 0, 0
+            for panel in dict.fromkeys(made):
+                count, size = made.count(panel), weights.size(panel.vectors * isa.lanes)
+
+                def tile(pixels: int, panel: rowgemm.RowPanel = panel) -> Function:
+                    steps = (grid.out.pixel, grid.second.pixel)
+                    return rowgemm.emit_tile(module, isa, pixels, panel, weights, rows, *steps, tail)
+
+                runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
+                offset, column = offset + count * size, column + count * panel.used
+            emit_nest(module, name, grid, runs, by_panel, outside)
+
+        return context.kernel("rowgemm", (grid, tuple(made), weights, rows, tail, by_panel, outside), build)
+
+    def _pack(self, context: Context, made: list[rowgemm.RowPanel]) -> Place:
+        isa, weights, op = context.isa, self.weights, self.node.op
+        scales = np.asarray(op.args["weight"].q.scale, np.float32).reshape(-1)
+        per_block = np.broadcast_to(scales, self.columns) if scales.size == 1 else scales
+        bias = op.args.get("bias")
+        added = np.zeros(self.columns, np.float32) if bias is None else np.asarray(bias.data, np.float32).reshape(-1)
+
+        def write(room: Array) -> None:
+            wide = np.zeros((self.columns, 4 * weights.steps), np.int8)
+            wide[:, : self.depth] = self.filters
+            rowgemm.pack(room, isa, wide, per_block.reshape(self.columns, -1), added, weights, made)
+
+        size = sum(weights.size(p.vectors * isa.lanes) for p in made)
+        return context.weights.reserve(size, write, np.asarray(op.args["weight"].data))
+
+
+def _between(home: Home) -> int:
+    """Bytes from a row to the next."""
+    return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
