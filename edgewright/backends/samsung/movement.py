@@ -39,8 +39,8 @@ def _ranges(x: Value, dim: int, places: Any) -> dict[str, list[int]]:
     """Evenly spaced places of one dimension, and all of the others."""
     at = [int(p) for p in np.atleast_1d(places)]
     begin, end, strides = [0] * len(x.bound), list(x.bound), [1] * len(x.bound)
-    begin[dim], end[dim] = at[0], at[-1] + 1
     strides[dim] = at[1] - at[0] if len(at) > 1 else 1
+    begin[dim], end[dim] = at[0], min(at[0] + len(at) * strides[dim], x.bound[dim])
     return {"begin": begin, "end": end, "strides": strides}
 
 

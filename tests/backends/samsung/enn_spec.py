@@ -17,8 +17,8 @@ MAX = float(np.finfo(np.float32).max)
 # Types that are told how their result is quantized.
 TOLD = {
     "ELTSUM", "SUB", "ELTMUL", "ELTDIV", "CONV2D", "DWCONV2D", "DECONV2D", "DWDECONV2D", "FC", "BATCH_MATMUL",
-    "AVGPOOL2D", "MAXPOOL2D", "REDUCEMEAN", "RELU", "CLIP", "HARDSWISH", "HardSigmoid", "GELU", "SOFTMAX", "LAYERNORM", "CONCAT",
-    "PAD", "RESIZE_BILINEAR",
+    "AVGPOOL2D", "MAXPOOL2D", "REDUCEMEAN", "RELU", "CLIP", "HARDSWISH", "HardSigmoid", "GELU", "SOFTMAX", "LAYERNORM",
+    "CONCAT", "PAD", "RESIZE_BILINEAR",
 }  # fmt: skip
 PLAIN = {
     "add": "ELTSUM", "sub": "SUB", "rsub": "SUB", "mul": "ELTMUL", "div": "ELTDIV", "maximum": "MAXIMUM",
@@ -130,8 +130,8 @@ def _transpose(a: Args, out: Value) -> Nodes:
 def _cut(a: Args, dim: int, places: list[int]) -> dict[str, Any]:
     shape = a["self"].shape
     begin, end, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    begin[dim], end[dim] = places[0], places[-1] + 1
-    strides[dim] = places[1] - places[0] if len(places) > 1 else 1
+    step = places[1] - places[0] if len(places) > 1 else 1
+    begin[dim], end[dim], strides[dim] = places[0], min(places[-1] + step, shape[dim]), step
     return {"begin": begin, "end": end, "strides": strides}
 
 
