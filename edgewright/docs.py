@@ -79,7 +79,11 @@ def _operators(backend: Backend) -> list[str]:
     if backend.rules:
         lines += ["For every operator:", "", *(f"- {rule.text}" for rule in backend.rules), ""]
     head = ("operator", "from", "config", "precisions", "fuses", "requirements")
-    return [*lines, *_table(head, (_row(row) for row in rows))]
+    lines += _table(head, (_row(row) for row in rows))
+    if backend.absent:
+        left = ((f"`{name}`", why) for name, why in sorted(backend.absent.items()))
+        lines += ["", "## Left to the CPU", "", *_table(("operator", "why"), left)]
+    return lines
 
 
 def _row(row: OpSpec) -> tuple[str, ...]:

@@ -89,6 +89,7 @@ class Backend:
     def __init__(
         self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, id: str = "", emit: Emit | None = None,
         title: str = "", summary: str = "", meanings: Mapping[str, str] | None = None,
+        absent: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.rows = {row.op: row for row in rows}
@@ -97,6 +98,7 @@ class Backend:
         self.emit = emit
         self.title = title or name
         self.summary = summary
+        self.absent = dict(absent or {})  # what others have a row for, and why there is none here
         self.meanings = {**PRECISIONS, **(meanings or {})}  # of the precisions, where they are others here
 
     def configs(self) -> dict[str, type[OperatorConfig]]:

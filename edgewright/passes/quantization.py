@@ -151,7 +151,7 @@ class _Folder:
             if isinstance(port, Weight) and sources.get(name) is not None and sources[name].constant
         ]
         integers = (
-            len(op.outputs) == 1
+            _one_quantity(op)
             and not self._has_real_weight(op, sources)
             and (self._dynamic(op, loose, weights) or self._static(op, loose or weights, sources))
         )
@@ -181,6 +181,9 @@ class _Folder:
         if not taken or any(sources[name] is None for name in taken):
             return False
         counted = isinstance(self.table[op.kind].ports.get("out"), Index)  # a truth or a place, which has no scale
+        if len(op.outputs) > 1 and op.outputs[0] is not None and not self._is_read(op.outputs[0]):
+            counted = True  # only the places are read; the values stay what they are
+            op.outputs[0] = replace(op.outputs[0], dtype=sources[taken[0]].dtype, q=sources[taken[0]].q)
         if not counted and (parameters is None or reader is None):
             return False
         for name in taken:
@@ -190,7 +193,7 @@ class _Folder:
         out = reader.outputs[0]
         assert out is not None
         out.q = parameters
-        op.outputs = [out]
+        op.outputs = [out, *op.outputs[1:]]
         self.done.add(id(reader))
         return True
 
@@ -277,6 +280,11 @@ def _by_channel(weight: Value, port: Any) -> Value:
     count = weight.bound[port.axis]
     spread = replace(q, scale=(q.scale,) * count, zero_point=(q.zero_point,) * count, axis=port.axis)
     return replace(weight, q=spread)
+
+
+def _one_quantity(op: Op) -> bool:
+    """True if only the first result is a quantity: others are places."""
+    return bool(op.outputs) and all(o is None or o.dtype is None or o.dtype.kind != "f" for o in op.outputs[1:])
 
 
 def _is_activation(value: Any) -> bool:

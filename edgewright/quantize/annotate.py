@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,11 +37,12 @@ class _Plan:
     ports: dict[str, Port]
     edges: dict[str, list[fx.Node]] = field(default_factory=dict)  # the activations that each port reads
     weights: dict[fx.Node, Any] = field(default_factory=dict)
+    unread: bool = False  # of several results, only places are read
 
     @property
     def result(self) -> fx.Node | None:
         """What gets a scale; a truth or a place has none."""
-        counted = isinstance(self.ports.get("out"), Index)
+        counted = isinstance(self.ports.get("out"), Index) or self.unread
         return None if self.config.is_dynamic or counted else self.nodes[-1]
 
 
@@ -76,7 +78,9 @@ class Annotator:
 
     def _plan(self, op: Op) -> _Plan | None:
         row = OPS.of(op)
-        node = self._node(op)
+        op = self._read(op)
+        nodes = self._nodes(op)
+        node = nodes[0] if nodes else None
         if node is None or node.meta.get(Q_ANNOTATION_KEY, QuantizationAnnotation())._annotated:
             return None
         if op.kind in _DROPOUTS:
@@ -91,17 +95,34 @@ class Annotator:
         if spec is not None and "cast" in spec.absorbs:
             op = self._with_cast(op)
         ports = {**row.ports, **(spec.ports if spec is not None else {})}
-        plan = _Plan(config, [node], ports)
+        plan = _Plan(config, nodes, ports, unread=id(op.outputs[0]) not in self.nodes)
         if not self._operands(op, row, plan):
             return None
         if spec is not None and spec.absorbs:
             self._fuse(op, row, spec.absorbs, plan)
         return plan
 
-    def _node(self, op: Op) -> fx.Node | None:
-        out, row = op.outputs[0] if len(op.outputs) == 1 else None, OPS.of(op)
+    def _read(self, op: Op) -> Op:
+        """An operator without trailing results that nobody reads."""
+        outputs = list(op.outputs)
+        while len(outputs) > 1 and id(outputs[-1]) not in self.nodes:
+            outputs.pop()
+        return op if len(outputs) == len(op.outputs) else replace(op, outputs=outputs)
+
+    def _nodes(self, op: Op) -> list[fx.Node]:
+        """The node of an operator; of several results, the call and the one that is a quantity, if it is read."""
+        out, row = op.outputs[0] if op.outputs else None, OPS.of(op)
         counted = row is not None and isinstance(row.ports.get("out"), Index)
-        return self.nodes.get(id(out)) if out is not None and (counted or out.dtype == np.float32) else None
+        if out is None or not (counted or out.dtype == np.float32):
+            return []
+        found = [node for o in op.outputs if (node := self.nodes.get(id(o))) is not None]
+        if not found or any(o is not None and o.dtype == np.float32 for o in op.outputs[1:]):
+            return []
+        if found[0].target is not operator.getitem:
+            return found
+        call = found[0].args[0]
+        assert isinstance(call, fx.Node)
+        return [call, found[0]] if id(out) in self.nodes else [call]
 
     def _operands(self, op: Op, row: OpDef, plan: _Plan) -> bool:
         """Note the points of every port; False if the backend would refuse the operator."""
@@ -205,7 +226,8 @@ def _trial(op: Op, row: OpDef, plan: _Plan, axis: int | None) -> Op:
             args[name] = replace(args[name], q=_weight_parameters(args[name], plan.config, axis))
     out = op.outputs[0]
     assert out is not None
-    return Op(row.name, args, [out if plan.result is None else replace(out, q=q, dtype=stored)], op.origin)
+    first = replace(out, q=q, dtype=stored) if plan.result is not None or plan.unread else out
+    return Op(row.name, args, [first, *(o for o in op.outputs[1:] if o is not None)], op.origin)
 
 
 def _weight_parameters(weight: Value, config: QuantizationConfig, axis: int | None) -> QParams:

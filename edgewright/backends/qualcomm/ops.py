@@ -7,7 +7,7 @@ from typing import Any
 from edgewright.backends.qualcomm import elementwise as el
 from edgewright.backends.qualcomm import images, indexing, movement, norms, products, ranking, rules
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, max_rank, not_empty, static_shape
-from edgewright.ir.ports import INDEX, Same
+from edgewright.ir.ports import ACT, INDEX, Same
 
 ANY = (STATIC, FLOAT)
 ACTIVATIONS = ("relu", "relu6", "hardtanh", "clamp")
@@ -148,7 +148,7 @@ def _places() -> tuple[OpSpec, ...]:
         _element("topk", ranking.best, *ranked),
         _element("sort", ranking.best, *ranked, rules.unstable),
         _element("cumsum", ranking.running_sum, *ranked, rules.same_kind),
-        _element("embedding", indexing.embedding, rules.known_table),
+        _element("embedding", indexing.embedding, rules.known_table, ports={"weight": ACT, "out": Same("weight")}),
         *(_element(op, lower, *ranked) for op, lower in read.items()),
         _element("index", indexing.index, rules.neighbours),
         _element("index_put", indexing.index_put, rules.neighbours),
@@ -162,6 +162,20 @@ EVERYWHERE: tuple[Rule, ...] = (
     rules.real_numbers_allowed, rules.storage, rules.plain, rules.fits, static_shape(), not_empty(), max_rank(5),
 )  # fmt: skip
 
+# What stock has for this processor and there is no row for here.
+ABSENT = {
+    "copy": "only the shape of its first operand counts, and the compiler drops an input that no node reads",
+    "custom_op": "operators of packages of one's own are compiled by their owner's tools",
+    "full_like": "only the shape of its operand counts, and the compiler drops an input that no node reads",
+    "hadamard_transform": "an operator of stock's own, which stock's passes put into models",
+    "index_put with accumulate": "of real numbers the compiler crashes, and of integers the sums are wrong",
+    "rand": "the CPU's numbers are the same every time for the same seed",
+    "randn": "the CPU's numbers are the same every time for the same seed",
+    "scatter_add": "real numbers are refused, and the sums of integers are wrong",
+    "scatter_reduce": "real numbers are refused, and the sums and products of integers are wrong",
+    "skip_ops": "no operator: one of several results, which the importer reads",
+}
+
 BACKEND = Backend(
     "qualcomm",
     ROWS,
@@ -169,5 +183,6 @@ BACKEND = Backend(
     id="QnnBackend",
     title="Qualcomm AI Engine Direct",
     meanings={FLOAT: "floating point of 16 bits, and integers and truth values that were never real numbers"},
+    absent=ABSENT,
     summary="Hexagon processors (HTP) of Snapdragon and other SoCs, through QNN's compiler; its emulator runs here.",
 )

@@ -26,7 +26,7 @@ def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
 
 
 def _weight(op: Op, value: Value) -> bool:
-    return value is op.args.get("weight") or value is op.args.get("bias")
+    return op.kind != "embedding" and (value is op.args.get("weight") or value is op.args.get("bias"))
 
 
 @rule("activations must be of 8 or 16 bits, unsigned and with one scale; weights of 8 bits or 4, without a zero point")
