@@ -12,7 +12,7 @@ from torch import nn
 
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.program import lower
+from edgewright.program import finish
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.lower import to_edge, to_edge_transform_and_lower
 from edgewright.pte import read_program, schema
@@ -180,7 +180,7 @@ def delegated(monkeypatch: pytest.MonkeyPatch, **options: Any) -> schema.Program
             made.ops.append(Op("delegate", args, [out]))
         return made
 
-    monkeypatch.setattr(lower, "import_graph", graph)
+    monkeypatch.setattr(finish, "import_graph", graph)
     config = ExecutorchBackendConfig(manifest=False, **options)
     return read_program(to_edge(exported()).to_executorch(config).buffer)
 

@@ -1,0 +1,170 @@
+"""``ExecutorchProgramManager``: methods become one program, and the program a file."""
+
+from __future__ import annotations
+
+import io
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.export import ExportedProgram
+
+from edgewright.errors import UsageError
+from edgewright.frontend.importer import import_graph
+from edgewright.ir.serialize import TWIN_KEY
+from edgewright.partition.report import PartitionReport
+from edgewright.program import manifest
+from edgewright.program.config import ExecutorchBackendConfig
+from edgewright.program.constants import ConstantPool
+from edgewright.program.delegates import DelegatePool
+from edgewright.program.emit import EmitOptions, Emitter
+from edgewright.program.external import DEFAULT_TAG, external_tag, training_methods
+from edgewright.program.layout import assign_dim_orders
+from edgewright.program.methods import check_methods, constant_plan, structure
+from edgewright.pte import schema
+from edgewright.pte.flat import Buffer
+from edgewright.pte.ptd import Entry, write_data
+from edgewright.pte.writer import program_chunks
+
+if TYPE_CHECKING:
+    from edgewright.program.etrecord import ETRecord
+    from edgewright.program.lower import EdgeProgramManager
+
+
+class ExecutorchProgramManager:
+    """A finished program and its external data."""
+
+    def __init__(self, edge: EdgeProgramManager, config: ExecutorchBackendConfig) -> None:
+        self._edge = edge
+        self.config = config
+        self._constants = ConstantPool(config.constant_tensor_alignment or 16)
+        self._states = ConstantPool(1)
+        self._blobs = DelegatePool()
+        self.instruction_sources: dict[str, list[tuple[str, ...]]] = {}  # by method: nodes of the user's own program
+        check_methods("memory_planning_pass", config.memory_planning_pass, edge.methods)
+        self.executorch_program = self._build()
+        self._buffer: bytes | None = None
+
+    @property
+    def methods(self) -> set[str]:
+        return self._edge.methods
+
+    @property
+    def config_methods(self) -> set[str]:
+        return self._edge.config_methods
+
+    def exported_program(self, method_name: str = "forward") -> ExportedProgram:
+        return self._edge.exported_program(method_name)
+
+    @property
+    def partition_reports(self) -> dict[str, PartitionReport]:
+        """What backends took and why not more, by method."""
+        return self._edge.partition_reports
+
+    @property
+    def buffer(self) -> bytes:
+        """The file's bytes."""
+        if self._buffer is None:
+            self._buffer = b"".join(self._chunks())
+        return self._buffer
+
+    def write_to_file(self, open_file: io.BufferedIOBase) -> None:
+        """Write to an open binary file, weights straight from where they are."""
+        for chunk in self._chunks():
+            open_file.write(chunk)
+
+    def save(self, path: str | os.PathLike[str]) -> int:
+        """Write to a path, whole or not at all; the bytes written. A host twin goes beside it, before it."""
+        from edgewright.files import write_file
+
+        if Path(path).suffix != ".pte":
+            raise UsageError(str(path), "must end in .pte")
+        if self.config.host_twin == "side" and self.twin is not None:
+            write_file(Path(path).with_suffix(".twin"), [self.twin])
+        return write_file(path, self._chunks())
+
+    def get_etrecord(self) -> ETRecord:
+        """What ExecuTorch's Inspector needs to join profiles of this program to lines of the model's source."""
+        from edgewright.program.etrecord import record
+
+        return record(self._edge.sources, self.executorch_program, self.instruction_sources)
+
+    @cached_property
+    def twin(self) -> bytes | None:
+        """What this machine runs in place of blobs that only a device can run, or None if there are no such blobs."""
+        return None if self.config.host_twin == "none" else self._blobs.twin()
+
+    @property
+    def data_files(self) -> dict[str, bytes]:
+        """External data by file name."""
+        return {tag: write_data(entries) for tag, entries in self._constants.external.items()}
+
+    def write_tensor_data_to_file(self, outdir: str | os.PathLike[str]) -> list[Path]:
+        """Write the ``.ptd`` files of external weights into a folder; their paths."""
+        paths = []
+        for tag, entries in self._constants.external.items():
+            paths.append(Path(outdir) / f"{tag}.ptd")
+            write_data(entries, paths[-1])
+        return paths
+
+    def _chunks(self) -> Any:
+        return program_chunks(self.executorch_program, self.config.segment_alignment)
+
+    # -------------------------------------------------------------------------------------------------- making
+
+    def _build(self) -> schema.Program:
+        names = sorted(self._edge.methods)
+        plans = [self._plan(name) for name in names]
+        extra = {k: v for name in names for k, v in training_methods(self._edge.exported_program(name), name).items()}
+        for name, value in {**self._edge.constant_methods, **extra}.items():
+            plans.append(constant_plan(name, value, self._constants))
+        program = schema.Program(execution_plan=plans)
+        index = program.add_segment(self._constants.chunks)  # type: ignore[arg-type]
+        program.constant_segment = schema.SubsegmentOffsets(segment_index=index, offsets=self._constants.offsets)
+        if len(self._states.offsets) > 1:
+            index = program.add_segment(self._states.chunks, self.config.segment_alignment)  # type: ignore[arg-type]
+            offsets = schema.SubsegmentOffsets(segment_index=index, offsets=self._states.offsets)
+            program.mutable_data_segments = [offsets]
+        alignment = max(self.config.segment_alignment, self.config.delegate_alignment or 1)
+        self._blobs.store(program, extract=self.config.extract_delegate_segments, alignment=alignment)
+        self._blobs.named = self._outside(self._blobs.named)
+        program.named_data = [
+            schema.NamedData(key=key, segment_index=program.add_segment(data, self.config.segment_alignment))
+            for key, data in self._blobs.named.items()
+        ]
+        if self.config.host_twin == "embed" and self.twin is not None:
+            index = program.add_segment(self.twin, self.config.segment_alignment)
+            program.named_data.append(schema.NamedData(key=TWIN_KEY, segment_index=index))
+        if self.config.manifest:
+            data = manifest.build(program, manifest.targets_of(program), self._edge.kernels.name, self._blobs.estimates)
+            index = program.add_segment(data, self.config.segment_alignment)
+            program.named_data.append(schema.NamedData(key=manifest.KEY, segment_index=index))
+        program.named_data = program.named_data or None
+        return program
+
+    def _outside(self, named: dict[str, Buffer]) -> dict[str, Buffer]:
+        """What of the blobs' data stays in the program: none, if all constants are external."""
+        if self.config.external_constants is not True or not named:
+            return named
+        entries = {key: Entry(data) for key, data in named.items()}
+        self._constants.external.setdefault(DEFAULT_TAG, {}).update(entries)
+        return {}
+
+    def _plan(self, name: str) -> schema.ExecutionPlan:
+        exported = self._edge.exported_program(name)
+        graph = import_graph(exported, name)
+        assign_dim_orders(graph)
+        options = EmitOptions(
+            planning=self.config.planning(name),
+            kernels=self._edge.kernels,
+            remove_view_copy=self.config.remove_view_copy,
+            emit_stacktrace=self.config.emit_stacktrace,
+            emit_mutable_buffer_names=self.config.emit_mutable_buffer_names,
+            skip_dim_order=self._edge.compile_config._skip_dim_order,
+            external_tag=external_tag(self.config, exported),
+        )
+        encoded = tuple(structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
+        emitter = Emitter(graph, options, self._constants, self._states, self._blobs)
+        self.instruction_sources[name] = emitter.given
+        return emitter.plan(encoded)  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+"""Passes of the user's on a method's graph, and a graph as a table."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ExportGraphSignature, OutputSpec, TensorArgument
+
+from edgewright.errors import UsageError
+
+Pass = Callable[[Any], Any]
+Passes = Union[Sequence[Pass], Mapping[str, Sequence[Pass]]]
+
+
+def pass_list(passes: Any) -> Sequence[Pass]:
+    inner = getattr(passes, "passes", passes)  # a PassManager holds a list of them
+    return list(inner) if isinstance(inner, Sequence) else [inner]
+
+
+def transformed(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedProgram:
+    """The program after passes, each of which changes its module in place or gives another (or a PassResult)."""
+    if not passes:
+        return program
+    original = program.graph_module
+    module: Any = torch.fx.GraphModule(original, copy.deepcopy(original.graph))  # passes may change it in place
+    module.meta.update(original.meta)
+    for change in passes:
+        result = change(module)
+        found = getattr(result, "graph_module", result)
+        module = found if isinstance(found, torch.nn.Module) else module
+    updated: ExportedProgram = program._update(module, _signature(program.graph_signature, module.graph))
+    return updated
+
+
+def _signature(old: ExportGraphSignature, graph: torch.fx.Graph) -> ExportGraphSignature:
+    """The signature, with the results that the graph has now: a pass may have put others in their places."""
+    output: Any = graph.output_node()
+    results, specs = list(output.args[0]), []
+    if len(results) != len(old.output_specs):
+        raise UsageError("transform_passes", f"must keep the {len(old.output_specs)} results", value=len(results))
+    for spec, result in zip(old.output_specs, results, strict=True):
+        renamed = isinstance(spec.arg, TensorArgument) and isinstance(result, torch.fx.Node)
+        specs.append(OutputSpec(spec.kind, TensorArgument(result.name), spec.target) if renamed else spec)
+    return ExportGraphSignature(old.input_specs, specs)
+
+
+def tabulate(graph: torch.fx.Graph) -> str:
+    """A graph as a table: opcode, name, target, args, kwargs."""
+    rows = [("opcode", "name", "target", "args", "kwargs")]
+    rows += [(n.op, n.name, str(n.target), str(n.args), str(n.kwargs)) for n in graph.nodes]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
