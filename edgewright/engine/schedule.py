@@ -30,6 +30,7 @@ from edgewright.engine.ops.python import Reference
 from edgewright.engine.ops.reductions import Reduction
 from edgewright.engine.ops.vendors import VENDORS
 from edgewright.engine.ops.winograd import Winograd
+from edgewright.engine.ops.winograd8 import ByteWinograd
 from edgewright.engine.plan import Place, Plan
 from edgewright.engine.requantize import affine_of
 from edgewright.engine.views import KINDS, made_there, view_of, viewed
@@ -45,6 +46,7 @@ LOWERINGS: list[type[Lowering]] = [
     RealDepthwise,
     RealTransposed,
     MatMul,
+    ByteWinograd,
     ByteProduct,
     ByteDepthwise,
     ByteTransposed,

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from edgewright.engine.codegen import Function, Reg, count, element, number, vec
 from edgewright.engine.isa import ISA
 
+LINE = 64  # bytes of memory that come together
+
 # ------------------------------------------------------------------------------------------------------------ reals
 
 
@@ -56,6 +58,12 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
 
 
+def fetch(f: Function, pointer: Reg, offset: int) -> None:
+    """Have a line of memory come nearer, while something else is computed."""
+    f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    f.do(f"call void @llvm.prefetch.p0(ptr {f.at(pointer, offset)}, i32 0, i32 3, i32 1)")
+
+
 # --------------------------------------------------------------------------------------------------------- integers
 
 
@@ -102,6 +110,26 @@ class Dots:
         for a, b in zip(x, w, strict=True):
             total = f.add(total, f.call(f"llvm.x86.{multiply}", total.type, a, b))
         return total
+
+
+class Pairs:
+    """Sums of two products of 16 bits, into 32-bit lanes; whatever leaves those is cut off, and nothing is lost of a
+    sum that ends within them."""
+
+    def __init__(self, f: Function, isa: ISA) -> None:
+        self.f, self.isa = f, isa
+
+    def data(self, x: Reg) -> tuple[Reg, ...]:
+        return (self.f.bits(x, vec(count(x.type) // 2, "i16")),)
+
+    weights = data
+
+    def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
+        lanes, f = count(total.type), self.f
+        if self.isa.dot:
+            return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
+        multiply = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
+        return f.add(total, f.call(f"llvm.x86.{multiply}", total.type, x[0], w[0]))
 
 
 def pack_words(f: Function, a: Reg, b: Reg) -> Reg:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.engine import make_plan
-from edgewright.ir.graph import Graph, Op, Value
-from tests.engine.graphs import U8, biases, compare, cpus, filters, graph, quantized, random, real, run
+from edgewright.ir.graph import Graph, Op, QParams, Value
+from tests.engine.graphs import I8, U8, biases, compare, constant, cpus, filters, graph, quantized, random, real, run
 
 INF = float("inf")
 
@@ -151,8 +152,7 @@ def test_winograd(cpu: str, size: Any, inputs: int, outputs: int, padding: Any) 
     if min(size) + sum(padding[:2]) < 6 or size[1] + sum(padding[2:]) < 6:
         size = (size[0] + 2, size[1] + 2)
     made = conv((2, *size, inputs), outputs, (3, 3), padding=padding, limits=(0.0, INF))
-    kinds = {s.kernel.split("_")[0] for s in make_plan(made, threads=1, cpu=cpu).steps}
-    assert kinds & {"winograd", "points"}
+    assert by_winograd(made, cpu)
     compare(made, [random(made.inputs[0])], cpu, 1e-5)
 
 
@@ -163,6 +163,47 @@ def test_winograd_with_a_sum(cpu: str) -> None:
     made.ops.append(Op("add", {"self": x, "other": middle, "limits": (0.0, INF)}, [y]))
     made.outputs[0] = y
     compare(made, [random(x)], cpu, 1e-5)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("size", [(14, 14), (7, 8), (16, 11)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (96, 192), (128, 128)])
+@pytest.mark.parametrize("padding", [(1, 1, 1, 1), (0, 2, 2, 0)])
+def test_winograd_of_bytes(cpu: str, size: Any, inputs: int, outputs: int, padding: Any) -> None:
+    """Bit for bit the plain sums, whatever the border and the zero points."""
+    made = conv((2, *size, inputs), outputs, (3, 3), padding=padding, quantize=True, limits=(-2.0, 3.0))
+    assert by_winograd(made, cpu)
+    check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_winograd_of_bytes_with_a_sum(cpu: str) -> None:
+    made = conv((1, 12, 12, 64), 64, (3, 3), padding=(1, 1, 1, 1), quantize=True)
+    (x,), middle, y = made.inputs, made.outputs[0], value("z", (1, 12, 12, 64), True, scale=0.2, zero=11)
+    made.ops.append(Op("add", {"self": middle, "other": x, "limits": (-5.0, INF)}, [y]))
+    made.outputs[0] = y
+    assert by_winograd(made, cpu)
+    check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize(("taps", "fits"), [(1036, True), (1037, False)])
+def test_winograd_of_bytes_up_to_its_limit(cpu: str, taps: int, fits: bool) -> None:
+    """Sums reach 2**25 and no farther: there, weights and data are as large as they can be."""
+    made = conv((1, 8, 8, 128), 64, (3, 3), padding=(1, 1, 1, 1), quantize=True)
+    data = np.zeros((64, 3, 3, 128), np.int8)
+    data.reshape(64, -1)[::2, :taps] = 127
+    data.reshape(64, -1)[1::2, :taps] = -127
+    made.ops[0].args["weight"] = constant(data, QParams(1e-5, 0, I8, -128, 127))  # so that results are within bytes
+    assert by_winograd(made, cpu) == fits
+    x = np.full(made.inputs[0].bound, 127, np.int8)
+    compare(made, [x], cpu)
+    compare(made, [np.where(np.arange(x.size).reshape(x.shape) % 3, x, -128).astype(np.int8)], cpu)
+
+
+def by_winograd(made: Graph, cpu: str) -> bool:
+    kinds = {s.kernel.split("_")[0] for s in make_plan(made, threads=1, cpu=cpu).steps}
+    return bool(kinds & {"winograd", "points"})
 
 
 @pytest.mark.parametrize("cpu", cpus())

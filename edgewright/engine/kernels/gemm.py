@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import fma
+from edgewright.engine.vector import LINE, fetch, fma
 from edgewright.ir.graph import Array
 
 
@@ -100,8 +100,12 @@ def emit_tile(
     second_step: int,
     tail: Tail,
     prefix: str = "",
+    ahead: bool = False,
 ) -> Function:
-    """``tile(data, weights, out, second)``; ``prefix`` tells products of one module apart."""
+    """``tile(data, weights, out, second)``; ``prefix`` tells products of one module apart.
+
+    ``ahead``: the panel that follows will be needed next.
+    """
     shape = "_".join(map(str, (*panel.widths, panel.used)))
     name = f"{prefix}tile_{pixels}_{shape}"
     if name in module.functions:
@@ -115,6 +119,8 @@ def emit_tile(
     def multiply(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
         row = [f.load(t, weights, o, 16) for t, o in zip(types, offsets, strict=True)]
+        for offset in range(0, 4 * panel.columns if ahead else 0, LINE):
+            fetch(f, weights, 4 * panel.columns * (window.elements + 1) + offset)
         for p in range(pixels):
             x = f.load("float", data, p * window.step, 4)
             for j, w in enumerate(row):

@@ -13,7 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
-from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
+from edgewright.engine.codegen import PTR, Function, Module, Reg, count, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.bytes import (
     Ending,
@@ -26,7 +26,7 @@ from edgewright.engine.kernels.bytes import (
     rows_of,
 )
 from edgewright.engine.kernels.gemm import Window, around
-from edgewright.engine.vector import Dots
+from edgewright.engine.vector import LINE, Dots, Pairs, fetch
 from edgewright.ir.graph import Array
 
 
@@ -148,19 +148,31 @@ def _second(f: Function, isa: ISA, panel: BytePanel, chosen: Sequence[int], step
 
 
 def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Window, ending: Ending) -> list[Reg]:
-    lanes, size = isa.lanes, 4 * isa.lanes
-    whole, bytes_, dots = vec(lanes, "i32"), vec(size, "i8"), Dots(f, isa)
-    bias = [f.load(whole, f.arg("weights"), j * size, size) for j in range(panel.vectors)]
-    begin = f.at(f.arg("weights"), (1 + ending.words) * panel.vectors * size + ending.notes)
+    size, weights = 4 * isa.lanes, f.arg("weights")
+    bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
+    begin = f.at(weights, (1 + ending.words) * panel.vectors * size + ending.notes)
+    return multiply(f, Dots(f, isa), pixels, window, begin, bias)
+
+
+def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin: Reg, bias: list[Reg],
+             ahead: int = 0) -> list[Reg]:  # fmt: skip
+    """The sums of each pixel, a vector for each of ``bias``: four bytes of data by as many of the weights at a time.
+
+    ``ahead``: the weights so many bytes farther on will be needed next.
+    """
+    vectors, lanes = len(bias), count(bias[0].type)
+    size, bytes_ = 4 * lanes, vec(4 * lanes, "i8")
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
-        row = [dots.weights(f.load(bytes_, weights, j * size, size)) for j in range(panel.vectors)]
+        row = [dots.weights(f.load(bytes_, weights, j * size, size)) for j in range(vectors)]
+        for offset in range(0, vectors * size if ahead else 0, LINE):
+            fetch(f, weights, ahead + offset)
         for p in range(pixels):
             x = dots.data(f.bits(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
             for j, w in enumerate(row):
-                sums[p * panel.vectors + j] = dots.add(sums[p * panel.vectors + j], x, w)
-        return [f.at(data, 4), f.at(weights, panel.vectors * size), *sums]
+                sums[p * vectors + j] = dots.add(sums[p * vectors + j], x, w)
+        return [f.at(data, 4), f.at(weights, vectors * size), *sums]
 
     return around(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
 

@@ -1,18 +1,19 @@
-"""Winograd's way for 3x3 windows in single precision: tiles of m x m outputs by (m+2)^2 small products.
+"""Winograd's way for 3x3 windows: tiles of m x m outputs by (m+2)^2 small products.
 
 F(2x2) needs 2.25 times fewer products than the window itself and F(4x4) four times fewer. With h = m + 2, an input
 patch becomes h*h points, each point is multiplied by its own matrix of weights, and the points of the result become
-m*m outputs. Points lie as [h*h][tiles][channels].
+m*m outputs. Points lie as [h*h][tiles][channels]. Here are the patches, whatever their elements, and the rest in single
+precision; ``winograd8.py`` has it for bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, element, number, vec
 from edgewright.engine.kernels import gemm
 from edgewright.engine.tail import Tail, finish
 from edgewright.engine.vector import fma
@@ -53,6 +54,7 @@ class Patches:
     row: int
     pixel: int
     point: int  # from a point to the next
+    item: int = 4  # bytes of an element of a point: single precision, or 16 bits made of bytes
 
     @property
     def side(self) -> int:
@@ -60,20 +62,25 @@ class Patches:
 
 
 class _Linear:
-    """Sums with small factors."""
+    """Sums with small factors, of reals or of integers."""
 
     def __init__(self, f: Function) -> None:
         self.f = f
 
+    def _real(self, a: Reg) -> bool:
+        return element(a.type) == "float"
+
     def add(self, a: Reg, b: Reg) -> Reg:
-        return self.f.op("fadd", a, b)
+        return self.f.op("fadd" if self._real(a) else "add", a, b)
 
     def sub(self, a: Reg, b: Reg) -> Reg:
-        return self.f.op("fsub", a, b)
+        return self.f.op("fsub" if self._real(a) else "sub", a, b)
 
-    def times(self, a: Reg, factor: float, b: Reg) -> Reg:
+    def times(self, a: Reg, factor: int, b: Reg) -> Reg:
         """a * factor + b."""
-        return fma(self.f, a, number(factor, a.type), b)
+        if self._real(a):
+            return fma(self.f, a, number(factor, a.type), b)
+        return self.f.op("add", self.f.op("mul", a, number(factor, a.type)), b)
 
 
 # Which outputs of the input transform are made together, and what they need.
@@ -112,27 +119,32 @@ def _out_of(f: Function, m: int, x: list[Reg]) -> list[Reg]:
 
 
 def emit_patches(module: Module, lanes: int, patches: Patches) -> Function:
-    """``patches(data, points)``: the points of one row of patches."""
+    """``patches(data, points)``: the points of one row of patches; ``lanes`` elements at a time."""
     f = module.function("patches", [(PTR, "data"), (PTR, "points")])
-    kind, m = vec(lanes, "float"), patches.m
+    m, item = patches.m, patches.item
+
+    def load(data: Reg, offset: int) -> Reg:
+        if item == 4:
+            return f.load(vec(lanes, "float"), data, offset, 4)
+        return f.cast("zext", f.load(vec(lanes, "i8"), data, offset), vec(lanes, "i16"))
 
     def block(_: Reg, now: list[Reg]) -> list[Reg]:
         data, points = now
         for made, needed in _GROUPS[m].items():
             lines: dict[int, dict[int, Reg]] = {}
             for column in range(patches.side):
-                d = {r: f.load(kind, data, r * patches.row + column * patches.pixel, 4) for r in needed}
+                d = {r: load(data, r * patches.row + column * patches.pixel) for r in needed}
                 for r, x in _into(f, m, made, d).items():
                     lines.setdefault(r, {})[column] = x
             for r, line in lines.items():
                 for which in _GROUPS[m]:
                     for c, x in _into(f, m, which, line).items():
-                        f.store(x, points, (r * patches.side + c) * patches.point, 4)
-        return [f.at(data, 4 * lanes), f.at(points, 4 * lanes)]
+                        f.store(x, points, (r * patches.side + c) * patches.point, item)
+        return [f.at(data, lanes * (4 if item == 4 else 1)), f.at(points, item * lanes)]
 
     def patch(i: Reg, _: list[Reg]) -> list[Reg]:
         data = f.at(f.arg("data"), f.mul(i, m * patches.pixel))
-        points = f.at(f.arg("points"), f.mul(i, 4 * patches.channels))
+        points = f.at(f.arg("points"), f.mul(i, item * patches.channels))
         f.repeat(patches.channels // lanes, [data, points], block)
         return []
 
@@ -149,11 +161,22 @@ class Outputs:
     columns: int  # outputs of a row
     second_row: int
     second_pixel: int
-    tail: Tail
+    tail: Tail = ()
+
+
+Tile = Callable[[Function, "list[Reg]", int], "list[Reg]"]
 
 
 def emit_outputs(module: Module, lanes: int, outputs: Outputs) -> Function:
-    """``outputs(points, out, second, bias, rows)``: one row of tiles, of whose outputs ``rows`` rows are stored."""
+    """The outputs of points in single precision."""
+    return emit_tiles(module, outputs, lanes, lambda f, now, columns: _tile(f, lanes, outputs, now, columns))
+
+
+def emit_tiles(module: Module, outputs: Outputs, block: int, body: Tile) -> Function:
+    """``outputs(points, out, second, bias, rows)``: one row of tiles, of whose outputs ``rows`` rows are stored.
+
+    ``body`` is given the pointers for ``block`` channels of a tile and the columns that are stored, and moves them on.
+    """
     names = [(PTR, n) for n in ("points", "out", "second", "bias")]
     f = module.function("outputs", [*names, (I64, "rows")])
     patches = outputs.patches
@@ -168,7 +191,7 @@ def emit_outputs(module: Module, lanes: int, outputs: Outputs) -> Function:
                 f.at(f.arg("second"), f.mul(index, patches.m * outputs.second_pixel)),
                 f.arg("bias"),
             ]
-            f.repeat(patches.channels // lanes, start, lambda _, now: _tile(f, lanes, outputs, now, columns))
+            f.repeat(patches.channels // block, start, lambda _, now: body(f, now, columns))
             return []
 
         f.repeat(count, [], tile)
@@ -211,10 +234,7 @@ class Points:
     count: int
     tiles: int
     largest: int
-    inputs: int
-    panels: int
-    panel: int  # bytes
-    width: int  # bytes of output of a panel
+    row: int  # bytes from a tile's inputs to the next one's
     data: int  # bytes of a point
     out: int
 
@@ -228,7 +248,7 @@ class Points:
 
 def emit_point(f: Function, points: Points, tiles: dict[int, Function], data: Reg, weights: Reg, out: Reg) -> None:
     """One panel of one point, for every row."""
-    row_in, row_out, done = 4 * points.inputs, points.out // points.tiles, 0
+    row_in, row_out, done = points.row, points.out // points.tiles, 0
     for size, count in points.sizes:
 
         def once(i: Reg, _: list[Reg], size: int = size, done: int = done) -> list[Reg]:
