@@ -143,6 +143,24 @@ class Integers:
         bound = 1 << 31
         return Whole(made, max(low, -bound), min(high, bound - 1))
 
+    def rescale_each(
+        self,
+        a: Whole,
+        multiplier: Whole,
+        shift: Whole,
+        factors: tuple[int, int],
+        shifts: tuple[int, int],
+        rounding: str,
+    ) -> Whole:
+        """The same by factors that are vectors themselves, between two bounds."""
+        if factors[0] < 0 or shifts[0] < 2 or shifts[1] > 62 or rounding == "twice":
+            raise NotWholeError(f"{factors} >> {shifts}")
+        a = self.narrow(a)
+        if element(a.reg.type) == "i64":
+            raise NotWholeError("more than 32 bits")
+        made = scale(self.f, rounding, multiplier.reg, shift.reg, True)(a.reg)
+        return Whole(made, -(1 << 31), (1 << 31) - 1)
+
     def _rescale_wide(self, a: Whole, multiplier: int, shift: int, rounding: str, low: int, high: int) -> Whole:
         """Of more than 32 bits, by factors of fewer: one rounding, halves up."""
         if rounding != "single" or max(-a.low, a.high) * multiplier + (1 << shift) >= 1 << 62:

@@ -43,7 +43,9 @@ def operands(op: Op) -> list[Value]:
     """The tensors that an operator works through element by element."""
     if op.kind.startswith(("tflite.", "qnn.")):
         return list(op.args["inputs"])
-    return [op.args[name] for name in ("input", "a", "b", "condition", "on_true", "on_false") if name in op.args]
+    names = ("input", "a", "b", "condition", "on_true", "on_false")
+    names += ("multiplier", "shift") if op.args.get("per_channel") else ()
+    return [op.args[name] for name in names if name in op.args]
 
 
 def bounds(value: Value) -> tuple[int, int]:
@@ -135,10 +137,13 @@ def _wrapped(i: Integers, op: Op, made: Whole) -> Whole:
 
 @element("tosa.rescale")
 def _rescale(i: Integers, op: Op, given: Given) -> Whole:
-    if op.args["per_channel"]:
-        raise NotWholeError("a factor for each channel")
-    by, bits = (int(np.ravel(op.args[name].data)[0]) for name in ("multiplier", "shift"))
-    made = i.rescale(i.plus(given[0], -op.args["input_zp"]), by, bits, op.args["rounding"])
+    by, bits = (np.ravel(op.args[name].data) for name in ("multiplier", "shift"))
+    x, rounding = i.plus(given[0], -op.args["input_zp"]), op.args["rounding"]
+    if len(given) == 1:
+        made = i.rescale(x, int(by[0]), int(bits[0]), rounding)
+    else:
+        made = i.rescale_each(x, given[1], given[2], (int(by.min()), int(by.max())), (int(bits.min()), int(bits.max())),
+                              rounding)  # fmt: skip
     info = np.iinfo(op.args["dtype"])
     return i.clamp(i.plus(made, op.args["output_zp"]), int(info.min), int(info.max))
 

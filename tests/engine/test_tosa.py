@@ -1,0 +1,205 @@
+"""TOSA's operators in the engine, bit for bit what ``ir/tosa`` says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.ir.graph import Graph, Op, Value
+from tests.engine.test_tflite import EVERY, window
+from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
+
+
+def rescale(
+    x: Value, out: Value, by: Any, bits: Any, in_zero: int = 0, out_zero: int = 0, rounding: str = "single"
+) -> Op:
+    many = np.size(by) > 1
+    return tosa("rescale", out, input=x, multiplier=numbers(np.atleast_1d(by)), shift=numbers(np.atleast_1d(bits), "int8"),
+                input_zp=in_zero, output_zp=out_zero, dtype=str(out.dtype), rounding=rounding,
+                per_channel=many)  # fmt: skip
+
+
+def weights(*shape: int) -> Value:
+    return numbers(np.random.default_rng(1).integers(-127, 128, shape), "int8")
+
+
+def factors(channels: int, gain: float) -> tuple[Any, Any]:
+    """Multipliers of 31 bits and shifts, for factors up to ``gain``."""
+    real = np.random.default_rng(3).random(channels) * gain + gain / 50
+    mantissa, exponent = np.frexp(real)
+    return np.rint(mantissa * 2**31 - 1).astype(np.int32), 31 - exponent
+
+
+def convolution(kind: str, gain: float, rounding: str, pad: int, zero: int, last: bool, stride: int = 1) -> Graph:
+    x, deep = plain("x", (2, 8, 9, 21 if kind == "depthwise_conv2d" else 6), "int8"), kind == "depthwise_conv2d"
+    w = weights(3, 3, 21, 1) if deep else weights(19, 3, 3, 6)
+    channels = 21 if deep else 19
+    size = [window(n + 2 * pad, 3, stride) for n in x.bound[1:3]]
+    acc, out = plain("acc", (2, *size, channels), "int32"), plain("out", (2, *size, channels), "int8")
+    bias = numbers(np.random.default_rng(2).integers(-4000, 4000, channels))
+    ops = [
+        tosa(kind, acc, input=x, weight=w, bias=bias, input_zp=zero, weight_zp=0, pad=[pad] * 4, stride=[stride] * 2,
+             dilation=[1, 1]),
+        rescale(acc, out, *factors(channels, gain), 0, 11, rounding),
+    ]  # fmt: skip
+    if last:
+        clamped = plain("clamped", out.bound, "int8")
+        ops.append(tosa("clamp", clamped, input=out, min_val=-20, max_val=90))
+        out = clamped
+    return graph([out], *ops)
+
+
+@pytest.mark.parametrize("kind", ["conv2d", "depthwise_conv2d"])
+@pytest.mark.parametrize("gain", [0.004, 1.5])
+@pytest.mark.parametrize("rounding", ["single", "double"])
+@pytest.mark.parametrize(("pad", "stride"), [(0, 1), (1, 2)])
+@pytest.mark.parametrize("zero", [0, -128, 9])
+@pytest.mark.parametrize("last", [False, True])
+def test_convolutions(kind: str, gain: float, rounding: str, pad: int, stride: int, zero: int, last: bool) -> None:
+    same(convolution(kind, gain, rounding, pad, zero, last, stride), "tosa")
+
+
+def test_zero_points_that_differ_are_left_to_the_reference() -> None:
+    """An image that two convolutions pad with different numbers has a border for one of them."""
+    x = plain("x", (1, 6, 6, 4), "int8")
+    outs, ops = [], []
+    for zero in (3, 4):
+        acc, out = plain("acc", (1, 6, 6, 8), "int32"), plain(f"out{zero}", (1, 6, 6, 8), "int8")
+        ops += [
+            tosa("conv2d", acc, input=x, weight=weights(8, 3, 3, 4), bias=numbers([0]), input_zp=zero, weight_zp=0,
+                 pad=[1] * 4, stride=[1, 1], dilation=[1, 1]),
+            rescale(acc, out, *factors(8, 0.01)),
+        ]  # fmt: skip
+        outs.append(out)
+    same(graph(outs, *ops), "tosa", native=False)
+
+
+@pytest.mark.parametrize("edges", [[0, 0, 0, 0], [-1, 0, -1, -1], [0, 1, 0, 0]])
+def test_transposed_convolutions(edges: list[int]) -> None:
+    x = plain("x", (2, 4, 5, 6), "int8")
+    size = [(n - 1) * 2 + 3 + a + b for n, a, b in zip(x.bound[1:3], edges[::2], edges[1::2], strict=True)]
+    acc, out = plain("acc", (2, *size, 16), "int32"), plain("out", (2, *size, 16), "int8")
+    product = tosa("transpose_conv2d", acc, input=x, weight=weights(16, 3, 3, 6), bias=numbers([7]), input_zp=5,
+                   weight_zp=0, out_pad=edges, stride=[2, 2])  # fmt: skip
+    same(graph([out], product, rescale(acc, out, *factors(16, 0.01))), "tosa")
+
+
+@pytest.mark.parametrize("rounding", ["single", "double"])
+@pytest.mark.parametrize(("by", "bits"), [(1 << 30, 31), (1 << 30, 30), (3 << 29, 33), (1 << 30, 40), (1518500250, 25)])
+@pytest.mark.parametrize(("given", "made"), [("int8", "int8"), ("int8", "int32"), ("int16", "int8"), ("int32", "int16"),
+                                             ("int32", "int8"), ("int16", "int32"), ("uint8", "int8")])  # fmt: skip
+def test_rescaling(rounding: str, by: int, bits: int, given: str, made: str) -> None:
+    x, y = plain("x", (3, 7, 33), given), plain("y", (3, 7, 33), made)
+    zeros = (5, -9) if given in ("int8", "uint8") and made in ("int8", "int16") else (0, 0)
+    same(graph([y], rescale(x, y, by, bits, *zeros, rounding)), "tosa")
+
+
+def test_a_factor_for_each_channel() -> None:
+    x, y = plain("x", (2, 5, 19), "int32"), plain("y", (2, 5, 19), "int8")
+    same(graph([y], rescale(x, y, *factors(19, 0.01), 0, 3)), "tosa")
+
+
+def test_a_sum_is_one_pass() -> None:
+    """Both operands and the result rescaled, as networks add."""
+    a, b, y = (plain(n, (2, 5, 6, 24), "int8") for n in "aby")
+    left, right, both = (plain(n, a.bound, "int32") for n in ("l", "r", "s"))
+    made = graph([y], rescale(a, left, 1 << 30, 11, 5), rescale(b, right, 1234567890, 12, -7),
+                 tosa("add", both, a=left, b=right), rescale(both, y, 1987654321, 51, 0, 4))  # fmt: skip
+    same(made, "tosa")
+
+
+@pytest.mark.parametrize("kind", ["add", "sub", "maximum", "minimum", "mul", "greater", "greater_equal", "equal",
+                                  "bitwise_and", "bitwise_or", "bitwise_xor", "arithmetic_right_shift",
+                                  "logical_left_shift", "logical_right_shift"])  # fmt: skip
+@pytest.mark.parametrize("shape", [(2, 5, 19), (1, 1, 19), (2, 1, 1)])
+def test_arithmetic_of_32_bits(kind: str, shape: tuple[int, ...]) -> None:
+    a, b = plain("a", (2, 5, 19), "int32"), plain("b", shape, "int32")
+    y = plain("y", a.bound, "bool" if kind in ("greater", "greater_equal", "equal") else "int32")
+    options: list[dict[str, Any]] = [{}]
+    if kind == "mul":
+        options = [{"shift": 0}, {"shift": 14}]
+    elif kind == "arithmetic_right_shift":
+        options = [{"round": False}, {"round": True}]
+    given = [anything(a), anything(b, 1)]
+    if "shift" in kind:
+        given[1] = np.random.default_rng(1).integers(-2, 40, shape).astype(np.int32)
+    elif kind == "equal":
+        given[1] = np.broadcast_to(given[0], a.bound)[: shape[0], : shape[1], : shape[2]].copy()
+    for chosen in options:
+        same(graph([y], tosa(kind, y, a=a, b=b, **chosen)), "tosa", given)
+
+
+def test_functions_of_32_bits() -> None:
+    x, y = plain("x", (3, 37), "int32"), plain("y", (3, 37), "int32")
+    given = anything(x)
+    given[0, :9] = [0, 1, -1, 2, 255, 256, 2**31 - 1, -(2**31) + 1, 2**30]
+    same(graph([y], tosa("clz", y, input=x)), "tosa", [given])
+    same(graph([y], tosa("abs", y, input=x)), "tosa", [given])
+    same(graph([y], tosa("bitwise_not", y, input=x)), "tosa", [given])
+    same(graph([y], tosa("negate", y, input=x, input_zp=0, output_zp=0)), "tosa", [given])
+    same(graph([y], tosa("clamp", y, input=x, min_val=-1000, max_val=7)), "tosa", [given])
+
+
+def test_choices() -> None:
+    which, a, b, y = (plain(n, (3, 19), t) for n, t in zip("cabs", ("bool", "int8", "int8", "int8"), strict=True))
+    same(graph([y], tosa("select", y, condition=which, on_true=a, on_false=b)), "tosa")
+    other, made = plain("o", (3, 19), "bool"), plain("y", (3, 19), "bool")
+    for kind in ("logical_and", "logical_or", "logical_xor"):
+        same(graph([made], tosa(kind, made, a=which, b=other)), "tosa")
+    same(graph([made], tosa("logical_not", made, input=which)), "tosa")
+
+
+def test_tables() -> None:
+    entries = np.random.default_rng(4).integers(-128, 128, 256)
+    x, y = plain("x", (1, 256), "int8"), plain("y", (1, 256), "int8")
+    same(graph([y], tosa("table", y, input=x, table=numbers(entries, "int8"))), "tosa", [EVERY[None]])
+    wide, made = plain("x", (256, 256), "int16"), plain("y", (256, 256), "int32")
+    every = np.arange(-32768, 32768).reshape(256, 256).astype(np.int16)
+    slopes = np.random.default_rng(5).integers(-32768, 32768, 513)
+    same(graph([made], tosa("table", made, input=wide, table=numbers(slopes, "int16"))), "tosa", [every])
+
+
+def test_functions_of_bytes_are_one_table() -> None:
+    """Of any operators of one operand: here a product with itself."""
+    x, y = plain("x", (1, 256), "int8"), plain("y", (1, 256), "int8")
+    wide, square = plain("w", (1, 256), "int32"), plain("q", (1, 256), "int32")
+    made = graph([y], rescale(x, wide, 1 << 30, 30, 3), tosa("mul", square, a=wide, b=wide, shift=0),
+                 rescale(square, y, 1 << 30, 37, 0, -128))  # fmt: skip
+    same(made, "tosa", [EVERY[None]])
+
+
+@pytest.mark.parametrize("kind", ["reduce_sum", "reduce_max", "reduce_min"])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_reductions(kind: str, dtype: str) -> None:
+    x = plain("x", (2, 5, 4, 19), dtype)
+    for axis in range(4):
+        y = plain("y", tuple(1 if d == axis else n for d, n in enumerate(x.bound)), dtype)
+        same(graph([y], tosa(kind, y, input=x, axis=axis)), "tosa", native=kind != "reduce_sum" or dtype == "int32")
+
+
+@pytest.mark.parametrize("pad", [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 0]])
+@pytest.mark.parametrize("zero", [0, -128, 17])
+@pytest.mark.parametrize(("kernel", "stride"), [([3, 3], [1, 1]), ([2, 3], [2, 1]), ([7, 6], [1, 1])])
+def test_pools(pad: list[int], zero: int, kernel: list[int], stride: list[int]) -> None:
+    x = plain("x", (2, 7, 8, 21), "int8")
+    size = [window(n + pad[2 * i] + pad[2 * i + 1], kernel[i], stride[i]) for i, n in enumerate(x.bound[1:3])]
+    y = plain("y", (2, *size, 21), "int8")
+    sizes = {"kernel": kernel, "stride": stride, "pad": pad}
+    same(graph([y], tosa("avg_pool2d", y, input=x, input_zp=zero, output_zp=-3, **sizes)), "tosa")
+    same(graph([y], tosa("max_pool2d", y, input=x, **sizes)), "tosa")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_moves(dtype: str) -> None:
+    x, a, b = (plain(n, (2, 3, 4, 5), dtype) for n in "xab")
+    turned, flat, part = plain("t", (2, 5, 3, 4), dtype), plain("f", (2, 60), dtype), plain("s", (1, 20), dtype)
+    same(graph([turned], tosa("transpose", turned, input=x, perms=[0, 3, 1, 2])), "tosa")
+    reshaped = tosa("reshape", flat, input=x, shape=[2, 60])
+    same(graph([part], reshaped, tosa("slice", part, input=flat, start=[1, 7], size=[1, 20])), "tosa")
+    joined = plain("j", (2, 3, 4, 10), dtype)
+    same(graph([joined], tosa("concat", joined, inputs=[a, b], axis=3)), "tosa")
+    wide = plain("w", (2, 6, 4, 5), dtype)
+    padded = tosa("pad", wide, input=x, value=numbers([77], dtype), padding=[0, 0, 1, 2, 0, 0, 0, 0])
+    same(graph([wide], padded), "tosa", native=dtype == "int8")
