@@ -1,6 +1,7 @@
-"""The pages about backends, written from their tables: ``python -m edgewright.docs [FOLDER] [--check]``.
+"""The pages that are written from tables: ``python -m edgewright.docs [FOLDER] [--check]``.
 
-A page says what its backend takes in the very sentences that refuse a model, so that the two cannot differ.
+A backend's page says what it takes in the very sentences that refuse a model, so that the two cannot differ. The index
+of errors is the tree of their classes, and the names that scripts know are those that ``edgewright compat`` resolves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from edgewright.backends import discover, find_partitioner, find_quantizer, load_backend
 from edgewright.backends.table import FLOAT, Backend, OpSpec
+from edgewright.indexes import errors_page, names_page
 from edgewright.ir.opset import OPS
 
 NOTE = "<!-- Written by `python -m edgewright.docs` from the backend's table. Change the table, not this page. -->"
@@ -120,20 +122,27 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
+def pages() -> Iterator[tuple[str, str]]:
+    """Every page, by its path inside the folder."""
+    yield from ((f"backends/{name}.md", page(name)) for name in discover())
+    yield "errors.md", errors_page()
+    yield "names.md", names_page()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or tell which are out of date."""
     parser = argparse.ArgumentParser(prog="python -m edgewright.docs", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", nargs="?", default="docs/backends", type=Path, help="where the pages are")
+    parser.add_argument("folder", nargs="?", default="docs", type=Path, help="where the pages are")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not current")
     args = parser.parse_args(arguments)
     stale = []
-    for name in discover():
-        path, text = args.folder / f"{name}.md", page(name)
+    for name, text in pages():
+        path = args.folder / name
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(str(path))
         if not args.check:
-            args.folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     print("\n".join(f"{'not current' if args.check else 'wrote'}: {path}" for path in stale) or "all pages are current")
     return int(args.check and bool(stale))

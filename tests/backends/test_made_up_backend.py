@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,78 +21,9 @@ from edgewright.quantize.recipes import symmetric_config
 from edgewright.runtime import Runtime
 from tests.support.rows import check_row
 
-OPS = '''
-"""What the Abacus takes."""
-
-from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, constant, dtypes_in, rank_in
-from edgewright.ir.serialize import write_twin
-
-
-def lower(names, op):
-    names.append(op.kind)
-
-
-def emit(group):
-    """The blob is the graph itself, for want of a chip."""
-    names = []
-    for op in group.ops:
-        if op.kind in BACKEND.rows:
-            BACKEND.rows[op.kind].lower(names, op)
-    return write_twin({"+".join(names): group}), {}
-
-
-BOTH = (FLOAT, STATIC)
-BACKEND = Backend(
-    "abacus",
-    [
-        OpSpec("linear", lower, (constant("weight", "bias"), rank_in("input", 2)), BOTH, config="LinearConfig"),
-        OpSpec("relu", lower, precisions=BOTH, config="ReLUConfig"),
-        OpSpec("add", lower, precisions=BOTH, config="AddConfig"),
-    ],
-    (dtypes_in("float32"),),
-    id="AbacusBackend", emit=emit, title="Abacus", summary="Beads on wires.",
-)
-'''
-
-DELEGATE = '''
-"""Runs what the Abacus would."""
-
-from edgewright.ir.deserialize import read_twin
-from edgewright.ir.graph import Value
-from edgewright.ir.numerics import XNNPACK
-from edgewright.ir.opset import OPS
-
-
-class AbacusDelegate:
-    def __init__(self, given):
-        ((self.name, self.graph),) = read_twin(given.blob).items()
-
-    @property
-    def input_count(self):
-        return len(self.graph.inputs)
-
-    def execute(self, inputs):
-        held = {id(v): x for v, x in zip(self.graph.inputs, inputs)}
-
-        def real(item):
-            if not isinstance(item, Value):
-                return item
-            array = held.get(id(item), item.data)
-            return array if item.q is None else XNNPACK.dequantize(array, item.q)
-
-        for op in self.graph.ops:
-            (result,) = OPS[op.kind].call({name: real(a) for name, a in op.args.items()})
-            out = op.outputs[0]
-            stored = result if out.q is None else XNNPACK.quantize(result, out.q)
-            held[id(out)] = stored.astype(out.dtype)
-        return [held[id(v)] for v in self.graph.outputs]
-
-    def close(self):
-        pass
-
-
-DELEGATE = AbacusDelegate
-'''
+PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-backend.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+OPS, DELEGATE, USE = BLOCKS
 
 
 def write_package(folder: Path) -> None:
@@ -141,6 +73,12 @@ def run(exported: Any, x: torch.Tensor) -> tuple[Any, Any]:
     return manager.partition_reports["forward"], method.execute([x.numpy()])[0]
 
 
+def test_the_page_shows_what_it_prints(abacus: str, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    exec(USE, {})
+    assert capsys.readouterr().out in PAGE
+
+
 def test_partitioner(abacus: str) -> None:
     x = torch.randn(3, 6)
     exported = torch.export.export(Net().eval(), (x,))
@@ -172,7 +110,7 @@ def test_page(abacus: str, tmp_path: Path) -> None:
                   "element type must be float32", "AbacusPartitioner = find_partitioner('abacus')"):  # fmt: skip
         assert shown in text
     docs.main([str(tmp_path / "pages")])
-    assert {p.name for p in (tmp_path / "pages").iterdir()} == {f"{name}.md" for name in discover()}
+    assert {p.name for p in (tmp_path / "pages" / "backends").iterdir()} == {f"{name}.md" for name in discover()}
 
 
 @pytest.mark.parametrize("op", ["linear", "relu", "add"])

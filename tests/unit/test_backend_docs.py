@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewright import docs
+from edgewright import docs, errors
 from edgewright.backends import discover, load_backend
 
 FOLDER = Path(__file__).parents[2] / "docs" / "backends"
@@ -22,6 +22,20 @@ def test_no_page_without_a_backend() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(discover())
 
 
+@pytest.mark.parametrize("name", [name for name, _ in docs.pages() if "/" not in name])
+def test_indexes_are_current(name: str) -> None:
+    assert (FOLDER.parent / name).read_text(encoding="utf-8") == dict(docs.pages())[name], (
+        "run python -m edgewright.docs"
+    )
+
+
+def test_the_index_of_errors_has_them_all() -> None:
+    text = dict(docs.pages())["errors.md"]
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, errors.EdgewrightError):
+            assert f"## {error.__name__}\n" in text
+
+
 @pytest.mark.parametrize("name", discover())
 def test_pages_hold_every_rule_config_and_option(name: str) -> None:
     text, backend = docs.page(name), load_backend(name)
@@ -35,6 +49,6 @@ def test_checking_finds_what_is_not_current(tmp_path: Path, capsys: pytest.Captu
     assert not list(tmp_path.iterdir())
     assert docs.main([str(tmp_path)]) == 0
     assert docs.main([str(tmp_path), "--check"]) == 0
-    (tmp_path / "xnnpack.md").write_text("old")
+    (tmp_path / "backends" / "xnnpack.md").write_text("old")
     assert docs.main([str(tmp_path), "--check"]) == 1
     assert "not current" in capsys.readouterr().out

@@ -1,0 +1,47 @@
+"""The site: its hook, and the pages about migration and tools, whose snippets run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def snippets(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(folder: Path, code: str, *command: str) -> str:
+    script = folder / "snippet.py"
+    script.write_text(code)
+    words = [sys.executable, *command, str(script)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_migration(tmp_path: Path) -> None:
+    theirs, ours = snippets("migration.md")
+    assert run(tmp_path, theirs, "-m", "edgewright.compat") == "torch.Size([2, 3])\n"
+    assert run(tmp_path, ours) == "(2, 3)\n"
+
+
+def test_tools(tmp_path: Path) -> None:
+    profile, inspector = snippets("tools.md")
+    run(tmp_path, profile)
+    told = run(tmp_path, inspector)
+    assert "DELEGATE_CALL ['linear.default', 'relu.default']" in told
+
+
+def test_links_out_of_the_site_become_paths() -> None:
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
+    assert spec is not None and spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    text = "[examples/arm](../examples/arm), [how to report](../SECURITY.md#how) and [errors](errors.md)"
+    wanted = "`examples/arm`, how to report (`SECURITY.md`) and [errors](errors.md)"
+    assert hooks.on_page_markdown(text, page=None) == wanted
