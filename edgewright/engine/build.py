@@ -8,6 +8,7 @@ this process, nor does it when everything was cached.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import struct
 import sys
@@ -29,9 +30,10 @@ _POSITION = ("pic", "small")  # code that runs wherever it lies
 _WORTH_A_PROCESS = 300_000  # characters of text: about 60 ms of compiling, and LLVM's memory
 _FRAME = struct.Struct("<q")
 
-# Runs in the other process: frames of text in, frames of objects out, until the pipe closes.
+# Runs in the other process: frames of text in, frames of objects out, until the pipe closes. No text: what LLVM says of
+# the processor.
 _HELPER = """
-import struct, sys
+import json, struct, sys
 sys.path.insert(0, sys.argv[1])
 import llvmlite.binding as llvm
 llvm.initialize_native_target(); llvm.initialize_native_asmprinter(); llvm.initialize_native_asmparser()
@@ -39,7 +41,11 @@ triple, cpu, features, level, *position = sys.argv[2:]
 machine = llvm.Target.from_triple(triple).create_target_machine(cpu, features, int(level), *position)
 read, write = sys.stdin.buffer, sys.stdout.buffer
 while size := read.read(8):
-    made = machine.emit_object(llvm.parse_assembly(read.read(*struct.unpack("<q", size)).decode()))
+    text = read.read(*struct.unpack("<q", size)).decode()
+    if text:
+        made = machine.emit_object(llvm.parse_assembly(text))
+    else:
+        made = json.dumps([llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())]).encode()
     write.write(struct.pack("<q", len(made)) + made)
     write.flush()
 """
@@ -131,13 +137,13 @@ def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: i
     results: dict[int, bytes] = {}
     queue: SimpleQueue[int | None] = SimpleQueue()
     helpers: list[_Helper] = []
-    written = 0
+    written = 0 if _loaded() else _WORTH_A_PROCESS  # LLVM is not loaded for a little either
     for at, source in enumerate(sources):
         texts.append(source if isinstance(source, str) else source())
         queue.put(at)
         written += len(texts[at])
-        if not helpers and written > (_WORTH_A_PROCESS if processes is None else 0):
-            helpers = [_Helper(texts, queue, results, cpu, features) for _ in range(most)]
+        wanted = most if processes is not None else min(most, written // _WORTH_A_PROCESS)
+        helpers += [_Helper(texts, queue, results, cpu, features) for _ in range(wanted - len(helpers))]
     for _ in helpers:
         queue.put(None)
     for helper in helpers:
@@ -147,6 +153,28 @@ def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: i
     for at in left:
         results[at] = _compile(machine, texts[at])
     return [results[at] for at in range(len(texts))]
+
+
+def _loaded() -> bool:
+    return "llvmlite.binding" in sys.modules
+
+
+def processor() -> tuple[str, dict[str, bool]]:
+    """The name of this processor and what it can do, as LLVM has it."""
+    from queue import SimpleQueue
+
+    answers: dict[int, bytes] = {}
+    if not _loaded():
+        queue: SimpleQueue[int | None] = SimpleQueue()
+        queue.put(0)
+        queue.put(None)
+        _Helper([""], queue, answers, "", "").finish()
+    if answers:
+        cpu, features = json.loads(answers[0])
+        return cpu, features
+    import llvmlite.binding as llvm
+
+    return llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
 
 
 def _compile(machine: Any, text: str) -> bytes:

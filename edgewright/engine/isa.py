@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-from edgewright.engine.build import FINGERPRINT
+from edgewright.engine.build import FINGERPRINT, processor
 from edgewright.engine.cache import default_cache, key_of
 from edgewright.errors import MissingError, UsageError
 
@@ -56,9 +56,7 @@ def _machine() -> tuple[str, dict[str, bool]]:
     if shown and (known := store.get(key)) is not None:
         cpu, features = json.loads(known)
         return cpu, features
-    import llvmlite.binding as llvm
-
-    cpu, features = llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+    cpu, features = processor()
     if shown:
         store.put(key, json.dumps([cpu, features]).encode())
     return cpu, features

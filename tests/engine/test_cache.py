@@ -252,3 +252,13 @@ def test_the_command_says_what_is_wrong(
     monkeypatch.setenv("EDGEWRIGHT_CACHE", "off")
     assert main(["cache", "path"]) == 0
     assert "switched off" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("helper", [None, "raise SystemExit(3)"])
+def test_the_processor_is_the_same_whoever_asks(monkeypatch: pytest.MonkeyPatch, helper: str | None) -> None:
+    import llvmlite.binding as llvm
+
+    monkeypatch.setattr(build, "_loaded", lambda: False)
+    if helper is not None:
+        monkeypatch.setattr(build, "_HELPER", helper)
+    assert build.processor() == (llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()))
