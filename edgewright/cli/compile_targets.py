@@ -11,7 +11,7 @@ from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
 from edgewright.cli.console import clean, console, note, print_error, size, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import write_file
-from edgewright.workbench.facts import CompileReport, columns, rows
+from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
 from edgewright.workbench.progress import Stages
 
 if TYPE_CHECKING:
@@ -146,8 +146,10 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
     reports = [r.report for r in results.values()]
     samples = len(bench.calls)
     told = f"{model_name(args.spec)}, {samples} calibration inputs" if samples else model_name(args.spec)
-    out.print(table(told, columns(metric), rows(reports, metric), flexible="time is"))
-    out.print()
+    out.print(table(told, columns(metric), rows(reports, metric), flexible="precision", tight=True))
+    out.print(f"\n{time_note(reports)}", style="dim", soft_wrap=True)
+    if args.verbose:
+        out.print(LEGEND, style="dim", soft_wrap=True)
     if bench.settings.metric is not None:
         from edgewright.workbench.compile import measured
 

@@ -55,12 +55,17 @@ def note(message: str) -> None:
     print(clean(message), file=sys.stderr)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, flexible: str = "") -> Group:
+def table(
+    title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, flexible: str = "", tight: bool = False
+) -> Group:  # fmt: skip
     """A table under its title.
 
-    A column whose name starts with ``>`` is aligned right; the ``flexible`` one gives way to the others.
+    A column whose name starts with ``>`` is aligned right; the ``flexible`` one gives way to the others. ``tight``
+    tables have many columns, and fit narrow terminals.
     """
-    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    result = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if tight else 2, 0, 0), header_style="dim"
+    )
     for column in columns:
         name = column.lstrip(">")
         give_way = name == flexible

@@ -16,8 +16,8 @@ from edgewright.backends.targets import all_targets
 from edgewright.cli.console import clean, console, progress, size, table
 from edgewright.demo import IMAGES, MODEL
 from edgewright.errors import UsageError
-from edgewright.program.estimates import readable
 from edgewright.runtime.program import Runtime
+from edgewright.workbench.facts import LEGEND, measures, time_note
 
 if TYPE_CHECKING:
     from edgewright.workbench.facts import CompileReport
@@ -39,21 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("--target", action="append", default=[], help=f"instead of {', '.join(TARGETS)}; may be given several times")
-    add("--images", type=int, default=_CLASSIFIED, metavar="N", help=f"classify N of 200 (default: {_CLASSIFIED})")
+    add("--images", type=int, metavar="N", help=f"classify N of 200 (default: {_CLASSIFIED}, and all without torch)")
     add("--json", action="store_true", help="the same, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     with np.load(IMAGES) as file:
         images, labels = file["images"], file["labels"]
-    if not 1 <= args.images <= len(images):
-        raise UsageError("--images", f"must be 1 to {len(images)}", value=args.images)
+    compiles = importlib.util.find_spec("torch") is not None
+    count = (_CLASSIFIED if compiles else len(images)) if args.images is None else args.images
+    if not 1 <= count <= len(images):
+        raise UsageError("--images", f"must be 1 to {len(images)}", value=count)
     inputs = [prepare(image) for image in images]
-    if importlib.util.find_spec("torch") is None:
-        return _shipped(args, inputs[: args.images], labels[: args.images])
+    if not compiles:
+        return _shipped(args, inputs[:count], labels[:count])
     start = time.perf_counter()
-    original, results = _compiled(args, inputs, labels[: args.images])
-    _show(args, original, results, time.perf_counter() - start)
+    original, results = _compiled(args, inputs, labels[:count])
+    title = f"CifarNet in int8, {count} images it was not trained on, every device on this machine"
+    _show(args, title, original, results, time.perf_counter() - start)
     return 0
 
 
@@ -131,10 +134,10 @@ def prepare(image: Array) -> Array:
 
 # -------------------------------------------------------------------------------------------------------- showing
 
-_HEADS = ("device", ">images right", ">SQNR", ">delegated", ">file", ">memory", ">NPU SRAM", ">time", "time is")
+_HEADS = ("device", ">right", ">SQNR dB", ">taken", ">file KiB", ">RAM KiB", ">SRAM KiB", ">ms")
 
 
-def _show(args: argparse.Namespace, original: float, results: CompileResults, seconds: float) -> None:
+def _show(args: argparse.Namespace, title: str, original: float, results: CompileResults, seconds: float) -> None:
     if args.json:
         print(json.dumps({"original": original, **results.report.to_dict()}, indent=2))
         return
@@ -143,10 +146,11 @@ def _show(args: argparse.Namespace, original: float, results: CompileResults, se
         for result in results.values():
             out.print(f"{result.target} {result.report.metric:.1%}")
         return
-    rows = [("torch, float", f"{original:.1%}", *[""] * 7), *(_row(r.report) for r in results.values())]
-    title = f"CifarNet in int8, {args.images} images it was not trained on, every device on this machine"
-    out.print(table(title, _HEADS, rows, flexible="time is"))
+    rows = [("torch, float", f"{original:.1%}", *[""] * 6), *(_row(r.report) for r in results.values())]
+    out.print(table(title, _HEADS, rows, tight=True))
     out.print()
+    for line in (LEGEND, time_note([r.report for r in results.values()])):
+        out.print(line, style="dim", soft_wrap=True)
     for result in results.values():
         if result.report.simulated:
             told = f"{result.target}: for this machine only, because {result.report.simulated}"
@@ -165,17 +169,5 @@ def _show(args: argparse.Namespace, original: float, results: CompileResults, se
 
 
 def _row(report: CompileReport) -> tuple[str, ...]:
-    spent, basis = report.estimated_ms, report.basis
-    if spent is None and report.host_ms is not None:
-        spent, basis = report.host_ms, "measured on this machine"
-    return (
-        report.target,
-        "" if report.metric is None else f"{report.metric:.1%}",
-        "" if report.sqnr is None else f"{report.sqnr:.1f} dB",
-        f"{report.coverage['macs']:.1%}",
-        readable(report.bytes),
-        readable(report.planned_bytes),
-        "" if report.sram is None else readable(report.sram),
-        "" if spent is None else f"{spent:.3g} ms",
-        basis or "not known",
-    )
+    right = "" if report.metric is None else f"{report.metric:.1%}"
+    return (report.target, right, "" if report.sqnr is None else f"{report.sqnr:.1f}", *measures(report))

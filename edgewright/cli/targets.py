@@ -18,6 +18,7 @@ EXAMPLES = """examples:
   edgewright targets ethos --json
   edgewright targets sm8550 --presets
 """
+_FILES = {"simulated": "files run on this machine only", "none": "no files can be made here"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     wanted = args.name.lower()
-    states = {b: _state(b) for b in {t.backend for t in all_targets().values()}}
-    found: list[dict[str, Any]] = [
-        {"target": t.name, "backend": t.backend, "about": t.summary, "compiles": states[t.backend]}
+    found = [
+        {"target": t.name, "backend": t.backend, "about": t.summary, **_state(t.backend)}
         for t in all_targets().values()
         if wanted in t.name or wanted in t.backend
     ]
@@ -42,14 +42,26 @@ def run(args: argparse.Namespace) -> int:
             facts["presets"] = _presets(facts["backend"])
     if args.json:
         print(json.dumps(found, indent=2))
-        return 0
-    heads = ["target", "backend", "device", "files made here", *(["presets"] if args.presets else [])]
+    else:
+        _show(args, found)
+    return 0
+
+
+def _show(args: argparse.Namespace, found: list[dict[str, Any]]) -> None:
+    heads = ["target", "backend", "device", "files", *(["presets"] if args.presets else [])]
     rows = [
-        (f["target"], f["backend"], f["about"], f["compiles"], *([", ".join(f["presets"])] if args.presets else []))
+        (f["target"], f["backend"], f["about"], f["files"], *([", ".join(f["presets"])] if args.presets else []))
         for f in found
     ]
-    console().print(table("", heads, rows, flexible="device"))
-    return 0
+    out = console()
+    out.print(table("", heads, rows, flexible="device", tight=True))
+    if args.quiet:
+        return
+    for files, about in _FILES.items():
+        missing = sorted({m for f in found if f["files"] == files for m in f["missing"]})
+        if missing:
+            told = f"\n{files}: {about}; missing: {', '.join(missing)} (`edgewright doctor` says how to get it)"
+            out.print(told, style="dim", soft_wrap=True)
 
 
 @cache
@@ -61,11 +73,9 @@ def _presets(backend: str) -> list[str]:
         return [*find_quantizer(backend).presets, "float"]
 
 
-def _state(backend: str) -> str:
-    """Whether files for the device can be made here, or for this machine only."""
+@cache
+def _state(backend: str) -> dict[str, Any]:
+    """Whether files for the device can be made here, or for this machine only, or none; and what is missing."""
     missing = [need for need in NEEDS.get(backend, ()) if found_version(need) is None]
-    if not missing:
-        return "for the device"
-    simulated = all(need.simulates for need in missing)
-    names = ", ".join(need.title for need in missing)
-    return f"for this machine only ({names} is missing)" if simulated else f"none ({names} is missing)"
+    files = "device" if not missing else "simulated" if all(need.simulates for need in missing) else "none"
+    return {"files": files, "missing": [need.title for need in missing]}

@@ -62,6 +62,13 @@ class CompileReport:
         return max(known) if known else None
 
     @property
+    def time(self) -> tuple[float | None, str]:
+        """Milliseconds of an inference, and how they are known."""
+        if self.estimated_ms is None and self.host_ms is not None:
+            return self.host_ms, "measured on this machine"
+        return self.estimated_ms, f"by {self.basis}" if self.basis else ""
+
+    @property
     def basis(self) -> str:
         """Whose word the estimate is."""
         return str(self.estimates[0].get("basis", "")) if self.estimates else ""
@@ -84,7 +91,10 @@ class CompileReport:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
 
-COLUMNS = ("target", "precision", ">delegated", ">file", ">memory", ">NPU SRAM", ">time", ">SQNR", "time is")
+COLUMNS = ("device", "precision", ">taken", ">file KiB", ">RAM KiB", ">SRAM KiB", ">ms", ">SQNR dB")
+LEGEND = (
+    "taken: of multiply-accumulates; RAM: what the program plans; SRAM: the NPU's fast memory; SQNR: against the model"
+)
 
 
 def rows(reports: Sequence[CompileReport], metric: str = "") -> list[tuple[str, ...]]:
@@ -94,26 +104,35 @@ def rows(reports: Sequence[CompileReport], metric: str = "") -> list[tuple[str, 
 
 def columns(metric: str = "") -> tuple[str, ...]:
     """Heads of the table; a metric of the user's stands where the SQNR is."""
-    return tuple(f">{metric}" if metric and c == ">SQNR" else c for c in COLUMNS)
+    return tuple(f">{metric}" if metric and c == ">SQNR dB" else c for c in COLUMNS)
 
 
 def _row(report: CompileReport, metric: str) -> tuple[str, ...]:
-    from edgewright.program.estimates import readable
-
-    score = "" if report.sqnr is None else f"{report.sqnr:.1f} dB"
+    score = "" if report.sqnr is None else f"{report.sqnr:.1f}"
     if metric:
         score = "" if report.metric is None else f"{report.metric:.4g}"
-    expected, basis = report.estimated_ms, report.basis
-    if expected is None and report.host_ms is not None:
-        expected, basis = report.host_ms, "measured on this machine"
+    return (report.target, report.precision, *measures(report), score)
+
+
+def measures(report: CompileReport) -> tuple[str, ...]:
+    """The columns that every table of targets has: share taken, file, memory, NPU's memory, time."""
+    spent, _ = report.time
     return (
-        report.target,
-        report.precision,
         f"{report.coverage['macs']:.1%}",
-        readable(report.bytes),
-        readable(report.planned_bytes),
-        "" if report.sram is None else readable(report.sram),
-        "" if expected is None else f"{expected:.3g} ms",
-        score,
-        basis or "not known",
+        _kib(report.bytes),
+        _kib(report.planned_bytes),
+        "" if report.sram is None else _kib(report.sram),
+        "" if spent is None else f"{spent:.3g}" if spent < 1000 else f"{spent:,.0f}",
     )
+
+
+def _kib(count: int) -> str:
+    return f"{count / 1024:,.1f}"
+
+
+def time_note(reports: Sequence[CompileReport]) -> str:
+    """Whose word the times are."""
+    by: dict[str, list[str]] = {}
+    for report in reports:
+        by.setdefault(report.time[1] or "not known", []).append(report.target)
+    return "ms: " + "; ".join(f"{', '.join(names)} {basis}" for basis, names in by.items())

@@ -19,10 +19,9 @@ def test_every_backend_has_targets_and_classes_for_them() -> None:
         target = next(t for t in all_targets().values() if t.backend == backend)
         assert target.summary
         quantizer = find_quantizer(backend).for_target(target.argument)
-        partitioner = find_partitioner(backend).for_target(target.argument)
+        assert find_partitioner(backend).for_target(target.argument).backend.name == backend
         assert next(iter(quantizer.presets)) == "int8"
         assert all(callable(make) for make in quantizer.presets.values())
-        assert type(quantizer.target()) is type(partitioner.target())
 
 
 @pytest.mark.parametrize("name", ["xnnpack", "ethos-u55-128", "ethos-u85-2048", "sm8550", "SM8650", "imxrt700"])
