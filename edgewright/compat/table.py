@@ -144,8 +144,9 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.backends.nxp.backend.neutron_target_spec": {"NeutronTargetSpec": _NXP},
     "executorch.backends.nxp.edge_passes.neutron_edge_pass_manager": {"NeutronEdgePassManager": _NXP},
     "executorch.backends.nxp.edge_passes.remove_additional_quantize_dequantize_nodes_pass": {
-        "RemoveAdditionalQDQClustersPass": f"{_NXP}.compat",
+        "RemoveAdditionalQDQClustersPass": f"{_NXP}.passes",
     },
+    "executorch.backends.nxp.edge_passes.remove_io_quant_ops_pass": {"RemoveIOQuantOpsPass": f"{_NXP}.passes"},
     "executorch.backends.nxp.neutron_partitioner": {"NeutronPartitioner": _NXP},
     "executorch.backends.nxp.nxp_backend": _NXP_BACKEND,
     "executorch.backends.nxp.quantizer.neutron_quantizer": {"NeutronQuantizer": _NXP},
@@ -169,7 +170,6 @@ ABSENT: dict[str, str] = {
     "executorch.backends.arm.vgf_partitioner": "EthosUPartitioner; Vulkan's VGF is not a target",
     "executorch.backends.cortex_m": _CORTEX_M,
     "executorch.backends.nxp": "edgewright.backends.nxp",
-    "executorch.backends.nxp.edge_passes.remove_io_quant_ops_pass": "remove_io_quant_ops of edgewright.backends.nxp",
     "executorch.backends.nxp.tests": "a list of tuples of tensors is a calibration set here",
     "executorch.backends.qualcomm": "edgewright.backends.qualcomm",
     "executorch.backends.qualcomm.custom_op": "operators of your own stay on the CPU: register_kernel runs them here",
@@ -197,7 +197,6 @@ ABSENT: dict[str, str] = {
 }
 
 AT_USE = {
-    "executorch.backends.nxp.edge_passes.remove_io_quant_ops_pass:RemoveIOQuantOpsPass",
     "executorch.devtools.visualization.visualization_utils:visualize_with_clusters",
 }
 

@@ -58,6 +58,22 @@ def integer_io(
     return made, found
 
 
+def open_ends(graph: fx.Graph) -> dict[str, Parameters]:
+    """The same on a graph alone, in place: of every input and output that is converted, numbered as they come."""
+    found: dict[str, Parameters] = {}
+    names = [n.name for n in graph.nodes if n.op == "placeholder" and any(u.target == _QUANTIZE for u in n.users)]
+    for i, name in enumerate(names):
+        found[f"input{i}"] = _open_input(graph, name, i)
+    output: Any = graph.output_node()
+    places = [i for i, r in enumerate(output.args[0]) if isinstance(r, fx.Node) and r.target == _DEQUANTIZE]
+    for i, place in enumerate(places):
+        found[f"output{i}"], _ = _open_output(graph, place, i)
+    if not found:
+        raise _not_quantized("input", 0, [n for n in graph.nodes if n.op == "placeholder"])
+    graph.eliminate_dead_code()
+    return found
+
+
 def _places(side: str, wanted: Iterable[int] | None, count: int) -> list[int]:
     chosen = list(range(count)) if wanted is None else list(wanted)
     bad = [i for i in chosen if not isinstance(i, int) or not 0 <= i < count]

@@ -11,6 +11,8 @@ _NAMES = {
     "NeutronPartitioner": "edgewright.backends.nxp.partitioner",
     "NeutronQuantizer": "edgewright.backends.nxp.quantizer",
     "NeutronTargetSpec": "edgewright.backends.nxp.target",
+    "RemoveAdditionalQDQClustersPass": "edgewright.backends.nxp.passes",
+    "RemoveIOQuantOpsPass": "edgewright.backends.nxp.passes",
     "calibrate_and_quantize": "edgewright.backends.nxp.quantizer",
     "export_tflite": "edgewright.backends.nxp.partitioner",
     "generate_neutron_compile_spec": "edgewright.backends.nxp.target",
