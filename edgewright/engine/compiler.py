@@ -6,6 +6,7 @@ from edgewright.engine.check import check_graph
 from edgewright.engine.cores import thread_count
 from edgewright.engine.dialects import translate
 from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.halves import widen
 from edgewright.engine.isa import host
 from edgewright.engine.plan import Plan
 from edgewright.engine.schedule import schedule
@@ -27,7 +28,10 @@ def make_plan(
     rounding = named(numerics)
     graph = translate(graph, rounding)
     check_graph(graph, memory)
-    plan = schedule(graph, host(cpu), rounding, thread_count(threads), memory)
+    wide = widen(graph)
+    if wide is not graph:
+        check_graph(wide, memory)  # its constants are larger
+    plan = schedule(wide, host(cpu), rounding, thread_count(threads), memory)
     if plan.arena_size > memory:
         raise ExecutionError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return plan

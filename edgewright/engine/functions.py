@@ -143,6 +143,15 @@ def gelu(f: Function, x: Reg) -> Reg:
     return fma(f, half, erf(f, f.op("fmul", x, number(math.sqrt(0.5), x.type))), half)
 
 
+@function("gelu_tanh")
+def gelu_tanh(f: Function, x: Reg) -> Reg:
+    """Within 5e-7 of the larger of 1 and the argument."""
+    cubed = f.op("fmul", f.op("fmul", x, x), x)
+    inside = f.op("fmul", fma(f, cubed, number(0.044715, x.type), x), number(math.sqrt(2 / math.pi), x.type))
+    half = f.op("fmul", x, number(0.5, x.type))
+    return fma(f, half, tanh(f, inside), half)
+
+
 # erf(z)/z in z squared, for |z| < 1 (Taylor)
 _ERF = [(-1) ** n * 2 / math.sqrt(math.pi) / (math.factorial(n) * (2 * n + 1)) for n in range(10, -1, -1)]
 # -log(erfc(z)) for z from 0.85 to 4.1, where erf reaches 1: a least-squares fit at Chebyshev points, 2e-8
@@ -192,3 +201,27 @@ def _log_near_one(f: Function, r: Reg, exponent: Reg) -> Reg:
     tail = fma(f, exponent, number(_LN2_LOW, kind), tail)
     tail = fma(f, squared, number(-0.5, kind), tail)
     return fma(f, exponent, number(_LN2_HIGH, kind), f.op("fadd", r, tail))
+
+
+@function("round_to_half")
+def round_to_half(f: Function, x: Reg) -> Reg:
+    """Exact: as if stored in 16 bits, and read again."""
+    return f.cast("fpext", f.cast("fptrunc", x, vec(count(x.type), "half")), x.type)
+
+
+def bfloat_bits(f: Function, x: Reg) -> Reg:
+    """The upper 16 bits, rounded to even; what is no number stays so."""
+    whole = vec(count(x.type), "i32")
+    bits = f.bits(x, whole)
+    odd = f.op("and", f.op("lshr", bits, 16), 1)
+    rounded = f.op("lshr", f.add(f.op("add", bits, odd), 0x7FFF), 16)
+    return f.select(f.compare("uno", x, x), f.op("or", f.op("lshr", bits, 16), 64), rounded)
+
+
+@function("round_to_bfloat")
+def round_to_bfloat(f: Function, x: Reg) -> Reg:
+    """Exact."""
+    return f.bits(f.op("shl", bfloat_bits(f, x), 16), x.type)
+
+
+from edgewright.engine import trigonometry as trigonometry  # noqa: E402  (it adds functions)

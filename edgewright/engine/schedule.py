@@ -18,6 +18,7 @@ from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
 from edgewright.engine.ops.chain import RealChain, chain_nodes
 from edgewright.engine.ops.dynamic import QuantizeRows, RowProduct, row_layout
+from edgewright.engine.ops.halves import Halves
 from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.matmul import MatMul
@@ -57,6 +58,7 @@ LOWERINGS: list[type[Lowering]] = [
     Normalize,
     Reduction,
     PlanesToPixels,
+    Halves,
     Move,
     Table,
     Map,

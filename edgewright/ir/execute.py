@@ -15,7 +15,7 @@ import numpy as np
 
 from edgewright.errors import ExecutionError
 from edgewright.ir.budget import elements, steps
-from edgewright.ir.dtypes import compute_type
+from edgewright.ir.dtypes import bfloat16, compute_type
 from edgewright.ir.from_table import meaning_of
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics, single, spread
@@ -158,15 +158,17 @@ def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], 
     bias = None if b is None else np.asarray(ex.stored(b))
     if isinstance(given, Rows):
         return _dynamic(ex, op, given, product, bias)
-    if x.q is None or out.q is None:
+    scaling = op.args.get("scaling")
+    if scaling is None and (x.q is None or out.q is None):
         total = product(ex.real(x), ex.real(w))
         return ex.give(op, total if b is None else total + ex.real(b))
-    total = np.rint(product((given.astype(np.float64) - x.q.zero_point), np.asarray(ex.stored(w)).astype(np.float64)))
+    zero = 0 if x.q is None else x.q.zero_point
+    total = np.rint(product((given.astype(np.float64) - zero), np.asarray(ex.stored(w)).astype(np.float64)))
     if bias is not None:
         total = total + bias
-    scaling = op.args.get("scaling")
     if scaling is not None:
-        return np.asarray(scaling.apply(total.astype(np.int64)).astype(out.q.dtype))
+        return np.asarray(scaling.apply(total.astype(np.int64)).astype(out.dtype))
+    assert out.q is not None
     factor = single(x.q.scale) * single(w.q.scale) / single(out.q.scale)
     spread_factor = spread(factor, axis if np.ndim(factor) else None, total.ndim)
     return ex.numerics.requantize(total, spread_factor, out.q, op.args.get("limits"))
@@ -263,7 +265,9 @@ _BINARY: dict[str, Callable[..., Array]] = {
 _UNARY: dict[str, Callable[..., Array]] = {
     "sigmoid": activations.sigmoid, "tanh": np.tanh, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": unary.abs,
     "neg": unary.neg, "floor": np.floor, "ceil": np.ceil, "sin": np.sin, "cos": np.cos, "square": np.square,
-    "gelu": lambda x: activations.gelu(x, "none"), "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "gelu": lambda x: activations.gelu(x, "none"), "gelu_tanh": lambda x: activations.gelu(x, "tanh"),
+    "round_to_half": lambda x: x.astype(np.float16).astype(x.dtype),
+    "round_to_bfloat": lambda x: x.astype(bfloat16).astype(x.dtype), "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
     "hardswish": lambda x: np.clip(x * np.float32(1 / 6) + np.float32(0.5), 0, 1).astype(x.dtype) * x,
 }  # fmt: skip
 

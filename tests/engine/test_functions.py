@@ -15,6 +15,7 @@ from edgewright.engine.codegen import I64, PTR, Module, number, vec
 from edgewright.engine.functions import FUNCTIONS
 from edgewright.engine.image import Library, link
 from edgewright.engine.isa import host
+from edgewright.ir.dtypes import bfloat16
 from tests.engine.graphs import cpus
 
 Array = np.ndarray[Any, Any]
@@ -62,11 +63,15 @@ def _erf(x: Array) -> Array:
 EXACT: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp, "log": np.log, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "tanh": np.tanh,
     "rsqrt": lambda x: 1 / np.sqrt(x), "sqrt": np.sqrt, "abs": np.abs, "floor": np.floor, "ceil": np.ceil,
-    "neg": np.negative, "square": np.square,
+    "neg": np.negative, "square": np.square, "sin": np.sin, "cos": np.cos,
+    "round_to_half": lambda x: x.astype(np.float16).astype(np.float64),
+    "round_to_bfloat": lambda x: x.astype(np.float32).astype(bfloat16).astype(np.float64),
 }  # fmt: skip
 UNITS = [("exp", -87.0, 88.7, 2), ("log", 1e-38, 3e38, 2), ("sigmoid", -86.0, 100.0, 4), ("tanh", -20.0, 20.0, 4),
          ("rsqrt", 1e-38, 3e38, 1.5), ("sqrt", 0.0, 3e38, 0.5), ("abs", -3e38, 3e38, 0), ("floor", -1e30, 1e30, 0),
-         ("ceil", -1e30, 1e30, 0), ("neg", -3e38, 3e38, 0), ("square", -1e18, 1e18, 0.5)]  # fmt: skip
+         ("ceil", -1e30, 1e30, 0), ("neg", -3e38, 3e38, 0), ("square", -1e18, 1e18, 0.5),
+         ("sin", -3e38, 3e38, 2), ("cos", -3e38, 3e38, 2), ("round_to_half", -6e4, 6e4, 0),
+         ("round_to_bfloat", -3e38, 3e38, 0)]  # fmt: skip
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -97,6 +102,9 @@ def test_gelu_elu_silu(cpu: str) -> None:
     wide = x.astype(np.float64)
     error = np.abs(apply("gelu", x, cpu) - wide / 2 * (1 + _erf(wide / math.sqrt(2))))
     assert (error / np.maximum(np.abs(wide), 1)).max() <= 3e-7
+    inside = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)
+    error = np.abs(apply("gelu_tanh", x, cpu) - wide / 2 * (1 + np.tanh(inside)))
+    assert (error / np.maximum(np.abs(wide), 1)).max() <= 5e-7
     assert np.abs(apply("elu", x, cpu, 0.5) - np.where(wide < 0, 0.5 * np.expm1(wide), wide)).max() <= 2e-7
     assert units(apply("silu", x, cpu), wide / (1 + np.exp(-wide)))[np.abs(x) > 0].max() <= 5
 
@@ -105,11 +113,11 @@ def test_gelu_elu_silu(cpu: str) -> None:
 def test_special_arguments(cpu: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0], np.float32)
     with np.errstate(all="ignore"):
-        for kind in ("exp", "log", "sigmoid", "tanh", "sqrt", "erf"):
+        for kind in ("exp", "log", "sigmoid", "tanh", "sqrt", "erf", "sin", "cos", "round_to_half", "round_to_bfloat"):
             exact = _erf if kind == "erf" else EXACT[kind]
             np.testing.assert_allclose(apply(kind, x, cpu), exact(x.astype(np.float64)), 1e-6, err_msg=kind)
 
 
 def test_every_function_is_tested() -> None:
-    tested = {kind for kind, *_ in UNITS} | {"erf", "gelu", "elu", "silu"}
+    tested = {kind for kind, *_ in UNITS} | {"erf", "gelu", "gelu_tanh", "elu", "silu"}
     assert set(FUNCTIONS) - tested == {"hardswish", "leaky_relu"}  # those are rounded as the reference's are

@@ -1,0 +1,67 @@
+"""Reals of 16 bits: what the reference stores, but for sums that round the other way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.engine import make_plan
+from edgewright.ir.dtypes import bfloat16
+from edgewright.ir.execute import Executor
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.numerics import XNNPACK
+from tests.backends.node_cases import FLOAT
+from tests.engine.graphs import constant, cpus, graph, run, steps_in_python
+
+SUMS = ("conv", "linear", "bmm", "softmax", "pool", "resize")  # in another order than the reference's
+HALVES = sorted(name for name in FLOAT if name.endswith("fp16"))
+
+
+def check(made: Graph, given: list[Any], cpu: str, exact: bool) -> None:
+    wanted = Executor(made, XNNPACK).run(given)
+    for got, want in zip(run(made, given, cpu), wanted, strict=True):
+        assert got.dtype == want.dtype
+        a, b = (x.astype(np.float32) for x in (got, want))
+        steps = np.finfo(np.float16).eps if want.dtype == np.float16 else 2.0**-7
+        assert np.abs(a - b).max() <= (0 if exact else steps * max(float(np.abs(b).max()), 1e-3)), made.ops[0].kind
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_every_node_of_half_precision(cpu: str) -> None:
+    for name in HALVES:
+        made, given = FLOAT[name]()
+        simple = name.partition("_fp16")[0] in ("add", "sub", "mul", "maximum", "permute", "pad", "neg", "abs", "floor")
+        with np.errstate(all="ignore"):
+            check(made, list(given), cpu, simple)
+
+
+def values(dtype: Any, *names: str) -> list[Value]:
+    return [Value(n, np.dtype(dtype), (5, 40), (0, 1)) for n in names]
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16])
+def test_each_result_is_rounded(cpu: str, dtype: Any) -> None:
+    """A sum, a product and a function in a row: three times rounded, in one pass."""
+    x, y, a, b, c = values(dtype, "x", "y", "a", "b", "c")
+    scale = constant(np.array([1.1]).astype(dtype))
+    ops = [Op("add", {"self": x, "other": y}, [a]), Op("mul", {"self": a, "other": scale}, [b]),
+           Op("abs", {"self": b}, [c])]  # fmt: skip
+    made = graph([x, y], [c, b], *ops)
+    rng = np.random.default_rng(0)
+    given = [(rng.standard_normal((5, 40)) * 100).astype(dtype) for _ in range(2)]
+    assert steps_in_python(made, cpu) == []
+    check(made, given, cpu, exact=True)
+
+
+def test_graphs_that_only_move_halves_are_left_alone() -> None:
+    x, y = values(np.float16, "x", "y")
+    turned = Value("t", np.dtype(np.float16), (40, 5), (0, 1))
+    made = graph([x], [turned], Op("permute", {"self": x, "dims": [1, 0]}, [turned]))
+    data = np.arange(200).astype(np.float16).reshape(5, 40)
+    check(made, [data], cpus()[-1], exact=True)
+    given = graph([x], [x, y], Op("clone", {"self": x}, [y]))
+    check(given, [data], cpus()[-1], exact=True)
+    assert make_plan(given, 1).inputs[0].dtype == np.dtype(np.float16)
