@@ -15,6 +15,7 @@ import torch
 from edgewright.errors import MissingError
 from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
+from tests.backends.samsung.standin_sdk import build_sdk
 from tests.compat import torchvision
 from tests.compat.seeds import PAGES, blocks
 from tests.support.stock import stock
@@ -91,6 +92,12 @@ def test_samsung_without_its_compiler(tmp_path: Path) -> None:
     assert "page.py:24: et_program = to_edge_transform_and_lower(" in told
     assert "Exynos AI LiteCore: is not installed" in told
     assert not (tmp_path / "mv2_xnnpack.pte").exists()  # the name that the page has
+
+
+def test_samsung_with_a_stand_in_for_its_compiler(tmp_path: Path) -> None:
+    sdk = build_sdk(tmp_path / "sdk")
+    run("samsung", tmp_path, EXYNOS_AI_LITECORE_ROOT=str(sdk))
+    assert delegates(tmp_path / "mv2_xnnpack.pte") == ["EnnBackend"]
 
 
 @pytest.mark.parametrize("kind", ["ptq", "qat", "none"])
