@@ -15,10 +15,10 @@ from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 def rescale(
     x: Value, out: Value, by: Any, bits: Any, in_zero: int = 0, out_zero: int = 0, rounding: str = "single"
 ) -> Op:
-    many = np.size(by) > 1
-    return tosa("rescale", out, input=x, multiplier=numbers(np.atleast_1d(by)), shift=numbers(np.atleast_1d(bits), "int8"),
+    multiplier = numbers(np.atleast_1d(by), "int16" if x.dtype == np.int64 else "int32")
+    return tosa("rescale", out, input=x, multiplier=multiplier, shift=numbers(np.atleast_1d(bits), "int8"),
                 input_zp=in_zero, output_zp=out_zero, dtype=str(out.dtype), rounding=rounding,
-                per_channel=many)  # fmt: skip
+                per_channel=np.size(by) > 1)  # fmt: skip
 
 
 def weights(*shape: int) -> Value:

@@ -43,8 +43,8 @@ def operands(op: Op) -> list[Value]:
     """The tensors that an operator works through element by element."""
     if op.kind.startswith(("tflite.", "qnn.")):
         return list(op.args["inputs"])
-    names = ("input", "a", "b", "condition", "on_true", "on_false")
-    names += ("multiplier", "shift") if op.args.get("per_channel") else ()
+    names = ["input", "a", "b", "condition", "on_true", "on_false"]
+    names += ["multiplier", "shift"] if op.args.get("per_channel") else []
     return [op.args[name] for name in names if name in op.args]
 
 

@@ -69,7 +69,7 @@ def _result(op: Op) -> Value:
 def folding(op: Op) -> Folding:
     """What an operator of ``FOLDS`` folds; raises if sizes are none that it can have."""
     name = op.kind.partition(".")[2]
-    if name in ("AVERAGE_POOL_2D", "avg_pool2d"):
+    if name in ("AVERAGE_POOL_2D", "avg_pool2d", "max_pool2d"):
         return _pool(op)
     data = op.args["inputs"][0] if "inputs" in op.args else op.args["input"]
     given = np.atleast_1d(op.args["inputs"][1].data) if "inputs" in op.args else [op.args["axis"]]
@@ -88,7 +88,7 @@ def _pool(op: Op) -> Folding:
         data, pads, origin = op.args["inputs"][0], (0, 0, 0, 0), 0
         high, wide, down, across = (int(op.args[n]) for n in ("filter_h", "filter_w", "stride_h", "stride_w"))
     else:
-        data, origin = op.args["input"], int(op.args["input_zp"])
+        data, origin = op.args["input"], int(op.args.get("input_zp", 0))
         (high, wide), (down, across) = ([int(n) for n in op.args[name]] for name in ("kernel", "stride"))
         top, bottom, left, right = (int(n) for n in op.args["pad"])
         pads = (top, bottom, left, right)
@@ -98,6 +98,10 @@ def _pool(op: Op) -> Folding:
                                 (data.bound[2], out[2], wide, across, *pads[2:])):  # fmt: skip
         if max(a, b) >= k or (n + a + b - k) // s + 1 != made or k > n + a + b:
             raise NotWholeError("windows that do not fit")
+    if op.kind.endswith("max_pool2d"):
+        if any(pads):
+            raise NotWholeError("padding that is less than anything")
+        return Folding(data, "max", (), True, (high, wide), (down, across))
     extras = () if op.kind.startswith("tflite.") else _inverses(op, data, (high, wide))
     return Folding(data, "sum", (), True, (high, wide), (down, across), pads, origin, extras)
 
@@ -141,7 +145,7 @@ def _nearest(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
 
 
 @finish("tflite.REDUCE_MAX", "tflite.REDUCE_MIN", "tosa.reduce_max", "tosa.reduce_min", "tosa.reduce_any",
-        "tosa.reduce_all")  # fmt: skip
+        "tosa.reduce_all", "tosa.max_pool2d")  # fmt: skip
 def _extreme(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
     return total
 

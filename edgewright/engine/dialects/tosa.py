@@ -20,7 +20,8 @@ from edgewright.ir.tosa.table import PREFIX
 
 Rule = Callable[["_Tosa", Op], bool]
 RULES: dict[str, Rule] = {}
-_BYTES = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
+_BYTES: dict[Any, tuple[int, int]] = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
+_STORED: dict[Any, tuple[int, int]] = {**_BYTES, np.dtype(np.int16): (-32768, 32767)}
 _MOVES = ("max_pool2d", "reshape", "transpose", "slice", "concat", "pad", "clamp", "identity", "reverse", "tile")
 
 
@@ -46,8 +47,10 @@ class _Tosa(Rewrite):
         super().__init__(graph)
         zeros = _zeros(graph)
         for value in graph.values():
-            if value.dtype in _BYTES and value.q is None:
+            q = None
+            if value.dtype in _BYTES:
                 q = QParams(1.0, zeros.get(id(value), 0), value.dtype, *_BYTES[value.dtype])
+            if q is not None or value.q is not None:
                 self.values[id(value)] = replace(value, q=q)
 
     def zero(self, value: Value) -> int:
@@ -55,21 +58,21 @@ class _Tosa(Rewrite):
         return 0 if q is None else int(np.asarray(q.zero_point))
 
     def scaled(self, op: Op) -> tuple[Scaling, Value] | None:
-        """The RESCALE to bytes that alone reads an accumulator, with limits that follow, and the value it makes."""
+        """The RESCALE that alone reads an accumulator, with limits that follow; and the value it makes."""
         acc = _result(op)
         following = self.only_reader(acc)
         if following is None or following.kind != f"{PREFIX}rescale" or following.args["input_zp"]:
             return None
         out = _result(following)
         multiplier, shift = (following.args[name].data for name in ("multiplier", "shift"))
-        if out.dtype not in _BYTES or multiplier is None or shift is None or multiplier.size != shift.size:
+        if out.dtype not in _STORED or multiplier is None or shift is None or multiplier.size != shift.size:
             return None
         if not following.args["per_channel"]:
             multiplier, shift = multiplier.reshape(-1)[:1], shift.reshape(-1)[:1]
         if multiplier.size not in (1, acc.bound[-1]):
             return None
         self.done.add(id(following))
-        low, high = _BYTES[out.dtype]
+        low, high = _STORED[out.dtype]
         clamp = self.only_reader(out)
         if clamp is not None and clamp.kind == f"{PREFIX}clamp" and _whole(clamp):
             self.done.add(id(clamp))
@@ -114,13 +117,17 @@ _WEIGHT = QParams(1.0, 0, np.dtype(np.int8), -128, 127)
 
 
 def _operands(made: _Tosa, op: Op, channels: int) -> dict[str, Any] | None:
-    """Image, bias and scaling of a convolution of bytes; None if it is another one."""
+    """Image and bias of a convolution of bytes or words by constants; None if it is another one."""
     x, weight, bias = (op.args[name] for name in ("input", "weight", "bias"))
-    if x.dtype not in _BYTES or weight.dtype != np.dtype(np.int8) or weight.data is None or bias.data is None:
+    words = x.dtype == np.dtype(np.int16)
+    if x.dtype not in _STORED or weight.data is None or bias.data is None or weight.dtype.kind != "i":
+        return None
+    if (not words and weight.dtype != np.dtype(np.int8)) or bias.data.dtype.kind != "i":
         return None
     if op.args["weight_zp"] or made.zero(x) != op.args["input_zp"] or bias.data.size not in (1, channels):
         return None
-    return {"input": x, "bias": _constant(np.broadcast_to(bias.data.reshape(-1), channels).astype(np.int32))}
+    data = np.broadcast_to(bias.data.reshape(-1), channels).astype(np.int64 if words else np.int32)
+    return {"input": x, "bias": _constant(data)}
 
 
 def _product(made: _Tosa, op: Op, kind: str, filters: Array, channels: int, **sizes: Any) -> bool:
@@ -129,7 +136,8 @@ def _product(made: _Tosa, op: Op, kind: str, filters: Array, channels: int, **si
     if given is None or scaled is None:
         return False
     scaling, out = scaled
-    made.emit(kind, op, out, **given, weight=_constant(filters, _WEIGHT), scaling=scaling, **sizes)
+    weight = _constant(filters, _WEIGHT if op.args["input"].dtype in _BYTES else None)
+    made.emit(kind, op, out, **given, weight=weight, scaling=scaling, **sizes)
     return True
 
 

@@ -5,5 +5,6 @@ from __future__ import annotations
 from edgewright.engine.ops.base import Lowering
 from edgewright.engine.ops.folds import Folded
 from edgewright.engine.ops.wholes import WholeMap
+from edgewright.engine.ops.words import WordDepthwise, WordProduct
 
-VENDORS: list[type[Lowering]] = [WholeMap, Folded]
+VENDORS: list[type[Lowering]] = [WordProduct, WordDepthwise, WholeMap, Folded]
