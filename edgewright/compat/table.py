@@ -116,6 +116,11 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.backends.arm.quantizer.arm_quantizer": _ARM_QUANTIZER,
     "executorch.backends.arm.quantizer.quantization_config": _CONFIG,
     # Qualcomm
+    "executorch.backends.qualcomm.export_utils": {
+        **_at(f"{_QNN}.export_utils", "QnnConfig SimpleADB build_executorch_binary generate_inputs get_backend_type"),
+        **_at(f"{_QNN}.export_utils", "make_quantizer setup_common_args_and_variables"),
+        **_at(_QNN, "QuantDtype QcomChipset"),
+    },
     "executorch.backends.qualcomm.partition.qnn_partitioner": {"QnnPartitioner": _QNN},
     "executorch.backends.qualcomm.quantizer.qconfig": {
         "get_ptq_per_channel_quant_config": f"{_QNN}.compat",
@@ -174,7 +179,6 @@ ABSENT: dict[str, str] = {
     "executorch.backends.qualcomm": "edgewright.backends.qualcomm",
     "executorch.backends.qualcomm.custom_op": "operators of your own stay on the CPU: register_kernel runs them here",
     "executorch.backends.qualcomm.debugger": "`edgewright compare` compares layer by layer",
-    "executorch.backends.qualcomm.export_utils": "to_edge_transform_and_lower_to_qnn, then `edgewright device`",
     "executorch.backends.qualcomm.python": "edgewright.backends.qualcomm talks to Qualcomm's libraries itself",
     "executorch.backends.qualcomm.tests": "any torch.nn.Module",
     "executorch.backends.qualcomm.utils.qnn_sdk_setup": "pip install 'edgewright[qualcomm]' brings the libraries",

@@ -1,0 +1,254 @@
+"""ExecuTorch's helpers for Qualcomm's example scripts: one call compiles, and what a phone would run runs here.
+
+The names and arguments are those that scripts use (``executorch.backends.qualcomm.export_utils``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from edgewright.backends.qualcomm.compat import (
+    QnnExecuTorchBackendType,
+    QnnQuantizer,
+    to_edge_transform_and_lower_to_qnn,
+)
+from edgewright.backends.qualcomm.quantizer import QuantDtype
+from edgewright.backends.qualcomm.target import (
+    QnnExecuTorchHtpPerformanceMode,
+    chipset,
+    generate_htp_compiler_spec,
+    generate_qnn_executorch_compiler_spec,
+)
+from edgewright.errors import UsageError
+from edgewright.frontend.importer import to_array
+from edgewright.program.config import ExecutorchBackendConfig
+from edgewright.program.memory import MemoryPlanningPass
+from edgewright.runtime.profile import Profile
+from edgewright.runtime.program import Runtime
+
+log = logging.getLogger("edgewright.qualcomm")
+_BURST = QnnExecuTorchHtpPerformanceMode.kHtpBurst
+_TEXTS = {
+    "soc_model": "the SoC, such as SM8550", "build_folder": "ExecuTorch's build; not needed here",
+    "host": "where adb's server is", "device": "the phone's serial number",
+    "ip": "where results are sent to", "pre_gen_pte": "a folder with programs that were compiled before",
+    "skip_delegate_node_ids": "nodes to leave alone, with commas", "target": "the phone's system",
+    "skip_delegate_node_ops": "operators to leave alone, with commas", "direct_build_folder": "not supported",
+    "config_file": "all of these, as JSON",
+}  # fmt: skip
+_FLAGS = ("online_prepare", "compile_only", "shared_buffer", "skip_push", "dump_intermediate_outputs",
+          "enable_x86_64", "ci")  # fmt: skip
+
+
+def get_backend_type(backend: str) -> QnnExecuTorchBackendType:
+    """``htp`` is the one that Edgewright compiles for."""
+    name = f"k{backend.title()}Backend"
+    if name not in QnnExecuTorchBackendType.__members__:
+        raise UsageError("backend", "must be htp, gpu, dsp or lpai", value=backend)
+    return QnnExecuTorchBackendType[name]
+
+
+@dataclass
+class QnnConfig:
+    """What a script is asked to do. Text as a command line has it; ``backend`` and the sets are made of it."""
+
+    soc_model: str
+    build_folder: str = ""
+    direct_build_folder: str | None = None
+    backend: Any = "htp"
+    target: str = "aarch64-android"
+    online_prepare: bool = False
+    shared_buffer: bool = False
+    dump_intermediate_outputs: bool = False
+    profile_level: int = 0
+    enable_x86_64: bool = False
+    host: str | None = None
+    device: str | None = None
+    port: int = -1
+    ip: str = ""
+    skip_delegate_node_ids: Any = None
+    skip_delegate_node_ops: Any = None
+    compile_only: bool = False
+    pre_gen_pte: str | None = None
+    skip_push: bool = False
+    ci: bool = False
+    seed: int | None = None
+    htp_performance_mode: int = _BURST
+
+    def __post_init__(self) -> None:
+        self.soc_model = chipset(self.soc_model).name
+        self.backend = get_backend_type(self.backend) if isinstance(self.backend, str) else self.backend
+        if self.backend != QnnExecuTorchBackendType.kHtpBackend:
+            raise UsageError("backend", "must be htp: Edgewright compiles for the HTP", value=self.backend.name)
+        if self.compile_only and self.pre_gen_pte:
+            raise UsageError("pre_gen_pte", "must be left out with compile_only")
+        for name in ("direct_build_folder", "dump_intermediate_outputs", "online_prepare"):
+            if getattr(self, name):
+                raise UsageError(name, "is not supported", remedy="Leave it out.")
+        for name in ("skip_delegate_node_ids", "skip_delegate_node_ops"):
+            given = getattr(self, name)
+            setattr(self, name, set(given.split(",")) if isinstance(given, str) and given else set(given or ()))
+        if self.seed is not None:
+            torch.manual_seed(self.seed)
+            np.random.seed(self.seed)
+            random.seed(self.seed)
+
+    @classmethod
+    def load_config(cls, config: argparse.Namespace | str) -> QnnConfig:
+        """Of a script's arguments, or of a file (JSON)."""
+        found = json.loads(Path(config).read_text(encoding="utf-8")) if isinstance(config, str) else vars(config)
+        known = {f.name for f in fields(cls)}
+        if not found.get("soc_model"):
+            raise UsageError("soc_model", "must be given", remedy="--soc_model SM8650")
+        return cls(**{name: value for name, value in found.items() if name in known and value is not None})
+
+
+def setup_common_args_and_variables(parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
+    """A parser with the options that Qualcomm's scripts share."""
+    parser = parser or argparse.ArgumentParser()
+    for name, text in _TEXTS.items():
+        parser.add_argument(f"--{name}", help=text, default="" if name == "ip" else None)
+    for name in _FLAGS:
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--backend", default="htp", choices=("htp", "gpu", "lpai"))
+    parser.add_argument("--port", type=int, default=-1)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--profile_level", type=int, default=0, choices=(0, 2, 3))
+    parser.add_argument("--htp_performance_mode", type=int, default=int(_BURST), choices=range(9))
+    return parser
+
+
+def make_quantizer(
+    quant_dtype: QuantDtype = QuantDtype.use_8a8w, custom_annotations: Sequence[Any] = (),
+    per_channel_conv: bool = True, per_channel_linear: bool = False, is_qat: bool = False,
+    submodule_qconfig_list: Sequence[Any] | None = None,
+    backend: QnnExecuTorchBackendType = QnnExecuTorchBackendType.kHtpBackend, soc_model: Any = "SM8750",
+) -> QnnQuantizer:  # fmt: skip
+    """A quantizer with one scheme for all operators."""
+    quantizer = QnnQuantizer(backend, soc_model)
+    quantizer.add_custom_quant_annotations(custom_annotations)
+    quantizer.set_default_quant_config(quant_dtype, is_qat, per_channel_conv, per_channel_linear)
+    quantizer.set_submodule_qconfig_list(submodule_qconfig_list or ())
+    return quantizer
+
+
+def build_executorch_binary(
+    model: torch.nn.Module, qnn_config: QnnConfig, file_name: str, dataset: Sequence[tuple[Any, ...]],
+    quant_dtype: QuantDtype | None = None, custom_quantizer: QnnQuantizer | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Quantize (if asked), compile and write ``file_name.pte``. With ``compile_only`` the script ends here."""
+    if qnn_config.pre_gen_pte:
+        return
+    quantizer = custom_quantizer or (
+        None if quant_dtype is None else make_quantizer(quant_dtype, soc_model=qnn_config.soc_model)
+    )
+    options = generate_htp_compiler_spec(quantizer is None, htp_performance_mode=qnn_config.htp_performance_mode)
+    specs = generate_qnn_executorch_compiler_spec(
+        qnn_config.soc_model, options, profile_level=qnn_config.profile_level, shared_buffer=qnn_config.shared_buffer
+    )
+    if quantizer is not None:
+        model = _calibrated(model, quantizer, dataset)
+    manager = to_edge_transform_and_lower_to_qnn(
+        model, dataset[0], specs, metadata, skip_node_id_set=qnn_config.skip_delegate_node_ids,
+        skip_node_op_set=qnn_config.skip_delegate_node_ops,
+    )  # fmt: skip
+    ends = not qnn_config.shared_buffer  # or the caller gives memory that the phone's processors share
+    planning = MemoryPlanningPass(alloc_graph_input=ends, alloc_graph_output=ends)
+    manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).save(f"{file_name}.pte")
+    if qnn_config.compile_only:
+        raise SystemExit(0)
+
+
+def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
+    prepared = prepare_pt2e(torch.export.export(model, dataset[0]).module(), quantizer)
+    with torch.no_grad():
+        for inputs in dataset:
+            prepared(*inputs)
+    return convert_pt2e(prepared)
+
+
+def generate_inputs(
+    dest_path: str, input_list_filename: str, inputs: Sequence[Any] | None = None, prefix_input_filename: str = ""
+) -> tuple[str | None, list[str]]:
+    """Raw files of inputs and the list that names them: a line for each inference. The list's path, and the files'."""
+    if inputs is None:
+        return None, []
+    lines, files = [], []
+    for number, given in enumerate(inputs):
+        flat = [x for item in given for x in (item if isinstance(item, list | tuple) else [item])]
+        names = [f"{prefix_input_filename}_input_{number}_{place}.raw" for place in range(len(flat))]
+        for name, value in zip(names, flat, strict=True):
+            files.append(str(Path(dest_path) / name))
+            to_array(torch.as_tensor(value).contiguous()).tofile(files[-1])
+        lines.append(" ".join(names))
+    listed = Path(dest_path) / input_list_filename
+    listed.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(listed), files
+
+
+class SimpleADB:
+    """Where a script would talk to a phone: here the program runs on this machine, and gives the same files.
+
+    A phone is asked for with ``edgewright device run``.
+    """
+
+    def __init__(
+        self, qnn_config: QnnConfig, pte_path: str | list[str], workspace: str, error_only: bool = False,
+        runner: str | None = None,
+    ) -> None:  # fmt: skip
+        if qnn_config.device is not None:
+            remedy = f"edgewright device run {pte_path} --device {qnn_config.device}; or leave --device out."
+            raise UsageError("SimpleADB", "runs programs on this machine", remedy=remedy)
+        paths = [Path(p) for p in (pte_path if isinstance(pte_path, list) else [pte_path])]
+        ready = qnn_config.pre_gen_pte
+        self.pte_path = [Path(ready) / p.name for p in paths] if ready else paths
+        self.workspace = workspace
+        self._inputs: list[tuple[Any, ...]] = []
+        self._outputs: list[list[Any]] = []
+        self._profile = Profile()
+
+    def push(self, inputs: Sequence[Any] | None = None, files: Any = None, backends: Any = None, **_: Any) -> None:
+        """Take the inputs of the inferences to come."""
+        self._inputs = [tuple(given) for given in inputs or ()]
+
+    def execute(self, custom_runner_cmd: Any = None, method_index: int = 0, iteration: int = 1, **_: Any) -> None:
+        """Run them all."""
+        if custom_runner_cmd is not None:
+            raise UsageError("custom_runner_cmd", "is for a phone", remedy="edgewright device run")
+        program = Runtime.get().load_program(self.pte_path[0])
+        method = program.load_method(program.method_names[method_index])
+        log.warning("%s runs on this machine", self.pte_path[0].name)
+        self._outputs = [method.execute([torch.as_tensor(x) for x in given], profile=self._profile)
+                         for given in self._inputs]  # fmt: skip
+
+    def pull(
+        self, host_output_path: str, device_output_path: Any = None, callback: Callable[[], Any] | None = None
+    ) -> None:
+        """Write the outputs as raw files into ``outputs`` of a folder."""
+        folder = Path(host_output_path) / "outputs"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for number, outputs in enumerate(self._outputs):
+            for place, output in enumerate(outputs):
+                np.asarray(output).tofile(folder / f"output_{number}_{place}.raw")
+        if callback is not None:
+            callback()
+
+    def pull_etdump(self, output_path: str, callback: Callable[[], Any] | None = None) -> None:
+        """Write the profile of the runs."""
+        self._profile.save_etdump(Path(output_path) / "etdump.etdp" if Path(output_path).is_dir() else output_path)
+        if callback is not None:
+            callback()
