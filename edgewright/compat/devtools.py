@@ -1,7 +1,10 @@
-"""``executorch.devtools.bundled_program``: a program with test cases, made as ExecuTorch's is."""
+"""Of ``executorch.devtools``: programs with test cases, made as ExecuTorch makes them; and what of a graph is delegated."""
 
 from __future__ import annotations
 
+import operator
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +12,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from edgewright.errors import UsageError
+from edgewright.errors import MissingError, UsageError
+from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.importer import to_array
 from edgewright.pte import bundled
 
@@ -67,3 +71,57 @@ def _data(value: Any) -> Any:
 def serialize_from_bundled_program_to_flatbuffer(bundled_program: BundledProgram) -> bytes:
     """The bytes of a ``.bpte``."""
     return bundled.write_bundled(bundled_program.bundle())
+
+
+@dataclass
+class DelegationInfo:
+    """How much of a graph was delegated. Why not more is in the manager's ``partition_reports``."""
+
+    num_delegated_subgraphs: int
+    delegated: dict[str, int]
+    others: dict[str, int]
+
+    @property
+    def num_delegated_nodes(self) -> int:
+        return sum(self.delegated.values())
+
+    @property
+    def num_non_delegated_nodes(self) -> int:
+        return sum(self.others.values())
+
+    def get_summary(self) -> str:
+        return "\n".join(
+            [
+                f"Total delegated subgraphs: {self.num_delegated_subgraphs}",
+                f"Number of delegated nodes: {self.num_delegated_nodes}",
+                f"Number of non-delegated nodes: {self.num_non_delegated_nodes}",
+            ]
+        )
+
+    def get_operator_delegation_dataframe(self) -> Any:
+        """A row for each operator, and one for all; needs pandas."""
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise MissingError(
+                "get_operator_delegation_dataframe", "needs pandas", remedy="pip install pandas"
+            ) from error
+        names = sorted({*self.delegated, *self.others})
+        counts = [(n, self.delegated.get(n, 0), self.others.get(n, 0)) for n in names]
+        counts.append(("Total", self.num_delegated_nodes, self.num_non_delegated_nodes))
+        columns = ["op_type", "occurrences_in_delegated_graphs", "occurrences_in_non_delegated_graphs"]
+        return pandas.DataFrame(counts, columns=columns)
+
+
+def get_delegation_info(graph_module: torch.fx.GraphModule) -> DelegationInfo:
+    """What was delegated, counted by operator."""
+    calls = [n for n in graph_module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+    groups = [n for n in calls if n.target is executorch_call_delegate]
+    delegated = Counter(_operator(name) for call in groups for name in call.meta.get("given", ()))
+    others = Counter(_operator(n.name) for n in calls if n.target is not executorch_call_delegate)
+    return DelegationInfo(len(groups), dict(delegated), dict(others))
+
+
+def _operator(name: str) -> str:
+    """A node's name without its number."""
+    return re.sub(r"_\d+$", "", name)

@@ -112,7 +112,9 @@ def test_bundled_programs_of_scripts(cli: Cli, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     text = """
 import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.devtools import BundledProgram
+from executorch.devtools.backend_debug import get_delegation_info
 from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
 from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
 from executorch.exir.dialects._ops import ops as exir_ops
@@ -122,11 +124,18 @@ model, inputs = torch.nn.ReLU(), (torch.randn(3, 4),)
 edge = export_to_edge(model, inputs)
 assert [n for n in edge.exported_program().graph.nodes if n.target is exir_ops.edge.aten.relu.default]
 program = export_to_exec_prog(model, inputs)
+lowered = edge.to_backend(XnnpackPartitioner())
+info = get_delegation_info(lowered.exported_program().graph_module)
+print(info.get_summary())
+print(info.get_operator_delegation_dataframe().values.tolist())
 assert save_pte_program(program, "relu", ".") == "relu.pte"
 suite = MethodTestSuite("forward", [MethodTestCase(inputs, model(*inputs))])
 with open("relu.bpte", "wb") as file:
     file.write(serialize_from_bundled_program_to_flatbuffer(BundledProgram(program, [suite])))
 """
-    assert cli("compat", script(tmp_path, text)).code == 0
+    done = cli("compat", script(tmp_path, text))
+    assert done.code == 0
+    assert "Number of delegated nodes: 1\nNumber of non-delegated nodes: 0\n" in done.out
+    assert "[['relu', 1, 0], ['Total', 1, 0]]" in done.out
     done = cli("verify", "relu.bpte")
     assert (done.code, "1 test case passed" in done.out) == (0, True)
