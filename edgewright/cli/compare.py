@@ -68,8 +68,9 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
     told = f"{found.target}, {found.precision}, {plural(found.samples, 'input')}: the model's output has"
     out.print(f"{told} {found.fake:.1f} dB fake-quantized{device}", style="bold", soft_wrap=True)
     shown = found.layers[: args.top]
-    heads = ("layer", "operators", ">introduces", ">at the output", ">share", ">fake-quant", ">device")
-    out.print(table("layers by the error each introduces", heads, [_row(layer) for layer in shown], flexible="layer"))
+    heads = ("layer", "operators", ">adds", ">output", ">share", ">fake", ">device")
+    title = "layers by the error each introduces (SQNR in dB)"
+    out.print(table(title, heads, [_row(layer) for layer in shown], flexible="layer", tight=True))
     if len(found.layers) > len(shown):
         out.print(f"{len(found.layers) - len(shown)} more (--top {len(found.layers)} shows them)", style="dim")
     chosen = found.to_raise()
@@ -77,8 +78,10 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
         out.print("\nnothing to raise: no layer adds an error that reaches the output", style="green")
         return
     share = sum(layer.share for layer in chosen)
-    way = "activations of 16 bits" if found.higher != "float" else "floating point, for this target has no 16 bits"
-    out.print(f"\nraise {_names(chosen)} ({share:.0%} of the error) to {way}:", style="bold", soft_wrap=True)
+    way = "16 bits" if found.higher != "float" else "floating point, for this target has no 16 bits"
+    after = "" if found.raised is None else f": {found.fake:.1f} dB become {found.raised:.1f} dB"
+    told = f"\nraise {_names(chosen)} ({share:.0%} of the error), with what reads them, to {way}{after}"
+    out.print(told, style="bold", soft_wrap=True)
     for line in recipe.splitlines():
         out.print(f"  {clean(line)}" if line else "", soft_wrap=True)
     path = args.write_recipe or "r.toml"
@@ -105,4 +108,4 @@ def _row(layer: LayerError) -> tuple[str, ...]:
 
 
 def _decibels(value: float) -> str:
-    return "exact" if value >= 200 else f"{value:.1f} dB"
+    return "exact" if value >= 200 else f"{value:.1f}"

@@ -26,7 +26,8 @@ MOST = 5  # layers to raise at a time
 
 @dataclass
 class LayerError:
-    """How far a layer's result is from the model's, in decibels. ``share``: of all layers' effects on the outputs."""
+    """How far a layer's result is from the model's, in decibels. ``share``: of all layers' effects on the outputs.
+    ``readers``: modules that read the result, and would round it again if they were not raised with it."""
 
     name: str
     module: str
@@ -36,6 +37,7 @@ class LayerError:
     fake: float
     device: float | None = None
     share: float = 0.0
+    readers: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Comparison:
     device: float | None = None
     samples: int = 0
     higher: str = "float"
+    raised: float | None = None  # fake-quantized, with the recipe that raises the worst layers
 
     def to_raise(self) -> list[LayerError]:
         """The few modules that make most of the error; none if nothing stands out or nothing is wrong."""
@@ -61,17 +64,21 @@ class Comparison:
                 break
         return chosen
 
+    def modules_to_raise(self) -> list[str]:
+        """Modules of those layers and of what reads them: a result kept in 8 bits by its reader gains nothing."""
+        chosen = self.to_raise()
+        return list(dict.fromkeys([c.module for c in chosen] + [r for c in chosen for r in c.readers]))
+
     def recipe(self, given: Recipe) -> Recipe:
         """The recipe that was used, with those raised."""
-        raised = {layer.module: HIGHER for layer in self.to_raise()}
+        raised = dict.fromkeys(self.modules_to_raise(), HIGHER)
         own = given.targets.get(self.target, Recipe())
         changed = Recipe(own.quantize, {**own.modules, **raised}, own.operators)
         return Recipe(given.quantize, given.modules, given.operators, {**given.targets, self.target: changed})
 
     def to_dict(self) -> dict[str, Any]:
         told = {k: v for k, v in vars(self).items() if k != "layers"}
-        raised = [layer.module for layer in self.to_raise()]
-        return {**told, "raise": raised, "layers": [vars(layer) for layer in self.layers]}
+        return {**told, "raise": self.modules_to_raise(), "layers": [vars(layer) for layer in self.layers]}
 
 
 def compare(bench: Bench, target: Target, *, device: bool = True) -> Comparison:
@@ -91,7 +98,24 @@ def compare(bench: Bench, target: Target, *, device: bool = True) -> Comparison:
     for layer in found.layers:
         layer.share = _noise(layer.effect) / total
     found.layers.sort(key=lambda layer: (layer.effect, layer.introduced))
+    if found.to_raise():
+        found.raised = _raised(bench, target, found.recipe(bench.settings.recipe))
     return found
+
+
+def _raised(bench: Bench, target: Target, recipe: Recipe) -> float:
+    """What a recipe makes of the model's outputs, fake-quantized."""
+    quantization, measure = bench.quantization, Sqnr()
+    prepared = quantization.prepare(target, recipe.for_target(target.name))
+    quantization.calibrate(target, prepared)
+    converted = quantization.convert(target, prepared)
+    with torch.no_grad(), bench.stages("compare", f"{target.name}: raised", total=len(bench.evaluated)) as step:
+        for call, expected in zip(bench.evaluated, bench.expected(), strict=True):
+            outputs = torch.utils._pytree.tree_leaves(converted(*call.args, **call.kwargs))
+            for one, other in zip(expected, outputs, strict=True):
+                measure.add(one, other)
+            step()
+    return measure.decibels
 
 
 def _presets(target: Target) -> Sequence[str]:
@@ -139,14 +163,17 @@ def _measure(
                 step()
     found.fake = ends.decibels
     found.device = None if on_device is None else ends_device.decibels
-    found.layers = [_told(layer, meters[layer.name], on_device is not None) for layer in layers.found]
+    found.layers = [
+        _told(layer, meters[layer.name], on_device is not None, layers.readers(layer)) for layer in layers.found
+    ]
 
 
-def _told(layer: Layer, meter: _Meters, device: bool) -> LayerError:
+def _told(layer: Layer, meter: _Meters, device: bool, readers: Sequence[Layer]) -> LayerError:
     seen = device and layer.stored is not None
+    modules = [r.module for r in readers if r.module]
     return LayerError(
         layer.name, layer.module, layer.operator, meter.introduced.decibels, meter.effect.decibels,
-        meter.fake.decibels, meter.device.decibels if seen else None,
+        meter.fake.decibels, meter.device.decibels if seen else None, readers=modules,
     )  # fmt: skip
 
 

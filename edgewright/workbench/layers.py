@@ -26,6 +26,7 @@ class Layer:
     stored: str | None
     module: str
     operator: str
+    weighted: bool = False
 
 
 class Layers:
@@ -70,7 +71,24 @@ class Layers:
         main = weighted[0] if weighted else anchor
         stored = _stored(anchor)
         operators = " + ".join(str(n.target).split(".")[1] for n in reversed(inside) if "." in str(n.target))
-        return Layer(anchor.name, stored or anchor.name, stored, module_path(main), operators)
+        return Layer(anchor.name, stored or anchor.name, stored, module_path(main), operators, bool(weighted))
+
+    def readers(self, layer: Layer) -> list[Layer]:
+        """The layers with weights that read a result, directly or through others that only move or combine it."""
+        of = {n.name: each for each in self.found for n in self._inside(self._nodes[each.name])}
+        found: dict[str, Layer] = {}
+        todo, seen = [self._nodes[layer.name]], set()
+        while todo:
+            for user in todo.pop().users:
+                reader = of.get(user.name)
+                if user.name in seen:
+                    continue
+                seen.add(user.name)
+                if reader is not None and reader.weighted and reader is not layer:
+                    found[reader.name] = reader
+                else:
+                    todo.append(user)
+        return list(found.values())
 
     def held(self, name: str) -> str:
         """The node that has a result as the hardware does."""

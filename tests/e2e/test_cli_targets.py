@@ -134,7 +134,7 @@ def test_compare_and_raise(cli: Cli, tmp_path: Path) -> None:
     result = cli("compare", NET, "--target", "ethos-u55-128", *INT8, "--write-recipe", recipe, "--top", "2")
     assert (result.code, result.err) == (0, "")
     assert "more (--top" in result.out
-    assert "activations of 16 bits" in result.out
+    assert "to 16 bits: " in result.out
     assert '"higher"' in recipe.read_text()
     options = ("--target", "ethos-u55-128", "--calibrate", INT8[-1], "-o", path, "--json")
     plain = json.loads(cli("compile", NET, "--quantize", "int8", *options).out)["targets"]["ethos-u55-128"]

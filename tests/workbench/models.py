@@ -65,3 +65,27 @@ def stream() -> Iterator[tuple[torch.Tensor]]:
 def mean_of_first(model: Callable[..., Any]) -> float:
     """A metric."""
     return float(np.asarray(model(calls(1)[0])).mean())
+
+
+class Spoiled(torch.nn.Module):
+    """One layer has a result far larger than its others, which nobody needs: 8 bits are too few for the rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(7)
+        self.first, self.bad, self.after, self.last = (torch.nn.Conv2d(c, 8, 3, padding=1) for c in (3, 8, 8, 8))
+        with torch.no_grad():
+            self.bad.weight[0] *= 300
+            self.after.weight[:, 0] = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.nn.functional.max_pool2d(self.first(x).relu(), 2)
+        y: torch.Tensor = self.last(self.after(self.bad(x)).relu())
+        return y
+
+    def example_inputs(self) -> tuple[torch.Tensor, ...]:
+        return (torch.zeros(1, 3, 8, 8),)
+
+
+def spoiled() -> Spoiled:
+    return Spoiled().eval()
