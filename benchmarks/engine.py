@@ -45,7 +45,8 @@ MODULES = {
     "openvino": "openvino",
     "litert": "ai_edge_litert",
 }
-MACS = {"mobilenet_v2": 300.8e6, "mobilenet_v3_small": 56.5e6, "resnet18": 1814.1e6, "resnet50": 4089.2e6}
+MACS = {"mobilenet_v2": 300.8e6, "mobilenet_v3_small": 56.5e6, "resnet18": 1814.1e6, "resnet50": 4089.2e6,
+        "vit_b_16": 17_564e6, "bert_base_128": 11_174e6, "decoder": 25.2e6 + 4.2e6, "linear4": 100.7e6}  # fmt: skip
 REST = 0.02  # seconds between engines: some threads keep spinning for a while
 ROUND = 0.15  # seconds an engine measures in a round, and at least one inference
 PAUSES = (0, 1, 10, 30)  # milliseconds
@@ -113,8 +114,8 @@ def prepare(name: str, python: str, network: str, precision: str, folder: Path) 
     return path
 
 
-def start(name: str, python: str, path: Path, image: Path, threads: int) -> Engine:
-    command = [python, str(PEERS / "serve.py"), name, str(path), str(image), str(threads)]
+def start(name: str, python: str, path: Path, inputs: Path, threads: int) -> Engine:
+    command = [python, str(PEERS / "serve.py"), name, str(path), str(inputs), str(threads)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3"}
     with open(path.with_suffix(".serve.log"), "w") as log:
         process = subprocess.Popen(
@@ -124,12 +125,12 @@ def start(name: str, python: str, path: Path, image: Path, threads: int) -> Engi
 
 
 def measure(network: str, precision: str, threads: int, args: argparse.Namespace, pythons: dict[str, str]) -> dict:
-    image = args.folder / "image.npy"
+    inputs = args.folder / f"{network}.npz"
     engines = []
     for name, python in pythons.items():
         try:
             path = prepare(name, python, network, precision, args.folder)
-            engines.append(start(name, python, path, image, threads))
+            engines.append(start(name, python, path, inputs, threads))
         except (RuntimeError, subprocess.CalledProcessError) as error:
             OUT.print(f"{name}: {network} {precision} cannot be measured: {error}", style="red")
     rounds = range(args.rounds)
@@ -152,7 +153,7 @@ def peak(precision: str, threads: int) -> float:
     from edgewright.engine.isa import host
     from edgewright.engine.machine import measure as measure_peaks
 
-    return measure_peaks(threads, host()).gmacs(precision == "int8") * 1e6
+    return measure_peaks(threads, host()).gmacs(precision != "fp32") * 1e6
 
 
 def agreement(expected: np.ndarray, logits: list[float]) -> str:
@@ -225,15 +226,16 @@ def reference(network: str, folder: Path) -> np.ndarray:
 
     with torch.no_grad():
         model = networks.make(network, folder / f"{network}.pt")
-        np.save(folder / "image.npy", np.ascontiguousarray(networks.images(1).numpy()))
-        return model(networks.images(1)).numpy().reshape(-1).astype(float)
+        given = networks.examples(network)[0]
+        np.savez(folder / f"{network}.npz", *(np.ascontiguousarray(x.numpy()) for x in given))
+        return model(*given).numpy().reshape(-1).astype(float)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--network", action="append", choices=networks.NAMES)
-    add("--precision", action="append", choices=("fp32", "int8"))
+    add("--network", action="append", choices=tuple(networks.NAMES))
+    add("--precision", action="append", choices=("fp32", "int8", "int4"))
     add("--threads", action="append", type=int)
     add("--rounds", type=int, default=30)
     add("--no-pauses", dest="pauses", action="store_false", help="leave out what comes after idle time")
@@ -249,7 +251,8 @@ def main() -> None:
     results = []
     for network in args.network or networks.NAMES:
         expected = reference(network, args.folder)
-        for precision, threads in product(args.precision or ("fp32", "int8"), args.threads or (1, 2)):
+        asked = [p for p in networks.NAMES[network] if not args.precision or p in args.precision]
+        for precision, threads in product(asked, args.threads or (1, 2)):
             engines = measure(network, precision, threads, args, pythons)
             results.append(show(network, precision, threads, engines, expected))
             if args.json:

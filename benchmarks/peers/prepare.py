@@ -1,4 +1,4 @@
-"""Makes one peer's file of one network: ``python prepare.py peer network fp32|int8 folder``.
+"""Makes one peer's file of one network: ``python prepare.py peer network fp32|int8|int4 folder``.
 
 Each peer's own converter and quantizer, with its own defaults for this kind of network and processor, calibrated on the
 same images.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,67 +17,105 @@ import networks
 CALIBRATION = 8
 
 
-def edgewright(model: Any, int8: bool, path: Path) -> None:
+@dataclass(frozen=True)
+class Wanted:
+    """A network, how it is to be quantized, and inputs of it."""
+
+    model: Any
+    name: str
+    precision: str
+
+    @property
+    def int8(self) -> bool:
+        return self.precision == "int8"
+
+    @property
+    def dynamic(self) -> bool:
+        return self.name == "bert_base_128"
+
+    @property
+    def example(self) -> tuple[Any, ...]:
+        return networks.examples(self.name)[0]
+
+    def calibration(self) -> list[tuple[Any, ...]]:
+        return networks.examples(self.name, CALIBRATION)
+
+
+def edgewright(wanted: Wanted, path: Path) -> None:
     from edgewright import to_edge_transform_and_lower
     from edgewright.backends import xnnpack
 
-    exported = _exported(model, int8, xnnpack.XNNPACKQuantizer, xnnpack.get_symmetric_quantization_config)
+    exported = _exported(wanted, xnnpack.XNNPACKQuantizer, xnnpack.get_symmetric_quantization_config)
     program = to_edge_transform_and_lower(exported, partitioner=[xnnpack.XnnpackPartitioner()])
     program.to_executorch().save(str(path))
 
 
-def executorch(model: Any, int8: bool, path: Path) -> None:
+def executorch(wanted: Wanted, path: Path) -> None:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as stock
     from executorch.exir import to_edge_transform_and_lower
 
-    exported = _exported(model, int8, stock.XNNPACKQuantizer, stock.get_symmetric_quantization_config)
+    exported = _exported(wanted, stock.XNNPACKQuantizer, stock.get_symmetric_quantization_config)
     program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     path.write_bytes(program.to_executorch().buffer)
 
 
-def _exported(model: Any, int8: bool, quantizer: Callable[[], Any], config: Callable[..., Any]) -> Any:
+def _exported(wanted: Wanted, quantizer: Callable[[], Any], config: Callable[..., Any]) -> Any:
     import torch
 
-    example = (networks.images(1),)
-    if not int8:
-        return torch.export.export(model, example)
-    return torch.export.export(_quantized(model, quantizer().set_global(config(is_per_channel=True))), example)
+    model = wanted.model
+    if wanted.int8:
+        model = _quantized(wanted, quantizer().set_global(config(is_per_channel=True, is_dynamic=wanted.dynamic)))
+    if wanted.precision == "int4":
+        from torchao.quantization import quantize_
+        from torchao.quantization.granularity import PerGroup
+        from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig
+
+        groups = PerGroup(networks.GROUP)
+        quantize_(model, Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=groups))
+    return torch.export.export(model, wanted.example)
 
 
-def _quantized(model: Any, quantizer: Any) -> Any:
+def _quantized(wanted: Wanted, quantizer: Any) -> Any:
     import torch
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    prepared = prepare_pt2e(torch.export.export(model, (networks.images(1),)).module(), quantizer)
-    for image in networks.images(CALIBRATION).split(1):
-        prepared(image)
+    prepared = prepare_pt2e(torch.export.export(wanted.model, wanted.example).module(), quantizer)
+    for inputs in wanted.calibration():
+        prepared(*inputs)
     return convert_pt2e(prepared)
 
 
-def _onnx(model: Any, path: Path) -> None:
+def _onnx(wanted: Wanted, path: Path) -> None:
     import torch
 
-    torch.onnx.export(model, (networks.images(1),), str(path), input_names=["x"], output_names=["y"], dynamo=True)
+    names = [f"x{i}" for i in range(len(wanted.example))]
+    torch.onnx.export(wanted.model, wanted.example, str(path), input_names=names, output_names=["y"], dynamo=True)
 
 
-def onnxruntime(model: Any, int8: bool, path: Path) -> None:
-    if not int8:
-        _onnx(model, path)
+def onnxruntime(wanted: Wanted, path: Path) -> None:
+    if wanted.precision == "fp32":
+        _onnx(wanted, path)
         return
     from onnxruntime import quantization
 
     plain, ready = path.with_suffix(".plain.onnx"), path.with_suffix(".ready.onnx")
-    _onnx(model, plain)
+    _onnx(wanted, plain)
+    if wanted.precision == "int4":
+        _onnx_int4(plain, path)
+        return
     quantization.shape_inference.quant_pre_process(str(plain), str(ready))
+    if wanted.dynamic:
+        quantization.quantize_dynamic(str(ready), str(path), per_channel=True)
+        return
 
     class Reader(quantization.CalibrationDataReader):
         def __init__(self) -> None:
-            self.images = iter(networks.images(CALIBRATION).split(1))
+            self.given = iter(wanted.calibration())
 
         def get_next(self) -> dict[str, Any] | None:
-            image = next(self.images, None)
-            return None if image is None else {"x": image.numpy()}
+            inputs = next(self.given, None)
+            return None if inputs is None else {f"x{i}": x.numpy() for i, x in enumerate(inputs)}
 
     quantization.quantize_static(
         str(ready),
@@ -88,24 +127,44 @@ def onnxruntime(model: Any, int8: bool, path: Path) -> None:
     )
 
 
-def openvino(model: Any, int8: bool, path: Path) -> None:
+def _onnx_int4(plain: Path, path: Path) -> None:
+    import onnx
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    # Activations in 8 bits, as the others have them (accuracy level 4), which is also its fastest.
+    worker = MatMulNBitsQuantizer(onnx.load(str(plain)), networks.GROUP, is_symmetric=True, accuracy_level=4)
+    worker.process()
+    worker.model.save_model_to_file(str(path), use_external_data_format=True)
+
+
+def openvino(wanted: Wanted, path: Path) -> None:
     import openvino as ov
 
-    converted = ov.convert_model(model, example_input=networks.images(1), input=[networks.SHAPE])
-    if int8:
+    shapes = [list(x.shape) for x in wanted.example]
+    given = wanted.example if len(wanted.example) > 1 else wanted.example[0]
+    converted = ov.convert_model(wanted.model, example_input=given, input=shapes)
+    if wanted.int8:
         import nncf
 
-        pictures = [image.numpy() for image in networks.images(CALIBRATION).split(1)]
-        converted = nncf.quantize(converted, nncf.Dataset(pictures), subset_size=CALIBRATION)
+        data = [[x.numpy() for x in inputs] for inputs in wanted.calibration()]
+        kind = nncf.ModelType.TRANSFORMER if wanted.dynamic or wanted.name == "vit_b_16" else None
+        converted = nncf.quantize(converted, nncf.Dataset(data), subset_size=CALIBRATION, model_type=kind)
+    if wanted.precision == "int4":
+        import nncf
+
+        mode = nncf.CompressWeightsMode.INT4_SYM
+        converted = nncf.compress_weights(converted, mode=mode, group_size=networks.GROUP, ratio=1.0, all_layers=True)
     ov.save_model(converted, str(path), compress_to_fp16=False)
 
 
-def litert(model: Any, int8: bool, path: Path) -> None:
+def litert(wanted: Wanted, path: Path) -> None:
     import litert_torch
 
-    plain = path.with_suffix(".plain.tflite") if int8 else path
-    litert_torch.convert(model, (networks.images(1),)).export(str(plain))
-    if not int8:
+    if wanted.dynamic or wanted.precision == "int4":
+        raise SystemExit("only networks of images, at fp32 and static int8")
+    plain = path.with_suffix(".plain.tflite") if wanted.int8 else path
+    litert_torch.convert(wanted.model, wanted.example).export(str(plain))
+    if not wanted.int8:
         return
     from ai_edge_quantizer import qtyping, quantizer, recipe
 
@@ -120,7 +179,8 @@ def litert(model: Any, int8: bool, path: Path) -> None:
 def main() -> None:
     peer, network, precision, folder = sys.argv[1:]
     model = networks.make(network, Path(folder) / f"{network}.pt")
-    globals()[peer](model, precision == "int8", Path(folder) / f"{network}.{precision}.{peer}{SUFFIX[peer]}")
+    path = Path(folder) / f"{network}.{precision}.{peer}{SUFFIX[peer]}"
+    globals()[peer](Wanted(model, network, precision), path)
 
 
 SUFFIX = {"edgewright": ".pte", "executorch": ".pte", "onnxruntime": ".onnx", "openvino": ".xml", "litert": ".tflite"}

@@ -1,4 +1,4 @@
-"""Runs one network in one engine, as told through a pipe: ``python serve.py peer file input.npy threads``.
+"""Runs one network in one engine, as told through a pipe: ``python serve.py peer file input.npy|inputs.npz threads``.
 
 Says what it is and what it computes in one JSON line, then answers each line read with the times of inferences, in
 milliseconds: a line holds their number and, if each is to come after a pause, that pause in milliseconds.
@@ -16,39 +16,41 @@ from collections.abc import Callable
 PACKAGES = {"edgewright": "edgewright", "litert": "ai-edge-litert"}
 
 
-def edgewright(path: str, image, threads: int) -> Callable[[], object]:
+def edgewright(path: str, inputs: list, threads: int) -> Callable[[], object]:
     os.environ["EDGEWRIGHT_THREADS"] = str(threads)
     from edgewright.runtime import Runtime
 
     method = Runtime.get().load_program(path).load_method("forward")
-    return lambda: method.execute([image])[0]
+    return lambda: method.execute(inputs)[0]
 
 
-def executorch(path: str, image, threads: int) -> Callable[[], object]:
+def executorch(path: str, inputs: list, threads: int) -> Callable[[], object]:
     import torch
     from executorch.extension.pybindings.portable_lib import _load_for_executorch, _unsafe_reset_threadpool
 
     _unsafe_reset_threadpool(threads)
-    module, tensor = _load_for_executorch(path), torch.from_numpy(image)
-    return lambda: module.forward([tensor])[0].numpy()
+    module, tensors = _load_for_executorch(path), [torch.from_numpy(x) for x in inputs]
+    return lambda: module.forward(tensors)[0].numpy()
 
 
-def onnxruntime(path: str, image, threads: int) -> Callable[[], object]:
+def onnxruntime(path: str, inputs: list, threads: int) -> Callable[[], object]:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, {"x": image})[0]
+    given = dict(zip((i.name for i in session.get_inputs()), inputs, strict=True))
+    return lambda: session.run(None, given)[0]
 
 
-def openvino(path: str, image, threads: int) -> Callable[[], object]:
+def openvino(path: str, inputs: list, threads: int) -> Callable[[], object]:
     import openvino as ov
 
     # Latency, and no bf16: this processor has it, and it would not be the same arithmetic.
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     request = ov.Core().compile_model(path, "CPU", settings).create_infer_request()
-    request.set_input_tensor(ov.Tensor(image, shared_memory=True))
+    for i, x in enumerate(inputs):
+        request.set_input_tensor(i, ov.Tensor(x, shared_memory=True))
 
     def run() -> object:
         request.infer()
@@ -57,7 +59,7 @@ def openvino(path: str, image, threads: int) -> Callable[[], object]:
     return run
 
 
-def litert(path: str, image, threads: int) -> Callable[[], object]:
+def litert(path: str, inputs: list, threads: int) -> Callable[[], object]:
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=path, num_threads=threads)
@@ -65,7 +67,7 @@ def litert(path: str, image, threads: int) -> Callable[[], object]:
     source, target = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
 
     def run() -> object:
-        interpreter.set_tensor(source, image)
+        interpreter.set_tensor(source, inputs[0])
         interpreter.invoke()
         return interpreter.get_tensor(target)
 
@@ -85,8 +87,9 @@ def main() -> None:
     start = time.perf_counter()
     import numpy as np
 
-    image = np.load(source)
-    run = globals()[peer](path, image, int(threads))
+    loaded_inputs = np.load(source)
+    inputs = [loaded_inputs[n] for n in loaded_inputs.files] if source.endswith(".npz") else [loaded_inputs]
+    run = globals()[peer](path, inputs, int(threads))
     loaded = time.perf_counter()
     logits = np.asarray(run()).reshape(-1)
     facts = {

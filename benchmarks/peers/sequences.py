@@ -1,0 +1,101 @@
+"""Transformers that are measured: an encoder, a decoder with a cache of keys and values, and a stack of wide layers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (self.split(layer(x)) for layer in (self.query, self.key, self.value))
+        shares = torch.softmax(query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5, -1)
+        return self.out((shares @ value).transpose(1, 2).reshape(x.shape))
+
+
+class EncoderLayer(nn.Module):
+    """As BERT has it: norms after the sums."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads)
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x + self.attention(x))
+        return self.second(x + self.down(F.gelu(self.up(x))))
+
+
+class Encoder(nn.Sequential):
+    def __init__(self, layers: int = 12, width: int = 768, heads: int = 12) -> None:
+        super().__init__(*(EncoderLayer(width, heads) for _ in range(layers)))
+
+
+class DecoderLayer(nn.Module):
+    """As Llama has it: rotated queries and keys, RMS norms, a gated layer; keys and values of all tokens are kept."""
+
+    def __init__(self, width: int, heads: int, length: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.first, self.second = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.gate, self.up = (nn.Linear(width, 3 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(3 * width, width, bias=False)
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.zeros(1, heads, length, width // heads))
+
+    def forward(self, x: Tensor, at: Tensor, mask: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        batch, count, width = x.shape
+        given = self.first(x)
+
+        def split(made: Tensor) -> Tensor:
+            return made.view(batch, count, self.heads, -1).transpose(1, 2)
+
+        def rotated(made: Tensor) -> Tensor:
+            a, b = made.chunk(2, -1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+        query, key = (rotated(split(layer(given))) for layer in (self.query, self.key))
+        self.keys[:, :, at], self.values[:, :, at] = key, split(self.value(given))
+        match = query @ self.keys.transpose(-1, -2) * (width // self.heads) ** -0.5 + mask
+        x = x + self.out((torch.softmax(match, -1) @ self.values).transpose(1, 2).reshape(x.shape))
+        given = self.second(x)
+        return x + self.down(F.silu(self.gate(given)) * self.up(given))
+
+
+class Decoder(nn.Module):
+    """The next token's logits for a token and its place."""
+
+    def __init__(self, layers: int = 8, width: int = 512, heads: int = 8, length: int = 256, words: int = 8192) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(words, width), nn.Linear(width, words, bias=False)
+        self.layers = nn.ModuleList(DecoderLayer(width, heads, length) for _ in range(layers))
+        self.norm = nn.RMSNorm(width)
+        each = width // heads
+        angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, each, 2) / each)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        self.register_buffer("mask", torch.full((length, length), float("-inf")).triu(1))
+
+    def forward(self, token: Tensor, at: Tensor) -> Tensor:
+        x = self.embed(token)
+        for layer in self.layers:
+            x = layer(x, at, self.mask[at], self.cos[at], self.sin[at])
+        return self.head(self.norm(x))
+
+
+class Wide(nn.Sequential):
+    """Linear layers that no cache holds, even at 4 bits."""
+
+    def __init__(self, layers: int = 6, width: int = 4096) -> None:
+        super().__init__(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
