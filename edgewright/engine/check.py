@@ -258,6 +258,7 @@ RULES: dict[str, Rule] = {
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
     "conv_transpose2d": _transposed,
     "bmm": _bmm,
+    "whole_matmul": _bmm,
     "linear": _linear,
     "prelu": _prelu,
     "upsample_bilinear2d": _resize,

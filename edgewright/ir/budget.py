@@ -31,7 +31,7 @@ def _broadcast(op: Op, shape_of: Shapes) -> int:
     a, b = (list(shape_of(op.args[n])) for n in ("self", "other"))
     rank = max(len(a), len(b))
     a, b = ([1] * (rank - len(s)) + s for s in (a, b))
-    if op.kind == "bmm":
+    if op.kind in ("bmm", "whole_matmul"):
         return math.prod(max(x, y) for x, y in zip(a[:-2], b[:-2], strict=True)) * math.prod((*a[-2:-1], *b[-1:]))
     return math.prod(max(x, y) for x, y in zip(a, b, strict=True))
 
@@ -69,7 +69,7 @@ def _resized(op: Op, shape_of: Shapes) -> int:
 
 
 _SIZES: dict[str, Callable[[Op, Any], int]] = {
-    **dict.fromkeys(("add", "sub", "mul", "div", "maximum", "minimum", "bmm"), _broadcast),
+    **dict.fromkeys(("add", "sub", "mul", "div", "maximum", "minimum", "bmm", "whole_matmul"), _broadcast),
     **dict.fromkeys(
         ("conv2d", "depthwise_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "argmax_pool2d"), _windowed
     ),

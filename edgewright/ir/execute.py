@@ -251,6 +251,16 @@ def _conv_transpose2d(ex: Executor, op: Op) -> Array:
     return _accumulate(ex, op, _images(op, transposed=True), 3)
 
 
+@function("whole_matmul")
+def _whole_matmul(ex: Executor, op: Op) -> Array:
+    """Stored integers without their zero points; sums by a scaling."""
+    pair = zip((op.args["self"], op.args["other"]), op.args["zeros"], strict=True)
+    left, right = (np.asarray(ex.stored(v)).astype(np.float64) - zero for v, zero in pair)
+    out = op.outputs[0]
+    assert out is not None
+    return np.asarray(op.args["scaling"].apply((left @ right).astype(np.int64)).astype(out.dtype))
+
+
 @function("bmm")
 def _bmm(ex: Executor, op: Op) -> Array:
     return ex.give(op, ex.real(op.args["self"]) @ ex.real(op.args["other"]))

@@ -186,3 +186,20 @@ def test_moves() -> None:
     value = stored("v", (1,), 0.05, 3, np.array([77], np.int8))
     widths = numbers([[0, 0], [1, 2], [0, 0], [0, 0]])
     same(graph([wide], tflite("PADV2", [x, widths, value], wide)), "tflite")
+
+
+@BOTH
+@pytest.mark.parametrize("given", SCALES)
+@pytest.mark.parametrize("shape", [(1, 10), (300, 3), (2, 3, 4, 37), (1, 4000)])
+def test_softmax(numerics: str, given: tuple[float, int, float, int], shape: tuple[int, ...]) -> None:
+    x, y = stored("x", shape, *given[:2]), stored("y", shape, 1 / 256, -128)
+    same(graph([y], tflite("SOFTMAX", [x], y, beta=1.0)), numerics)
+    same(graph([y], tflite("SOFTMAX", [x], y, beta=3.0)), numerics, [np.full(shape, 127, np.int8)])
+
+
+@pytest.mark.parametrize("out", [(0.05, 7), (0.0003, 3)])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+def test_products_of_computed_matrices(out: Any, batch: tuple[int, ...]) -> None:
+    a, b = stored("a", (*batch, 5, 37), 0.03, -5), stored("b", (*batch, 37, 19), 0.02, 90)
+    y = stored("y", (*batch, 5, 19), *out)
+    same(graph([y], tflite("BATCH_MATMUL", [a, b], y)), "tflite")

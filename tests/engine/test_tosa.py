@@ -203,3 +203,14 @@ def test_moves(dtype: str) -> None:
     wide = plain("w", (2, 6, 4, 5), dtype)
     padded = tosa("pad", wide, input=x, value=numbers([77], dtype), padding=[0, 0, 1, 2, 0, 0, 0, 0])
     same(graph([wide], padded), "tosa", native=dtype == "int8")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "by", "bits"), [("int8", 1518500250, 41), ("int8", 1518500250, 33), ("int16", 20011, 31)]
+)
+def test_products_of_computed_matrices(dtype: str, by: int, bits: int) -> None:
+    a, b = plain("a", (2, 5, 37), dtype), plain("b", (2, 37, 19), dtype)
+    acc, y = plain("acc", (2, 5, 19), "int32" if dtype == "int8" else "int64"), plain("y", (2, 5, 19), dtype)
+    zeros = (3, -90) if dtype == "int8" else (0, 0)
+    product = tosa("matmul", acc, a=a, b=b, a_zp=zeros[0], b_zp=zeros[1])
+    same(graph([y], product, rescale(acc, y, by, bits, 0, 4 if dtype == "int8" else 0)), "tosa")

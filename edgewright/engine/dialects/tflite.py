@@ -13,7 +13,7 @@ from edgewright.ir.numerics import Numerics
 from edgewright.ir.scaling import Scaling
 from edgewright.ir.tflite.elements import RELUS, limits
 from edgewright.ir.tflite.fixed import multiplier, zero
-from edgewright.ir.tflite.products import factor_of, operands
+from edgewright.ir.tflite.products import factor_of, operands, pair_factor
 from edgewright.ir.tflite.table import PREFIX
 
 Rule = Callable[["_Tflite", Op], bool]
@@ -42,7 +42,9 @@ class _Tflite(Rewrite):
         super().__init__(graph)
         self.fixed = numerics.name == "tflite"  # else XNNPACK's rounding, which is the engine's own
 
-    def scaled(self, op: Op, rounding: str) -> tuple[dict[str, Any], Value]:
+    def scaled(
+        self, op: Op, rounding: str, factor: Callable[[Value, Value, Value], Any] = factor_of
+    ) -> tuple[dict[str, Any], Value]:
         """How sums become stored integers, and the value they are: an activation that follows only narrows limits."""
         out = _result(op)
         low, high, following = -128, 127, self.only_reader(out)
@@ -52,7 +54,7 @@ class _Tflite(Rewrite):
         last = out if following is None or id(following) not in self.done else _result(following)
         if not self.fixed:
             return {"limits": _real(last, low, high)}, last
-        mantissa, exponent = multiplier(factor_of(*operands(op), out))
+        mantissa, exponent = multiplier(factor(*operands(op), out))
         return {"scaling": Scaling(_numbers(mantissa), _numbers(31 - exponent), rounding, zero(out), low, high)}, last
 
 
@@ -132,6 +134,16 @@ def _linear(made: _Tflite, op: Op) -> bool:
         return False
     scaling, out = made.scaled(op, "once")
     made.emit("linear", op, out, input=x, weight=weight, bias=bias, **scaling)
+    return True
+
+
+@rule("BATCH_MATMUL")
+def _matmul(made: _Tflite, op: Op) -> bool:
+    a, b = op.args["inputs"]
+    if not made.fixed or a.data is not None or b.data is not None:
+        return False
+    scaling, out = made.scaled(op, "twice", pair_factor)
+    made.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero(a), zero(b)), **scaling)
     return True
 
 

@@ -48,7 +48,7 @@ class _Tosa(Rewrite):
         zeros = _zeros(graph)
         for value in graph.values():
             q = None
-            if value.dtype in _BYTES:
+            if value.dtype is not None and value.dtype in _BYTES:
                 q = QParams(1.0, zeros.get(id(value), 0), value.dtype, *_BYTES[value.dtype])
             if q is not None or value.q is not None:
                 self.values[id(value)] = replace(value, q=q)
@@ -152,6 +152,20 @@ def _conv2d(made: _Tosa, op: Op) -> bool:
         made, op, "conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
         **_pairs(op, "stride", "dilation"),
     )  # fmt: skip
+
+
+@rule("matmul")
+def _matmul(made: _Tosa, op: Op) -> bool:
+    a, b = op.args["a"], op.args["b"]
+    if any(v.dtype not in _STORED or v.data is not None for v in (a, b)):
+        return False
+    scaled = made.scaled(op)
+    if scaled is None:
+        return False
+    scaling, out = scaled
+    zeros = (int(op.args["a_zp"]), int(op.args["b_zp"]))
+    made.emit("whole_matmul", op, out, self=a, other=b, zeros=zeros, scaling=scaling)
+    return True
 
 
 @rule("depthwise_conv2d")

@@ -14,7 +14,8 @@ from edgewright.ir.tflite.fixed import high_product, multiplier, scale, scaled, 
 
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
 _BITS = 5  # integer bits of differences
-_SUM_BITS = 12  # integer bits of a row's sum
+SUM_BITS = 12  # integer bits of a row's sum
+FIRST, ROUNDS = (1515870810, -1010580540), 3  # a line that is near the inverse, and how often Newton makes it better
 # exp(-1/4), exp(-1/2), exp(-1), … exp(-16), of 31 bits
 _STEPS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 
@@ -48,27 +49,36 @@ def _small_exponential(a: Array) -> Array:
 def inverse(a: Array) -> Array:
     """``1 / (1 + a)`` for ``a`` between 0 and 1, by Newton's iteration."""
     half = (a + _HIGH + 1) >> 1
-    x = 1515870810 + high_product(half, -1010580540)
-    for _ in range(3):
+    x = FIRST[0] + high_product(half, FIRST[1])
+    for _ in range(ROUNDS):
         missing = (1 << 29) - high_product(half, x)
         x = x + _saturated(high_product(x, missing) << 2)
     return _saturated(x << 1)
 
 
-def softmax(op: Op, arrays: Sequence[Array]) -> Array:
-    """Along the last dimension; the result is in steps of 1/256."""
-    x, given = op.args["inputs"][0], arrays[0].astype(np.int64)
+def powers(op: Op) -> tuple[Array, Array]:
+    """The exponential for each of 256 steps below the largest element, and what it adds to a sum: 0 from where on
+    there is nothing left of it."""
+    x = op.args["inputs"][0]
     factor = min(float(np.float64(op.args["beta"]) * np.float64(scale(x)) * (1 << (31 - _BITS))), 2.0**31 - 1)
     mantissa, exponent = (int(v) for v in multiplier(factor))
     reach = int(np.floor(((1 << _BITS) - 1) * 2.0 ** (31 - _BITS) / 2.0**exponent))
-    below = given - given.max(axis=-1, keepdims=True)
-    near = below >= -reach
-    powers = exponential(scaled(np.where(near, below, 0), mantissa, exponent))
-    total = np.where(near, shifted_right(powers, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
+    steps = np.arange(256, dtype=np.int64)
+    near = steps <= reach
+    made = np.where(near, exponential(scaled(np.where(near, -steps, 0), mantissa, exponent)), 0)
+    return made, shifted_right(made, SUM_BITS)
+
+
+def softmax(op: Op, arrays: Sequence[Array]) -> Array:
+    """Along the last dimension; the result is in steps of 1/256."""
+    given = arrays[0].astype(np.int64)
+    each, parts = powers(op)
+    below = given.max(axis=-1, keepdims=True) - given
+    total = parts[below].sum(axis=-1, keepdims=True)
     room = 32 - np.floor(np.log2(total)).astype(np.int64) - 1
-    share = high_product(inverse((total << room) - (1 << 31)), powers)
-    made = shifted_right(share, _SUM_BITS - room + 31 - 8) - 128
-    return np.asarray(np.where(near, np.clip(made, -128, 127), -128), np.int8)
+    share = high_product(inverse((total << room) - (1 << 31)), each[below])
+    made = shifted_right(share, SUM_BITS - room + 31 - 8) - 128
+    return np.asarray(np.clip(made, -128, 127), np.int8)
 
 
 def mean_factor(factor: float, count: int) -> tuple[int, int]:

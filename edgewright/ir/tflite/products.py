@@ -37,7 +37,7 @@ def factor_of(x: Value, weight: Value, out: Value) -> Array:
     return np.float64(scale(x)) * scales(weight).astype(np.float64) / np.float64(scale(out))
 
 
-def _narrow_factor(x: Value, weight: Value, out: Value) -> Array:
+def pair_factor(x: Value, weight: Value, out: Value) -> Array:
     """The same, but the product of the two scales is rounded to single precision."""
     return np.asarray(np.float64(scale(x) * scale(weight)) / np.float64(scale(out)))
 
@@ -111,7 +111,7 @@ def once(accumulate: Reference) -> Reference:
     return function
 
 
-PAIRS = twice(batch_matmul, _narrow_factor)  # of two computed matrices
+PAIRS = twice(batch_matmul, pair_factor)  # of two computed matrices
 
 
 # ----------------------------------------------------------------------------------------------------------- pools
