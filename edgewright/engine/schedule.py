@@ -24,6 +24,7 @@ from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.matmul import MatMul
 from edgewright.engine.ops.moves import Move, common_shape, frame, part_of
 from edgewright.engine.ops.norms import Normalize
+from edgewright.engine.ops.places import Gather, Put
 from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
@@ -57,6 +58,8 @@ LOWERINGS: list[type[Lowering]] = [
     Softmax,
     Normalize,
     Reduction,
+    Gather,
+    Put,
     PlanesToPixels,
     Halves,
     Move,
@@ -195,7 +198,9 @@ class _Scheduler:
         """What needs dense tensors and does not get them is left to the reference."""
         for i, low in enumerate(self.lowerings):
             values = (*low.node.reads(), low.node.out)
-            if isinstance(low, Softmax | Normalize | Reduction) and not all(self._layout(v).dense for v in values):
+            if isinstance(low, Softmax | Normalize | Reduction | Gather | Put) and not all(
+                self._layout(v).dense for v in values
+            ):
                 self.lowerings[i] = Reference(low.node)
 
     def _find_views(self) -> None:
