@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
+from typing import Any
 
-from edgewright.cli.console import console, size, table
+from edgewright.cli.console import clean, console, size, table
 from edgewright.cli.execution import Job, Result, execute, output_rows
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
+from edgewright.runtime.delegates import describe_backend
+from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.profile import PartRow, Profile
 
 _SLOWEST = 15
@@ -27,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
     add("--repeat", type=int, default=1, metavar="N", help="run N times and show the median")
     add("--max-memory", type=parse_memory, metavar="512M", help="refuse to plan more memory than this")
+    add("--json", action="store_true", help="what the run gave and took, as JSON")
     add("--profile", action="store_true", help="show the time of each instruction")
     add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
     add(*both("etdump_path"), metavar="p.etdp", help="write the profile as ETDump")
@@ -60,7 +65,9 @@ def run(args: argparse.Namespace) -> int:
         )
     )
     written = _write(args, result)
-    if not args.quiet:
+    if args.json:
+        print(json.dumps(_facts(result, written), indent=2))
+    elif not args.quiet:
         _show(result, written, args)
     return 0
 
@@ -81,6 +88,30 @@ def _write(args: argparse.Namespace, result: Result) -> list[str]:
     return written
 
 
+def _facts(result: Result, written: list[str]) -> dict[str, Any]:
+    heads = ("name", "type", "shape", "min", "max")
+    return {
+        "method": result.metadata.name,
+        "median_ms": result.median_ms,
+        "runs": len(result.times),
+        "inferences": result.inferences,
+        "coverage": coverage(result.metadata),
+        "outputs": [dict(zip(heads, row, strict=True)) for row in output_rows(result.outputs[-1])],
+        "written": written,
+    }
+
+
+def coverage(metadata: MethodMetadata) -> str:
+    """What runs where, in a line: silent kernels are slow ones."""
+    calls = len(metadata.delegates)
+    if not calls:
+        return "no delegates: every operator runs on this machine's kernels"
+    names = sorted({key.rpartition("::")[2].removesuffix(".out") for key in metadata.operators})
+    by = ", ".join(sorted({describe_backend(name) for name in metadata.delegates}))
+    rest = f"; on the CPU: {', '.join(names[:6])}{' and others' if len(names) > 6 else ''}" if names else ""
+    return f"{calls} of {metadata.instructions} instructions are calls of {by}{rest}"
+
+
 def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
     out = console()
     runs = len(result.times)
@@ -88,6 +119,8 @@ def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
     if result.inferences > 1:
         timing += f", {result.inferences} inferences"
     out.print(f"{result.metadata.name}: {timing}", style="bold")
+    if result.metadata.delegates:
+        out.print(clean(coverage(result.metadata)), soft_wrap=True)
     last = "" if result.inferences < 2 else "of the last inference"
     columns = ("output", "type", "shape", ">min", ">max")
     out.print(table(last, columns, output_rows(result.outputs[-1]), flexible="shape"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
+from dataclasses import asdict
+from typing import Any
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
 from edgewright.cli.console import console, plural, table
@@ -23,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="m.bpte", help="a .bpte to run on its own test cases; a .pte, .ptd or .etdp to check")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--json", action="store_true", help="the verdict, as JSON")
     add("--rtol", type=float, default=1e-5, help="allowed relative difference (default: 1e-5)")
     add("--atol", type=float, default=1e-8, help="allowed absolute difference (default: 1e-8)")
 
@@ -35,18 +39,26 @@ def run(args: argparse.Namespace) -> int:
         return _program(args)
     (read_data if kind == "ptd" else read_etdump)(args.file)
     _say(args, f"{os.path.basename(args.file)}: the file is sound")
+    _tell(args, {"format": kind, "sound": True})
     return 0
 
 
+def _tell(args: argparse.Namespace, facts: dict[str, Any]) -> None:
+    if args.json:
+        print(json.dumps({"file": os.path.basename(args.file), **facts}, indent=2))
+
+
 def _say(args: argparse.Namespace, message: str) -> None:
-    if not args.quiet:
+    if not args.quiet and not args.json:
         console().print(message, style="green", soft_wrap=True)
 
 
 def _bundle(args: argparse.Namespace) -> int:
     results = verify_bundle(args.file, args.data, rtol=args.rtol, atol=args.atol)
     name, failed = os.path.basename(args.file), [r for r in results if not r.passed]
-    if not args.quiet:
+    cases = [{**asdict(r), "max_error": None if math.isinf(r.max_error) else r.max_error} for r in results]
+    _tell(args, {"format": "bpte", "sound": True, "passed": not failed, "cases": cases})
+    if not args.quiet and not args.json:
         columns = ("method", ">case", ">outputs compared", ">largest difference", "verdict")
         console().print(table(f"{name}, rtol {args.rtol:g}, atol {args.atol:g}", columns, map(_row, results)))
     if failed:
@@ -79,6 +91,7 @@ def _program(args: argparse.Namespace) -> int:
     for method in program.method_names:
         program.load_method(method).close()
     _say(args, f"{name}: {plural(len(missing), 'method')} can run here ({', '.join(missing)})")
+    _tell(args, {"format": "pte", "sound": True, "runs_here": list(missing)})
     return 0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from edgewright.program.estimates import readable
+from edgewright.pte.schema import Program
 from edgewright.workbench.facts import CompileReport, columns, rows
 
 _STYLE = "text-align:{};padding:2px 10px 2px 0;border-bottom:1px solid #8884"
@@ -44,3 +46,17 @@ def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Excepti
     for name, error in (failures or {}).items():
         parts.append(f"<p><b>{escape(name)} failed</b>: {escape(str(error))}</p>")
     return f"<div>{''.join(parts)}</div>"
+
+
+def program_html(program: Program) -> str:
+    """A loaded program's methods: signatures, memory, operators and delegates."""
+    from edgewright.runtime.metadata import describe
+
+    lines = []
+    for plan in program.execution_plan:
+        found = describe(plan)
+        ends = [", ".join(map(str, side)) for side in (found.inputs, found.outputs)]
+        calls = f"{len(found.delegates)} of {found.instructions}"
+        lines.append((found.name, *ends, calls, readable(found.planned_bytes), readable(found.constant_bytes)))
+    heads = ("method", "inputs", "outputs", ">delegate calls of instructions", ">planned memory", ">constants")
+    return html_table(heads, lines)

@@ -81,6 +81,12 @@ class LoadedProgram:
     def method_names(self) -> list[str]:
         return [plan.name for plan in self.program.execution_plan]
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from edgewright.report.html import program_html
+
+        return program_html(self.program)
+
     def metadata(self, name: str = "forward") -> MethodMetadata:
         """A method's signature and needs, without loading it."""
         return describe(self.program.execution_plan[self._index(name)])

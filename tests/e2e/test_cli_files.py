@@ -173,3 +173,14 @@ def test_other_shells(cli: Cli, shell: str) -> None:
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in ("compat", "migrate", "cache", "inspect", "run")])
 def test_help_has_examples_or_says_enough(cli: Cli, command: str) -> None:
     assert "edgewright" in cli(command, "--help").out
+
+
+def test_run_and_verify_as_json(cli: Cli) -> None:
+    facts = json.loads(cli("run", CONV, "--json", "--quiet").out)
+    assert facts["coverage"] == "1 of 1 instructions are calls of XnnpackBackend (XNNPACK (any Arm or x86 CPU))"
+    assert facts["outputs"][0]["name"] == "out0"
+    assert json.loads(cli("verify", LINEAR, "--json").out)["runs_here"] == ["forward"]
+    bundle = json.loads(cli("verify", GOLDEN / "linear_relu.bpte", "--json").out)
+    assert bundle["passed"] is True
+    assert bundle["cases"][0]["compared"] >= 1
+    assert json.loads(cli("verify", GOLDEN / "mlp_portable_weights.ptd", "--json").out)["format"] == "ptd"

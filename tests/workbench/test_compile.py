@@ -151,3 +151,10 @@ def test_sqnr() -> None:
     measure.add(np.zeros(2), np.array([1.0, np.nan]))
     assert measure.decibels == -200
     assert CoverageError.exit_code != MissingError.exit_code
+
+
+def test_programs_and_results_in_notebooks_are_escaped(compiled: CompileResults) -> None:
+    program = ew.Runtime.get().load_program(compiled["xnnpack"].buffer)
+    assert "float32[1, 3, 8, 8]" in program._repr_html_()
+    program.program.execution_plan[0].name = "<script>"
+    assert "<script>" not in program._repr_html_()
