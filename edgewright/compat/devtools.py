@@ -1,4 +1,4 @@
-"""Of ``executorch.devtools``: programs with test cases, made as ExecuTorch makes them; and what of a graph is delegated."""
+"""Of ``executorch.devtools``: programs with test cases, as ExecuTorch makes them; and what of a graph is delegated."""
 
 from __future__ import annotations
 

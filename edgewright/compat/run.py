@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 import traceback
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgewright.compat.finder import installed
+from edgewright.compat.table import TABLE
 from edgewright.errors import EdgewrightError, FileAccessError
 
 _FAILED = 1
@@ -72,3 +74,6 @@ def _print_traceback(error: BaseException) -> None:
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
+    option = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if option is not None and any(option[1] in names for names in TABLE.values()):
+        print(f"Edgewright's {option[1]} has no {option[2]}: leave it out if you can do without.", file=sys.stderr)

@@ -19,7 +19,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("command", CASES)
+@pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.slow if "add" in c else ()) for c in CASES])
 def test_an_example_of_executorch(command: str, tmp_path: Path) -> None:
     script, *arguments = command.split()
     words = [sys.executable, "-m", "edgewright", "compat", "-m", f"executorch.examples.{script}", *arguments]

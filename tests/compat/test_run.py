@@ -37,6 +37,11 @@ def test_a_script_gets_its_arguments_and_its_folder(cli: Cli, tmp_path: Path) ->
         ("import sys; sys.exit('no weights')", 1, "no weights"),
         ("x = 1\nraise ValueError('of the script')", 1, 'export.py", line 2, in <module>'),
         ("from executorch.exir import capture", 6, "export.py:1: from executorch.exir import capture"),
+        (
+            "from executorch.exir import ExecutorchBackendConfig\nExecutorchBackendConfig(run_reinplace_pass=True)",
+            1,
+            "Edgewright's ExecutorchBackendConfig has no run_reinplace_pass",
+        ),
         ("from edgewright import Runtime\nRuntime.get().load_program('no.pte')", 3, "export.py:2:"),
     ],
 )

@@ -100,7 +100,7 @@ def test_samsung_with_a_stand_in_for_its_compiler(tmp_path: Path) -> None:
     assert delegates(tmp_path / "mv2_xnnpack.pte") == ["EnnBackend"]
 
 
-@pytest.mark.parametrize("kind", ["ptq", "qat", "none"])
+@pytest.mark.parametrize("kind", ["ptq", pytest.param("qat", marks=pytest.mark.slow), "none"])
 def test_qualcomm(kind: str, tmp_path: Path) -> None:
     """The page's second step is optional, and left out for floating point."""
     told = run("qualcomm", tmp_path, kind, parts=[0, 2, 3] if kind == "none" else None)
