@@ -1,0 +1,14 @@
+"""Inception v4: what an image shows.
+
+python -m examples.qualcomm.scripts.inception_v4 -b build-android -m SM8550 --compile_only
+"""
+
+from __future__ import annotations
+
+from examples.qualcomm.flow import Script, image, script_main, top_one
+from examples.qualcomm.models.inception_v4 import InceptionV4
+
+SCRIPT = Script("inception_v4", "ic4_qnn", lambda args: InceptionV4(), image, 299, report=top_one)
+
+if __name__ == "__main__":
+    script_main(SCRIPT)
