@@ -132,7 +132,8 @@ def _onnx_int4(plain: Path, path: Path) -> None:
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     # Activations in 8 bits, as the others have them (accuracy level 4), which is also its fastest.
-    worker = MatMulNBitsQuantizer(onnx.load(str(plain)), networks.GROUP, is_symmetric=True, accuracy_level=4)
+    given = {"bits": 4, "block_size": networks.GROUP, "is_symmetric": True, "accuracy_level": 4}
+    worker = MatMulNBitsQuantizer(onnx.load(str(plain)), **given)
     worker.process()
     worker.model.save_model_to_file(str(path), use_external_data_format=True)
 

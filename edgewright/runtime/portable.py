@@ -37,6 +37,7 @@ class Maker:
         self.graph = Graph("segment")
         self.only_reader = only_reader  # whether one call reads a tensor, and nothing else ever sees it
         self.given: list[TensorSlot] = []
+        self.guards: set[tuple[TensorSlot, int, bool]] = set()  # places: below what they must be, and may be negative
         self.macs = 0
         self._forms: dict[tuple[int, bool], Value] = {}
         self._slots: list[TensorSlot] = []  # kept, so that their ids stay theirs
@@ -95,6 +96,7 @@ class Maker:
             value, last = new(slot.bound, np.ascontiguousarray(data)), False
         else:
             value = new(tuple(slot.bound[d] for d in slot.dim_order))
+            value.dtype = slot.dtype
             self.graph.inputs.append(value)
             self.given.append(slot)
         self.bind(slot, value, pixels=last)
@@ -327,4 +329,6 @@ def _clone(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     return True
 
 
-from edgewright.runtime import portable_layers, portable_moves  # noqa: E402  (they add rows to ``ROWS``)
+# These add rows to ``ROWS``.
+from edgewright.runtime import portable_layers, portable_moves  # noqa: E402
+from edgewright.runtime import portable_places as portable_places  # noqa: E402

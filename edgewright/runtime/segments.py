@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgewright.engine.runner import Runner, make_runner, native
@@ -36,16 +36,22 @@ class SegmentStep:
     """Several calls, done by the engine; then on with the instruction after them."""
 
     def __init__(
-        self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: int, end: int
-    ) -> None:
+        self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: list[Any], end: int,
+        guards: Iterable[tuple[TensorSlot, int, bool]],
+    ) -> None:  # fmt: skip
         self.runner, self._inputs, self._outputs, self._end = runner, inputs, outputs, end
-        self.label = f"{calls} calls ({runner.how})"
+        self._calls, self._guards = calls, tuple(guards)
+        self.label = f"{len(calls)} calls ({runner.how})"
 
     def __call__(self, table: Values) -> int:
         return self.tells(table, None)
 
     def tells(self, table: Values, parts: list[Part] | None) -> int:
         """Run; the times of the engine's steps are added to ``parts``."""
+        if not all(_inside(load(slot, table), size, wrap) for slot, size, wrap in self._guards):
+            for call in self._calls:  # one of them says what is wrong
+                call(table)
+            return self._end
         given = [load(slot, table).transpose(slot.dim_order) for slot in self._inputs]
         targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self._outputs]
         profile = None if parts is None else engine_profile()
@@ -56,6 +62,12 @@ class SegmentStep:
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
         return self._end
+
+
+def _inside(places: Any, size: int, wrap: bool) -> bool:
+    """Whether all are places in a dimension of ``size``."""
+    low, high = (int(places.min()), int(places.max())) if places.size != 1 else (int(places.item()),) * 2
+    return high < size and low >= (-size if wrap else 0)
 
 
 def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], memory: int, threads: int | None) -> None:
@@ -132,7 +144,7 @@ class _Joiner:
         if row is None or signature is None or not step.kernel.stock:
             return False
         args = {a.name: self._argument(i) for a, i in zip(signature.inputs, step.inputs, strict=True)}
-        outs = [self.values[i] for i in step.outputs]
+        outs = [self.values[i] for i in (*tensors(step.outputs[:1], self.values), *step.outputs[1:])]
         views = self.views.intersection(tensors(step.inputs, self.values))
         if before and not all(self._look(view, maker, before) for view in views):
             return False  # it may be a view of what this segment makes
@@ -162,7 +174,7 @@ class _Joiner:
 
     def _replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
         inside = Counter(i for s in chain[start:end] for i in set(tensors(s.inputs, self.values)))
-        made = dict.fromkeys(s.outputs[0] for s in chain[start:end])
+        made = dict.fromkeys(i for s in chain[start:end] for i in tensors(s.outputs[:1], self.values))
         seen = [i for i in made if self._visible(i, inside)]
         outputs = [self.values[i] for i in seen]
         try:
@@ -171,7 +183,7 @@ class _Joiner:
         except EdgewrightError as error:  # numpy will say what is wrong, if anything is
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return
-        chain[start] = SegmentStep(runner, maker.given, outputs, end - start, end)
+        chain[start] = SegmentStep(runner, maker.given, outputs, chain[start:end], end, maker.guards)
 
     def _visible(self, made: int, inside: Counter[int]) -> bool:
         """Whether anything outside a segment sees a tensor it makes, itself or by a view."""

@@ -50,11 +50,13 @@ def test_nodes_of_xnnpack(cpu: str) -> None:
 # Kernels of portable programs that join a segment of the engine; all others are numpy's, one call at a time.
 NATIVE = """
     _native_batch_norm_legit_no_training.out _softmax.out abs.out add.Scalar_out add.out addmm.out amax.out amin.out
-    bmm.out cat.out ceil.out clamp.out clone.out convolution.out div.Scalar_out div.out exp.out expand_copy.out
-    floor.out gelu.out hardtanh.out linear.out log.out maximum.out mean.out minimum.out mm.out mul.Scalar_out mul.out
-    native_group_norm.out native_layer_norm.out neg.out permute_copy.out pow.Tensor_Scalar_out relu.out rsqrt.out
-    select_copy.int_out sigmoid.out slice_copy.Tensor_out sqrt.out squeeze_copy.dim_out squeeze_copy.dims_out
-    sub.Scalar_out sub.out sum.IntList_out t_copy.out tanh.out transpose_copy.int_out unsqueeze_copy.out view_copy.out
+    bmm.out cat.out ceil.out clamp.out clone.out convolution.out div.Scalar_out div.out embedding.out exp.out
+    expand_copy.out floor.out gelu.out hardtanh.out index.Tensor_out index_put.out linear.out log.out maximum.out
+    mean.out minimum.out mm.out mul.Scalar_out mul.out native_group_norm.out native_layer_norm.out neg.out
+    permute_copy.out pow.Tensor_Scalar_out relu.out rsqrt.out select_copy.int_out sigmoid.out slice_copy.Tensor_out
+    split_copy.Tensor_out split_with_sizes_copy.out sqrt.out squeeze_copy.dim_out squeeze_copy.dims_out
+    sub.Scalar_out sub.out sum.IntList_out t_copy.out tanh.out transpose_copy.int_out unbind_copy.int_out
+    unsqueeze_copy.out view_copy.out
 """
 
 

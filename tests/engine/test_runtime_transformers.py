@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgewright.errors import ExecutionError
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.engine.test_runtime_segments import loaded, lowered, segments
@@ -64,3 +65,46 @@ def test_norms_between_delegates_are_the_engines(block: tuple[nn.Module, torch.T
     assert len(segments(method)) >= 2
     for got, want in zip(method.execute([x.numpy()]), model(x), strict=True):
         np.testing.assert_allclose(got, want.detach().numpy(), atol=3e-5)
+
+
+class Cached(nn.Module):
+    """A step of a decoder: a token, its place, and keys that are kept."""
+
+    def __init__(self, width: int = 256, length: int = 20, words: int = 50) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(words, width), nn.Linear(width, 128 * words)
+        self.inside = nn.Linear(width, 2 * width)
+        self.register_buffer("keys", torch.zeros(1, 4, length, width // 4))
+        self.register_buffer("mask", torch.full((length, length), float("-inf")).triu(1))
+
+    def forward(self, token: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        x = self.embed(token)
+        query, key = self.inside(x).split(x.shape[-1], -1)
+        query, key = (z.view(1, 1, 4, -1).transpose(1, 2) for z in (query, key))
+        self.keys[:, :, at] = key
+        shares = torch.softmax(query @ self.keys.transpose(-1, -2) + self.mask[at], -1)
+        return self.head((shares @ self.keys).transpose(1, 2).reshape(x.shape))
+
+
+@pytest.fixture(scope="module")
+def decoder() -> tuple[Cached, bytes]:
+    torch.manual_seed(2)
+    model = Cached().eval()
+    return model, lowered(model, torch.tensor([[3]]), torch.tensor([0]))
+
+
+def test_a_decoder_keeps_its_state(decoder: tuple[Cached, bytes]) -> None:
+    model, data = decoder
+    method = loaded(data)
+    assert len(segments(method)) == 1
+    with torch.no_grad():
+        for at, token in enumerate([3, 49, 0, 7]):
+            given = torch.tensor([[token]]), torch.tensor([at])
+            (got,) = method.execute([x.numpy() for x in given])
+            np.testing.assert_allclose(got, model(*given).numpy(), atol=2e-5)
+
+
+@pytest.mark.parametrize(("token", "at"), [(50, 0), (-1, 0), (0, 20), (0, -21)])
+def test_places_outside_are_an_error(decoder: tuple[Cached, bytes], token: int, at: int) -> None:
+    with pytest.raises(ExecutionError):
+        loaded(decoder[1]).execute([np.array([[token]]), np.array([at])])
