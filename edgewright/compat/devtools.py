@@ -73,6 +73,15 @@ def serialize_from_bundled_program_to_flatbuffer(bundled_program: BundledProgram
     return bundled.write_bundled(bundled_program.bundle())
 
 
+@dataclass(frozen=True)
+class DelegationBreakdown:
+    """How often an operator is inside delegates, and outside."""
+
+    op_type: str
+    delegated: int
+    non_delegated: int
+
+
 @dataclass
 class DelegationInfo:
     """How much of a graph was delegated. Why not more is in the manager's ``partition_reports``."""
@@ -80,6 +89,11 @@ class DelegationInfo:
     num_delegated_subgraphs: int
     delegated: dict[str, int]
     others: dict[str, int]
+
+    @property
+    def delegation_by_operator(self) -> dict[str, DelegationBreakdown]:
+        names = sorted({*self.delegated, *self.others})
+        return {n: DelegationBreakdown(n, self.delegated.get(n, 0), self.others.get(n, 0)) for n in names}
 
     @property
     def num_delegated_nodes(self) -> int:
@@ -106,8 +120,7 @@ class DelegationInfo:
             raise MissingError(
                 "get_operator_delegation_dataframe", "needs pandas", remedy="pip install pandas"
             ) from error
-        names = sorted({*self.delegated, *self.others})
-        counts = [(n, self.delegated.get(n, 0), self.others.get(n, 0)) for n in names]
+        counts = [(b.op_type, b.delegated, b.non_delegated) for b in self.delegation_by_operator.values()]
         counts.append(("Total", self.num_delegated_nodes, self.num_non_delegated_nodes))
         columns = ["op_type", "occurrences_in_delegated_graphs", "occurrences_in_non_delegated_graphs"]
         return pandas.DataFrame(counts, columns=columns)

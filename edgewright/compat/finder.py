@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from edgewright.compat.table import ABSENT, AT_USE, OWN, ROOT, TABLE, counterpart, modules, nearest
+from edgewright.compat.table import ABSENT, AT_USE, OWN, ROOT, TABLE, counterpart, is_own, modules, nearest
 from edgewright.errors import MissingCounterpartError, UsageError
 
 
@@ -40,7 +41,7 @@ class StandIn(ModuleType):
             return value
         if f"{self.__name__}:{name}" in ABSENT:
             raise missing(self.__name__, name)
-        if name.startswith("__") or f"{self.__name__}.{name}" in modules() or _is_own(f"{self.__name__}.{name}"):
+        if name.startswith("__") or f"{self.__name__}.{name}" in modules() or is_own(f"{self.__name__}.{name}"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")  # the import system goes on
         if f"{self.__name__}:{name}" in AT_USE:
             return _refuse_later(missing(self.__name__, name))
@@ -50,11 +51,19 @@ class StandIn(ModuleType):
         return sorted({*super().__dir__(), *TABLE.get(self.__name__, {})})
 
 
-def _refuse_later(error: MissingCounterpartError) -> Any:
-    def refuse(*args: Any, **options: Any) -> None:
-        raise UsageError(error.subject, error.rule, remedy=error.remedy) from error
+def _refuse_later(error: MissingCounterpartError) -> type:
+    """A class that nothing is an instance of: scripts may ask, annotate, and must not use it."""
 
-    return refuse
+    class _Meta(type):
+        def __getattr__(cls, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise UsageError(error.subject, error.rule, remedy=error.remedy) from error
+
+        def __call__(cls, *args: Any, **options: Any) -> Any:
+            raise UsageError(error.subject, error.rule, remedy=error.remedy) from error
+
+    return _Meta(error.subject.rpartition(".")[2], (), {})
 
 
 class Finder(MetaPathFinder, Loader):
@@ -63,8 +72,8 @@ class Finder(MetaPathFinder, Loader):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != ROOT and not name.startswith(f"{ROOT}."):
             return None
-        if _is_own(name):
-            found = PathFinder.find_spec(name, _folders() if name == OWN else path)
+        if is_own(name):
+            found = PathFinder.find_spec(name, _folders(name) if name in OWN else path)
             if found is None:
                 raise missing(name)
             return found
@@ -79,15 +88,11 @@ class Finder(MetaPathFinder, Loader):
         """Nothing to run: names are looked up when they are used."""
 
 
-def _is_own(name: str) -> bool:
-    """True of ExecuTorch's own example scripts, which are run as they are, on imports of ours."""
-    return name == OWN or name.startswith(f"{OWN}.")
-
-
-def _folders() -> list[str]:
-    """Where ExecuTorch itself is, if it is installed."""
+def _folders(name: str) -> list[str]:
+    """Where ExecuTorch has the package around one of its modules, if it is installed."""
     spec = PathFinder.find_spec(ROOT, None)
-    return [] if spec is None else list(spec.submodule_search_locations or ())
+    inside = name.split(".")[1:-1]
+    return [] if spec is None else [str(Path(f, *inside)) for f in spec.submodule_search_locations or ()]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from edgewright.compat.finder import missing
-from edgewright.compat.table import ABSENT, OWN, ROOT, TABLE, counterpart, modules
+from edgewright.compat.table import ABSENT, ROOT, TABLE, counterpart, is_own, modules
 from edgewright.errors import UsageError
 
 _WIDTH = 100
@@ -124,7 +124,7 @@ def _whole(alias: ast.alias, tree: ast.Module) -> str | None:
 
 
 def _why(module: str, name: str) -> str:
-    if module == OWN or module.startswith(f"{OWN}."):
+    if is_own(module):
         return "comes with ExecuTorch's own examples"
     if f"{module}.{name}" in modules() and f"{module}:{name}" not in ABSENT:
         return "is a module: name what is used of it"

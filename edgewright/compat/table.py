@@ -13,7 +13,8 @@ from __future__ import annotations
 from functools import cache
 
 ROOT = "executorch"
-OWN = f"{ROOT}.examples"  # scripts, not an API: they are run from where ExecuTorch keeps them
+# Scripts, not an API: they are run from where ExecuTorch keeps them.
+OWN = (f"{ROOT}.examples", f"{ROOT}.backends.arm.scripts")
 
 
 def _at(module: str, names: str) -> dict[str, str]:
@@ -110,6 +111,7 @@ TABLE: dict[str, dict[str, str]] = {
     # Arm
     "executorch.backends.arm.arm_backend": {"ArmCompileSpecBuilder": _ARM},
     "executorch.backends.arm.arm_partitioner": {"ArmPartitioner": f"{_ARM}:EthosUPartitioner"},
+    "executorch.backends.arm.common.arm_compile_spec": {"ArmCompileSpec": f"{_ARM}:EthosUCompileSpec"},
     "executorch.backends.arm.ethosu": {"EthosUCompileSpec": _ARM, "EthosUPartitioner": _ARM},
     "executorch.backends.arm.ethosu.compile_spec": {"EthosUCompileSpec": _ARM},
     "executorch.backends.arm.ethosu.partitioner": {"EthosUPartitioner": _ARM},
@@ -117,6 +119,8 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.backends.arm.quantizer": {**_ARM_QUANTIZER, **_CONFIG},
     "executorch.backends.arm.quantizer.arm_quantizer": _ARM_QUANTIZER,
     "executorch.backends.arm.quantizer.quantization_config": _CONFIG,
+    "executorch.backends.arm.util._factory": _at(f"{_ARM}.compat", "create_partitioner create_quantizer"),
+    "executorch.backends.cortex_m.passes.replace_quant_nodes_pass": _at(f"{_ARM}.compat", "ReplaceQuantNodesPass"),
     # Qualcomm
     "executorch.backends.qualcomm.export_utils": {
         **_at(f"{_QNN}.export_utils", "QnnConfig SimpleADB build_executorch_binary generate_inputs get_backend_type"),
@@ -161,7 +165,7 @@ TABLE: dict[str, dict[str, str]] = {
 }
 
 _INSPECTOR = "`edgewright run --profile` shows times; ExecuTorch's own Inspector opens the .etdp it writes"
-_CORTEX_M = "leave these passes out: quantize and dequantize are kernels of every ExecuTorch runtime"
+_CORTEX_M = "portable programs run on a Cortex-M; kernels of CMSIS-NN are not a target"
 _OTHERS = ", ".join(("xnnpack", "ethos_u", "qualcomm", "samsung", "nxp"))
 
 ABSENT: dict[str, str] = {
@@ -198,10 +202,17 @@ ABSENT: dict[str, str] = {
     "executorch.extension": "edgewright.runtime",
     "executorch.extension.llm": "language models are not among Edgewright's targets yet",
     "executorch.kernels": "kernels are registered with edgewright.runtime.register_kernel",
-    OWN: "scripts that come with ExecuTorch: install it, or put its folder on the path",
+    **dict.fromkeys(OWN, "scripts that come with ExecuTorch: install it, or put its folder on the path"),
 }
 
 AT_USE = {
+    "executorch.backends.arm.tosa:TosaSpecification",
+    "executorch.backends.arm.tosa.compile_spec:TosaCompileSpec",
+    "executorch.backends.arm.vgf:VgfCompileSpec",
+    "executorch.backends.cortex_m.edge_compile_config:cortex_m_edge_compile_config",
+    "executorch.backends.cortex_m.passes.cortex_m_pass_manager:CortexMPassManager",
+    "executorch.backends.cortex_m.quantizer.quantizer:CortexMQuantizer",
+    "executorch.backends.cortex_m.target_config:CortexMTargetConfig",
     "executorch.devtools.visualization.visualization_utils:visualize_with_clusters",
 }
 
@@ -211,6 +222,11 @@ def modules() -> frozenset[str]:
     """Every module that can be imported: those with names, and the packages around them."""
     known = [*TABLE, *(name.partition(":")[0] for name in AT_USE)]
     return frozenset(".".join(parts[:n]) for parts in (m.split(".") for m in known) for n in range(1, len(parts) + 1))
+
+
+def is_own(module: str) -> bool:
+    """True of ExecuTorch's own scripts, which are run as they are, on imports of ours."""
+    return any(module == own or module.startswith(f"{own}.") for own in OWN)
 
 
 def counterpart(module: str, name: str) -> tuple[str, str] | None:

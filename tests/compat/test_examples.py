@@ -13,16 +13,23 @@ from edgewright.program.etrecord import IDENTIFIER
 from edgewright.pte.reader import read_program
 
 CASES = {
-    "xnnpack.aot_compiler --model_name add": ("add_xnnpack_fp32.pte", "XnnpackBackend"),
-    "xnnpack.aot_compiler --model_name linear --quantize -r r.etrecord": ("linear_xnnpack_q8.pte", "XnnpackBackend"),
-    "qualcomm.scripts.export_example -m linear -g -q ptq": ("linear.pte", "QnnBackend"),
-}
+    "examples.xnnpack.aot_compiler --model_name add": ("add_xnnpack_fp32.pte", "XnnpackBackend"),
+    "examples.xnnpack.aot_compiler --model_name linear --quantize -r r.etrecord": (
+        "linear_xnnpack_q8.pte", "XnnpackBackend",
+    ),
+    "examples.qualcomm.scripts.export_example -m linear -g -q ptq": ("linear.pte", "QnnBackend"),
+    "backends.arm.scripts.aot_arm_compiler -m add -d -q -t ethos-u55-128 --etrecord": (
+        "add_arm_delegate_ethos-u55-128.pte", "EthosUBackend",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.slow if "add" in c else ()) for c in CASES])
+@pytest.mark.parametrize(
+    "command", [pytest.param(c, marks=pytest.mark.slow if c.endswith("name add") else ()) for c in CASES]
+)
 def test_an_example_of_executorch(command: str, tmp_path: Path) -> None:
     script, *arguments = command.split()
-    words = [sys.executable, "-m", "edgewright", "compat", "-m", f"executorch.examples.{script}", *arguments]
+    words = [sys.executable, "-m", "edgewright", "compat", "-m", f"executorch.{script}", *arguments]
     done = subprocess.run(
         words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False, env=dict(os.environ)
     )
