@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -115,7 +116,7 @@ class DelegationInfo:
     def get_operator_delegation_dataframe(self) -> Any:
         """A row for each operator, and one for all; needs pandas."""
         try:
-            import pandas
+            pandas = import_module("pandas")
         except ModuleNotFoundError as error:
             raise MissingError(
                 "get_operator_delegation_dataframe", "needs pandas", remedy="pip install pandas"

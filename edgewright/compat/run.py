@@ -62,7 +62,7 @@ def _exit_code(given: object) -> int:
 def _say_where(error: BaseException, script: str, module: bool) -> None:
     """The script's own line that led to an error of ours: the error says the rest."""
     name = script.rpartition(".")[2] if module else Path(script).stem
-    for frame in traceback.extract_tb(error.__traceback__):
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).stem == name:
             print(f"{frame.filename}:{frame.lineno}: {frame.line}", file=sys.stderr)
             return
