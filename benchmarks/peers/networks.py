@@ -56,7 +56,10 @@ def _model(name: str) -> Any:
         import sequences
 
         return {"bert_base_128": sequences.Encoder, "decoder": sequences.Decoder, "linear4": sequences.Wide}[name]()
-    return getattr(_builders(), name)(weights=None)
+    model = getattr(_builders(), name)(weights=None)
+    if name == "vit_b_16":
+        model.heads.head.reset_parameters()  # all 0 else, as are the logits
+    return model
 
 
 def make(name: str, weights: Path) -> Any:

@@ -140,10 +140,9 @@ def _onnx_int4(plain: Path, path: Path) -> None:
 
 def openvino(wanted: Wanted, path: Path) -> None:
     import openvino as ov
+    import torch
 
-    shapes = [list(x.shape) for x in wanted.example]
-    given = wanted.example if len(wanted.example) > 1 else wanted.example[0]
-    converted = ov.convert_model(wanted.model, example_input=given, input=shapes)
+    converted = ov.convert_model(torch.export.export(wanted.model, wanted.example))
     if wanted.int8:
         import nncf
 
