@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import UsageError
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import spread
 from edgewright.ir.ops import OpTable
 from edgewright.ir.reference.quant import quantize_per_channel, quantize_per_tensor
@@ -53,13 +53,7 @@ def _computed(op: Op, table: OpTable, given: int) -> Any:
         value = op.args["self"]
         return dequantized(value).astype(out.dtype)
     if op.kind == "quantize" and out.q is not None:
-        q = out.q
-        fixed = (q.qmin, q.qmax, 0)
-        data = op.args["self"].data
-        scales, zeros = np.asarray(q.scale, np.float32), np.asarray(q.zero_point)
-        if q.axis is None:
-            return quantize_per_tensor(data, scales, zeros, *fixed).astype(out.dtype)
-        return quantize_per_channel(data, scales, zeros, q.axis, *fixed).astype(out.dtype)
+        return stored(op.args["self"].data, out.q).astype(out.dtype)
     if op.kind not in table or out.nbytes > max(given, _LARGEST) or any(v.q is not None for v in op.inputs()):
         return None
     arguments = {name: _plain(value) for name, value in op.args.items() if name != "limits"}
@@ -75,6 +69,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Value):
         return value.data
     return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def stored(data: Any, q: QParams) -> Any:
+    """Real numbers as the integers that stand for them, as the model's own conversion would make them."""
+    fixed = (q.qmin, q.qmax, 0)
+    scales, zeros = np.asarray(q.scale, np.float32), np.asarray(q.zero_point)
+    if q.axis is None:
+        return quantize_per_tensor(data, scales, zeros, *fixed)
+    return quantize_per_channel(data, scales, zeros, q.axis, *fixed)
 
 
 def dequantized(value: Value) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
-from edgewright.passes.fold import dequantized
+from edgewright.passes.fold import dequantized, stored
 from edgewright.passes.parameters import AFFINE, PREFIX, is_conversion, known_parameters
 
 QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE = "quantize", "dequantize", "convert", "requantize"
@@ -32,6 +32,7 @@ def fold_quantization(
     """The graph with canonical operators and quantized values. ``absorbs`` says what may be fused onto what;
     operators whose origins are in ``apart`` (by identity) are not fused. ``static``: the operators that work on
     integers (None: all); the others stay real, between conversions. ``numbers``: those that take plain numbers too."""
+    _store_constants(graph)
     folder = _Folder(graph, table, absorbs, apart)
     folder.static = static
     folder.numbers = numbers
@@ -270,6 +271,20 @@ class _Folder:
 
 
 # ----------------------------------------------------------------------------------------------- small questions
+
+
+def _store_constants(graph: Graph) -> None:
+    """Weights that were left real, with their conversion behind them (``convert_pt2e(fold_quantize=False)``), become
+    the integers they will be."""
+    kept = []
+    for op in graph.ops:
+        q = known_parameters(op) if is_conversion(op, "quantize") and op.args["input"].constant else None
+        out = op.outputs[0]
+        if q is None or q.block or out is None:
+            kept.append(op)
+        else:
+            out.data = stored(op.args["input"].data, q).astype(out.dtype)
+    graph.ops = kept
 
 
 def _by_channel(weight: Value, port: Any) -> Value:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
-from edgewright.backends.samsung.partitioner import KEPT, EnnPartitioner
+from edgewright.backends.samsung.partitioner import EnnPartitioner
 from edgewright.backends.samsung.quantizer import EnnQuantizer, Precision
 from edgewright.backends.samsung.target import REMEDY
 from edgewright.errors import UsageError
@@ -18,8 +18,8 @@ from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_l
 
 
 def get_edge_compile_config() -> EdgeCompileConfig:
-    """How programs for an Exynos NPU become graphs of kernels: what its rows take stays whole."""
-    return EdgeCompileConfig(_skip_dim_order=True, _core_aten_ops_exception_list=list(KEPT))
+    """How programs for an Exynos NPU become graphs of kernels. What its rows take stays whole without being listed."""
+    return EdgeCompileConfig(_skip_dim_order=True)
 
 
 def quantize_module(

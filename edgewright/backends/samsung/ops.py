@@ -17,12 +17,20 @@ fixed = constant("weight", "bias")
 
 
 def _products() -> tuple[OpSpec, ...]:
-    checks = (fixed, rules.all_or_none, rules.whole_images, rules.within_padding, rules.grouped_scale)
+    checks = (
+        fixed, rules.all_or_none, rules.stored_weights, rules.whole_images, rules.within_padding, rules.grouped_scale,
+    )  # fmt: skip
     kinds = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     added = (constant("self", "mat2"), rules.all_or_none, rules.unscaled, rules.column_bias)
     return (
         *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
-        OpSpec("linear", products.linear, (fixed, rules.all_or_none, rules.has_dims), ANY, ACTIVATIONS),
+        OpSpec(
+            "linear",
+            products.linear,
+            (fixed, rules.all_or_none, rules.stored_weights, rules.has_dims),
+            ANY,
+            ACTIVATIONS,
+        ),
         OpSpec("addmm", products.addmm, added, (FLOAT,), ACTIVATIONS),
         OpSpec("mm", products.mm, (rules.all_or_none, rules.one_type), ANY),
         OpSpec("bmm", products.bmm, (rules.all_or_none, rules.one_type, rules.some_tensor), ANY),

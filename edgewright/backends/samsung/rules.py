@@ -68,6 +68,15 @@ def plain(op: Op, target: Any) -> object:
     return ", ".join(bad) if bad else OK
 
 
+@rule("weights must be integers where their input is, and only there")
+def stored_weights(op: Op, target: Any) -> object:
+    pairs = {"addmm": ("mat1", "mat2"), "mm": ("self", "mat2")}.get(op.kind, ("input", "weight"))
+    x, weight = (tensor(op, name) for name in pairs)
+    if x is None or weight is None or (x.q is None) == (weight.q is None):
+        return OK
+    return f"{weight.name}: {weight.dtype}"
+
+
 @rule("images must come with their batch and channels")
 def whole_images(op: Op, target: Any) -> object:
     x = tensor(op, "input")
