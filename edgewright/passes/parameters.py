@@ -41,7 +41,7 @@ def known_parameters(op: Op) -> QParams | None:
 
 
 def _affine_parameters(args: dict[str, Any], stored: Value) -> QParams | None:
-    """Blocks that are the whole, a slice along one dimension, or pieces of the rows of a matrix."""
+    """Blocks that are the whole, a slice along one dimension, or pieces of a weight's second dimension."""
     scales, zeros = args["scale"], args["zero_point"]
     constant = isinstance(scales, Value) and scales.constant and (zeros is None or zeros.constant)
     if not constant or args["quant_min"] is None or args.get("zero_point_domain", "INT") != "INT":
@@ -55,6 +55,6 @@ def _affine_parameters(args: dict[str, Any], stored: Value) -> QParams | None:
         return QParams(scale[0], zero[0], *fixed)  # type: ignore[arg-type]
     if len(cut) == 1 and sizes[cut[0]] == 1:
         return QParams(scale, zero, *fixed, axis=cut[0])  # type: ignore[arg-type]
-    if len(sizes) == 2 and sizes[0] == 1:
+    if len(sizes) >= 2 and sizes[0] == 1 and sizes[2:] == list(stored.shape[2:]):
         return QParams(scale, zero, *fixed, axis=0, block=sizes[1])  # type: ignore[arg-type]
     return None

@@ -8,6 +8,7 @@ _PARTITIONER, _QUANTIZER = (f"edgewright.backends.qualcomm.{name}" for name in (
 _TARGET = "edgewright.backends.qualcomm.target"
 _NAMES = {
     "CompileSpec": _TARGET,
+    "ModuleQConfig": _QUANTIZER,
     "QcomChipset": _TARGET,
     "QnnPartitioner": _PARTITIONER,
     "QnnQuantizer": _QUANTIZER,
@@ -15,6 +16,8 @@ _NAMES = {
     "get_qnn_quantization_config": _QUANTIZER,
     "QnnExecuTorchHtpPerformanceMode": _TARGET,
     "generate_htp_compiler_spec": _TARGET,
+    "get_submodule_name_predicate": _QUANTIZER,
+    "get_submodule_type_predicate": _QUANTIZER,
     "generate_qnn_executorch_compiler_spec": _TARGET,
     "get_soc_to_chipset_map": _TARGET,
     "to_edge_transform_and_lower_to_qnn": _PARTITIONER,

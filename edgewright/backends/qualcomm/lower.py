@@ -17,6 +17,7 @@ from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.passes.layout import Lowering, Order, common_order, identity, moves_nothing
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_MULTIPLES = 16  # of a channel's scale that a block's may be
 MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
 
 
@@ -205,14 +206,27 @@ def encoding_of(value: Value) -> Encoding | None:
     q = value.q
     if q is None:
         return None
+    if q.block is not None:
+        units, multiples = block_scales(q, value.bound[q.axis or 0])
+        return Encoding(tuple(units.tolist()), (0,) * units.size, q.axis, 4, tuple(multiples.ravel().tolist()))
     scales = tuple(np.atleast_1d(np.asarray(q.scale, np.float64)).tolist())
     offsets = tuple(-int(z) for z in np.atleast_1d(np.asarray(q.zero_point)))
     bits = 4 if value.constant and q.qmax - q.qmin <= 15 else 0
     return Encoding(scales, offsets, q.axis, bits)
 
 
+def block_scales(q: QParams, channels: int) -> tuple[Array, Array]:
+    """A scale for each output channel, and what its blocks multiply it by: 1 to 16."""
+    scales = np.asarray(q.scale, np.float64).reshape(channels, -1)
+    units = scales.max(axis=1) / _MULTIPLES
+    return units, np.clip(np.round(scales / units[:, None]), 1, _MULTIPLES).astype(np.int64)
+
+
 def scale_of(value: Value) -> Any:
+    """The scale, or one for each output channel."""
     assert value.q is not None
+    if value.q.block is not None:
+        return block_scales(value.q, value.bound[value.q.axis or 0])[0]
     return np.asarray(value.q.scale, np.float64)
 
 

@@ -15,9 +15,26 @@ from edgewright.passes.layout import identity
 _WHOLE = 2**31 - 1
 
 
-def bias_of(low: QnnLowering, op: Op) -> list[Value]:
+def roomy_weight(op: Op) -> Value:
+    """The weight, with scales so large that the bias fits into 32 bits: those of 16 bits beside small activations may
+    have to be coarser for it."""
+    bias, x = op.args.get("bias"), op.args["input"]
+    weight: Value = op.args["weight"]
+    if bias is None or x.q is None or weight.q is None or weight.q.block is not None or op.args.get("transposed"):
+        return weight
+    scales, needed = scale_of(weight), np.abs(real_numbers(bias)) / (_WHOLE * scale_of(x))
+    coarser = np.maximum(1.0, (needed if scales.ndim else needed.max(initial=0)) / scales)
+    if (coarser == 1).all():
+        return weight
+    shape = (-1,) + (1,) * (len(weight.shape) - 1) if scales.ndim else ()
+    made, data = scales * coarser, np.asarray(weight.data)
+    q = replace(weight.q, scale=tuple(made.tolist()) if scales.ndim else float(made))
+    return replace(weight, data=np.round(data / coarser.reshape(shape)).astype(data.dtype), q=q)
+
+
+def bias_of(low: QnnLowering, op: Op, weight: Value) -> list[Value]:
     """The bias, in units of the accumulator: the input's scale times the weight's."""
-    bias, x, weight = op.args.get("bias"), op.args["input"], op.args["weight"]
+    bias, x = op.args.get("bias"), op.args["input"]
     if bias is None:
         return []
     data = real_numbers(bias)
@@ -51,11 +68,11 @@ def _filters(low: QnnLowering, weight: Value, transposed: bool) -> Value:
 
 def convolution(low: QnnLowering, op: Op) -> None:
     """Images and volumes; sequences are images one pixel high."""
-    x, weight, out = op.args["input"], op.args["weight"], result(op)
+    x, weight, out = op.args["input"], roomy_weight(op), result(op)
     rank, transposed = len(weight.shape), bool(op.args.get("transposed"))
     order = (0, *range(2, rank), 1)
     image = low.get(x, order)
-    inputs = [_image(low, image), _filters(low, weight, transposed), *bias_of(low, op)]
+    inputs = [_image(low, image), _filters(low, weight, transposed), *bias_of(low, op, weight)]
     params: dict[str, Any] = {"stride": unsigned(spread(op, "stride", 1)), "pad_amount": unsigned(pads_of(op))}
     dims = "3d" if rank == 5 else "2d"
     if transposed:
@@ -82,12 +99,29 @@ def _image(low: QnnLowering, image: Value) -> Value:
 
 def linear(low: QnnLowering, op: Op) -> None:
     """QNN multiplies matrices only: rows of whatever dimensions become those of one."""
-    x, weight, out = op.args["input"], op.args["weight"], result(op)
+    x, weight, out = op.args["input"], roomy_weight(op), result(op)
     held = low.get(x)
     count = int(np.prod(held.bound[:-1], dtype=np.int64))
     rows = low.reshaped(held, [count, held.bound[-1]])
+    if weight.q is not None and weight.q.block is not None:
+        _linear_pixels(low, op, weight, rows)
+        return
     made = low.temporary([count, weight.bound[0]], out)
-    low.into(op, made, "FullyConnected", [rows, low.get(weight), *bias_of(low, op)])
+    low.into(op, made, "FullyConnected", [rows, low.get(weight), *bias_of(low, op, weight)])
+    low.alias(out, identity(len(out.shape)), low.reshaped(made, out.bound))
+
+
+def _linear_pixels(low: QnnLowering, op: Op, weight: Value, rows: Value) -> None:
+    """Blocks are for windows: rows become the pixels of an image. (Of matrices the compiler's bytes differ from run to
+    run, and sometimes their numbers.)"""
+    out = result(op)
+    pixels = low.reshaped(rows, [1, 1, *rows.bound])
+    assert weight.data is not None
+    wide = replace(weight, data=weight.data[:, :, None, None], shape=(*weight.shape, 1, 1), dim_order=identity(4))
+    params = {"stride": unsigned([1, 1]), "pad_amount": unsigned([[0, 0], [0, 0]]), "dilation": unsigned([1, 1])}
+    made = low.temporary([1, 1, rows.bound[0], weight.bound[0]], out)
+    inputs = [pixels, _filters(low, wide, transposed=False), *bias_of(low, op, weight)]
+    low.into(op, made, "Conv2d", inputs, **params, group=1)
     low.alias(out, identity(len(out.shape)), low.reshaped(made, out.bound))
 
 

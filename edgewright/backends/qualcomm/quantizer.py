@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from torch import fx
+from torchao.quantization.pt2e import FakeQuantize
 
+from edgewright.backends.qualcomm.blocks import Block, in_blocks
 from edgewright.backends.qualcomm.kept import KEPT
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.target import (
@@ -19,7 +22,7 @@ from edgewright.backends.qualcomm.target import (
 )
 from edgewright.errors import UsageError
 from edgewright.quantize.quantizer import TableQuantizer
-from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
+from edgewright.quantize.recipes import QuantizationConfig, symmetric_config, weight_spec
 from edgewright.quantize.simpler import simpler
 
 
@@ -37,25 +40,66 @@ class QuantDtype(enum.IntEnum):
 # Bits of activations, and the largest weight.
 _SCHEMES = {
     QuantDtype.use_8a8w: (8, 127),
+    QuantDtype.use_16a16w: (16, 32767),
     QuantDtype.use_16a8w: (16, 127),
     QuantDtype.use_16a4w: (16, 7),
+    QuantDtype.use_16a4w_block: (16, 7),  # and in blocks, those of ``set_block_size_map``
     QuantDtype.use_8a4w: (8, 7),
 }
 _EPSILON = 1e-4  # the range that the smallest scale has
 
 
 def get_qnn_quantization_config(
-    quant_dtype: QuantDtype = QuantDtype.use_8a8w, is_per_channel: bool = True, is_qat: bool = False
-) -> QuantizationConfig:
-    """A scheme, with a scale for each output channel of weights or one for all."""
+    quant_dtype: QuantDtype = QuantDtype.use_8a8w, is_per_channel: bool = True, is_qat: bool = False,
+    act_observer: Any = None, eps: float | None = None,
+) -> QuantizationConfig:  # fmt: skip
+    """A scheme, with a scale for each output channel of weights or one for all. ``act_observer``: who watches
+    activations while they are calibrated; ``eps``: the smallest scale."""
     if quant_dtype not in _SCHEMES:
         names = ", ".join(s.name for s in _SCHEMES)
         raise UsageError("quant_dtype", f"must be one of {names}", value=getattr(quant_dtype, "name", quant_dtype))
     bits, most = _SCHEMES[quant_dtype]
     last = (1 << bits) - 1
-    epsilon = _EPSILON / last
-    ends = ((0, last), (-most, most))
-    return symmetric_config(is_per_channel, is_qat, False, *ends, bits=bits, unsigned=True, epsilon=epsilon)
+    epsilon = _EPSILON / last if eps is None else eps
+    byte = min(most, 127)
+    ends = ((0, last), (-byte, byte))
+    made = symmetric_config(is_per_channel, is_qat, False, *ends, bits=bits, unsigned=True, epsilon=epsilon)
+    if act_observer is not None:
+        observer = act_observer.with_args(eps=epsilon)
+        if is_qat:
+            observer = FakeQuantize.with_args(observer=act_observer, eps=epsilon)
+        made = replace(made, activation=replace(made.activation, observer_or_fake_quant_ctr=observer))
+    if most > byte:
+        specs = {name: weight_spec(axis, is_qat, (-most, most), epsilon) for name, axis in (("one", None), ("by", 0))}
+        made = replace(made, weight=specs["by" if is_per_channel else "one"], weight_per_tensor=specs["one"])
+    return made
+
+
+@dataclass
+class ModuleQConfig:
+    """How the nodes of a submodule are quantized."""
+
+    quant_dtype: QuantDtype = QuantDtype.use_8a8w
+    is_qat: bool = False
+    is_conv_per_channel: bool = False
+    is_linear_per_channel: bool = False
+    act_observer: Any = None
+    eps: float | None = None
+
+    def config(self, linear: bool) -> QuantizationConfig:
+        """Of linear layers, or of all else."""
+        by_channel = self.is_linear_per_channel if linear else self.is_conv_per_channel
+        return get_qnn_quantization_config(self.quant_dtype, by_channel, self.is_qat, self.act_observer, self.eps)
+
+
+def get_submodule_type_predicate(module_type_str: str) -> Callable[[fx.Node], bool]:
+    """True of nodes inside a module whose class has this text in its name."""
+    return lambda node: any(module_type_str in str(kind) for _, kind in node.meta.get("nn_module_stack", {}).values())
+
+
+def get_submodule_name_predicate(module_name_str: str) -> Callable[[fx.Node], bool]:
+    """True of nodes inside a module that has this text in its path."""
+    return lambda node: any(module_name_str in path for path, _ in node.meta.get("nn_module_stack", {}).values())
 
 
 class QnnQuantizer(TableQuantizer):
@@ -71,6 +115,7 @@ class QnnQuantizer(TableQuantizer):
     presets: ClassVar = {
         "int8": get_qnn_quantization_config,
         "a16w8": lambda: get_qnn_quantization_config(QuantDtype.use_16a8w),
+        "a16w16": lambda: get_qnn_quantization_config(QuantDtype.use_16a16w),
         "a16w4": lambda: get_qnn_quantization_config(QuantDtype.use_16a4w),
         "a8w4": lambda: get_qnn_quantization_config(QuantDtype.use_8a4w),
     }
@@ -87,6 +132,10 @@ class QnnQuantizer(TableQuantizer):
         self._target = QnnTarget.of(generate_qnn_executorch_compiler_spec(chipset(soc_model), htp))
         self._annotations: list[Callable[[fx.GraphModule], None]] = []
         self._discarded: frozenset[str] = frozenset()
+        self._blocks: dict[str, Block] = {}
+        self._found: set[str] = set()  # of the nodes that are to be in blocks
+        self._default = ModuleQConfig()
+        self._submodules: list[tuple[Callable[[fx.Node], bool], ModuleQConfig | QuantizationConfig | None]] = []
         self.set_default_quant_config()
 
     def target(self) -> QnnTarget:
@@ -94,11 +143,18 @@ class QnnQuantizer(TableQuantizer):
 
     def set_default_quant_config(
         self, quant_dtype: QuantDtype = QuantDtype.use_8a8w, is_qat: bool = False, is_conv_per_channel: bool = False,
-        is_linear_per_channel: bool = False,
+        is_linear_per_channel: bool = False, act_observer: Any = None, eps: float | None = None,
     ) -> None:  # fmt: skip
         """How everything is quantized that no other setting fits."""
-        self.set_global(get_qnn_quantization_config(quant_dtype, is_conv_per_channel, is_qat))
-        self.set_operator_type("linear", get_qnn_quantization_config(quant_dtype, is_linear_per_channel, is_qat))
+        made = ModuleQConfig(quant_dtype, is_qat, is_conv_per_channel, is_linear_per_channel, act_observer, eps)
+        self._default = made
+        self.set_global(made.config(linear=False))
+        self.set_operator_type("linear", made.config(linear=True))
+
+    def set_block_size_map(self, block_size_map: Mapping[str, Sequence[int]]) -> None:
+        """How large the blocks of weights are, by the names of nodes: ``{"conv2d": (1, 32, 1, 1)}``. Of the scheme
+        ``use_16a4w_block`` only."""
+        self._blocks = {str(name): tuple(block) for name, block in block_size_map.items()}
 
     def add_custom_quant_annotations(self, annotations: Sequence[Callable[[fx.GraphModule], None]]) -> None:
         """Functions that annotate a module before the rows do: what they have annotated stays as they say."""
@@ -114,19 +170,56 @@ class QnnQuantizer(TableQuantizer):
             self.set_operator_type(op, None)
 
     def set_submodule_qconfig_list(
-        self, settings: Sequence[tuple[Callable[[fx.Node], bool], QuantizationConfig | None]]
+        self, submodule_qconfig_list: Sequence[tuple[Callable[[fx.Node], bool], Any]]
     ) -> None:
-        """How nodes are quantized that a function is true of; the first that is holds."""
-        for wanted, config in reversed(list(settings)):
-            self.set_node_finder(wanted, config)
+        """How nodes are quantized that a function is true of (a ``ModuleQConfig``, or None to leave them alone); the
+        first that is holds."""
+        for pair in submodule_qconfig_list:
+            wanted, config = pair if isinstance(pair, tuple) and len(pair) == 2 else (None, None)
+            if not callable(wanted) or not isinstance(config, ModuleQConfig | QuantizationConfig | None):
+                rule = "must hold pairs of a function of a node and a ModuleQConfig"
+                raise UsageError("submodule_qconfig_list", rule, value=pair)
+        self._submodules = list(submodule_qconfig_list)
 
     def config_of(self, op: Any, row: Any, node: fx.Node) -> QuantizationConfig | None:
-        return None if node.name in self._discarded else super().config_of(op, row, node)
+        if node.name in self._discarded:
+            return None
+        config = super().config_of(op, row, node)
+        scheme: QuantDtype | None = self._default.quant_dtype
+        for wanted, given in self._submodules:
+            if wanted(node):
+                scheme = getattr(given, "quant_dtype", None)
+                config = given.config(row.name == "linear") if isinstance(given, ModuleQConfig) else given
+                break
+        return self._in_blocks(config, scheme, op, node)
+
+    def _in_blocks(
+        self, config: QuantizationConfig | None, scheme: QuantDtype | None, op: Any, node: fx.Node
+    ) -> QuantizationConfig | None:
+        if node.name not in self._blocks or config is None:
+            return config
+        self._found.add(node.name)
+        if scheme != QuantDtype.use_16a4w_block:
+            raise UsageError(f"block_size_map[{node.name!r}]", "must be of a node of the scheme use_16a4w_block",
+                             value=getattr(scheme, "name", scheme))  # fmt: skip
+        weight = op.args.get("weight")
+        if weight is None or op.args.get("groups", 1) != 1 or "transpose" in op.kind:
+            raise UsageError(f"block_size_map[{node.name!r}]", "must be of a linear layer or a plain convolution",
+                             value=op.kind)  # fmt: skip
+        return in_blocks(config, self._blocks[node.name], node.name, weight.bound)
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for annotation in self._annotations:
             annotation(model)
-        return super().annotate(model)
+        self._found.clear()
+        made = super().annotate(model)
+        lost = sorted(set(self._blocks) - self._found)
+        if lost:
+            calls = [n.name for n in model.graph.nodes if n.op == "call_function"]
+            names = [name for name in calls if "conv" in name or "linear" in name]
+            raise UsageError("block_size_map", "must name nodes that are quantized", value=", ".join(lost),
+                             remedy=f"There are {', '.join(names[:8])}.")  # fmt: skip
+        return made
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, and simpler where only single results can be quantized."""

@@ -29,21 +29,34 @@ def _weight(op: Op, value: Value) -> bool:
     return op.kind != "embedding" and (value is op.args.get("weight") or value is op.args.get("bias"))
 
 
-@rule("activations must be of 8 or 16 bits, unsigned and with one scale; weights of 8 bits or 4, without a zero point")
+@rule(
+    "activations must be of 8 or 16 bits, unsigned and with one scale; weights of 4 or 8 bits, or of 16 from v73 on, "
+    "without a zero point, and of 4 bits in blocks, of windows of one pixel, beside 16-bit activations from v69 on"
+)
 def storage(op: Op, target: Any) -> object:
     for value in tensors(op):
         q = value.q
         if q is None:
             continue
         said = f"{value.name}: {q.dtype}" + (" by channel" if q.axis is not None else "")
-        if q.dynamic or q.block:
+        if q.dynamic or (q.block and not _blocks_fit(op, value, target)):
             return f"{said}, found as it runs or in blocks"
         if _weight(op, value):
-            if str(q.dtype) not in ("int8", "int32") or np.any(np.asarray(q.zero_point)):
+            wide = str(q.dtype) == "int16" and (target is None or target.htp.arch >= 73)
+            if not (wide or str(q.dtype) in ("int8", "int32")) or np.any(np.asarray(q.zero_point)):
                 return said
         elif str(q.dtype) not in ("uint8", "uint16") or q.axis is not None:
             return said
     return OK
+
+
+def _blocks_fit(op: Op, value: Value, target: Any) -> bool:
+    x, q = op.args.get("input"), value.q
+    assert q is not None
+    plain = op.kind in ("linear", "conv1d", "conv2d") and op.args.get("groups", 1) == 1 and _weight(op, value)
+    plain = plain and all(n == 1 for n in value.bound[2:])
+    wide = isinstance(x, Value) and str(x.dtype) == "uint16" and q.qmax <= 7
+    return plain and wide and (target is None or target.htp.arch >= 69)
 
 
 @rule("activations must all have as many bits")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,14 @@ class Lowered:
 
 def quantize(
     model: torch.nn.Module, inputs: tuple[Any, ...], scheme: QuantDtype, data: Iterable[Any] = (), *,
-    qat: bool = False, per_channel: bool = True,
+    qat: bool = False, per_channel: bool = True, blocks: Mapping[str, tuple[int, ...]] | None = None,
 ) -> torch.nn.Module:  # fmt: skip
     """Calibrated on ``data``, or on its own inputs."""
     quantizer = QnnQuantizer("SM8650")
     quantizer.set_default_quant_config(
         scheme, is_qat=qat, is_conv_per_channel=per_channel, is_linear_per_channel=per_channel
     )
+    quantizer.set_block_size_map(blocks or {})
     exported = torch.export.export(model, inputs).module(check_guards=False)
     prepared = (prepare_qat_pt2e if qat else prepare_pt2e)(exported, quantizer)
     with torch.no_grad():

@@ -20,12 +20,13 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class Encoding:
     """How a tensor is quantized: ``real = scale * (stored + offset)``, per slice along ``axis`` if there is one.
-    ``bits``: fewer than are stored, or 0."""
+    ``bits``: fewer than are stored, or 0. ``multiples``: of a slice's scale, for each of its blocks, slice by slice."""
 
     scales: tuple[float, ...]
     offsets: tuple[int, ...]
     axis: int | None = None
     bits: int = 0
+    multiples: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,9 @@ class GraphBuilder:
                 into.given.one = s.ScaleOffset(scale, offset)
             return
         count = len(given.scales)
+        if given.multiples:
+            self._in_blocks(into, given)
+            return
         if given.bits:
             scales, offsets = (c.c_float * count)(*given.scales), (c.c_int32 * count)(*given.offsets)
             into.encoding = s.AXIS_BITS
@@ -100,6 +104,15 @@ class GraphBuilder:
         into.encoding = s.AXIS
         into.given.axis = s.AxisScaleOffset(given.axis, count, pairs)
         self.kept.append(pairs)
+
+    def _in_blocks(self, into: s.Quantization, given: Encoding) -> None:
+        count = len(given.scales)
+        pairs = (s.ScaleOffset * count)(*map(s.ScaleOffset, given.scales, given.offsets))
+        multiples = (c.c_uint8 * len(given.multiples))(*given.multiples)
+        record = s.Blocks(given.axis, pairs, len(given.multiples) // count, given.bits, 0, multiples)
+        into.encoding = s.BLOCKS
+        into.given.record = c.addressof(record)
+        self.kept += [pairs, multiples, record]
 
     # ---------------------------------------------------------------------------------------------------- nodes
 

@@ -21,7 +21,7 @@ DTYPE_NAMES = {number: name for name, number in DTYPES.items()}
 _SIGNS = {"s": "int", "u": "uint"}
 
 # How quantization is told: one scale, a scale per slice, both with fewer bits than are stored.
-SCALE_OFFSET, AXIS, BITS, AXIS_BITS = 0, 1, 2, 3
+SCALE_OFFSET, AXIS, BITS, AXIS_BITS, BLOCKS = 0, 1, 2, 3, 5
 DEFINED = 1
 
 # Options of the HTP backend.
@@ -62,6 +62,19 @@ class AxisBits(c.Structure):
         ("count", c.c_uint32),
         ("scales", c.POINTER(c.c_float)),
         ("offsets", c.POINTER(c.c_int32)),
+    )
+
+
+class Blocks(c.Structure):
+    """Blocks of 4 bits: a channel's scale, and what each of its blocks multiplies it by."""
+
+    _fields_ = (
+        ("axis", c.c_int32),
+        ("pairs", c.POINTER(ScaleOffset)),
+        ("count", c.c_uint32),
+        ("bits", c.c_uint32),
+        ("storage", c.c_uint32),
+        ("multiples", c.POINTER(c.c_uint8)),
     )
 
 
@@ -242,7 +255,7 @@ class BinaryInfo(c.Structure):
 
 
 SIZES = {
-    ScaleOffset: 8, BitsScaleOffset: 12, AxisScaleOffset: 16, AxisBits: 32, Quantization: 40, ClientBuffer: 16,
-    TensorV1: 112, TensorV2: 136, Tensor: 144, Scalar: 16, Param: 160, OpConfig: 80, Config: 16, GraphOption: 56,
-    EventData: 24, Provider: 40, SystemProvider: 32,
+    ScaleOffset: 8, BitsScaleOffset: 12, AxisScaleOffset: 16, AxisBits: 32, Blocks: 40, Quantization: 40,
+    ClientBuffer: 16, TensorV1: 112, TensorV2: 136, Tensor: 144, Scalar: 16, Param: 160, OpConfig: 80, Config: 16,
+    GraphOption: 56, EventData: 24, Provider: 40, SystemProvider: 32,
 }  # fmt: skip

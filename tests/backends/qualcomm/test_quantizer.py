@@ -1,0 +1,160 @@
+"""What a quantizer is told: schemes of submodules, blocks, nodes to leave alone, annotations of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+from torchao.quantization.pt2e import MinMaxObserver
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
+from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
+
+from edgewright.backends.qualcomm import (
+    ModuleQConfig,
+    QnnQuantizer,
+    QuantDtype,
+    get_qnn_quantization_config,
+    get_submodule_name_predicate,
+    get_submodule_type_predicate,
+)
+from edgewright.backends.qualcomm.blocks import BlockObserver
+from edgewright.errors import UsageError
+
+X = (torch.randn(2, 8, 4, 4, generator=torch.Generator().manual_seed(0)),)
+
+
+class Head(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x.mean((2, 3)))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.head = nn.Conv2d(8, 16, 1), Head()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.conv(x)))
+
+
+def converted(quantizer: QnnQuantizer, *, qat: bool = False) -> fx.GraphModule:
+    exported = torch.export.export(Net().train(qat), X, strict=True).module()
+    prepared = (prepare_qat_pt2e if qat else prepare_pt2e)(exported, quantizer)
+    prepared(*X)
+    return convert_pt2e(prepared)
+
+
+def ranges(module: fx.GraphModule, of: str) -> set[tuple[int, int]]:
+    """The ends of the integers that weights (or activations) of a model are dequantized from."""
+    found = [n for n in module.graph.nodes if "dequantize" in str(n.target)]
+    constant = [n for n in found if n.args[0].op == "get_attr"]  # folded weights
+    chosen = constant if of == "weights" else [n for n in found if n not in constant]
+    place = 4 if of == "weights" else 3
+    return {tuple(n.args[place : place + 2]) for n in chosen if "affine" not in str(n.target)}
+
+
+def test_submodules_have_schemes_of_their_own_and_the_first_that_fits_holds() -> None:
+    quantizer = QnnQuantizer()
+    quantizer.set_default_quant_config(is_conv_per_channel=True, is_linear_per_channel=True)
+    wide = ModuleQConfig(QuantDtype.use_16a4w, is_conv_per_channel=True, is_linear_per_channel=True)
+    wider = ModuleQConfig(QuantDtype.use_16a16w)
+    listed = [(get_submodule_type_predicate("Head"), wide), (get_submodule_name_predicate("head.fc"), wider)]
+    quantizer.set_submodule_qconfig_list(listed)
+    made = converted(quantizer)
+    assert ranges(made, "weights") == {(-127, 127), (-7, 7)}
+    assert {(0, 255), (0, 65535)} <= ranges(made, "activations")
+
+
+def test_submodules_may_be_left_alone_and_bad_lists_are_refused() -> None:
+    quantizer = QnnQuantizer()
+    quantizer.set_default_quant_config(is_conv_per_channel=True, is_linear_per_channel=True)
+    quantizer.set_submodule_qconfig_list([(get_submodule_name_predicate("head"), None)])
+    assert len(ranges(converted(quantizer), "weights")) == 1
+    with pytest.raises(UsageError, match="submodule_qconfig_list: must hold pairs"):
+        quantizer.set_submodule_qconfig_list([(get_submodule_name_predicate("head"), "8a8w")])
+
+
+@pytest.mark.parametrize("qat", [False, True])
+def test_blocks_have_scales_that_are_multiples_of_their_channels(qat: bool) -> None:
+    quantizer = QnnQuantizer()
+    quantizer.set_default_quant_config(QuantDtype.use_16a4w_block, is_qat=qat)
+    quantizer.set_block_size_map({"conv2d": (1, 4, 1, 1), "linear": (1, 8)})
+    made = converted(quantizer, qat=qat)
+    blocks = [n for n in made.graph.nodes if "dequantize_affine" in str(n.target)]
+    assert [list(n.args[1]) for n in blocks] == [[1, 4, 1, 1], [1, 8]]
+    for node in blocks:
+        scale = getattr(made, node.args[2].target).reshape(-1, 2)
+        multiples = scale / scale.amax(1, keepdim=True) * 16
+        assert torch.allclose(multiples, multiples.round(), atol=1e-3)
+        assert multiples.min() >= 1 and multiples.max() <= 16
+
+
+def test_training_sees_rounded_blocks_and_passes_gradients_on() -> None:
+    weight = torch.randn(4, 8, requires_grad=True)
+    rounded = BlockObserver(block=(1, 4), fake=True)(weight)
+    assert 0 < float((rounded - weight).abs().max()) < float(weight.abs().max()) / 7
+    rounded.sum().backward()
+    assert torch.equal(weight.grad, torch.ones_like(weight))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "blocks", "message"),
+    [
+        (QuantDtype.use_16a4w, {"linear": (1, 8)}, "must be of a node of the scheme use_16a4w_block; got use_16a4w"),
+        (QuantDtype.use_16a4w_block, {"linear": (1, 5)}, "a divisor of the input channels"),
+        (QuantDtype.use_16a4w_block, {"conv2d": (1, 8)}, "a divisor of the input channels"),
+        (QuantDtype.use_16a4w_block, {"mean": (1, 8)}, "must be of a linear layer or a plain convolution"),
+        (QuantDtype.use_16a4w_block, {"linear_7": (1, 8)}, "must name nodes that are quantized; got linear_7"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(scheme: QuantDtype, blocks: dict[str, Any], message: str) -> None:
+    quantizer = QnnQuantizer()
+    quantizer.set_default_quant_config(scheme)
+    quantizer.set_block_size_map(blocks)
+    with pytest.raises(UsageError, match=message):
+        converted(quantizer)
+
+
+def test_nodes_and_operators_are_left_alone() -> None:
+    quantizer = QnnQuantizer()
+    quantizer.add_discard_nodes(["linear"])
+    assert len(_weights(converted(quantizer))) == 1
+    quantizer = QnnQuantizer()
+    quantizer.add_discard_ops([torch.ops.aten.conv2d.default])
+    assert len(_weights(converted(quantizer))) == 1
+
+
+def _weights(module: fx.GraphModule) -> list[fx.Node]:
+    found = [n for n in module.graph.nodes if "dequantize" in str(n.target)]
+    return [n for n in found if n.args[0].op == "get_attr"]
+
+
+def test_annotations_of_ones_own_stay() -> None:
+    wide = get_qnn_quantization_config(QuantDtype.use_16a8w, is_per_channel=False)
+
+    def annotate(module: fx.GraphModule) -> None:
+        for node in module.graph.nodes:
+            if node.target == torch.ops.aten.linear.default:
+                specs = {node.args[0]: wide.activation, node.args[1]: wide.weight}
+                made = QuantizationAnnotation(input_qspec_map=specs, output_qspec=wide.activation, _annotated=True)
+                node.meta[Q_ANNOTATION_KEY] = made
+
+    quantizer = QnnQuantizer()
+    quantizer.add_custom_quant_annotations([annotate])
+    assert (0, 65535) in ranges(converted(quantizer), "activations")
+
+
+def test_activations_may_be_watched_by_another() -> None:
+    quantizer = QnnQuantizer()
+    quantizer.set_default_quant_config(act_observer=MinMaxObserver, eps=2.0)
+    made = converted(quantizer)
+    scales = {n.args[1] for n in made.graph.nodes if "quantize_per_tensor" in str(n.target)}
+    assert scales == {2.0}
