@@ -62,11 +62,11 @@ def int8(op: Op) -> object:
     return OK
 
 
-@rule("weights with a scale for each block must be in 4 bits, in blocks of 32 elements or a multiple")
+@rule("weights with a scale for each block must be a matrix of 4 bits, in blocks of 32 elements or a multiple")
 def blocks(op: Op) -> object:
     for value in tensors(op):
         q = value.q
-        if q is not None and q.block and ((q.qmin, q.qmax) != (-8, 7) or q.block % 32):
+        if q is not None and q.block and ((q.qmin, q.qmax) != (-8, 7) or q.block % 32 or len(value.shape) != 2):
             return f"{q.qmin} to {q.qmax}, {q.block} elements"
     return OK
 
