@@ -28,6 +28,8 @@ def transformed(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedPro
     original = program.graph_module
     module: Any = torch.fx.GraphModule(original, copy.deepcopy(original.graph))  # passes may change it in place
     module.meta.update(original.meta)
+    for old, new in zip(original.graph.nodes, module.graph.nodes, strict=True):
+        new.name = old.name  # copies get other names than Python's own, such as input
     for change in passes:
         result = change(module)
         found = getattr(result, "graph_module", result)

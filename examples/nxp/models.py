@@ -7,26 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from edgewright.demo.model import cifarnet
+
 Made = tuple[nn.Module, tuple[Tensor, ...]]
-
-
-class CifarNet(nn.Module):
-    """A small classifier of images of 32 by 32 pixels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 32, 5, padding=2)
-        self.conv2 = nn.Conv2d(32, 32, 5, padding=2)
-        self.conv3 = nn.Conv2d(32, 64, 5, padding=2)
-        self.pool = nn.MaxPool2d(2)
-        self.fc = nn.Linear(1024, 64)
-        self.last = nn.Linear(64, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for conv in (self.conv1, self.conv2, self.conv3):
-            x = self.pool(torch.relu(conv(x)))
-        x = torch.relu(self.fc(torch.flatten(x, 1)))
-        return torch.softmax(self.last(x), dim=1)
 
 
 def _layer(inside: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
@@ -93,7 +76,7 @@ class ResNet8(nn.Module):
 
 
 MODELS: dict[str, Callable[[], Made]] = {
-    "cifar10": lambda: (CifarNet(), (torch.randn(1, 3, 32, 32),)),
+    "cifar10": lambda: (nn.Sequential(cifarnet(), nn.Softmax(1)), (torch.randn(1, 3, 32, 32),)),
     "mobilenetv2": lambda: (MobileNetV2(), (torch.randn(1, 3, 224, 224),)),
     "mlperf_tiny_image_classification": lambda: (ResNet8(), (torch.randn(1, 3, 32, 32),)),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 import sys
@@ -94,6 +95,20 @@ def test_failures_of_the_converter_are_errors(how: str, said: str, monkeypatch: 
     monkeypatch.setenv("STANDIN", how)
     with pytest.raises(VendorError, match=said):
         _lowered()
+
+
+def test_a_flavor_is_the_package_of_that_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The converter of an older release, installed; the SDK's own name is not."""
+    shutil.copytree(FOLDER / sdk.PACKAGE, tmp_path / "neutron_converter_SDK_25_06")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert not sdk.installed() and sdk.installed("SDK_25_06")
+    lowered = _lowered(neutron_converter_flavor="SDK_25_06")
+    assert _payload(lowered) == bytes.fromhex("01020100000000000100") + bytes(6) + _pure()
+    (delegate,) = [d for plan in read_program(lowered.buffer).execution_plan for d in plan.delegates]
+    specs = {s.key: bytes(s.value) for s in delegate.compile_specs or ()}
+    assert specs["neutron_converter_flavor"] == b"SDK_25_06"
+    with pytest.raises(UsageError, match="letters, digits and _"):
+        _lowered(neutron_converter_flavor="../elsewhere")
 
 
 @pytest.mark.usefixtures("standin")

@@ -189,3 +189,15 @@ def test_passes_keep_the_number_of_results() -> None:
 
     with pytest.raises(UsageError, match="must keep the 1 results"):
         to_edge_transform_and_lower(lowered().exported, transform_passes=[fewer])
+
+
+class _Named(nn.Module):
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.relu(input)
+
+
+def test_inputs_keep_names_that_are_pythons_own() -> None:
+    x = torch.randn(2, 3)
+    edge = to_edge_transform_and_lower(torch.export.export(_Named(), (x,)), transform_passes=NeutronEdgePassManager())
+    assert [n.name for n in edge.exported_program().graph.nodes if n.op == "placeholder"] == ["input"]
+    assert np.array_equal(_run(edge, x), torch.relu(x).numpy())
