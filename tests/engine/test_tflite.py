@@ -108,13 +108,14 @@ def test_transposed_convolutions(numerics: str, cut: int) -> None:
 
 @BOTH
 @pytest.mark.parametrize("given", SCALES)
-@pytest.mark.parametrize("kind", ["ADD", "SUB", "MUL", "PRELU", "MAXIMUM", "MINIMUM"])
-def test_every_pair_of_bytes(numerics: str, given: tuple[float, int, float, int], kind: str) -> None:
+def test_every_pair_of_bytes(numerics: str, given: tuple[float, int, float, int]) -> None:
     a, b = (np.ascontiguousarray(n.astype(np.int8)) for n in np.meshgrid(EVERY, EVERY))
-    alike = kind in ("MAXIMUM", "MINIMUM")
-    values = [stored("a", a.shape, *given[:2]), stored("b", b.shape, *(given[:2] if alike else given[2:]))]
-    y = stored("y", a.shape, *(given[:2] if alike else (0.09, 4)))
-    same(graph([y], tflite(kind, values, y)), numerics, [a, b])
+    values = [stored("a", a.shape, *given[:2]), stored("b", b.shape, *given[2:])]
+    ops = [tflite(kind, values, stored(kind, a.shape, 0.09, 4)) for kind in ("ADD", "SUB", "MUL", "PRELU")]
+    same(graph([op.outputs[0] for op in ops], *ops), numerics, [a, b])
+    alike = [stored(n, a.shape, *given[:2]) for n in "ab"]
+    ops = [tflite(kind, alike, stored(kind, a.shape, *given[:2])) for kind in ("MAXIMUM", "MINIMUM")]
+    same(graph([op.outputs[0] for op in ops], *ops), numerics, [a, b])
 
 
 @BOTH
@@ -138,29 +139,29 @@ def plan(made: Graph) -> Any:
     return make_plan(made, threads=1, numerics="tflite").steps
 
 
+KINDS = ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LOGISTIC", "TANH", "EXP", "LOG", "ABS", "HARD_SWISH",
+         "LEAKY_RELU", "RSQRT")  # fmt: skip
+
+
 @BOTH
 @pytest.mark.parametrize("given", SCALES)
-@pytest.mark.parametrize(
-    "kind", ["RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LOGISTIC", "TANH", "EXP", "LOG", "ABS", "HARD_SWISH",
-             "LEAKY_RELU", "RSQRT"]
-)  # fmt: skip
-def test_functions_of_every_byte(numerics: str, given: tuple[float, int, float, int], kind: str) -> None:
-    x, y = stored("x", (1, 256), *given[:2]), stored("y", (1, 256), *given[2:])
-    options = {"alpha": 0.3} if kind == "LEAKY_RELU" else {}
-    same(graph([y], tflite(kind, [x], y, **options)), numerics, [EVERY[None]])
+def test_functions_of_every_byte(numerics: str, given: tuple[float, int, float, int]) -> None:
+    x = stored("x", (1, 256), *given[:2])
+    options: dict[str, Any] = {"LEAKY_RELU": {"alpha": 0.3}}
+    ops = [tflite(kind, [x], stored(kind, (1, 256), *given[2:]), **options.get(kind, {})) for kind in KINDS]
+    same(graph([op.outputs[0] for op in ops], *ops), numerics, [EVERY[None]])
 
 
 @BOTH
-@pytest.mark.parametrize("axes", [[1, 2], [3], [2], [0, 1, 2, 3]])
 @pytest.mark.parametrize("kind", ["MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"])
-def test_reductions(numerics: str, axes: list[int], kind: str) -> None:
-    x = stored("x", (2, 7, 9, 21), 0.05, 3)
-    for keep in (True, False):
-        shape = tuple(1 if d in axes else n for d, n in enumerate(x.bound) if keep or d not in axes)
-        out = {"MEAN": (0.03, -9), "SUM": (0.9, 2)}.get(kind, (0.05, 3))
-        y = stored("y", shape, *out)
-        native = not (kind == "SUM" and numerics == "tflite")
-        same(graph([y], tflite(kind, [x, numbers(axes)], y, keep_dims=keep)), numerics, native=native)
+def test_reductions(numerics: str, kind: str) -> None:
+    x, ops = stored("x", (2, 7, 9, 21), 0.05, 3), []
+    out = {"MEAN": (0.03, -9), "SUM": (0.9, 2)}.get(kind, (0.05, 3))
+    for axes in ([1, 2], [3], [2], [0, 1, 2, 3]):
+        for keep in (True, False):
+            shape = tuple(1 if d in axes else n for d, n in enumerate(x.bound) if keep or d not in axes)
+            ops.append(tflite(kind, [x, numbers(axes)], stored(f"{axes}", shape, *out), keep_dims=keep))
+    same(graph([op.outputs[0] for op in ops], *ops), numerics, native=not (kind == "SUM" and numerics == "tflite"))
 
 
 @BOTH

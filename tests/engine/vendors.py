@@ -71,6 +71,6 @@ def same(made: Graph, numerics: str, given: Sequence[Any] | None = None, native:
         left = [s.label for s in compiled.plan.steps if s.python is not None]
         assert bool(left) is not native, left
         dirty(compiled)
-        for got, want in zip(compiled.run(arrays), wanted, strict=True):
+        for value, got, want in zip(made.outputs, compiled.run(arrays), wanted, strict=True):
             assert got.dtype == want.dtype
-            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(got, want, value.name)
