@@ -82,6 +82,7 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.exir.pass_base": {"PassResult": "torch.fx.passes.infra.pass_base"},
     "executorch.exir.passes": {"MemoryPlanningPass": "edgewright"},
     "executorch.exir.passes.memory_planning_pass": {"MemoryPlanningPass": "edgewright"},
+    "executorch.exir.passes.quantize_io_pass": _at("edgewright.compat.quantize_io", "QuantizeInputs QuantizeOutputs"),
     "executorch.exir.program": _PROGRAM,
     "executorch.exir.program._program": _PROGRAM,
     "executorch.runtime": _at(

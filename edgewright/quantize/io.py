@@ -39,16 +39,7 @@ def integer_io(
     module = copy.deepcopy(exported.graph_module)
     for old, new in zip(exported.graph.nodes, module.graph.nodes, strict=True):
         new.name = old.name  # copies get other names than Python's own
-    found: dict[str, Parameters] = {}
-    names = list(exported.graph_signature.user_inputs)
-    for i in _places("input", inputs, len(names)):
-        found[f"input{i}"] = _open_input(module.graph, str(names[i]), i)
-    results = [s for s in exported.graph_signature.output_specs if s.kind == OutputKind.USER_OUTPUT]
-    renamed: dict[int, str] = {}
-    for i in _places("output", outputs, len(results)):
-        place = exported.graph_signature.output_specs.index(results[i])
-        found[f"output{i}"], renamed[place] = _open_output(module.graph, place, i)
-    module.graph.eliminate_dead_code()
+    found, renamed = open_chosen(module.graph, exported.graph_signature, inputs, outputs)
     module.recompile()
     specs = [
         OutputSpec(s.kind, TensorArgument(renamed[i]), s.target) if i in renamed else s
@@ -56,6 +47,23 @@ def integer_io(
     ]
     made: ExportedProgram = exported._update(module, ExportGraphSignature(exported.graph_signature.input_specs, specs))
     return made, found
+
+
+def open_chosen(
+    graph: fx.Graph, signature: ExportGraphSignature, inputs: Iterable[int] | None, outputs: Iterable[int] | None
+) -> tuple[dict[str, Parameters], dict[int, str]]:
+    """The same on the graph of a program, in place; and the results' new names, by their places in the graph."""
+    found: dict[str, Parameters] = {}
+    names = list(signature.user_inputs)
+    for i in _places("input", inputs, len(names)):
+        found[f"input{i}"] = _open_input(graph, str(names[i]), i)
+    results = [s for s in signature.output_specs if s.kind == OutputKind.USER_OUTPUT]
+    renamed: dict[int, str] = {}
+    for i in _places("output", outputs, len(results)):
+        place = signature.output_specs.index(results[i])
+        found[f"output{i}"], renamed[place] = _open_output(graph, place, i)
+    graph.eliminate_dead_code()
+    return found, renamed
 
 
 def open_ends(graph: fx.Graph) -> dict[str, Parameters]:
