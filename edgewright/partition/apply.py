@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -138,8 +139,12 @@ class Application:
                 inside.add(node)
                 found.update(node.meta.get("given", ()))
                 stack += node.all_input_nodes
-        order = [name for node in self.exported.graph.nodes for name in node.meta.get("given", ())]
-        return tuple(name for name in dict.fromkeys(order) if name in found)
+        return tuple(sorted(found, key=self._order_given.__getitem__))
+
+    @cached_property
+    def _order_given(self) -> dict[str, int]:
+        given = (name for node in self.exported.graph.nodes for name in node.meta.get("given", ()))
+        return {name: place for place, name in enumerate(dict.fromkeys(given))}
 
     def _program(
         self, graph: fx.Graph, attributes: dict[str, Any], output: fx.Node, env: dict[fx.Node, Any]
