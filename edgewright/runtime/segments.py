@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgewright.engine.runner import Runner, make_runner, native
 from edgewright.errors import EdgewrightError
+from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values, load
@@ -24,6 +25,7 @@ from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
 if TYPE_CHECKING:
+    from edgewright.engine.stored import Origin
     from edgewright.runtime.profile import Part
 
 _WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
@@ -62,6 +64,15 @@ class SegmentStep:
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
         return self._end
+
+
+def _origin(graph: Graph) -> Origin | None:
+    """What a segment's plan is kept by, if it is."""
+    from edgewright.engine.digest import graph_digest
+    from edgewright.engine.stored import Origin
+
+    digest = graph_digest(graph)
+    return None if digest is None else Origin(f"segment {digest}", lambda name: None, ())
 
 
 def _inside(places: Any, size: int, wrap: bool) -> bool:
@@ -179,7 +190,9 @@ class _Joiner:
         outputs = [self.values[i] for i in seen]
         try:
             maker.graph.outputs = [maker.output(slot) for slot in outputs]
-            runner = make_runner(lambda: maker.graph, XNNPACK, self.memory, self.threads)
+            origin = _origin(maker.graph)
+            made_so = None if origin is None else lambda: origin
+            runner = make_runner(lambda: maker.graph, XNNPACK, self.memory, self.threads, origin=made_so)
         except EdgewrightError as error:  # numpy will say what is wrong, if anything is
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -108,3 +110,18 @@ def test_a_decoder_keeps_its_state(decoder: tuple[Cached, bytes]) -> None:
 def test_places_outside_are_an_error(decoder: tuple[Cached, bytes], token: int, at: int) -> None:
     with pytest.raises(ExecutionError):
         loaded(decoder[1]).execute([np.array([[token]]), np.array([at])])
+
+
+def test_a_segment_seen_before_is_not_compiled_again(
+    block: tuple[nn.Module, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = block
+    monkeypatch.setenv("EDGEWRIGHT_CACHE", str(tmp_path))
+    data = lowered(model, x)
+    first = loaded(data).execute([x.numpy()])
+    monkeypatch.setattr("edgewright.engine.specialize.compile", None)
+    for got, want in zip(loaded(data).execute([x.numpy()]), first, strict=True):
+        np.testing.assert_array_equal(got, want)
+    with torch.no_grad():
+        model.down.bias[0] += 1  # type: ignore[operator, index, union-attr]
+    assert not segments(loaded(lowered(model, x))), "another number, another plan: there is none"

@@ -1,0 +1,43 @@
+"""What a graph is made of, in one name: for graphs that no blob stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.cache import key_of
+from edgewright.ir.graph import Graph, Value
+
+_MOST = 32 << 20  # bytes of constants: plans of larger ones are not kept
+
+
+def graph_digest(graph: Graph) -> str | None:
+    """A digest of operators, shapes and constants; None if there is too much to look at.
+
+    Names of values do not count.
+    """
+    constants = {id(v): v for op in graph.ops for v in op.inputs() if v.constant}
+    if sum(v.nbytes for v in constants.values()) > _MOST:
+        return None
+    numbers: dict[int, int] = {}
+    parts: list[str | memoryview] = []
+
+    def told(given: Any) -> Any:
+        if isinstance(given, list | tuple):
+            return [told(g) for g in given]
+        if not isinstance(given, Value):
+            return given
+        if id(given) not in numbers:
+            numbers[id(given)] = len(numbers)
+            parts.append(f"{given.dtype} {given.shape} {given.q} {given.constant}")
+            if given.constant:
+                parts.append(np.ascontiguousarray(given.data).reshape(-1).view(np.uint8).data)
+        return ("value", numbers[id(given)])
+
+    parts.append(repr(told(graph.inputs)))
+    for op in graph.ops:
+        listed = {name: told(given) for name, given in op.args.items()}
+        parts.append(f"{op.kind} {listed} {told(op.outputs)}")
+    parts.append(repr(told(graph.outputs)))
+    return key_of(*parts)
