@@ -77,6 +77,12 @@ def test_operators_left_out_channels_last_and_reports(script: Script) -> None:
     assert "classified as the model does" in said and "largest difference" in said
 
 
+def test_mlperf_tiny(script: Script) -> None:
+    said = script("-m", "mlperf_tiny_image_classification", "-q", "-d", "--simulate_only", "-e")
+    assert "in 1 group (100.0% of multiply-accumulates" in said
+    assert float(said.rsplit(":", 1)[1]) < 0.02
+
+
 def test_training(script: Script) -> None:
     said = script("-m", "mine:make", "-q", "-d", "--simulate_only", "--use_qat", "--use_random_dataset", "-e")
     assert "in 1 group (100.0% of multiply-accumulates" in said
