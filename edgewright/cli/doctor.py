@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from edgewright._version import VERSION
 from edgewright.backends.targets import all_targets
@@ -64,6 +66,7 @@ def diagnose(required: set[Need] | None = None) -> list[Finding]:
         _python(),
         *(_package(need, need in checks.BASE or need in wanted) for need in _needs()),
         _adb(),
+        *(_folder(*row) for row in _FOLDERS),
         _cache(),
     ]
     return found
@@ -102,6 +105,26 @@ def _adb() -> Finding:
         fix = "install Android's platform-tools and put adb on the PATH"
         return Finding("adb", OPTIONAL, "", "running on phones", fix)
     return Finding("adb", OK, path, "running on phones")
+
+
+# Variables that name folders: a file that must be there, what for, and how to get it.
+_FOLDERS = (
+    ("QNN_SDK_ROOT", "lib/aarch64-android/libQnnHtp.so", "Qualcomm's libraries for phones",
+     "unpack Qualcomm's AI Engine Direct SDK and set QNN_SDK_ROOT to its folder"),
+    ("ANDROID_NDK_ROOT", "build/cmake/android.toolchain.cmake", "building ExecuTorch's runner for phones",
+     "unpack Android's NDK and set ANDROID_NDK_ROOT to its folder"),
+    ("EXECUTORCH_ROOT", "backends/qualcomm/scripts/build.sh", "building ExecuTorch's runner for phones",
+     "git clone https://github.com/pytorch/executorch and set EXECUTORCH_ROOT to its folder"),
+)  # fmt: skip
+
+
+def _folder(variable: str, inside: str, purpose: str, fix: str) -> Finding:
+    given = os.environ.get(variable, "")
+    if not given:
+        return Finding(variable, OPTIONAL, "", purpose, fix)
+    if not (Path(given) / inside).exists():
+        return Finding(variable, WRONG, given, f"{purpose}: must hold {inside}", fix)
+    return Finding(variable, OK, given, purpose)
 
 
 def _cache() -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,13 @@ from edgewright.errors import CoverageError, UsageError
 from edgewright.files import write_file
 
 FORMATS = ("tflite",)
+
+
+class _SetVariable(argparse.Action):
+    """An option that stands for an environment variable, of the name of its destination."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        os.environ[self.dest] = str(values)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-simulation", action="store_true",
         help="with --target: fail where a vendor's compiler is missing, instead of making such a program",
+    )  # fmt: skip
+    parser.add_argument(
+        "--qnn-sdk", metavar="FOLDER", action=_SetVariable, dest="QNN_SDK_ROOT",
+        help="Qualcomm's own SDK to compile with, as QNN_SDK_ROOT says (default: onnxruntime-qnn)",
     )  # fmt: skip
     parser.add_argument(
         "--emit", choices=FORMATS, help="write what the backend gives to the vendor's compiler, instead of a program"

@@ -37,6 +37,7 @@ from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
 
 log = logging.getLogger("edgewright.qualcomm")
+SIMULATED = " (simulation only: will not run on the device)"  # of targets, in what a file says of itself
 
 
 class QnnPartitioner(Partitioner):
@@ -114,6 +115,7 @@ class QnnPartitioner(Partitioner):
             if twin is None:
                 rule = "cannot be simulated without Qualcomm's libraries"
                 raise UsageError(", ".join(missing(device)), rule, remedy="Leave it out with skip_node_op_set.")
+            specs["target"] = f"{self._target.soc.name}{SIMULATED}".encode()
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
         build = probe_for(self._target).build
         _say_release(release(build))

@@ -54,12 +54,22 @@ def _check_value(value: Value, memory: int) -> None:
         raise FormatError("must have a range and a zero point of its type", where=value.name, value=(q.qmin, q.qmax))
     if not np.all(np.isfinite(scales)) or scales.min() <= 1e-30 or scales.max() > 1e30:
         raise FormatError("must have positive scales", where=value.name)
-    if q.axis is None or q.block is not None:
-        single = scales.size == 1 == zeros.size and q.block is None
-        if not single:
+    if q.block is not None:
+        _check_blocks(value, scales.size, zeros)
+    elif q.axis is None:
+        if scales.size != 1 or zeros.size != 1:
             raise FormatError("must have one scale, or one for each channel", where=value.name, value=scales.size)
     elif not 0 <= q.axis < len(value.bound) or {scales.size, zeros.size} != {value.bound[q.axis]}:
         raise FormatError("must have a scale for each channel", where=value.name, value=scales.size)
+
+
+def _check_blocks(value: Value, count: int, zeros: Any) -> None:
+    """Blocks of input channels, the last dimension but one, of each output channel."""
+    q, shape = value.q, value.bound
+    assert q is not None and q.block is not None
+    fits = len(shape) > 1 and q.axis == len(shape) - 1 and q.block > 0 and shape[-2] % q.block == 0
+    if not fits or value.data is None or count != shape[-1] * (shape[-2] // q.block) or np.any(zeros):
+        raise FormatError("must have a scale for each block, and no zero point", where=value.name, value=count)
 
 
 def _check_op(op: Op) -> None:

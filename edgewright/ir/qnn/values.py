@@ -37,10 +37,20 @@ def centred(array: Array, q: QParams, dtype: Any = _F32) -> Array:
     return array.astype(dtype) - along(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
 
 
+def scales(q: QParams, array: Array) -> Array:
+    """Scales, shaped to broadcast; those of blocks are for so many input channels of each output channel, which is
+    last."""
+    given = np.asarray(q.scale, _F32)
+    if q.block is None:
+        return along(given, q.axis, array.ndim)
+    return np.repeat(given.reshape(array.shape[-1], -1).T, q.block, axis=0)
+
+
 def real(value: Value, array: Array) -> Array:
     """What stored elements stand for. Integers and truth values that were never real numbers stay what they are."""
     if value.q is not None:
-        return centred(array, value.q) * along(np.asarray(value.q.scale, _F32), value.q.axis, array.ndim)
+        zero = 0 if value.q.block is not None else along(np.asarray(value.q.zero_point, _F32), value.q.axis, array.ndim)
+        return (array.astype(_F32) - zero) * scales(value.q, array)
     return half(array) if array.dtype.kind == "f" else array
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingD
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.check import check
+from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.shapes import RULES
 from edgewright.ir.qnn.table import PREFIX, QNN
 from edgewright.ir.serialize import HEAD, MAGIC
@@ -94,7 +96,10 @@ def test_a_program_for_this_machine_only_needs_no_library(make, monkeypatch) -> 
     monkeypatch.setattr("edgewright.backends.qualcomm.partitioner.probe_for", None)
     monkeypatch.setattr(delegate, "find_folder", _missing)
     model, inputs = make()
-    found, method = run(bytes(lowered(model, inputs, simulate_only=True).buffer), inputs)
+    program = bytes(lowered(model, inputs, simulate_only=True).buffer)
+    said = manifest.read(read_program(program))
+    assert said is not None and said["targets"] == ["SM8650 (simulation only: will not run on the device)"]
+    found, method = run(program, inputs)
     assert how(method).endswith("this program is for this machine only")
     with torch.no_grad():
         assert ratio(model(*inputs), found) > 40
@@ -134,6 +139,27 @@ def convolution(**changes) -> Graph:
     x, w, y = value("x", (1, 4, 4, 8)), value("w", (3, 3, 8, 4), True), value("y", (1, 4, 4, 4))
     args = {"stride": [1, 1], "pad_amount": [[1, 1], [1, 1]], "dilation": [1, 1], "group": 1}
     return Graph("g", [x], [y], [Op(f"{PREFIX}Conv2d", {"inputs": [x, w], **args, **changes}, [y])])
+
+
+def test_blocks_of_weights_have_scales_of_their_own() -> None:
+    wide, order = np.dtype(np.uint16), (0, 1, 2, 3)
+    x = Value("x", wide, (1, 1, 2, 4), order, q=QParams(0.5, 3, wide, 0, 65535))
+    q = QParams((0.25, 1.0, 2.0, 0.5), (0,) * 4, np.dtype(np.int8), -7, 7, axis=3, block=2)
+    data = np.arange(8, dtype=np.int8).reshape(1, 1, 4, 2) - 3
+    w = Value("w", np.dtype(np.int8), data.shape, order, data, q=q)
+    y = Value(
+        "y", np.dtype(np.uint16), (1, 1, 2, 2), (0, 1, 2, 3), q=QParams(0.01, 32768, np.dtype(np.uint16), 0, 65535)
+    )
+    args = {"stride": [1, 1], "pad_amount": [[0, 0], [0, 0]], "dilation": [1, 1], "group": 1}
+    graph = Graph("g", [x], [y], [Op(f"{PREFIX}Conv2d", {"inputs": [x, w], **args}, [y])])
+    check(graph, 1 << 20)
+    given = np.arange(8, dtype=np.uint16).reshape(1, 1, 2, 4)
+    scales = np.array([[0.25, 2.0], [0.25, 2.0], [1.0, 0.5], [1.0, 0.5]])  # input channels by output channels
+    wanted = (given[0, 0] - 3.0) * 0.5 @ (data[0, 0] * scales)
+    assert np.array_equal(execute(graph, [given])[0][0, 0], np.round(wanted / 0.01) + 32768)
+    w.q = replace(q, block=3)
+    with pytest.raises(FormatError, match="must have a scale for each block"):
+        check(graph, 1 << 20)
 
 
 def test_what_holds_together_passes() -> None:
