@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.engine import Specialized
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.numerics import TOSA
+from edgewright.ir.tosa.execute import execute
 from tests.engine.test_tflite import EVERY, window
 from tests.engine.vendors import anything, graph, numbers, plain, same, tosa
 
@@ -223,3 +226,16 @@ def test_products_of_computed_matrices(dtype: str, by: int, bits: int) -> None:
     zeros = (3, -90) if dtype == "int8" else (0, 0)
     product = tosa("matmul", acc, a=a, b=b, a_zp=zeros[0], b_zp=zeros[1])
     same(graph([y], product, rescale(acc, y, by, bits, 0, 4 if dtype == "int8" else 0)), "tosa")
+
+
+def test_graphs_are_translated_once() -> None:
+    """Zero points are found in operators that are no longer there the second time."""
+    made = convolution("conv2d", 0.01, "single", 1, -77, False)
+    x = anything(made.inputs[0])
+    (want,) = execute(made, [x])
+    for _ in range(2):
+        (got,) = Specialized(made, 1, TOSA).run([x])
+        np.testing.assert_array_equal(got, want)
+    mixed = graph([y := plain("y", made.outputs[0].bound, "int32")], *made.ops,
+                  tosa("cast", y, input=made.outputs[0], dtype="int32"))  # fmt: skip
+    np.testing.assert_array_equal(Specialized(mixed, 1, TOSA).run([x])[0], execute(mixed, [x])[0])

@@ -16,9 +16,9 @@ from edgewright.ir.numerics import Numerics
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    """The graph in the engine's operators, as far as there are any."""
+    """The graph in the engine's operators, as far as there are any. One that has some of them is translated already."""
     for dialect in DIALECTS:
-        if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
+        if graph.ops and all(op.kind.startswith(f"{dialect}.") for op in graph.ops):
             made: Graph = import_module(f"edgewright.engine.dialects.{dialect}").translate(graph, numerics)
             for op in made.ops:
                 if "." in op.kind:

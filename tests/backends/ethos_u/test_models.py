@@ -12,6 +12,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from edgewright.backends.ethos_u.quantizer import EthosUQuantizer, get_symmetric_quantization_config
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
+from edgewright.engine import make_plan
 from edgewright.ir.deserialize import read_twin
 from edgewright.runtime import Runtime
 from edgewright.runtime.delegates import DelegateBlob, require_delegate
@@ -44,6 +45,9 @@ def test_networks_are_one_delegate_that_computes_what_the_reference_model_does(n
     made = lower(network(name), target)
     assert [v.operator for v in made.report.refused] == ["quantize", "dequantize"]
     assert_same_as_reference(made)
+    if target not in SIMULATED:
+        ((device, _, _),) = made.groups
+        assert not [s.label for s in make_plan(device, numerics="tosa").steps if s.python is not None]
 
 
 @pytest.mark.parametrize("config", CONFIGS)

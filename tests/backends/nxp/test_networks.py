@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from edgewright.runtime import Profile
 from tests.backends.nxp.lowered import Lowered
 from tests.backends.nxp.networks import NETWORKS, TRAINED
 from tests.support import cifar
@@ -23,6 +24,18 @@ def test_networks_are_one_delegate_and_compute_what_litert_does(name: str) -> No
     assert lowered.whole, str(lowered.report)
     for (x,) in samples[:4]:
         assert np.array_equal(lowered.host(x), lowered.litert(x))
+    profile = Profile()
+    lowered.method.execute([x.numpy() for x in samples[0]], profile=profile)
+    assert "engine" in str(profile) and "numpy" not in str(profile)
+
+
+def test_instruction_sets_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEWRIGHT_CPU", "avx2")
+    torch.manual_seed(0)
+    kind, shape = NETWORKS["resnet8"]
+    samples = [(torch.randn(shape),) for _ in range(2)]
+    lowered = Lowered(kind(), samples[0], samples)
+    assert np.array_equal(lowered.host(*samples[1]), lowered.litert(*samples[1]))
 
 
 @cache
