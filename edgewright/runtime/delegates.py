@@ -50,7 +50,8 @@ class DelegateBlob:
 
     ``memory``: bytes that its values may take at a time. ``twin``: gives the host twin of the blob with a SHA-256, or
     None if there is none; for backends whose blobs only a device can run. ``threads``: how many to use, None for as
-    many as are useful. ``varies``: shapes are known only when it is called.
+    many as are useful. ``varies``: shapes are known only when it is called. ``method``: the one that calls it, for
+    backends whose blobs serve several.
     """
 
     backend: str
@@ -61,6 +62,7 @@ class DelegateBlob:
     twin: Callable[[str], Graph | None] = lambda digest: None
     threads: int | None = None
     varies: bool = False
+    method: str = "forward"
 
 
 @dataclass(frozen=True)

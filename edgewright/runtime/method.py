@@ -279,7 +279,8 @@ def _load_delegates(
         assert factory is not None
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
-            delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=varies
-        )
+            delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=varies,
+            method=plan.name or "forward",
+        )  # fmt: skip
         loaded.append(factory(blob))
     return loaded

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from edgewright.backends.qualcomm.qnn.info import settings
-from edgewright.backends.qualcomm.target import QnnTarget
+from edgewright.backends.qualcomm.target import FLAGS, QnnTarget
 from edgewright.errors import FormatError, VendorError
 from edgewright.pte import numbers
 from edgewright.pte.flat import Buffer
@@ -73,7 +73,10 @@ _ALSO = {"QCM6490": "QCS6490"}  # what the compiler calls it
 def check_context(context: bytes, target: QnnTarget) -> None:
     """Raise unless a context says it is for its target: the compiler reports success even if it ignored an option."""
     said, name = settings(context), target.soc.name
-    wanted = {"soc_type": _ALSO.get(name, name), "arch": str(target.htp.arch), "vtcm_size": str(target.htp.vtcm << 20)}
+    wanted = {
+        "soc_type": _ALSO.get(name, name), "arch": str(target.htp.arch), "vtcm_size": str(target.vtcm << 20),
+        "O": str(target.level), **{said: str(flag in target.flags).lower() for flag, said in FLAGS.items()},
+    }  # fmt: skip
     for option, asked in wanted.items():
         found = said.get(option, set())
         if option == "arch":  # of some SoCs the compiler says 68 there, and for what they are the least

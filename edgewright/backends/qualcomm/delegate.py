@@ -70,7 +70,7 @@ class QnnDelegate:
             _say_twin(why)
             return
         _check_intact(blob)
-        self._runner = emulated = Emulated(blob.context, int(soc), "forward", given.memory)
+        self._runner = emulated = Emulated(blob.context, int(soc), given.method, given.memory)
         self.how = f"{soc.name} emulated by QNN {release(emulated.build)}"
 
     @property

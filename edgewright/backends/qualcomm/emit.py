@@ -53,14 +53,25 @@ class Emitter:
         self._tensors[id(value)] = self.builder.tensor(spec, create=self.add)
 
 
+_FLAGS = {"use_dlbc": s.COMPRESSED, "use_slc_allocator": s.SYSTEM_CACHE}
+
+
 def compile_graph(device: Graph, target: QnnTarget, name: str) -> bytes:
     """The context binary of a device graph, whose one graph has the method's name."""
+    return compile_graphs([(name, device)], target)
+
+
+def compile_graphs(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
+    """The context binary of several, each with the name of its method."""
+    told: dict[str, Any] = {"fp16": target.fp16, "level": target.level, "vtcm": target.vtcm}
+    told["flags"] = [_FLAGS[flag] for flag in target.flags]
     with Session(int(target.soc)) as session:
-        context = Context(session)
+        context = Context(session, sharing=target.sharing and len(named) > 1)
         try:
-            builder = GraphBuilder(context, name, fp16=target.fp16, level=target.level, vtcm=target.htp.vtcm)
-            Emitter(builder, device).run()
-            builder.finalize()
+            for name, device in named:
+                builder = GraphBuilder(context, name, **told)
+                Emitter(builder, device).run()
+                builder.finalize()
             binary = context.binary()
         finally:
             context.close()
@@ -109,7 +120,7 @@ class Probe:
 
     def _ask(self, device: Graph) -> str | None:
         name = f"probe_{len(self._known)}"
-        builder = GraphBuilder(self._start(), name, fp16=self._target.fp16, vtcm=self._target.htp.vtcm)
+        builder = GraphBuilder(self._start(), name, fp16=self._target.fp16, vtcm=self._target.vtcm)
         try:
             Emitter(builder, device, add=False).run()
         except VendorError as error:

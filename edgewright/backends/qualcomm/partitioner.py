@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
+from edgewright.backends.qualcomm.sharing import SharedContexts
 from edgewright.backends.qualcomm.target import (
     QcomChipset,
     QnnTarget,
@@ -46,6 +48,7 @@ class QnnPartitioner(Partitioner):
     ``compiler_specs``: of ``generate_qnn_executorch_compiler_spec``. ``skip_node_id_set``: names of nodes, and
     ``skip_node_op_set``: names of operators (``aten.add.Tensor``), to leave alone. ``simulate_only``: make a program
     that runs on this machine and never on a device; Qualcomm's libraries are not needed, or asked.
+    ``optimization_level``: 1 to 3, the compiler's effort. ``shared``: where groups wait for those of other methods.
     """
 
     backend = BACKEND
@@ -55,11 +58,15 @@ class QnnPartitioner(Partitioner):
     def __init__(
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
         *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
+        optimization_level: int = 3, shared: SharedContexts | None = None,
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
         self.simulate_only = simulate_only
         self.compiler_specs = compiler_specs
-        self._target = QnnTarget.of(compiler_specs)
+        if optimization_level not in (1, 2, 3):
+            raise UsageError("optimization_level", "must be 1, 2 or 3", value=optimization_level)
+        self._target = replace(QnnTarget.of(compiler_specs), level=optimization_level)
+        self.shared = shared
         if self._target.unused:
             log.warning("%s: written into the file, but the compiler here does not act on it yet",
                         ", ".join(self._target.unused))  # fmt: skip
@@ -119,6 +126,10 @@ class QnnPartitioner(Partitioner):
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
         build = probe_for(self._target).build
         _say_release(release(build))
+        if self.shared is not None:  # a context of several methods has no twin of its own
+            waiting = LoweredBackendModule(self.backend_id, b"", specs, {}, estimates=expected)
+            self.shared.add(self._method, device, waiting)
+            return waiting
         context = compile_apart(device, self._target, self._method)
         expected = {**expected, "compiler": f"QNN {build}"}
         return LoweredBackendModule(self.backend_id, write_blob(context), specs, {}, twin, estimates=expected)
@@ -158,24 +169,40 @@ def _names(option: str, given: Any) -> frozenset[str]:
 def to_edge_transform_and_lower_to_qnn(
     module: Any, inputs: Any, compiler_specs: Any, constant_methods: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
+    optimization_level: int = 3,
 ) -> Any:  # fmt: skip
     """Export and lower a module, or several by the names of their methods; then each argument may be by name, too.
 
-    ``skip_node_id_set`` and ``skip_node_op_set``: names of nodes, and of operators, to leave to the CPU.
+    ``skip_node_id_set`` and ``skip_node_op_set``: names of nodes, and of operators, to leave to the CPU. Methods that
+    were told ``use_weight_sharing=True`` are compiled into one context. ``optimization_level``: 1 to 3.
     """
     from edgewright.program.lower import to_edge_transform_and_lower
 
     modules = dict(module) if isinstance(module, Mapping) else {"forward": module}
-    partitioners, exported = {}, {}
+    partitioners, exported, shared = {}, {}, SharedContexts()
     for name, each in modules.items():
         given = _of(inputs, name)
         if not isinstance(given, tuple):
             remedy = "Give a tuple, or a dict of tuples by method."
             raise UsageError(f"inputs of {name!r}", "must be a tuple", value=type(given).__name__, remedy=remedy)
         exported[name] = torch.export.export(each, given, dynamic_shapes=_of(dynamic_shapes, name))
-        skipped = {"skip_node_id_set": skip_node_id_set, "skip_node_op_set": skip_node_op_set}
-        partitioners[name] = [QnnPartitioner(_of(compiler_specs, name), **skipped)]
-    return to_edge_transform_and_lower(exported, partitioner=partitioners, constant_methods=constant_methods)
+        specs = _of(compiler_specs, name)
+        partitioner = QnnPartitioner(
+            specs, skip_node_id_set, skip_node_op_set, optimization_level=optimization_level,
+            shared=shared if _shares(modules, specs) else None,
+        )  # fmt: skip
+        partitioners[name] = [partitioner]
+    made = to_edge_transform_and_lower(exported, partitioner=partitioners, constant_methods=constant_methods)
+    targets = {p.target() for (p,) in partitioners.values() if p.shared is not None}
+    if len(targets) > 1:
+        raise UsageError("compiler_specs", "of methods that share weights must be the same", value=len(targets))
+    for target in targets:
+        shared.compile(target)
+    return made
+
+
+def _shares(modules: Mapping[str, Any], specs: Any) -> bool:
+    return len(modules) > 1 and QnnTarget.of(specs).sharing
 
 
 def _of(given: Any, method: str) -> Any:

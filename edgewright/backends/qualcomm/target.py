@@ -147,9 +147,10 @@ def generate_qnn_executorch_compiler_spec(
     soc_model: Any, backend_options: BackendOptions, debug: bool = False, saver: bool = False,
     online_prepare: bool = False, dump_intermediate_outputs: bool = False, profile_level: int = 0,
     shared_buffer: bool = False, is_from_context_binary: bool = False,
-    op_package_options: OpPackageOptions | None = None, use_mha2sha: bool = False,
+    op_package_options: OpPackageOptions | None = None, use_mha2sha: bool = False, *, vtcm_mb: int | None = None,
 ) -> list[CompileSpec]:  # fmt: skip
-    """What to compile for, as the partitioner takes it and the device reads it.
+    """What to compile for, as the partitioner takes it and the device reads it. ``vtcm_mb``: how much of the fast
+    memory to use, all of it by default.
 
     >>> spec = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, generate_htp_compiler_spec(use_fp16=True))
     >>> QnnTarget.of(spec).soc.name, QnnTarget.of(spec).fp16
@@ -169,7 +170,10 @@ def generate_qnn_executorch_compiler_spec(
     if profile_level not in (0, 2, 3):
         raise UsageError("profile_level", "must be 0 (off), 2 (detailed) or 3 (every operator)", value=profile_level)
     soc = chipset(soc_model)
-    htp = HtpInfo(htp_arch=CHIPSETS[soc].arch, vtcm_size_in_mb=CHIPSETS[soc].vtcm)
+    most = CHIPSETS[soc].vtcm
+    if vtcm_mb is not None and (not isinstance(vtcm_mb, int) or not 0 < vtcm_mb <= most):
+        raise UsageError("vtcm_mb", f"must be 1 to {most} on {soc.name}", value=vtcm_mb)
+    htp = HtpInfo(htp_arch=CHIPSETS[soc].arch, vtcm_size_in_mb=most if vtcm_mb is None else vtcm_mb)
     options = QnnOptions(
         soc_info=SocInfo(soc_model=int(soc), htp_info=htp), backend_options=backend_options, library_path="",
         log_level=_DEBUG if debug else _ERRORS, profile_level=profile_level, shared_buffer=shared_buffer,
@@ -178,7 +182,8 @@ def generate_qnn_executorch_compiler_spec(
     return [CompileSpec(KEY, write_options(options))]
 
 
-_NOT_YET = ("use_dlbc", "use_multi_contexts", "use_weight_sharing", "use_slc_allocator")
+# What the compiler is told with a flag, and what its context then says of itself.
+FLAGS = {"use_dlbc": "enable_dlbc", "use_slc_allocator": "slc_allocate"}
 
 
 @dataclass(frozen=True)
@@ -189,18 +194,25 @@ class QnnTarget:
     fp16: bool
     level: int = 3  # of the compiler's effort
     value: bytes = b""
+    vtcm_mb: int = 0  # of fast memory that are used; 0 for all
+    flags: tuple[str, ...] = ()  # of ``FLAGS``
+    sharing: bool = False  # methods keep equal weights once
 
     @property
     def htp(self) -> Htp:
         return CHIPSETS[self.soc]
 
     @property
+    def vtcm(self) -> int:
+        """Megabytes of fast memory that are used."""
+        return self.vtcm_mb or self.htp.vtcm
+
+    @property
     def unused(self) -> list[str]:
-        """Options that are set, and written for the device, but that compiling here does not act on yet."""
-        options = read_options(self.value)
-        htp = options.backend_options.htp_options if options.backend_options is not None else None
-        found = [name for name in _NOT_YET if htp is not None and getattr(htp, name)]
-        return [*found, *(["profile_level"] if options.profile_level else [])]
+        """Options that are set, and written for the device, but that compiling here does not act on."""
+        backend = read_options(self.value).backend_options
+        htp = backend.htp_options if backend is not None else None
+        return ["use_multi_contexts"] if htp is not None and htp.use_multi_contexts else []
 
     @classmethod
     def of(cls, specs: Any) -> QnnTarget:
@@ -222,4 +234,10 @@ class QnnTarget:
             raise FormatError("must be for an HTP", where="backend_type", value=backend.backend_type)
         if soc not in set(QcomChipset):
             raise FormatError("must be the number of a known SoC", where="soc_model", value=soc)
-        return cls(QcomChipset(soc), backend.htp_options.precision == FP16, value=value)
+        htp, info, most = backend.htp_options, options.soc_info.htp_info, CHIPSETS[QcomChipset(soc)].vtcm
+        vtcm = info.vtcm_size_in_mb if info is not None and info.vtcm_size_in_mb else most
+        if vtcm > most:
+            raise FormatError(f"must be at most {most}", where="vtcm_size_in_mb", value=vtcm)
+        flags = tuple(name for name in FLAGS if getattr(htp, name))
+        sharing = bool(htp.use_weight_sharing)
+        return cls(QcomChipset(soc), htp.precision == FP16, value=value, vtcm_mb=vtcm, flags=flags, sharing=sharing)

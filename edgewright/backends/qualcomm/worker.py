@@ -11,9 +11,10 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from edgewright.backends.qualcomm.emit import compile_graph
+from edgewright.backends.qualcomm.emit import compile_graphs
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.errors import EdgewrightError, VendorError
 from edgewright.ir.graph import Graph
@@ -24,9 +25,15 @@ _SHOWN = 400  # characters of what a crashed compiler said last
 
 def compile_apart(device: Graph, target: QnnTarget, name: str) -> bytes:
     """The context binary of a device graph, compiled in another process."""
+    return compile_together([(name, device)], target)
+
+
+def compile_together(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> bytes:
+    """The context binary of several, by the names of their methods."""
+    name = ", ".join(method for method, _ in named)
     with tempfile.TemporaryDirectory(prefix="edgewright-qnn-") as folder:
         job, made = Path(folder) / "job", Path(folder) / "made"
-        job.write_bytes(pickle.dumps((device, target, name)))
+        job.write_bytes(pickle.dumps((named, target)))
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         command = [sys.executable, "-m", _MODULE, str(job), str(made)]
@@ -46,7 +53,7 @@ def main(job: str, made: str) -> None:
     """Do what the job says; an error of ours is a result, too."""
     result: bytes | EdgewrightError
     try:
-        result = compile_graph(*pickle.loads(Path(job).read_bytes()))
+        result = compile_graphs(*pickle.loads(Path(job).read_bytes()))
     except EdgewrightError as error:
         result = error
     Path(made).write_bytes(pickle.dumps(result))

@@ -16,7 +16,10 @@ from edgewright.backends.qualcomm import (
     partitioner,
     to_edge_transform_and_lower_to_qnn,
 )
-from edgewright.errors import UsageError
+from edgewright.backends.qualcomm.blob import read_blob
+from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings
+from edgewright.errors import UsageError, VendorError
+from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
 
 SPECS = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, generate_htp_compiler_spec(use_fp16=True))
@@ -71,3 +74,58 @@ def test_bad_calls_are_refused() -> None:
         to_edge_transform_and_lower_to_qnn({"a": net()}, {"b": INPUTS}, SPECS)
     with pytest.raises(UsageError, match="skip_node_op_set: must be a set of names"):
         to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS, skip_node_op_set="aten.tanh.default")
+
+
+def _wide() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(256, 256), nn.ReLU()).eval()
+
+
+def test_methods_that_share_weights_have_one_context() -> None:
+    models = {"one": _wide(), "many": _wide()}
+    inputs = {"one": (torch.ones(1, 256),), "many": (torch.linspace(-1, 1, 2048).reshape(8, 256),)}
+    sizes = {}
+    for sharing in (True, False):
+        htp = generate_htp_compiler_spec(use_fp16=True, use_weight_sharing=sharing)
+        specs = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, htp)
+        made = to_edge_transform_and_lower_to_qnn(models, inputs, specs).to_executorch().buffer
+        blobs = set(_blobs(made))
+        assert len(blobs) == (1 if sharing else 2)
+        sizes[sharing] = len(made)
+        if sharing:
+            graphs = BinaryReader(read_blob(next(iter(blobs))).context)
+            assert [g.name for g in graphs.info.graphs] == ["one", "many"]
+            graphs.close()
+            with pytest.raises(VendorError, match="compile it without use_weight_sharing=True"):
+                Runtime.get().load_program(made).load_method("one")
+    assert sizes[True] < 0.7 * sizes[False]
+
+
+def _blobs(file: bytes) -> list[bytes]:
+    program = read_program(file)
+    return [bytes(program.blob(d)) for plan in program.execution_plan for d in plan.delegates]
+
+
+def test_what_the_compiler_is_told_is_what_its_context_says() -> None:
+    htp = generate_htp_compiler_spec(use_fp16=True, use_dlbc=True, use_slc_allocator=True)
+    specs = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, htp, profile_level=2, vtcm_mb=4)
+    made = to_edge_transform_and_lower_to_qnn(net(), INPUTS, specs, optimization_level=2).to_executorch().buffer
+    (blob,) = _blobs(made)
+    said = settings(read_blob(blob).context)
+    assert {n: said[n] for n in ("enable_dlbc", "slc_allocate")} == {"enable_dlbc": {"true"}, "slc_allocate": {"true"}}
+    assert said["vtcm_size"] == {str(4 << 20)} and "2" in said["O"]
+
+
+def test_options_out_of_range_are_refused() -> None:
+    htp = generate_htp_compiler_spec(use_fp16=True)
+    with pytest.raises(UsageError, match="vtcm_mb: must be 1 to 8 on SM8650; got 64"):
+        generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, htp, vtcm_mb=64)
+    with pytest.raises(UsageError, match="optimization_level: must be 1, 2 or 3; got 4"):
+        to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS, optimization_level=4)
+
+
+def test_methods_that_share_weights_are_for_one_soc() -> None:
+    htp = generate_htp_compiler_spec(use_fp16=True, use_weight_sharing=True)
+    specs = {n: generate_qnn_executorch_compiler_spec(s, htp) for n, s in (("a", "SM8650"), ("b", "SM8550"))}
+    with pytest.raises(UsageError, match="of methods that share weights must be the same"):
+        to_edge_transform_and_lower_to_qnn({"a": net(), "b": net()}, INPUTS, specs)

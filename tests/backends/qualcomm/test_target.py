@@ -113,9 +113,9 @@ def test_options_for_what_is_no_htp_are_refused() -> None:
 
 
 def test_options_that_compiling_does_not_act_on_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    htp = generate_htp_compiler_spec(use_fp16=True, use_weight_sharing=True)
+    htp = generate_htp_compiler_spec(use_fp16=True, use_multi_contexts=True)
     QnnPartitioner(generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, htp, profile_level=2))
-    assert "use_weight_sharing, profile_level: written into the file, but the compiler here does not act" in caplog.text
+    assert "use_multi_contexts: written into the file, but the compiler here does not act" in caplog.text
     caplog.clear()
     QnnPartitioner(generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, generate_htp_compiler_spec(use_fp16=True)))
     assert caplog.text == ""

@@ -44,11 +44,14 @@ class TensorSpec:
 class GraphBuilder:
     """A graph being built. ``kept`` holds what the library points into until the graph is finished."""
 
-    def __init__(self, context: Context, name: str, *, fp16: bool = False, level: int = 3, vtcm: int = 0) -> None:
+    def __init__(
+        self, context: Context, name: str, *, fp16: bool = False, level: int = 3, vtcm: int = 0,
+        flags: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.context, self.session, self.name = context, context.session, name
         self.kept: list[Any] = []
         self.count = 0
-        chosen = [_optimization(level)]
+        chosen = [_optimization(s.FINALIZE_LEVEL, level), *(_optimization(flag, 1) for flag in flags)]
         if fp16:
             chosen.append(_number(s.PRECISION, s.FP16))
         if vtcm:
@@ -161,9 +164,9 @@ class GraphBuilder:
         return said.text
 
 
-def _optimization(level: int) -> s.GraphOption:
+def _optimization(kind: int, value: int) -> s.GraphOption:
     made = s.GraphOption(s.OPTIMIZATION)
-    made.given.optimization = s.OptimizationOption(s.FINALIZE_LEVEL, float(level))
+    made.given.optimization = s.OptimizationOption(kind, float(value))
     return made
 
 

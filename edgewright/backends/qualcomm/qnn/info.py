@@ -15,7 +15,8 @@ from edgewright.pte import numbers
 
 _RANK, _ENDS, _GRAPHS = 8, 4096, 256  # more would be no model's
 _NAME = 1 << 12
-_SETTING = re.compile(rb"(?<![A-Za-z_])(soc_type|arch|min_arch|vtcm_size|O|hvx_threads)=([^;\0]{1,64})")
+_NAMES = rb"soc_type|arch|min_arch|vtcm_size|O|hvx_threads|enable_dlbc|slc_allocate"
+_SETTING = re.compile(rb"(?:(?<![A-Za-z_])|(?<=\tOp))(" + _NAMES + rb")=([^;\0]{1,64})")
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,6 @@ def settings(binary: bytes) -> dict[str, set[str]]:
     """What the compiler was set to, as it wrote it into the context: ``soc_type``, ``arch``, ``vtcm_size``, … Some are
     said more than once, of different parts."""
     found: dict[str, set[str]] = {}
-    for name, value in re.findall(
-        rb"(?<![A-Za-z_])(soc_type|arch|min_arch|vtcm_size|O|hvx_threads)=([^;\0]{1,64})", binary
-    ):
+    for name, value in _SETTING.findall(binary):
         found.setdefault(name.decode(), set()).add(value.decode(errors="replace"))
     return found

@@ -12,6 +12,7 @@ import numpy as np
 from edgewright.backends.capture import captured
 from edgewright.backends.qualcomm.qnn import structs as s
 from edgewright.backends.qualcomm.qnn.library import ERROR, Library, Log, build_of, check, htp_library
+from edgewright.errors import VendorError
 
 Array = np.ndarray[Any, Any]
 
@@ -68,20 +69,28 @@ class Session:
 
 
 class Context:
-    """A context: new, or from its binary."""
+    """A context: new, or from its binary. ``sharing``: equal weights of its graphs are kept once."""
 
-    def __init__(self, session: Session, binary: bytes | None = None) -> None:
+    def __init__(self, session: Session, binary: bytes | None = None, *, sharing: bool = False) -> None:
         self.session = session
         self.handle = c.c_void_p()
         ends = (session.backend, session.device, None)
         with captured():
             if binary is None:
-                session.call("contextCreate", *ends, c.byref(self.handle))
+                options = option_list(custom(s.ContextOption(s.WEIGHT_SHARING, 1))) if sharing else None
+                session.call("contextCreate", *ends[:2], options, c.byref(self.handle))
                 return
             size = c.c_uint64(len(binary))
             out = c.byref(self.handle)
             rule = "must be a context that this library can load"
-            session.call("contextCreateFromBinary", *ends, binary, size, out, None, subject="QNN context", rule=rule)
+            try:
+                session.call(
+                    "contextCreateFromBinary", *ends, binary, size, out, None, subject="QNN context", rule=rule
+                )
+            except VendorError as error:
+                if "Shared weights" in str(error.value):
+                    error.remedy = "Devices run it. To run it here, too, compile it without use_weight_sharing=True."
+                raise
 
     def binary(self) -> bytes:
         """The context's bytes."""

@@ -27,7 +27,8 @@ DEFINED = 1
 # Options of the HTP backend.
 SOC = 0
 OPTIMIZATION, PRECISION, VTCM_MB = 1, 2, 3
-FINALIZE_LEVEL = 3
+FINALIZE_LEVEL, COMPRESSED, COMPRESSED_WEIGHTS, SYSTEM_CACHE = 3, 4, 5, 7
+WEIGHT_SHARING = 1
 FP16 = 1
 HTP = 6
 CUSTOM = 0
@@ -197,6 +198,12 @@ class DeviceOption(c.Structure):
     """An HTP device option. Some releases read a SoC's number at byte 4 and others at byte 8: it is written to both."""
 
     _fields_ = (("option", c.c_uint32), ("at_4", c.c_uint32), ("at_8", c.c_uint32), ("rest", c.c_uint32 * 5))
+
+
+class ContextOption(c.Structure):
+    """An HTP context option."""
+
+    _fields_ = (("option", c.c_uint32), ("given", c.c_uint64), ("rest", c.c_uint64 * 3))
 
 
 class OptimizationOption(c.Structure):
