@@ -8,8 +8,14 @@ import json
 from edgewright.cli.console import console, note, plural, size
 from edgewright.engine.cache import Cache, default_cache
 
+EXAMPLES = """examples:
+  edgewright cache
+  edgewright cache clear
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("action", nargs="?", choices=("show", "clear", "path"), default="show", help="what to do (default: show)")
     add("--json", action="store_true", help="print the facts as JSON")

@@ -25,8 +25,17 @@ if TYPE_CHECKING:
 RUNTIMES = ("wheel", "android", "ios", "portable-only")
 _STAGES = 6
 
+EXAMPLES = """examples:
+  edgewright compile net:Net -o net.pte
+  edgewright compile net:Net --target xnnpack --target ethos-u55-128 --quantize int8 --calibrate calib.npz -o out/
+  edgewright compile net:Net --target sm8550 --quantize int8 --calibrate photos/ --mean 127 --std 128 -o net.pte
+  edgewright compile net:Net --target e9955 --recipe r.toml --calibrate data:batches --min-sqnr 20 -o net.pte
+  edgewright compile model.pt2 --backend xnnpack --require-delegated 95% --max-memory 2M -o m.pte
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("spec", metavar="SPEC", help="package.module:factory that gives a model with example inputs, or a .pt2")
     add("-o", "--output", required=True, metavar="m.pte", help="where to write the program; a folder for several")

@@ -13,8 +13,15 @@ _HELP = (
     "Arm's Corstone-300 or Corstone-320 Fixed Virtual Platform"
 )
 
+EXAMPLES = """examples:
+  edgewright device list
+  edgewright device run m.sm8550.pte --inputs x.npz --output y.npz
+  edgewright device fvp npu.pte --dry-run
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
     parser.add_argument("kind", choices=tuple(_KINDS), help=_HELP)
     parser.add_argument("model", nargs="?", metavar="m.pte", help="a program compiled for Qualcomm, or for Ethos-U")
     parser.add_argument("--inputs", metavar="x.npz", help="inputs; on a platform, for a runner that reads files")

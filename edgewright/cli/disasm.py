@@ -18,8 +18,14 @@ from edgewright.pte.reader import read_program
 
 _BACKEND = "EthosUBackend"
 
+EXAMPLES = """examples:
+  edgewright disasm npu.pte
+  edgewright disasm npu.pte --delegate 0 --full
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("model", metavar="m.pte", help="a program with Ethos-U delegates")
     add("--full", action="store_true", help="every command, not only what changes before each operation")

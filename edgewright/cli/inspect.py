@@ -18,8 +18,15 @@ from edgewright.pte.reader import read_program
 
 _IDENTIFIERS = {b"FT01": "ptd", b"BP08": "bpte"}
 
+EXAMPLES = """examples:
+  edgewright inspect m.pte
+  edgewright inspect m.pte --instructions
+  edgewright inspect m.pte --json | jq '.methods[].delegates'
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("file", metavar="m.pte", help="a .pte, .ptd, .bpte or .etdp; told apart by content, not by name")
     add("--json", action="store_true", help="everything, as JSON; the keys are in docs/cli.md")

@@ -22,7 +22,15 @@ def both(name: str) -> tuple[str, str]:
     return f"--{name}", f"--{name.replace('_', '-')}"
 
 
+EXAMPLES = """examples:
+  edgewright run m.pte
+  edgewright run m.pte --inputs x.npz --output y.npz
+  edgewright run m.pte --data weights.ptd --repeat 20 --profile
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("model", metavar="m.pte", help="the program")
     add("--inputs", metavar="x.npz", help="arrays in0, in1, ... (or any names, in order); an .npy for a single input")

@@ -21,8 +21,14 @@ from edgewright.runtime.delegates import available_delegates, describe_backend
 from edgewright.runtime.program import Runtime
 from edgewright.runtime.registry import KERNELS
 
+EXAMPLES = """examples:
+  edgewright verify m.pte                       # is it sound, and can it run here?
+  edgewright verify m.bpte --atol 1e-3          # does it give what it was bundled with?
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
     add = parser.add_argument
     add("file", metavar="m.bpte", help="a .bpte to run on its own test cases; a .pte, .ptd or .etdp to check")
     add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")

@@ -24,9 +24,10 @@ from edgewright.workbench.data import MOST, Call, load_calls
 from edgewright.workbench.facts import CompileReport
 from edgewright.workbench.images import ImageOptions
 from edgewright.workbench.progress import Stages
-from edgewright.workbench.quantization import Quantization, quiet_warnings
+from edgewright.workbench.quantization import Quantization, kept_buffers, quiet_warnings
 from edgewright.workbench.recipe import FLOAT, Recipe, as_recipe
 from edgewright.workbench.result import CompileResult, CompileResults
+from edgewright.workbench.shapes import calls_at_bounds
 
 log = logging.getLogger("edgewright.workbench")
 EVALUATED = 8  # inputs that results are compared on
@@ -135,8 +136,9 @@ class Bench:
     def expected(self) -> list[list[Any]]:
         """What the original gives for the inputs that results are compared on."""
         if self._expected is None:
-            found = [pytree.tree_leaves(self.eager(*c.args, **c.kwargs)) for c in self.evaluated]
-            self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
+            with kept_buffers(self.exported):
+                found = [pytree.tree_leaves(self.eager(*c.args, **c.kwargs)) for c in self.evaluated]
+                self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
         return self._expected
 
     def build(self, target: Target) -> CompileResult:
@@ -185,12 +187,27 @@ class Bench:
                 outputs.append([_array(o) for o in method.execute(call.leaves())])
                 step()
         report.sqnr, report.samples = sqnr(zip(self.expected(), outputs, strict=True)), len(outputs)
+        report.shapes = self._at_bounds(target, result)
         if self.settings.metric is not None:
             with self.stages("metric", f"{target.name}: metric"):
                 report.metric = measured(self.settings.metric, result.run)
         if target.name == _HERE:
             report.host_ms = _time(method, self.evaluated[0])
         method.close()
+
+    def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:
+        """The SQNR at the smallest, middle and largest shape, for models with dynamic ones."""
+        found = {}
+        for name, call in calls_at_bounds(self.exported, self.example).items():
+            with self.stages("run here", f"{target.name}: {name} shape"), kept_buffers(self.exported):
+                expected = [_array(leaf) for leaf in pytree.tree_leaves(self.eager(*call.args, **call.kwargs))]
+                try:
+                    outputs = [_array(o) for o in result.method().execute(call.leaves())]
+                except EdgewrightError as error:
+                    error.remedy = f"At the {name} shape of the model's dynamic ones. {error.remedy}".strip()
+                    raise
+                found[name] = sqnr([(expected, outputs)])
+        return found
 
 
 def measured(metric: Metric, model: Callable[..., Any]) -> float:
@@ -234,4 +251,4 @@ def _exported(model: Any, inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
 
 
 def _array(value: Any) -> Any:
-    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+    return value.detach().cpu().numpy().copy() if isinstance(value, torch.Tensor) else value

@@ -26,6 +26,7 @@ class CompileReport:
     samples: int = 0
     metric: float | None = None
     host_ms: float | None = None
+    shapes: dict[str, float] = field(default_factory=dict)  # SQNR at the ends and the middle of dynamic shapes
     file: str = ""
     stages: dict[str, float] = field(default_factory=dict)
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)

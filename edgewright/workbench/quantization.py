@@ -19,6 +19,7 @@ from edgewright.frontend.origin import module_path
 from edgewright.workbench.data import Call
 from edgewright.workbench.progress import Stages
 from edgewright.workbench.recipe import Recipe, apply_recipe
+from edgewright.workbench.state import spell_out_writes
 
 log = logging.getLogger("edgewright.workbench")
 
@@ -58,7 +59,8 @@ class Quantization:
 
             quantizer = find_quantizer(target.backend).for_target(target.argument)
             apply_recipe(quantizer, recipe, self.modules(), target.name)
-            return prepare_pt2e(self._exported.module(), quantizer)
+            module: Any = self._exported.module()
+            return prepare_pt2e(spell_out_writes(module), quantizer)
 
     def calibrate(self, target: Target, prepared: Any) -> None:
         """Show the data to the observers."""
@@ -69,14 +71,15 @@ class Quantization:
         if not calls:  # weights are observed when the model runs, whatever it runs on
             example: Any = self._exported.example_inputs
             calls = [Call(*example)]
-        with self._stages("calibrate", f"{target.name}: calibrate", total=len(calls)) as step, torch.no_grad():
+        label = f"{target.name}: calibrate"
+        with self._stages("calibrate", label, total=len(calls)) as step, kept_buffers(self._exported), torch.no_grad():
             for call in calls:
                 prepared(*call.args, **call.kwargs)
                 step()
 
     def convert(self, target: Target, prepared: Any) -> Any:
         """A calibrated model as one that quantizes and dequantizes."""
-        with self._stages("quantize", f"{target.name}: convert"), quiet_torch():
+        with self._stages("quantize", f"{target.name}: convert"), kept_buffers(self._exported), quiet_torch():
             from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
             return convert_pt2e(prepared)
@@ -109,6 +112,18 @@ def _signature(prepared: Any) -> str:
             held = [f"{f}={getattr(module, f, None)}" for f in facts]
             digest.update(f"{name}:{type(module).__name__}:{held}".encode())
     return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def kept_buffers(exported: ExportedProgram) -> Iterator[None]:
+    """Put a model's state back as it was: modules made of one exported program share it, and running writes to it."""
+    before = [(buffer, buffer.clone()) for _, buffer in exported.named_buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, content in before:
+                buffer.copy_(content)
 
 
 @contextlib.contextmanager

@@ -65,6 +65,9 @@ class CompileResult:
                  f"planned memory {readable(report.planned_bytes)}"]  # fmt: skip
         if report.sqnr is not None:
             lines.append(f"SQNR {report.sqnr:.1f} dB against the original, over {report.samples} inputs")
+        if report.shapes:
+            told = ", ".join(f"{decibels:.1f} dB at the {name}" for name, decibels in report.shapes.items())
+            lines.append(f"dynamic shapes: {told}")
         if report.metric is not None:
             lines.append(f"metric {report.metric:.6g}")
         for method in report.methods.values():

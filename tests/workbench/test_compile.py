@@ -13,7 +13,9 @@ import torch
 import edgewright as ew
 from edgewright.errors import CoverageError, InputError, MissingError, UsageError
 from edgewright.quantize.evaluate import Sqnr, sqnr
+from edgewright.workbench.data import Call
 from edgewright.workbench.result import CompileResults
+from edgewright.workbench.shapes import calls_at_bounds
 from tests.workbench.conftest import TARGETS
 from tests.workbench.models import calls, mean_of_first, net
 
@@ -158,3 +160,59 @@ def test_programs_and_results_in_notebooks_are_escaped(compiled: CompileResults)
     assert "float32[1, 3, 8, 8]" in program._repr_html_()
     program.program.execution_plan[0].name = "<script>"
     assert "<script>" not in program._repr_html_()
+
+
+class Counting(torch.nn.Module):
+    """Changes its state at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 4)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(1)
+        y: torch.Tensor = self.fc(x) + self.seen
+        return y
+
+
+def test_state_is_where_it_was_for_every_target() -> None:
+    """Calibrating and comparing run the model; what they leave in its state must not get into files."""
+    model, data = Counting().eval(), [torch.rand(2, 4) for _ in range(3)]
+    results = ew.compile(model, data[0], ["xnnpack", "imxrt700"], quantize="int8", calibration=data)
+    assert model.seen.item() == 0
+    for result in results.values():
+        assert (result.report.sqnr or 0) > 25
+        first = result.method().execute([data[0]])[0]
+        assert torch.equal(result.method().execute([data[0]])[0], first)
+        with torch.no_grad():
+            assert (first - model.fc(data[0]) - 1).abs().max() < 0.1
+
+
+def test_dynamic_shapes_are_checked_at_their_ends() -> None:
+    rows = torch.export.Dim("rows", min=2, max=32)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    result = ew.compile(net, torch.rand(5, 4), "xnnpack", dynamic_shapes=({0: rows},))
+    assert list(result.report.shapes) == ["smallest", "middle", "largest"]
+    assert all(decibels > 100 for decibels in result.report.shapes.values())
+    assert "at the largest" in result.summary
+    for count in (2, 32):
+        assert result.run(torch.rand(count, 4)).shape == (count, 3)
+
+
+def test_shapes_without_an_end_are_left_out() -> None:
+    rows = torch.export.Dim("rows", min=2)
+    exported = torch.export.export(torch.nn.ReLU(), (torch.rand(5, 4),), dynamic_shapes=({0: rows},))
+    assert calls_at_bounds(exported, Call((torch.rand(5, 4),))) == {}
+
+
+def test_several_inputs_and_outputs() -> None:
+    class Two(torch.nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"sum": a + b, "product": a * b}
+
+    data = [(torch.rand(2, 4), torch.rand(2, 4)) for _ in range(4)]
+    result = ew.compile(Two(), data[0], "ethos-u55-128", quantize="int8", calibration=data)
+    total, product = result.run(*data[0])
+    assert (total - data[0][0] - data[0][1]).abs().max() < 0.05
+    assert (product - data[0][0] * data[0][1]).abs().max() < 0.05
