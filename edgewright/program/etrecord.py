@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Union
 
+import torch
 from torch._export.serde.serialize import serialize
 from torch.export import ExportedProgram
 
@@ -40,6 +41,16 @@ class ETRecord:
     debug_handle_map: dict[str, dict[int, Union[int, list[int]]]] = field(default_factory=dict)
     delegate_map: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
     instruction_id_to_num_outs_map: dict[str, dict[int, int]] = field(default_factory=dict)
+    representative_inputs: Any = None
+    reference_outputs: dict[str, Any] | None = None
+
+    def update_representative_inputs(self, inputs: Any) -> None:
+        """Inputs that the Inspector may run the graph on."""
+        self.representative_inputs = list(inputs)
+
+    def update_reference_outputs(self, outputs: Any) -> None:
+        """Outputs that the program must give for them: of ``forward``, or by method."""
+        self.reference_outputs = dict(outputs) if isinstance(outputs, Mapping) else {"forward": list(outputs)}
 
     def save(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         """Write to a path, whole or not at all, or to an open file."""
@@ -59,6 +70,9 @@ class ETRecord:
                     _put(file, f"{_GRAPH}/{method}{suffix}", data)
             for name in ("debug_handle_map", "delegate_map", "instruction_id_to_num_outs_map"):
                 _put(file, name, json.dumps(getattr(self, name)))
+            for name in ("representative_inputs", "reference_outputs"):
+                if getattr(self, name) is not None:
+                    _put(file, name, _saved(getattr(self, name)))
         return buffer.getvalue()
 
 
@@ -128,6 +142,12 @@ def _older(tree: Any) -> Any:
 def _first_output(node: dict[str, Any]) -> str:
     outputs = node.get("outputs") or [{}]
     return str(outputs[0].get("as_tensor", {}).get("name", ""))
+
+
+def _saved(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
 
 
 def _put(file: zipfile.ZipFile, name: str, data: str | bytes) -> None:

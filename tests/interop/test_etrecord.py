@@ -22,7 +22,10 @@ INSPECT = """
 import json, sys
 from executorch.devtools import Inspector
 events = []
-for block in Inspector(etdump_path=sys.argv[1], etrecord=sys.argv[2]).event_blocks:
+inspector = Inspector(etdump_path=sys.argv[1], etrecord=sys.argv[2])
+assert inspector._etrecord._representative_inputs[0].shape == (1, 3, 8, 8)
+assert len(inspector._etrecord._reference_outputs["forward"][0]) == 2
+for block in inspector.event_blocks:
     for e in block.events:
         events.append([e.name, e.op_types, list(e.stack_traces.values()), list(map(str, e.module_hierarchy.values()))])
 print(json.dumps(events))
@@ -49,7 +52,10 @@ def line(code: str) -> int:
 
 
 def inspected(program: Any, folder: Path, x: torch.Tensor) -> list[Any]:
-    program.get_etrecord().save(folder / "net.etrecord")
+    record = program.get_etrecord()
+    record.update_representative_inputs([x])
+    record.update_reference_outputs([[torch.zeros(1, 3), torch.zeros(1)]])
+    record.save(folder / "net.etrecord")
     profile = Profile()
     Runtime.get().load_program(program.buffer).load_method("forward").execute([x.numpy()], profile=profile)
     profile.save_etdump(folder / "net.etdp")
