@@ -63,6 +63,27 @@ def test_ethos_u_delegates_run(bare: Path, name: str, tmp_path: Path) -> None:
     assert "DEPTHWISE" in shown.stdout
 
 
+def test_qualcomm_twins_run(bare: Path, tmp_path: Path) -> None:
+    """Neither torch nor Qualcomm's libraries are there: the host twin runs, and says so."""
+    import torch
+
+    from edgewright.backends.qualcomm import QnnPartitioner
+    from edgewright.program.lower import to_edge_transform_and_lower
+
+    torch.manual_seed(0)
+    net, x = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval(), torch.randn(1, 3, 8, 8)
+    partitioner = QnnPartitioner.for_target("SM8650")
+    edge = to_edge_transform_and_lower(torch.export.export(net, (x,)), partitioner=[partitioner])
+    edge.to_executorch().save(str(tmp_path / "m.pte"))
+    np.savez(tmp_path / "x.npz", in0=x.numpy())
+    command = [bare / "edgewright", "run", "m.pte", "--inputs", "x.npz", "--output", "y.npz"]
+    done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert "host twins run in place of Qualcomm's emulator: Qualcomm's libraries are not installed" in done.stderr
+    (emulated,) = Runtime.get().load_program(tmp_path / "m.pte").load_method("forward").execute([x.numpy()])
+    with np.load(tmp_path / "y.npz") as outputs:
+        np.testing.assert_allclose(outputs["out0"], emulated, 1e-2, 1e-2)
+
+
 def test_the_demo_runs(bare: Path, tmp_path: Path) -> None:
     shown = subprocess.run([bare / "edgewright", "demo"], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert "images right: 82" in shown.stdout

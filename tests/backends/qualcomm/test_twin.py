@@ -28,6 +28,7 @@ from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import quantize, ratio
 from tests.backends.qualcomm.test_models import block, cifarnet
+from tests.support import cifar
 
 Q = QParams(0.1, 128, np.dtype(np.uint8), 0, 255)
 
@@ -225,3 +226,33 @@ def test_a_twins_header_with_any_field_changed_gives_a_result_or_an_error(quanti
                     pass
                 tried += 1
     assert tried > 100
+
+
+# --------------------------------------------------------------------------------------------------- a whole network
+
+
+def trained(scheme, count: int) -> tuple[float, float]:
+    """How often the twin of a trained MobileNetV2 says what the emulator says, and signal to noise."""
+    model, images = cifar.mobilenet(), cifar.images(count)
+    batches = torch.cat(list(cifar.calibration(40))).split(10)
+    chosen = quantize(model, (images[:10],), scheme, [(b,) for b in batches])
+    manager = lowered(chosen, (images[:10],))
+    method = Runtime.get().load_program(bytes(manager.buffer)).load_method("forward")
+    (graph,) = read_twin(manager.twin).values()
+    runner = delegate.TwinRunner(graph, 1 << 32)
+    parts = [b.numpy() for b in images.split(10)]
+    emulated = torch.cat([torch.as_tensor(np.asarray(method.execute([b])[0])) for b in parts])
+    found = torch.cat([torch.as_tensor(runner.run([b])[0]) for b in parts])
+    return float((found.argmax(1) == emulated.argmax(1)).float().mean()), ratio(emulated, found)
+
+
+def test_a_trained_mobilenet_says_what_the_emulator_says() -> None:
+    same, decibels = trained(QuantDtype.use_8a8w, 10)
+    assert same >= 0.99 and decibels > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "least"), [(QuantDtype.use_8a8w, 30), (QuantDtype.use_16a8w, 45)])
+def test_a_trained_mobilenet_says_so_of_more_images(scheme, least: float) -> None:
+    same, decibels = trained(scheme, 200)
+    assert same >= 0.99 and decibels > least
