@@ -1,5 +1,5 @@
 """Weights of 4 bits in blocks: every block of input channels has a scale that is a multiple, 1 to 16, of its output
-channel's. Observed so that the quantized model computes with the very scales that the HTP has."""
+channel's. Observed so that the quantized model computes with the very scales that a Hexagon processor has."""
 
 from __future__ import annotations
 

@@ -1,19 +1,14 @@
-"""Operators that stay whole on their way to a Hexagon processor, and those that alone are not worth the way."""
+"""Operators of ATen that stay whole on their way to a Hexagon processor, and those that alone are not worth it."""
 
 from __future__ import annotations
 
-import torch
-
-aten = torch.ops.aten
-
-KEPT = (
-    aten.hardswish.default, aten.elu.default, aten.relu6.default, aten.hardsigmoid.default, aten.leaky_relu.default,
-    aten.prelu.default, aten.square.default, aten.softmax.int, aten.log_softmax.int, aten.layer_norm.default,
-    aten.group_norm.default, aten.instance_norm.default, aten.rms_norm.default, aten.pixel_shuffle.default,
-    aten.pixel_unshuffle.default, aten.channel_shuffle.default, aten.linear.default, aten.conv3d.default,
-    aten.conv_transpose3d.input, aten.adaptive_avg_pool2d.default, aten.adaptive_avg_pool3d.default,
-    aten.adaptive_max_pool2d.default, aten.avg_pool3d.default, aten.upsample_bicubic2d.vec, aten.grid_sampler.default,
-    aten.sort.default,
+WHOLE = (
+    "hardswish.default", "elu.default", "relu6.default", "hardsigmoid.default", "leaky_relu.default", "prelu.default",
+    "square.default", "softmax.int", "log_softmax.int", "layer_norm.default", "group_norm.default",
+    "instance_norm.default", "rms_norm.default", "pixel_shuffle.default", "pixel_unshuffle.default",
+    "channel_shuffle.default", "linear.default", "conv3d.default", "conv_transpose3d.input",
+    "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default", "adaptive_max_pool2d.default", "avg_pool3d.default",
+    "upsample_bicubic2d.vec", "grid_sampler.default", "sort.default",
 )  # fmt: skip
 
 # Movement, conversion and constants.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import release
 from edgewright.backends.qualcomm.emit import probe_for, signature
 from edgewright.backends.qualcomm.estimates import estimate
-from edgewright.backends.qualcomm.kept import IDLE, KEPT
+from edgewright.backends.qualcomm.kept import IDLE, WHOLE
 from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
@@ -39,6 +40,7 @@ from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
 
 log = logging.getLogger("edgewright.qualcomm")
+KEPT = tuple(attrgetter(name)(torch.ops.aten) for name in WHOLE)
 SIMULATED = " (simulation only: will not run on the device)"  # of targets, in what a file says of itself
 
 

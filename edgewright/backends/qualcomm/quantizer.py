@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 from torch import fx
 from torchao.quantization.pt2e import FakeQuantize
 
-from edgewright.backends.qualcomm.blocks import Block, in_blocks
-from edgewright.backends.qualcomm.kept import KEPT
 from edgewright.backends.qualcomm.ops import BACKEND
+from edgewright.backends.qualcomm.partitioner import KEPT
 from edgewright.backends.qualcomm.target import (
     QcomChipset,
     QnnTarget,
@@ -21,6 +20,7 @@ from edgewright.backends.qualcomm.target import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.errors import UsageError
+from edgewright.quantize.blocks import Block, in_blocks
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config, weight_spec
 from edgewright.quantize.simpler import simpler

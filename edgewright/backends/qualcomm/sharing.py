@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.backends.qualcomm.worker import compile_together
-from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from edgewright.frontend.delegate import LoweredBackendModule
 
 
 class SharedContexts:

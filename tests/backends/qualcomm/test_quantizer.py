@@ -20,8 +20,8 @@ from edgewright.backends.qualcomm import (
     get_submodule_name_predicate,
     get_submodule_type_predicate,
 )
-from edgewright.backends.qualcomm.blocks import BlockObserver
 from edgewright.errors import UsageError
+from edgewright.quantize.blocks import BlockObserver
 
 X = (torch.randn(2, 8, 4, 4, generator=torch.Generator().manual_seed(0)),)
 
