@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
-from edgewright.cli.console import clean, console, note, print_error, size, table
+from edgewright.cli.console import clean, console, print_error, size, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import write_file
 from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
@@ -30,8 +30,8 @@ def check_options(args: argparse.Namespace) -> None:
             raise UsageError(f"--{option.replace('_', '-')}", "goes with --backend, not with --target")
     if Path(args.output).suffix == ".pte" and len(args.target) > 1:
         raise UsageError("-o", "must be a folder for several targets", value=args.output)
-    if args.metric is not None and args.min_metric is None and args.min_sqnr is not None:
-        note("both --metric and --min-sqnr: the table shows the metric, the SQNR is checked.")
+    if args.min_metric is not None and args.metric is None:
+        raise UsageError("--min-metric", "needs a --metric")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,11 +7,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
+from typing_extensions import Unpack
 
 from edgewright.backends import find_partitioner
 from edgewright.backends.targets import Target, find_target
@@ -52,10 +53,27 @@ class Settings:
     dynamic_shapes: Any = None
 
 
+class Options(TypedDict, total=False):
+    """Further options of ``compile``."""
+
+    quantize: str | None
+    calibration: Any
+    recipe: Any
+    samples: int
+    evaluate: int
+    metric: Metric | None
+    simulate: bool | None
+    images: ImageOptions | None
+    dynamic_shapes: Any
+    runtime: Any
+    config: ExecutorchBackendConfig | None
+    quiet: bool
+
+
 @overload
-def compile(model: Any, inputs: Any = None, target: str = ..., **options: Any) -> CompileResult: ...
+def compile(model: Any, inputs: Any = None, target: str = ..., **options: Unpack[Options]) -> CompileResult: ...
 @overload
-def compile(model: Any, inputs: Any, target: Sequence[str], **options: Any) -> CompileResults: ...
+def compile(model: Any, inputs: Any, target: Sequence[str], **options: Unpack[Options]) -> CompileResults: ...
 def compile(
     model: Any, inputs: Any = None, target: Any = "xnnpack", *, quantize: str | None = None, calibration: Any = None,
     recipe: Any = None, quiet: bool = False, **options: Any,
