@@ -28,7 +28,7 @@ from edgewright.workbench.progress import Stages
 from edgewright.workbench.quantization import Quantization, kept_buffers, quiet_warnings
 from edgewright.workbench.recipe import FLOAT, Recipe, as_recipe
 from edgewright.workbench.result import CompileResult, CompileResults
-from edgewright.workbench.shapes import calls_at_bounds
+from edgewright.workbench.shapes import calls_at_bounds, dynamic_shapes_of
 
 log = logging.getLogger("edgewright.workbench")
 EVALUATED = 8  # inputs that results are compared on
@@ -141,7 +141,10 @@ class Bench:
         with stages("read data"):
             given = calibration is not None
             self.calls = load_calls(calibration, self.example, settings.samples, settings.images) if given else []
-        self.quantization = Quantization(self.exported, self.calls, stages, settings.dynamic_shapes)
+        again = settings.dynamic_shapes
+        if again is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
+            again = dynamic_shapes_of(self.exported)
+        self.quantization = Quantization(self.exported, self.calls, stages, again)
         self.evaluated = (self.calls or [self.example])[: max(0, settings.evaluate)]
         self._module = self.exported.module()
         self._expected: list[list[Any]] | None = None

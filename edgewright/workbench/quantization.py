@@ -41,7 +41,7 @@ class Quantization:
 
     def run(self, target: Target, recipe: Recipe) -> ExportedProgram:
         """The model quantized as a recipe says for a target; the model itself if it says floating point."""
-        if not recipe.quantize and not recipe.modules and not recipe.operators:
+        if not recipe.quantizes:
             return self._exported
         prepared = self.prepare(target, recipe)
         key = _signature(prepared)

@@ -39,6 +39,12 @@ class Recipe:
     operators: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, Recipe] = field(default_factory=dict)
 
+    @property
+    def quantizes(self) -> bool:
+        """True if any of it asks for integers."""
+        own = bool(self.quantize or self.modules or self.operators)
+        return own or any(target.quantizes for target in self.targets.values())
+
     def for_target(self, name: str) -> Recipe:
         """What holds for one target."""
         own = self.targets.get(name)

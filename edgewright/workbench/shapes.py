@@ -9,6 +9,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from edgewright.errors import UsageError
 from edgewright.workbench.data import Call
 
 _LARGEST = 1 << 26  # elements of an input that is made for the check
@@ -66,3 +67,38 @@ def _size(extent: Any, sizes: Mapping[str, int]) -> int | None:
     if not set(symbols) <= set(sizes):
         return None
     return int(expression.subs({symbol: sizes[name] for name, symbol in symbols.items()}))
+
+
+def dynamic_shapes_of(exported: ExportedProgram) -> Any:
+    """What was given to ``torch.export`` as ``dynamic_shapes``, from what it made of it; None if shapes are fixed.
+
+    A program that is quantized is exported again, and must keep its dimensions.
+    """
+    example: Any = exported.example_inputs
+    if not exported.range_constraints or example is None:
+        return None
+    dims = {str(symbol): _dim(str(symbol), r) for symbol, r in exported.range_constraints.items()}
+    values = iter(_inputs(exported))
+    made = pytree.tree_map(lambda leaf: _dynamic(next(values), dims), example)
+    args, kwargs = made
+    return (*args, *kwargs.values())
+
+
+def _dim(name: str, bounds: Any) -> Any:
+    low, high = int(bounds.lower), _finite(bounds.upper)
+    return torch.export.Dim(name, min=low, max=high) if high is not None else torch.export.Dim(name, min=low)
+
+
+def _dynamic(value: Any, dims: Mapping[str, Any]) -> dict[int, Any] | None:
+    if not isinstance(value, torch.Tensor):
+        return None
+    found: dict[int, Any] = {}
+    for at, extent in enumerate(value.shape):
+        if isinstance(extent, int):
+            continue
+        name = str(extent.node.expr)
+        if name not in dims:
+            remedy = "Give the model itself with dynamic_shapes=..., instead of an exported program."
+            raise UsageError(f"dimension {name}", "is computed of others, and cannot be exported again", remedy=remedy)
+        found[at] = dims[name]
+    return found

@@ -216,3 +216,19 @@ def test_several_inputs_and_outputs() -> None:
     total, product = result.run(*data[0])
     assert (total - data[0][0] - data[0][1]).abs().max() < 0.05
     assert (product - data[0][0] * data[0][1]).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_dynamic_shapes_outlive_quantization(again: bool) -> None:
+    """An exported program is exported again when it is quantized, and keeps its dimensions and their ends."""
+    rows = torch.export.Dim("rows", min=2, max=32)
+    net, data = torch.nn.Linear(4, 3).eval(), [torch.rand(5, 4) for _ in range(4)]
+    options: dict[str, Any] = {"quantize": "int8", "calibration": data}
+    if again:
+        exported = torch.export.export(net, (data[0],), dynamic_shapes=({0: rows},))
+        result = ew.compile(exported, None, "xnnpack", **options)
+    else:
+        result = ew.compile(net, data[0], "xnnpack", dynamic_shapes=({0: rows},), **options)
+    assert result.run(torch.rand(31, 4)).shape == (31, 3)
+    assert list(result.report.shapes) == ["smallest", "middle", "largest"]
+    assert all(decibels > 25 for decibels in result.report.shapes.values())
