@@ -51,7 +51,10 @@ class Twin:
     def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
         """Bytes in, integers of the outputs' sizes out."""
         given = [data.view(v.dtype).reshape(v.bound) for data, v in zip(inputs, self._graph.inputs, strict=True)]
-        made = [np.ascontiguousarray(array) for array in self._runner.run(given, None, profile)]
+        try:
+            made = [np.ascontiguousarray(array) for array in self._runner.run(given, None, profile)]
+        except (ValueError, LookupError, ArithmeticError, TypeError) as error:
+            raise ExecutionError("host twin", f"the graph does not run: {error}"[:200]) from error
         for array, tensor in zip(made, self._outputs, strict=True):
             if array.nbytes != tensor.nbytes:
                 raise ExecutionError("host twin", f"must give {tensor.nbytes} bytes", value=array.nbytes)

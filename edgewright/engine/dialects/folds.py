@@ -94,6 +94,8 @@ def _pool(op: Op) -> Folding:
         pads = (top, bottom, left, right)
     if len(data.bound) != 4 or len(out) != 4 or min(high, wide, down, across, *out) < 1 or min(pads) < 0:
         raise NotWholeError("not an image")
+    if (data.bound[0], data.bound[3]) != (out[0], out[3]):
+        raise NotWholeError("other images than there are")
     for n, made, k, s, a, b in ((data.bound[1], out[1], high, down, *pads[:2]),
                                 (data.bound[2], out[2], wide, across, *pads[2:])):  # fmt: skip
         if max(a, b) >= k or (n + a + b - k) // s + 1 != made or k > n + a + b:

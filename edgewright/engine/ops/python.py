@@ -15,6 +15,8 @@ from edgewright.errors import ExecutionError
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Array, Graph, Value
 
+_BROKEN = (ValueError, LookupError, ArithmeticError, TypeError)  # numbers of a file that make no sense to numpy
+
 
 class Reference(Lowering):
     """Any node at all."""
@@ -36,7 +38,10 @@ class Reference(Lowering):
         given, made = homes[: len(reads)], homes[len(reads) :]
 
         def run(sources: Sequence[Array], targets: Sequence[Array]) -> None:
-            results = executor.run([_plain(h, x) for h, x in zip(given, sources, strict=True)])
+            try:
+                results = executor.run([_plain(h, x) for h, x in zip(given, sources, strict=True)])
+            except _BROKEN as error:
+                raise ExecutionError(f"device graph: {node.label}", f"does not run: {error}"[:200]) from error
             for home, target, result in zip(made, targets, results, strict=True):
                 if result.shape != target.shape:
                     rule = f"makes a tensor of shape {list(result.shape)}"
