@@ -92,7 +92,7 @@ def test_nxp(tmp_path: Path) -> None:
     assert run(tmp_path, NXP, PYTHONPATH=f"{STANDIN}:{ROOT}") == ["NeutronBackend"]
 
 
-@pytest.mark.parametrize("precision", ["float", "A8W8"])
+@pytest.mark.parametrize("precision", [pytest.param("float", marks=pytest.mark.slow), "A8W8"])
 def test_samsung(precision: str, tmp_path: Path) -> None:
     sdk = build_sdk(tmp_path / "sdk")
     assert run(tmp_path, SAMSUNG, precision, EXYNOS_AI_LITECORE_ROOT=str(sdk)) == ["EnnBackend"]
