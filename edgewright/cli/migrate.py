@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import sys
 from pathlib import Path
 
@@ -16,23 +17,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("scripts", nargs="+", metavar="script.py", help="the scripts; a diff of each is printed")
     add("--write", action="store_true", help="change the files themselves")
+    add("--json", action="store_true", help="diffs, and what had to stay, as JSON")
     parser.epilog = "examples:\n  edgewright migrate export.py\n  edgewright migrate --write export.py"
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what changes; the exit code says whether some import had to stay."""
-    stayed = False
+    told = []
     for script in args.scripts:
         before = _text(script)
         after = migrate(before, script)
-        diff = difflib.unified_diff(before.splitlines(True), after.text.splitlines(True), script, script)
-        sys.stdout.writelines(line if line.endswith("\n") else f"{line}\n" for line in diff)
-        if args.write and after.text != before:
+        lines = difflib.unified_diff(before.splitlines(True), after.text.splitlines(True), script, script)
+        diff = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        if args.write and diff:
             write_file(script, [after.text.encode()])
-        for item in after.left:
-            stayed = True
-            print(f"{script}: {item}", file=sys.stderr)
-    return MissingCounterpartError.exit_code if stayed else 0
+        told.append({"script": script, "diff": diff, "written": bool(args.write and diff),
+                     "left": [vars(item) for item in after.left]})  # fmt: skip
+        if not args.json:
+            sys.stdout.write(diff)
+            for item in after.left:
+                print(f"{script}: {item}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(told, indent=2))
+    return MissingCounterpartError.exit_code if any(facts["left"] for facts in told) else 0
 
 
 def _text(script: str) -> str:

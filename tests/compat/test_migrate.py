@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -94,4 +95,6 @@ def test_the_command_shows_a_diff_and_writes_only_if_asked(cli: Cli, tmp_path: P
     left = cli("migrate", script)
     assert (left.code, left.out) == (6, "")
     assert "line 1: executorch.exir.capture" in left.err
+    (facts,) = json.loads(cli("migrate", "--json", script).out)
+    assert (facts["diff"], facts["written"], facts["left"][0]["line"]) == ("", False, 1)
     assert cli("migrate", tmp_path / "none.py").code == 3
