@@ -51,7 +51,8 @@ class DelegateBlob:
     ``memory``: bytes that its values may take at a time. ``twin``: gives the host twin of the blob with a SHA-256, or
     None if there is none; for backends whose blobs only a device can run. ``threads``: how many to use, None for as
     many as are useful. ``varies``: shapes are known only when it is called. ``method``: the one that calls it, for
-    backends whose blobs serve several.
+    backends whose blobs serve several. ``waits``: it may yet be joined with its neighbours, so what takes long is left
+    to ``prepare``, which is called if it was not.
     """
 
     backend: str
@@ -63,6 +64,7 @@ class DelegateBlob:
     threads: int | None = None
     varies: bool = False
     method: str = "forward"
+    waits: bool = False
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 Step = Callable[[Values], Any]
 
 
+_MANY = 4  # delegates in a method: with so many it pays to join them with what stands between
+
+
 class Method:
     """One method of a program. Calls are serialised; use one Method per thread to run in parallel.
 
@@ -71,8 +74,19 @@ class Method:
             from edgewright.runtime.segments import join  # not for programs that are all delegates
 
             join(plan, self._table.values, self._chains, limits.memory, threads)
+        self._prepare()
         say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
+
+    def _prepare(self) -> None:
+        """Delegates that were not joined with anything are made ready now."""
+        for chain in self._chains:
+            at = 0
+            while at < len(chain):
+                step = chain[at]
+                if isinstance(step, DelegateStep) and hasattr(step.delegate, "prepare"):
+                    step.delegate.prepare()
+                at = getattr(step, "end", at + 1)
 
     @property
     def name(self) -> str:
@@ -273,6 +287,7 @@ def _load_delegates(
     named.update({key: entry.data for key, entry in data.items()})
     twins = Twins(named, twin, memory)
     varies = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
+    waits = not varies and bool(plan.operators) and len(plan.delegates) >= _MANY
     loaded = []
     for delegate in plan.delegates:
         factory = find_delegate(delegate.id)
@@ -280,7 +295,7 @@ def _load_delegates(
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
             delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=varies,
-            method=plan.name or "forward",
+            method=plan.name or "forward", waits=waits,
         )  # fmt: skip
         loaded.append(factory(blob))
     return loaded

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Args = Mapping[str, Any]
 Row = Callable[["Maker", Args, Sequence[TensorSlot]], bool]
 ROWS: dict[str, Row] = {}
 _F32 = np.dtype(np.float32)
+WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
 _TO_PIXELS, _TO_PLANES = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
@@ -128,6 +130,26 @@ class Maker:
         self.graph.ops.append(op)
         self.makers[id(value)] = op
 
+    def inline(self, graph: Graph, given: Sequence[TensorSlot], made: Sequence[TensorSlot]) -> bool:
+        """All of another device graph, which sees tensors as they lie in memory."""
+        pairs = list(zip(graph.inputs + graph.outputs, (*given, *made), strict=False))
+        if len(pairs) != len(given) + len(made) or len(graph.inputs) != len(given) or not self.usable(*given, *made):
+            return False
+        for value, slot in pairs:
+            lies = tuple(slot.bound[d] for d in slot.dim_order)
+            known = slot.dim_order in (_TO_PIXELS, tuple(range(len(slot.bound))))
+            if not known or value.q is not None or value.dtype != _F32 or value.bound != lies or value.constant:
+                return False
+        inside = {id(v): self.output(s) for v, s in zip(graph.inputs, given, strict=True)}
+        for op in graph.ops:
+            outputs = [None if v is None else inside.setdefault(id(v), replace(v)) for v in op.outputs]
+            args = {name: _replaced(argument, inside) for name, argument in op.args.items()}
+            self.graph.ops.append(Op(op.kind, args, outputs, op.origin))
+        for value, slot in zip(graph.outputs, made, strict=True):
+            self.bind(slot, inside[id(value)], pixels=slot.dim_order == _TO_PIXELS)
+        self.macs += WORTH
+        return True
+
     def reshape(self, slot: TensorSlot, view: TensorSlot) -> bool:
         """``view`` is another shape of what ``slot`` holds, as it lies in memory."""
         plain = all(s.dim_order == tuple(range(len(s.bound))) for s in (slot, view))
@@ -142,6 +164,12 @@ class Maker:
     def output(self, slot: TensorSlot) -> Value:
         """A result as it lies in memory."""
         return self._form(slot, slot.dim_order == _TO_PIXELS)
+
+
+def _replaced(argument: Any, values: Mapping[int, Value]) -> Any:
+    if isinstance(argument, list | tuple):
+        return type(argument)(_replaced(a, values) for a in argument)
+    return values.get(id(argument), argument) if isinstance(argument, Value) else argument
 
 
 def new(shape: Sequence[int], data: Array | None = None) -> Value:

@@ -20,7 +20,7 @@ from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values, load
 from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.portable import ROWS, Maker
+from edgewright.runtime.portable import ROWS, WORTH, Maker
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from edgewright.engine.stored import Origin
     from edgewright.runtime.profile import Part
 
-_WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
 _MOST_PAIRS = 1_000_000
 _MOST = 20_000  # instructions: what a segment hides from the rest is found by looking at all of them
 log = logging.getLogger("edgewright.runtime")
@@ -41,7 +40,7 @@ class SegmentStep:
         self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: list[Any], end: int,
         guards: Iterable[tuple[TensorSlot, int, bool]],
     ) -> None:  # fmt: skip
-        self.runner, self._inputs, self._outputs, self._end = runner, inputs, outputs, end
+        self.runner, self._inputs, self._outputs, self.end = runner, inputs, outputs, end
         self._calls, self._guards = calls, tuple(guards)
         self.label = f"{len(calls)} calls ({runner.how})"
 
@@ -53,7 +52,7 @@ class SegmentStep:
         if not all(_inside(load(slot, table), size, wrap) for slot, size, wrap in self._guards):
             for call in self._calls:  # one of them says what is wrong
                 call(table)
-            return self._end
+            return self.end
         given = [load(slot, table).transpose(slot.dim_order) for slot in self._inputs]
         targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self._outputs]
         profile = None if parts is None else engine_profile()
@@ -63,7 +62,7 @@ class SegmentStep:
         for slot, array, target in zip(self._outputs, made, targets, strict=True):
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
-        return self._end
+        return self.end
 
 
 def _origin(graph: Graph) -> Origin | None:
@@ -85,7 +84,7 @@ def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], me
     """Put segments in the place of the calls they do."""
     steps = [step for chain in chains for step in chain]
     straight = all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps)
-    known = any(isinstance(s, KernelStep) and s.kernel.key in _PRODUCTS for s in steps)
+    known = any(inlined(s) or (isinstance(s, KernelStep) and s.kernel.key in _PRODUCTS) for s in steps)
     if not (known and straight and len(steps) <= _MOST and native()):
         return
     joiner = _Joiner(plan, values, steps, memory, threads)
@@ -98,6 +97,17 @@ _PRODUCTS = {
     for name in ("convolution", "addmm", "mm", "linear", "bmm", "native_layer_norm", "native_group_norm", "_softmax",
                  "gelu")
 }  # fmt: skip
+
+
+def inlined(step: Any) -> bool:
+    """A delegate that waits to be joined with what stands beside it."""
+    return isinstance(step, DelegateStep) and bool(getattr(step.delegate, "waits", False))
+
+
+def _results(step: Any) -> Sequence[int]:
+    """What others may read of a step: all of a delegate's, the first of a kernel's (others are not taken if read)."""
+    outputs: Sequence[int] = step.outputs
+    return outputs if isinstance(step, DelegateStep) else outputs[:1]
 
 
 def _planned(value: schema.Value) -> bool:
@@ -138,7 +148,7 @@ class _Joiner:
         at = 0
         while at < len(chain):
             end, maker = self._grow(chain, at)
-            if maker.macs >= _WORTH:
+            if maker.macs >= WORTH and not (end == at + 1 and inlined(chain[at])):
                 self._replace(chain, at, end, maker)
             at = max(end, at + 1)
 
@@ -146,9 +156,23 @@ class _Joiner:
         """As many calls from ``start`` as there are rows for."""
         maker = Maker(self._only_reader)
         at = start
-        while at < len(chain) and isinstance(chain[at], KernelStep) and self._take(chain[at], maker, chain[start:at]):
+        while at < len(chain) and self._join(chain[at], maker, chain[start:at]):
             at += 1
         return at, maker
+
+    def _join(self, step: Any, maker: Maker, before: Sequence[Any]) -> bool:
+        if isinstance(step, KernelStep):
+            return self._take(step, maker, before)
+        return inlined(step) and self._inline(step, maker, before)
+
+    def _inline(self, step: DelegateStep, maker: Maker, before: Sequence[Any]) -> bool:
+        """A delegate whose graph is known, as a part of this one."""
+        given, made = ([self.values[i] for i in tensors(ids, self.values)] for ids in (step.inputs, step.outputs))
+        views = self.views.intersection(tensors(step.inputs, self.values))
+        if before and not all(self._look(view, maker, before) for view in views):
+            return False
+        graph: Graph = step.delegate.device_graph  # type: ignore[attr-defined]
+        return maker.inline(graph, given, made)
 
     def _take(self, step: KernelStep, maker: Maker, before: Sequence[Any]) -> bool:
         row, signature = ROWS.get(step.kernel.key), step.kernel.signature
@@ -185,7 +209,7 @@ class _Joiner:
 
     def _replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
         inside = Counter(i for s in chain[start:end] for i in set(tensors(s.inputs, self.values)))
-        made = dict.fromkeys(i for s in chain[start:end] for i in tensors(s.outputs[:1], self.values))
+        made = dict.fromkeys(i for s in chain[start:end] for i in tensors(_results(s), self.values))
         seen = [i for i in made if self._visible(i, inside)]
         outputs = [self.values[i] for i in seen]
         try:

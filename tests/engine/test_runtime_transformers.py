@@ -11,7 +11,6 @@ from torch import nn
 
 from edgewright.errors import ExecutionError
 from edgewright.program.lower import to_edge_transform_and_lower
-from edgewright.runtime import Runtime
 from tests.engine.test_runtime_segments import loaded, lowered, segments
 
 
@@ -57,16 +56,54 @@ def test_a_portable_layer_is_one_segment(block: tuple[nn.Module, torch.Tensor]) 
         np.testing.assert_allclose(got, want.detach().numpy(), atol=3e-5)
 
 
-def test_norms_between_delegates_are_the_engines(block: tuple[nn.Module, torch.Tensor]) -> None:
+def delegated(model: nn.Module, *inputs: torch.Tensor) -> bytes:
     from edgewright.backends.xnnpack import XnnpackPartitioner
 
+    exported = torch.export.export(model, inputs)
+    return bytes(to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch().buffer)
+
+
+def test_norms_between_delegates_are_the_engines(block: tuple[nn.Module, torch.Tensor]) -> None:
     model, x = block[0], torch.randn(8, 208, 64)  # large enough to be worth it
-    exported = torch.export.export(model, (x,))
-    program = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
-    method = Runtime(threads=1).load_program(bytes(program.buffer)).load_method()
-    assert len(segments(method)) >= 2
+    method = loaded(delegated(model, x))
+    assert segments(method)
     for got, want in zip(method.execute([x.numpy()]), model(x), strict=True):
         np.testing.assert_allclose(got, want.detach().numpy(), atol=3e-5)
+
+
+class Layers(nn.Module):
+    """Norms, which XNNPACK has not, cut a network in many delegates."""
+
+    def __init__(self, layers: int = 4) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 32), nn.Tanh()) for _ in range(layers)
+        )
+        self.image = nn.Conv2d(3, 32, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.image(x).flatten(2).transpose(1, 2)
+        for layer in self.layers:
+            y = y + layer(y)
+        return y, torch.cumsum(y, 1)
+
+
+def test_many_delegates_and_what_is_between_them_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    model, x = Layers().eval(), torch.randn(1, 3, 8, 8)
+    data = delegated(model, x)
+    method = loaded(data)
+    made = segments(method)
+    assert len(method._delegates) >= 4 and len(made) == 1
+    assert not any("_runner" in vars(d) for d in method._delegates), "nothing is compiled twice"
+    wanted = [w.detach().numpy() for w in model(x)]
+    for got, want in zip(method.execute([x.numpy()]), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)
+    monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
+    plain = loaded(data)
+    assert not segments(plain)
+    for got, want in zip(plain.execute([x.numpy()]), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)
 
 
 class Cached(nn.Module):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.engine.runner import make_runner
+from edgewright.engine.runner import Runner, make_runner
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
@@ -31,10 +31,32 @@ class XnnpackDelegate:
     def __init__(self, given: DelegateBlob) -> None:
         self._given = given
         self._names = _Names(given.named_data)
-        self._runner = make_runner(
+        if not given.waits:
+            self.prepare()
+
+    def prepare(self) -> None:
+        """Compile the blob, if it was not."""
+        assert self._runner is not None
+
+    @cached_property
+    def _runner(self) -> Runner:
+        given = self._given
+        return make_runner(
             lambda: self._graph, XNNPACK, given.memory, given.threads, varies=given.varies, origin=self._origin
         )
-        self.how = self._runner.how
+
+    @property
+    def how(self) -> str:
+        return self._runner.how
+
+    @property
+    def waits(self) -> bool:
+        return self._given.waits
+
+    @property
+    def device_graph(self) -> Graph:
+        """What the blob says, for those that run it together with what stands beside it."""
+        return self._graph
 
     @cached_property
     def _graph(self) -> Graph:
@@ -53,7 +75,7 @@ class XnnpackDelegate:
 
     @property
     def input_count(self) -> int:
-        return self._runner.input_count
+        return len(self._graph.inputs) if self._given.waits else self._runner.input_count
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         return self._runner.run(inputs)
