@@ -47,10 +47,14 @@ class _Plan:
 
 
 class Annotator:
-    """One pass of a backend's rows over one module."""
+    """One pass of a backend's rows over one module. ``inputs_too``: what moves the module's own inputs is quantized."""
 
-    def __init__(self, module: fx.GraphModule, backend: Backend, config_of: ConfigOf, target: Any = None) -> None:
+    def __init__(
+        self, module: fx.GraphModule, backend: Backend, config_of: ConfigOf, target: Any = None,
+        inputs_too: bool = False,
+    ) -> None:  # fmt: skip
         self.backend = backend
+        self.free = ("get_attr", "placeholder") if inputs_too else ("get_attr",)  # integers of these cost nothing
         self.target = target
         self.config_of = config_of
         self.graph, self.nodes = import_module(module)
@@ -139,7 +143,7 @@ class Annotator:
                 plan.edges[name] = [self.nodes[id(v)] for v in listed]
         edges = [n for nodes in plan.edges.values() for n in nodes]
         moves = isinstance(plan.ports.get("out"), Same)  # new integers for what has none would only cost
-        new = self.scaled.isdisjoint(edges) and any(n.op != "get_attr" for n in edges)  # a constant's cost nothing
+        new = self.scaled.isdisjoint(edges) and any(n.op not in self.free for n in edges)
         if not edges or (moves and (new or plan.config.is_dynamic)):
             return False
         if row.name not in self.backend.rows:

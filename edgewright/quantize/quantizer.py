@@ -36,6 +36,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     backend: Backend
     kept: tuple[Any, ...] = ()  # torch operators that the backend's partitioner leaves whole
+    inputs_too: ClassVar[bool] = False  # what only moves or pools the model's inputs is quantized, too
     # Ways to quantize, by the names that users give them; the first is the usual one.
     presets: ClassVar[Mapping[str, Callable[[], QuantizationConfig]]] = {
         "int8": lambda: symmetric_config(is_per_channel=True)
@@ -124,7 +125,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             other.annotate(model)
         if self.ends is not None:
             annotate_ends(model, self.ends)
-        Annotator(model, self.backend, self.config_of, self.target()).run()
+        Annotator(model, self.backend, self.config_of, self.target(), self.inputs_too).run()
         return model
 
     def validate(self, model: fx.GraphModule) -> None:

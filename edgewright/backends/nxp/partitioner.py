@@ -34,7 +34,19 @@ from edgewright.partition.partitioner import Partitioner
 aten = torch.ops.aten
 KEPT = (aten.hardswish.default, aten.relu6.default, aten.prelu.default, aten.pad.default, aten.softmax.int)
 # Movement alone is not worth a delegate.
-_IDLE = {"permute", "transpose", "t", "view", "reshape", "flatten", "unsqueeze", "squeeze", "clone", "dropout"}
+_IDLE = {
+    "permute",
+    "transpose",
+    "t",
+    "view",
+    "reshape",
+    "flatten",
+    "unsqueeze",
+    "squeeze",
+    "clone",
+    "dropout",
+    "expand",
+}
 
 
 class NeutronPartitioner(Partitioner):

@@ -36,6 +36,7 @@ class NeutronQuantizer(TableQuantizer):
 
     backend = BACKEND
     kept = KEPT
+    inputs_too = True
 
     def __init__(
         self, neutron_target_spec: NeutronTargetSpec | None = None, is_qat: bool = False, per_channel: bool = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends.nxp import elementwise, movement, pools, products, rules
+from edgewright.backends.nxp import rules_images as images
 from edgewright.backends.table import STATIC, OpSpec, Rule, argument_is, constant
 from edgewright.ir.ports import INDEX, Port, Range, Same, Tied, Weight
 
@@ -28,10 +29,10 @@ def _moves(lower: Any, *ops: str, more: tuple[Rule, ...] = ()) -> tuple[OpSpec, 
 
 
 _CONVOLUTION = (rules.fixed_weights, rules.weight_axis, rules.steps_fit, rules.taps_fit)
-_POOL = (rules.values_only, rules.plain_pool, rules.pool_fits, rules.one_scale)
-_ADAPTIVE = (rules.divisible, rules.pool_fits, rules.one_scale)
+_POOL = (images.values_only, images.plain_pool, images.pool_fits, rules.one_scale)
+_ADAPTIVE = (images.divisible, images.pool_fits, rules.one_scale)
 _PAIR = (rules.broadcasts,)
-_REDUCED = (rules.has_dims, rules.one_scale, rules.values_only, argument_is("dtype", None))
+_REDUCED = (images.has_dims, rules.one_scale, images.values_only, argument_is("dtype", None))
 
 _PRODUCTS = (
     *(_fused(op, products.convolution, *_CONVOLUTION, rules.groups_fit) for op in ("conv1d", "conv2d")),
@@ -61,7 +62,7 @@ _FUNCTIONS = (
     _row("relu", elementwise.limited, rules.known_limits),
     _row("relu6", elementwise.limited, rules.known_limits),
     _row("hardtanh", elementwise.limited, rules.known_limits, out=SELF),
-    _row("clamp", elementwise.limited, rules.known_limits, out=SELF),
+    _row("clamp", elementwise.limited, rules.known_limits, min=INDEX, max=INDEX, out=SELF),
     _row("abs", elementwise.unary("ABS")),
     _row("exp", elementwise.unary("EXP")),
     _row("log", elementwise.unary("LOG")),
@@ -82,7 +83,7 @@ _IMAGES = (
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
-        _row(op, pools.resize(kind), rules.grows, rules.one_scale, out=Same(name))
+        _row(op, pools.resize(kind), images.grows, rules.one_scale, out=Same(name))
         for op, kind, name in (
             ("upsample_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "input"),
             ("resize_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "self"),
@@ -98,13 +99,14 @@ _IMAGES = (
 
 _MOVES = (
     *_moves(movement.same, "clone"),
+    *_moves(movement.same, "expand", more=(images.same_shape,)),
     OpSpec("dropout", movement.same, (rules.one_scale,), INT, ports={"out": Same("input")}),
     *_moves(movement.permute, "permute", "transpose", "t"),
     *_moves(movement.view, "view", "reshape", "flatten"),
     *_moves(movement.squeeze, "squeeze", "unsqueeze"),
-    *_moves(movement.part, "slice", "narrow", "select", more=(rules.neighbours,)),
-    *_moves(movement.pad, "pad", more=(rules.grows_only,)),
-    *_moves(movement.mirror, "pad_by_mode", "reflection_pad", more=(rules.mirrored, rules.grows_only)),
+    *_moves(movement.part, "slice", "narrow", "select", more=(images.neighbours,)),
+    *_moves(movement.pad, "pad", more=(images.grows_only,)),
+    *_moves(movement.mirror, "pad_by_mode", "reflection_pad", more=(images.mirrored, images.grows_only)),
     *_moves(movement.cat, "cat"),
 )
 

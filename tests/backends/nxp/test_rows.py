@@ -15,7 +15,7 @@ from tests.support.quantized_calls import INT8, Case, load, store, weights
 # Rounding twice (or of a mean, half a step off) may be a step away from the rounded real number.
 _STEPS = 1
 # Their samples are all of sizes, factors or biases that Neutron does not take; others are below.
-_REFUSED = {"addmm", "adaptive_avg_pool1d", "resize_nearest2d", "resize_bilinear2d"}
+_REFUSED = {"addmm", "adaptive_avg_pool1d", "expand", "resize_nearest2d", "resize_bilinear2d"}
 
 
 @pytest.mark.parametrize("op", [name for name in BACKEND.rows if name in OPS])
@@ -57,6 +57,7 @@ def _addmm() -> Case:
     "case",
     [
         _addmm(),
+        _case("expand", (2, 3), (2, 3), self=None, size=[2, -1], implicit=False),
         _case("adaptive_avg_pool1d", (2, 3, 8), (2, 3, 4), self=None, output_size=[4]),
         _case("resize_nearest2d", (1, 3, 4, 5), (1, 3, 8, 20), self=None, output_size=[8, 20]),
         _case("resize_bilinear2d", (1, 3, 4, 5), (1, 3, 8, 20), self=None, output_size=[8, 20], align_corners=False),
