@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +11,25 @@ from edgewright.errors import UsageError
 _CHECKED = Verification.InternalConsistency
 
 
-class ExecuTorchModule:
-    """A program as one object to call."""
+class _Loaded:
+    """A program that was loaded, to be run in one way or another."""
 
     def __init__(self, program: Program, profiled: bool) -> None:
         self._program = program
         self._profiled = profiled
+
+    def method_meta(self, method_name: str) -> MethodMeta:
+        return self._program.metadata(method_name)
+
+    def has_etdump(self) -> bool:
+        return self._profiled
+
+    def write_etdump_result_to_file(self, path: str, debug_buffer_path: str | None = None) -> None:
+        self._program.write_etdump_result_to_file(path, debug_buffer_path)
+
+
+class ExecuTorchModule(_Loaded):
+    """A program as one object to call."""
 
     def run_method(self, method_name: str = "forward", inputs: Sequence[Any] = (), clone_outputs: bool = True) -> Any:
         """Run a method; the outputs are copies, whatever ``clone_outputs`` says."""
@@ -30,15 +42,6 @@ class ExecuTorchModule:
 
     def method_names(self) -> list[str]:
         return sorted(self._program.method_names)
-
-    def method_meta(self, method_name: str) -> MethodMeta:
-        return self._program.metadata(method_name)
-
-    def has_etdump(self) -> bool:
-        return self._profiled
-
-    def write_etdump_result_to_file(self, path: str, debug_buffer_path: str | None = None) -> None:
-        self._program.write_etdump_result_to_file(path, debug_buffer_path or os.devnull)
 
 
 class ExecuTorchMethod:
@@ -69,12 +72,8 @@ class ExecuTorchMethod:
         return self._method.metadata
 
 
-class ExecuTorchProgram:
+class ExecuTorchProgram(_Loaded):
     """A loaded program."""
-
-    def __init__(self, program: Program, profiled: bool) -> None:
-        self._program = program
-        self._profiled = profiled
 
     def num_methods(self) -> int:
         return len(self._program.method_names)
@@ -84,15 +83,6 @@ class ExecuTorchProgram:
 
     def load_method(self, method_name: str) -> ExecuTorchMethod:
         return ExecuTorchMethod(self._program, method_name)
-
-    def method_meta(self, method_name: str) -> MethodMeta:
-        return self._program.metadata(method_name)
-
-    def has_etdump(self) -> bool:
-        return self._profiled
-
-    def write_etdump_result_to_file(self, path: str, debug_buffer_path: str | None = None) -> None:
-        self._program.write_etdump_result_to_file(path, debug_buffer_path or os.devnull)
 
 
 def _load(source: Any, data_path: str | None, etdump: bool, verification: Verification) -> Program:

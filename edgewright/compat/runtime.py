@@ -121,13 +121,14 @@ class Program:
     def metadata(self, method_name: str) -> MethodMeta:
         return MethodMeta(self._program.metadata(method_name))
 
-    def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str) -> None:
+    def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str | None = None) -> None:
         """Write the profile of all runs so far. Values between operators are not recorded: the buffer is empty."""
         if self._profile is None:
             remedy = "Load the program with enable_etdump=True."
             raise UsageError("write_etdump_result_to_file", "needs a program that records its runs", remedy=remedy)
         self._profile.save_etdump(etdump_path)
-        write_file(debug_buffer_path, [b""])
+        if debug_buffer_path is not None:
+            write_file(debug_buffer_path, [b""])
 
 
 class BackendRegistry:

@@ -95,7 +95,10 @@ assert program.metadata("forward").num_outputs() == 1
 program.write_etdump_result_to_file("run.etdp", "debug.bin")
 with open(path, "rb") as file:
     (again,) = runtime.load_program(io.BytesIO(file.read())).load_method("forward").execute(inputs)
-(module,) = _load_for_executorch(path)(inputs)
+loaded = _load_for_executorch(path, enable_etdump=True)
+(module,) = loaded(inputs)
+assert loaded.has_etdump() and loaded.method_names() == ["forward"]
+loaded.write_etdump_result_to_file("module.etdp")
 loaded = _load_program(path)
 (late,) = loaded.load_method(loaded.get_method_name(0))(inputs)
 assert torch.equal(result, again) and torch.equal(result, module) and torch.equal(result, late)
@@ -109,7 +112,7 @@ numpy.save("result.npy", result.numpy())
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert np.allclose(np.load(tmp_path / "result.npy"), outputs[0], rtol=1e-5, atol=1e-6)
-    assert (tmp_path / "run.etdp").stat().st_size > 100
+    assert (tmp_path / "run.etdp").stat().st_size > 100 and (tmp_path / "module.etdp").stat().st_size > 100
     assert inputs
 
 
