@@ -73,6 +73,8 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
     out.print(table(title, heads, [_row(layer) for layer in shown], flexible="layer", tight=True))
     if len(found.layers) > len(shown):
         out.print(f"{len(found.layers) - len(shown)} more (--top {len(found.layers)} shows them)", style="dim")
+    if found.note:
+        out.print(f"no layers of the device: {clean(found.note)}", style="yellow", soft_wrap=True)
     chosen = found.to_raise()
     if not chosen:
         out.print("\nnothing to raise: no layer adds an error that reaches the output", style="green")

@@ -15,8 +15,10 @@ import torch
 from torch import fx
 
 from edgewright.backends.targets import Target
+from edgewright.errors import VendorError
 from edgewright.quantize.evaluate import BEST, Sqnr
 from edgewright.workbench.compile import Bench
+from edgewright.workbench.facts import CompileReport
 from edgewright.workbench.layers import Layer, Layers, record, result_names
 from edgewright.workbench.recipe import HIGHER, Recipe, higher
 
@@ -52,6 +54,7 @@ class Comparison:
     samples: int = 0
     higher: str = "float"
     raised: float | None = None  # fake-quantized, with the recipe that raises the worst layers
+    note: str = ""  # why layers have no values of the device's, if so
 
     def to_raise(self) -> list[LayerError]:
         """The few modules that make most of the error; none if nothing stands out or nothing is wrong."""
@@ -92,7 +95,7 @@ def compare(bench: Bench, target: Target, *, device: bool = True) -> Comparison:
     layers = Layers(converted, exact)
     found = Comparison(target.name, recipe.quantize or "float", higher=higher(_presets(target)))
     found.samples = len(bench.evaluated)
-    on_device = _device_values(bench, target, converted, layers) if device else None
+    on_device = _device(bench, target, converted, layers, found) if device else None
     _measure(bench, target, layers, on_device, found)
     total = sum(_noise(layer.effect) for layer in found.layers) or 1.0
     for layer in found.layers:
@@ -128,6 +131,9 @@ def _noise(decibels: float) -> float:
     return 0.0 if decibels >= BEST else float(10 ** (-decibels / 10))
 
 
+Run = Callable[[Sequence[Any]], dict[str, Any]]
+
+
 class _Meters:
     """What is measured of one layer, over all calls."""
 
@@ -135,9 +141,7 @@ class _Meters:
         self.introduced, self.effect, self.fake, self.device = Sqnr(), Sqnr(), Sqnr(), Sqnr()
 
 
-def _measure(
-    bench: Bench, target: Target, layers: Layers, on_device: Callable[..., Any] | None, found: Comparison
-) -> None:
+def _measure(bench: Bench, target: Target, layers: Layers, on_device: Run | None, found: Comparison) -> None:
     meters = {layer.name: _Meters() for layer in layers.found}
     ends, ends_device = Sqnr(), Sqnr()
     calls = [call.leaves() for call in bench.evaluated]
@@ -163,13 +167,11 @@ def _measure(
                 step()
     found.fake = ends.decibels
     found.device = None if on_device is None else ends_device.decibels
-    found.layers = [
-        _told(layer, meters[layer.name], on_device is not None, layers.readers(layer)) for layer in layers.found
-    ]
+    found.layers = [_told(layer, meters[layer.name], layers.readers(layer)) for layer in layers.found]
 
 
-def _told(layer: Layer, meter: _Meters, device: bool, readers: Sequence[Layer]) -> LayerError:
-    seen = device and layer.stored is not None
+def _told(layer: Layer, meter: _Meters, readers: Sequence[Layer]) -> LayerError:
+    seen = meter.device.signal > 0 or meter.device.noise > 0
     modules = [r.module for r in readers if r.module]
     return LayerError(
         layer.name, layer.module, layer.operator, meter.introduced.decibels, meter.effect.decibels,
@@ -177,20 +179,30 @@ def _told(layer: Layer, meter: _Meters, device: bool, readers: Sequence[Layer]) 
     )  # fmt: skip
 
 
-def _device_values(bench: Bench, target: Target, converted: Any, layers: Layers) -> Callable[[Sequence[Any]], Any]:
+def _device(bench: Bench, target: Target, converted: Any, layers: Layers, found: Comparison) -> Run:
     """A function of inputs that gives outputs and layers' results, computed as the device does.
 
-    One program gives them all: every quantized result is made an output of the model.
+    One program gives them all: results that are stored are made outputs of the model. A vendor's compiler may not like
+    so many; then there are those of the model alone, and a note says why.
     """
-    module, names = _opened(converted, layers)
+    seen = [layer for layer in layers.found if layer.stored is not None and not layer.moves]
+    try:
+        return _device_values(bench, target, converted, seen)
+    except VendorError as error:
+        found.note = f"{error.subject}: {error.rule}"
+        return _device_values(bench, target, converted, [])
+
+
+def _device_values(bench: Bench, target: Target, converted: Any, seen: Sequence[Layer]) -> Run:
     from edgewright.workbench.quantization import quiet_torch
     from edgewright.workbench.result import CompileResult
 
+    module, names = _opened(converted, seen), [layer.name for layer in seen]
     with bench.stages("lower", f"{target.name}: lower with all results"), quiet_torch():
         exported = torch.export.export(module, tuple(bench.example.leaves()))
     with bench.stages("lower", f"{target.name}: lower with all results"):
         edge, _ = bench.lowered(target, exported)
-        method = CompileResult(edge.to_executorch(), exported, None).method()  # type: ignore[arg-type]
+        method = CompileResult(edge.to_executorch(), exported, CompileReport(target.name, target.backend)).method()
 
     def run(leaves: Sequence[Any]) -> dict[str, Any]:
         made = method.execute(list(leaves))
@@ -200,14 +212,13 @@ def _device_values(bench: Bench, target: Target, converted: Any, layers: Layers)
     return run
 
 
-def _opened(converted: Any, layers: Layers) -> tuple[fx.GraphModule, list[str]]:
-    """The module with flat inputs and outputs, and all stored results as further outputs."""
+def _opened(converted: Any, seen: Sequence[Layer]) -> fx.GraphModule:
+    """The module with flat inputs and outputs, and some layers' stored results as further outputs."""
     module: fx.GraphModule = copy.deepcopy(converted)
     nodes = {node.name: node for node in module.graph.nodes}
-    seen = [layer for layer in layers.found if layer.stored is not None]
     output = module.graph.output_node()
     results = [r for r in torch.utils._pytree.tree_leaves(output.args[0]) if isinstance(r, fx.Node)]
     output.args = ((*results, *(nodes[str(layer.stored)] for layer in seen)),)
     module.graph.set_codegen(fx.graph.CodeGen())
     module.recompile()
-    return module, [layer.name for layer in seen]
+    return module

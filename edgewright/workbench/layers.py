@@ -14,6 +14,10 @@ from torch.utils import _pytree as pytree
 from edgewright.frontend.origin import module_path
 
 Values = dict[str, torch.Tensor]
+_MOVES = {
+    "view", "reshape", "flatten", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "clone", "slice",
+    "select", "cat", "stack", "split", "chunk", "unbind", "contiguous", "dropout", "alias", "detach",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Layer:
     module: str
     operator: str
     weighted: bool = False
+    moves: bool = False  # elements only, and computes nothing
 
 
 class Layers:
@@ -46,7 +51,8 @@ class Layers:
 
     def _is_anchor(self, node: fx.Node) -> bool:
         """True if a node's result is quantized, read by several, or the model's: a layer ends there."""
-        if node.name not in self._known or not isinstance(node.meta.get("val"), torch.Tensor):
+        value = node.meta.get("val")
+        if node.name not in self._known or not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return False
         readers = list(node.users)
         return len(readers) != 1 or _is_quantize(readers[0]) or readers[0].op == "output"
@@ -70,8 +76,9 @@ class Layers:
         weighted = [n for n in inside if any(_is_weight(a) for a in n.all_input_nodes)]
         main = weighted[0] if weighted else anchor
         stored = _stored(anchor)
-        operators = " + ".join(str(n.target).split(".")[1] for n in reversed(inside) if "." in str(n.target))
-        return Layer(anchor.name, stored or anchor.name, stored, module_path(main), operators, bool(weighted))
+        names = [str(n.target).split(".")[1].removesuffix("_copy") for n in reversed(inside) if "." in str(n.target)]
+        found = module_path(main), " + ".join(names)
+        return Layer(anchor.name, stored or anchor.name, stored, *found, bool(weighted), set(names) <= _MOVES)
 
     def readers(self, layer: Layer) -> list[Layer]:
         """The layers with weights that read a result, directly or through others that only move or combine it."""
@@ -191,7 +198,7 @@ def _attribute(module: Any, path: str) -> torch.Tensor:
 
 
 def record(module: Any, leaves: Sequence[Any]) -> Values:
-    """Every real result of a module, by the name of its node; inputs too."""
+    """Every result of a module, by the name of its node; inputs too."""
     return _Recorder(module, None).start(leaves)
 
 
@@ -207,7 +214,7 @@ def result_names(module: Any) -> list[str]:
 
 
 class _Recorder(fx.Interpreter):
-    """Runs a module and keeps results: all that are real numbers, or those of some nodes."""
+    """Runs a module and keeps results: all, or those of some nodes."""
 
     def __init__(self, module: Any, names: set[str] | None) -> None:
         super().__init__(module, garbage_collect_values=True)
@@ -231,5 +238,5 @@ class _Recorder(fx.Interpreter):
 
     def _keep(self, node: fx.Node, value: Any) -> None:
         wanted = node.op != "get_attr" and (self._names is None or node.name in self._names)
-        if wanted and isinstance(value, torch.Tensor) and value.is_floating_point():
-            self._kept[node.name] = value.detach()
+        if wanted and (isinstance(value, torch.Tensor) or node.op == "placeholder"):
+            self._kept[node.name] = value

@@ -31,6 +31,19 @@ def net() -> Net:
     return Net().eval()
 
 
+class Words(torch.nn.Module):
+    """Places in, numbers out by name: an embedding, a normalization, and a product with a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.table, self.norm, self.fc = torch.nn.Embedding(10, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 4)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        x = self.norm(self.table(ids)) * mask[..., None]
+        return {"each": self.fc(x), "all": x.mean(1)}
+
+
 class Wide(Net):
     """Has something that no NPU's row takes, in a module of its own."""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 import edgewright as ew
 from edgewright.backends.targets import find_target
+from edgewright.errors import VendorError
 from edgewright.workbench.compare import Comparison, LayerError, compare
 from edgewright.workbench.compile import Bench, Settings
 from edgewright.workbench.progress import Stages
 from edgewright.workbench.recipe import Recipe
-from tests.workbench.models import calls, spoiled
+from tests.workbench.models import Words, calls, spoiled
 
 
 def bench(recipe: Recipe) -> Bench:
@@ -45,8 +49,26 @@ def test_layers_are_blamed_for_what_they_add_only(found: Comparison) -> None:
 
 def test_the_device_is_near_what_was_predicted(found: Comparison) -> None:
     assert found.device == pytest.approx(found.fake, abs=2)
+    assert found.note == ""
     for layer in found.layers:
         assert layer.device == pytest.approx(layer.fake, abs=3), layer.name
+
+
+def test_a_vendor_that_refuses_so_many_outputs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgewright.workbench import compare as module
+
+    made = module._device_values
+
+    def refuse(bench: Bench, target: Any, converted: Any, seen: Any) -> Any:
+        if seen:
+            raise VendorError("Vela", "must keep the graph's outputs")
+        return made(bench, target, converted, seen)
+
+    monkeypatch.setattr(module, "_device_values", refuse)
+    found = compare(bench(Recipe("int8")), find_target("xnnpack"))
+    assert found.note == "Vela: must keep the graph's outputs"
+    assert found.device == pytest.approx(found.fake, abs=2)
+    assert all(layer.device is None for layer in found.layers)
 
 
 def test_raising_what_it_says_helps(found: Comparison) -> None:
@@ -74,3 +96,12 @@ def test_nothing_to_raise() -> None:
     layer = LayerError("a", "m", "conv2d", 200, 200, 200)
     assert Comparison("xnnpack", "int8", [layer]).to_raise() == []
     assert Comparison("xnnpack", "int8", [layer]).to_dict()["raise"] == []
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "ethos-u55-128"])
+def test_places_names_and_several_outputs(target: str) -> None:
+    data = [{"ids": torch.randint(0, 10, (1, 6)), "mask": torch.ones(1, 6)} for _ in range(4)]
+    made = Bench(Words().eval(), data[0], data, Settings(Recipe("int8"), evaluate=2), Stages(quiet=True))
+    found = compare(made, find_target(target))
+    assert {"fc", "norm"} <= {layer.module for layer in found.layers}
+    assert found.device == pytest.approx(found.fake, abs=3)
