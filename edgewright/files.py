@@ -57,11 +57,15 @@ def _open_now(path: str, flags: int) -> int:
 def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
     """Write ``chunks`` to a temporary file beside ``path``, then rename it into place; the bytes written.
 
-    The old file stays whole until the new one is complete, and when anything fails.
+    The old file stays whole until the new one is complete, and when anything fails. What is no file (``/dev/null``, a
+    pipe) is written to as it is: renaming would put a file in its place.
     """
     target = Path(path)
     temporary = ""
     try:
+        if _is_stream(target):
+            with open(target, "wb") as stream:
+                return sum(stream.write(chunk) for chunk in chunks)
         import tempfile  # only who writes needs it
 
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
@@ -76,6 +80,14 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
         with contextlib.suppress(OSError):
             if temporary:
                 os.unlink(temporary)
+
+
+def _is_stream(target: Path) -> bool:
+    try:
+        mode = target.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
 def _mode(target: Path) -> int:
