@@ -79,7 +79,10 @@ TABLE: dict[str, dict[str, str]] = {
         "ExecutorchBackendConfig": "edgewright",
     },
     "executorch.exir.dialects._ops": {"ops": "edgewright.compat.dialects"},
-    "executorch.exir.pass_base": {"PassResult": "torch.fx.passes.infra.pass_base"},
+    "executorch.exir.pass_base": {
+        "ExportPass": "torch._export.pass_base:_ExportPassBaseDeprecatedDoNotUse",  # where ExecuTorch has it from
+        "PassResult": "torch.fx.passes.infra.pass_base",
+    },
     "executorch.exir.passes": {"MemoryPlanningPass": "edgewright"},
     "executorch.exir.passes.memory_planning_pass": {"MemoryPlanningPass": "edgewright"},
     "executorch.exir.passes.quantize_io_pass": _at("edgewright.compat.quantize_io", "QuantizeInputs QuantizeOutputs"),

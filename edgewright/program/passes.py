@@ -34,8 +34,14 @@ def transformed(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedPro
         result = change(module)
         found = getattr(result, "graph_module", result)
         module = found if isinstance(found, torch.nn.Module) else module
+    for node, name in zip(_placeholders(module), [n.name for n in _placeholders(original)], strict=False):
+        node.name = name  # a pass that traces the graph again gives its inputs names of its own
     updated: ExportedProgram = program._update(module, _signature(program.graph_signature, module.graph))
     return updated
+
+
+def _placeholders(module: Any) -> list[torch.fx.Node]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]
 
 
 def _signature(old: ExportGraphSignature, graph: torch.fx.Graph) -> ExportGraphSignature:

@@ -147,3 +147,32 @@ with open("relu.bpte", "wb") as file:
     assert "[['relu', 1, 0], ['Total', 1, 0]]" in done.out
     done = cli("verify", "relu.bpte")
     assert (done.code, "1 test case passed" in done.out) == (0, True)
+
+
+def test_passes_of_scripts(cli: Cli, tmp_path: Path) -> None:
+    text = """
+import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from executorch.exir.dialects._ops import ops as exir_ops
+from executorch.exir.pass_base import ExportPass, PassResult
+from executorch.runtime import Runtime
+
+class Soften(ExportPass):
+    def call_operator(self, op, args, kwargs, meta):
+        op = exir_ops.edge.aten.sigmoid.default if op == exir_ops.edge.aten.relu.default else op
+        return super().call_operator(op, args, kwargs, meta)
+
+class Count(ExportPass):
+    def call(self, graph_module):
+        print(sum(n.op == "call_function" for n in graph_module.graph.nodes))
+        return PassResult(graph_module, False)
+
+model, x = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval(), torch.randn(2, 4)
+exported = torch.export.export(model, (x,))
+manager = to_edge_transform_and_lower(exported, [Soften(), Count()], [XnnpackPartitioner()])
+method = Runtime.get().load_program(manager.to_executorch().buffer).load_method("forward")
+print(torch.allclose(method.execute([x])[0], model[0](x).sigmoid(), atol=1e-6))
+"""
+    done = cli("compat", script(tmp_path, text))
+    assert (done.code, done.out) == (0, "2\nTrue\n"), done.err
