@@ -17,7 +17,7 @@ def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], 
         try:
             value = getattr(import_module(names[name]), name)
         except ModuleNotFoundError as error:
-            if error.name != "torch":
+            if (error.name or "").partition(".")[0] != "torch":
                 raise
             from edgewright.errors import MissingError
 

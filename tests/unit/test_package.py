@@ -45,12 +45,13 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 COMPILER = (
     "edgewright.frontend", "edgewright.program", "edgewright.quantize", "edgewright.demo.model", "edgewright.partition",
-    "edgewright.workbench",
+    "edgewright.workbench", "edgewright.compat",
 )  # fmt: skip
+OF_BACKENDS = (".partitioner", ".quantizer", ".compat", ".export_utils", ".passes")
 
 
 def test_no_module_but_the_compilers_imports_torch() -> None:
-    free = [m for m in MODULES if not m.startswith(COMPILER) and not m.endswith((".partitioner", ".quantizer"))]
+    free = [m for m in MODULES if not m.startswith(COMPILER) and not m.endswith(OF_BACKENDS)]
     script = (
         f"import sys, importlib\nsys.modules['torch'] = None\nfor name in {free!r}: importlib.import_module(name)\n"
     )
