@@ -30,7 +30,7 @@ from edgewright.engine.ops.pools import GlobalMean, Pooling
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, RealTransposed
 from edgewright.engine.ops.python import Reference
 from edgewright.engine.ops.reductions import Reduction
-from edgewright.engine.ops.vendors import VENDORS
+from edgewright.engine.ops.vendors import Vendor
 from edgewright.engine.ops.winograd import Winograd
 from edgewright.engine.ops.winograd8 import ByteWinograd
 from edgewright.engine.plan import Place, Plan
@@ -66,7 +66,7 @@ LOWERINGS: list[type[Lowering]] = [
     Table,
     Map,
     ByteSum,
-    *VENDORS,
+    Vendor,
     Reference,
 ]
 

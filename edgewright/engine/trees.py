@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.engine.dialects.elements import ELEMENTS, TABULAR, operands
 from edgewright.ir.graph import Graph, Op, Value
 
 Tree = list[Op]  # in the graph's order; the last one's result is the tree's
@@ -16,6 +15,8 @@ def find_trees(graph: Graph) -> dict[int, Tree]:
     """The tree that each such operator belongs to, by the operator's identity."""
     if not any("." in op.kind for op in graph.ops):
         return {}
+    from edgewright.engine.dialects.elements import TABULAR  # most graphs have no such operators
+
     trees = _grown(graph, set())
     alone = {id(op) for tree in trees for op in tree if op.kind in TABULAR and only_leaf(tree) is None}
     trees = _grown(graph, alone) if alone else trees
@@ -24,6 +25,8 @@ def find_trees(graph: Graph) -> dict[int, Tree]:
 
 def _grown(graph: Graph, alone: set[int]) -> list[Tree]:
     """From the last operator to the first: each joins the tree of its only reader, unless it is to stay alone."""
+    from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
+
     readers: dict[int, list[Op]] = {}
     for op in graph.ops:
         for value in {id(v): v for v in op.inputs()}.values():
@@ -47,6 +50,8 @@ def _grown(graph: Graph, alone: set[int]) -> list[Tree]:
 
 def leaves(tree: Sequence[Op]) -> list[Value]:
     """Tensors that a tree's elements are made of: those from outside, and constants of several elements."""
+    from edgewright.engine.dialects.elements import operands
+
     made = {id(v) for op in tree for v in op.outputs}
     found = {id(v): v for op in tree for v in operands(op) if id(v) not in made and not _number(v)}
     return list(found.values())

@@ -9,22 +9,30 @@ from __future__ import annotations
 from importlib import import_module
 
 from edgewright.engine.check import RULES, Shape
-from edgewright.engine.dialects.elements import ELEMENTS, TABULAR, operands
 from edgewright.ir.execute import DIALECTS
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    """The graph in the engine's operators, as far as there are any. One that has some of them is translated already."""
+    """The graph in the engine's operators, as far as there are any. One that has some of them is translated already.
+
+    What knows a vendor's operators is loaded when the first of them is met: most graphs have none.
+    """
+    for kind in {op.kind for op in graph.ops if "." in op.kind}:
+        RULES.setdefault(kind, _broadcast if _single(kind) else _itself)
     for dialect in DIALECTS:
         if graph.ops and all(op.kind.startswith(f"{dialect}.") for op in graph.ops):
             made: Graph = import_module(f"edgewright.engine.dialects.{dialect}").translate(graph, numerics)
-            for op in made.ops:
-                if "." in op.kind:
-                    RULES.setdefault(op.kind, _itself)
             return made
     return graph
+
+
+def _single(kind: str) -> bool:
+    """Works on single elements."""
+    from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
+
+    return kind in ELEMENTS or kind in TABULAR
 
 
 def _itself(op: Op) -> Shape:
@@ -36,7 +44,6 @@ def _itself(op: Op) -> Shape:
 def _broadcast(op: Op) -> Shape:
     import numpy as np
 
+    from edgewright.engine.dialects.elements import operands
+
     return np.broadcast_shapes(*(v.bound for v in operands(op)))
-
-
-RULES.update(dict.fromkeys((*ELEMENTS, *TABULAR), _broadcast))

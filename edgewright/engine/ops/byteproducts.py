@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
@@ -18,7 +20,9 @@ from edgewright.engine.ops.products import order, taps_of
 from edgewright.engine.plan import ALIGN, Place
 from edgewright.engine.requantize import affine_of, limits_of, scale_of, shift_of
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.scaling import Scaling
+
+if TYPE_CHECKING:
+    from edgewright.ir.scaling import Scaling
 
 _RATE = 200.0  # products per nanosecond, about
 _WIDE = 1 << 31

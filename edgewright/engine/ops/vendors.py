@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from edgewright.engine.ops.base import Lowering
-from edgewright.engine.ops.folds import Folded
-from edgewright.engine.ops.pairs import WholeMatMul
-from edgewright.engine.ops.softmax8 import ByteSoftmax
-from edgewright.engine.ops.wholes import WholeMap
-from edgewright.engine.ops.words import WordDepthwise, WordProduct
+from functools import cache
 
-VENDORS: list[type[Lowering]] = [WordProduct, WordDepthwise, WholeMap, Folded, ByteSoftmax, WholeMatMul]
+from edgewright.engine.fuse import Node
+from edgewright.engine.ops.base import Context, Lowering
+
+
+class Vendor(Lowering):
+    """Chooses among them; they are loaded when the first is met, as most graphs have none."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if "." not in op.kind and "scaling" not in op.args:
+            return None
+        return next((made for kind in _lowerings() if (made := kind.accept(node, context)) is not None), None)
+
+
+@cache
+def _lowerings() -> list[type[Lowering]]:
+    from edgewright.engine.ops.folds import Folded
+    from edgewright.engine.ops.pairs import WholeMatMul
+    from edgewright.engine.ops.softmax8 import ByteSoftmax
+    from edgewright.engine.ops.wholes import WholeMap
+    from edgewright.engine.ops.words import WordDepthwise, WordProduct
+
+    return [WordProduct, WordDepthwise, WholeMap, Folded, ByteSoftmax, WholeMatMul]
