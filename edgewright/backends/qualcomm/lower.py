@@ -66,6 +66,13 @@ class QnnLowering(Lowering):
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:
         if moves_nothing(held.bound, dims):
             self.node("Reshape", [held], made)
+        elif len(dims) > 4 and 1 in held.bound:  # the compiler may fail on five dimensions: those of 1 need no place
+            kept = [d for d in range(len(dims)) if held.bound[d] != 1]
+            turned = [d for d in dims if d in kept]
+            small = self.temporary([held.bound[d] for d in turned], made)
+            flat = self.reshaped(held, [held.bound[d] for d in kept])
+            self.node("Transpose", [flat], small, perm=unsigned([kept.index(d) for d in turned]))
+            self.node("Reshape", [small], made)
         else:
             self.node("Transpose", [held], made, perm=unsigned(dims))
 

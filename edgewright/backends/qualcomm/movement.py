@@ -15,6 +15,7 @@ from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.passes.layout import common_order, identity
+from edgewright.passes.renaming import permuted
 
 
 def _named(low: QnnLowering, op: Op) -> Value:
@@ -33,10 +34,8 @@ def same(low: QnnLowering, op: Op) -> None:
 def permute(low: QnnLowering, op: Op) -> None:
     """Another name for what is there."""
     x, out = op.args["self"], result(op)
-    dims = OPS[op.kind].call({**op.args, "self": np.zeros([2 + d for d in range(len(x.shape))])})[0].shape
-    names = {size - 2: i for i, size in enumerate(dims)}
     for order in low.orders(x) or [identity(len(x.shape))]:
-        low.alias(out, tuple(names[d] for d in order), low.stored_as(low.get(x, order), out))
+        low.alias(out, permuted(op, order), low.stored_as(low.get(x, order), out))
 
 
 def view(low: QnnLowering, op: Op) -> None:
