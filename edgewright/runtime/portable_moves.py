@@ -11,7 +11,7 @@ from edgewright.runtime.tensor import TensorSlot
 
 
 def _follows(m: Maker, x: TensorSlot, outs: Sequence[TensorSlot]) -> bool:
-    return m.usable(x, *outs) and m.is_made(x) and m.constant(x) is None
+    return m.usable(x, *outs) and (m.is_made(x) or bool(m.graph.ops)) and m.constant(x) is None
 
 
 def _permuted(m: Maker, x: TensorSlot, outs: Sequence[TensorSlot], dims: list[int]) -> bool:
@@ -99,4 +99,19 @@ def _joined(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not -rank <= a["dim"] < rank or any(len(x.bound) != rank for x in given) or not any(map(m.is_made, given)):
         return False
     m.add("cat", outs[0], {"tensors": [m.planes(x) for x in given], "dim": a["dim"] % rank})
+    return True
+
+
+@taken("aten::stack.out")
+def _stacked(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    given, rank = list(a["tensors"]), len(outs[0].bound)
+    if not given or not all(isinstance(x, TensorSlot) for x in given) or not m.usable(*given, *outs):
+        return False
+    alike = all(x.bound == given[0].bound and len(x.bound) == rank - 1 for x in given)
+    if not alike or not -rank <= a["dim"] < rank or not any(map(m.is_made, given)):
+        return False
+    dim = a["dim"] % rank
+    size = [*given[0].bound[:dim], 1, *given[0].bound[dim:]]
+    parts = [m.between("view", size, {"self": m.planes(x), "size": size}) for x in given]
+    m.add("cat", outs[0], {"tensors": parts, "dim": dim})
     return True

@@ -54,7 +54,7 @@ NATIVE = """
     expand_copy.out floor.out gelu.out hardtanh.out index.Tensor_out index_put.out linear.out log.out maximum.out
     mean.out minimum.out mm.out mul.Scalar_out mul.out native_group_norm.out native_layer_norm.out neg.out
     permute_copy.out pow.Tensor_Scalar_out relu.out rsqrt.out select_copy.int_out sigmoid.out slice_copy.Tensor_out
-    split_copy.Tensor_out split_with_sizes_copy.out sqrt.out squeeze_copy.dim_out squeeze_copy.dims_out
+    split_copy.Tensor_out split_with_sizes_copy.out sqrt.out squeeze_copy.dim_out squeeze_copy.dims_out stack.out
     sub.Scalar_out sub.out sum.IntList_out t_copy.out tanh.out transpose_copy.int_out unbind_copy.int_out
     unsqueeze_copy.out view_copy.out
 """

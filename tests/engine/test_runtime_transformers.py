@@ -162,3 +162,23 @@ def test_a_segment_seen_before_is_not_compiled_again(
     with torch.no_grad():
         model.down.bias[0] += 1  # type: ignore[operator, index, union-attr]
     assert not segments(loaded(lowered(model, x))), "another number, another plan: there is none"
+
+
+class Recurrent(nn.Module):
+    """Steps of a recurrent network, one after the other."""
+
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.steps, self.head = kind(96, 96, 2, batch_first=True), nn.Linear(96, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(self.head(self.steps(x)[0]))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_networks_are_one_segment(kind: type[nn.RNNBase]) -> None:
+    torch.manual_seed(4)
+    model, x = Recurrent(kind).eval(), torch.randn(1, 5, 96)
+    method = loaded(lowered(model, x))
+    assert len(segments(method)) == 1
+    np.testing.assert_allclose(method.execute([x.numpy()])[0], model(x).detach().numpy(), atol=1e-6)
