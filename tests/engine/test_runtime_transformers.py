@@ -178,7 +178,7 @@ class Recurrent(nn.Module):
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent_networks_are_one_segment(kind: type[nn.RNNBase]) -> None:
     torch.manual_seed(4)
-    model, x = Recurrent(kind).eval(), torch.randn(1, 5, 96)
+    model, x = Recurrent(kind).eval(), torch.randn(1, 14, 96)
     method = loaded(lowered(model, x))
     assert len(segments(method)) == 1
     np.testing.assert_allclose(method.execute([x.numpy()])[0], model(x).detach().numpy(), atol=1e-6)
