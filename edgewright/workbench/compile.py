@@ -25,7 +25,7 @@ from edgewright.workbench.data import MOST, Call, load_calls
 from edgewright.workbench.facts import CompileReport
 from edgewright.workbench.images import ImageOptions
 from edgewright.workbench.progress import Stages
-from edgewright.workbench.quantization import Quantization, kept_buffers, quiet_warnings
+from edgewright.workbench.quantization import Quantization, call_model, kept_buffers, quiet_warnings
 from edgewright.workbench.recipe import FLOAT, Recipe, as_recipe
 from edgewright.workbench.result import CompileResult, CompileResults
 from edgewright.workbench.shapes import calls_at_bounds, dynamic_shapes_of
@@ -158,7 +158,7 @@ class Bench:
         """What the original gives for the inputs that results are compared on."""
         if self._expected is None:
             with kept_buffers(self.exported):
-                found = [pytree.tree_leaves(self.eager(*c.args, **c.kwargs)) for c in self.evaluated]
+                found = [pytree.tree_leaves(call_model(self.eager, n, c)) for n, c in enumerate(self.evaluated)]
                 self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
         return self._expected
 
@@ -202,12 +202,13 @@ class Bench:
         if not self.evaluated:
             return
         report = result.report
+        expected = self.expected()
         with self.stages("run here", f"{target.name}: run here", total=len(self.evaluated)) as step:
             outputs, method = [], result.method()
             for call in self.evaluated:
                 outputs.append([_array(o) for o in method.execute(call.leaves())])
                 step()
-        report.sqnr, report.samples = sqnr(zip(self.expected(), outputs, strict=True)), len(outputs)
+        report.sqnr, report.samples = sqnr(zip(expected, outputs, strict=True)), len(outputs)
         report.shapes = self._at_bounds(target, result)
         if self.settings.metric is not None:
             with self.stages("metric", f"{target.name}: metric"):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from edgewright.errors import FileAccessError, InputError, UsageError
+from edgewright.errors import EdgewrightError, FileAccessError, InputError, UsageError
 from edgewright.workbench.images import ENDINGS, ImageOptions, read_image
 
 MOST = 128  # inputs that are looked at, if nothing else is said
@@ -38,7 +38,12 @@ def load_calls(source: Any, example: Call, most: int = MOST, images: ImageOption
     """Up to ``most`` calls from what the user has; each must fit the example."""
     if most < 1:
         raise UsageError("samples", "must be 1 or more", value=most)
-    found = list(islice(_calls(source, example, images), most))
+    try:
+        found = list(islice(_calls(source, example, images), most))
+    except EdgewrightError:
+        raise
+    except Exception as error:  # of the user's own code
+        raise InputError(_name(source), f"raised {type(error).__name__}: {error}") from error
     if not found:
         raise InputError(_name(source), "must hold at least one input for the model")
     return found

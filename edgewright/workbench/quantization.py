@@ -14,7 +14,7 @@ import torch
 from torch.export import ExportedProgram
 
 from edgewright.backends.targets import Target
-from edgewright.errors import UsageError
+from edgewright.errors import InputError, UsageError
 from edgewright.frontend.origin import module_path
 from edgewright.workbench.data import Call
 from edgewright.workbench.progress import Stages
@@ -73,8 +73,8 @@ class Quantization:
             calls = [Call(*example)]
         label = f"{target.name}: calibrate"
         with self._stages("calibrate", label, total=len(calls)) as step, kept_buffers(self._exported), torch.no_grad():
-            for call in calls:
-                prepared(*call.args, **call.kwargs)
+            for number, call in enumerate(calls):
+                call_model(prepared, number, call)
                 step()
 
     def convert(self, target: Target, prepared: Any) -> Any:
@@ -89,6 +89,16 @@ class Quantization:
             example: Any = self._exported.example_inputs
             args, kwargs = example
             return torch.export.export(converted, args, kwargs, dynamic_shapes=self._dynamic_shapes)
+
+
+def call_model(module: Any, number: int, call: Call) -> Any:
+    """A model's results for one of the calibration inputs."""
+    try:
+        return module(*call.args, **call.kwargs)
+    except Exception as error:
+        told = str(error).strip().split("\n")[0]
+        rule = f"the model cannot be called with it: {type(error).__name__}: {told}"
+        raise InputError(f"calibration input {number}", rule) from error
 
 
 def _observes(prepared: Any) -> bool:

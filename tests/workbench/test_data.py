@@ -116,3 +116,22 @@ def test_pickles_are_not_opened(tmp_path: Path) -> None:
 def test_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must hold images"):
         load_calls(tmp_path, EXAMPLE)
+
+
+def test_code_of_the_users_that_raises_is_not_our_bug() -> None:
+    def broken() -> Any:
+        yield calls(1)[0]
+        raise RuntimeError("disk on fire")
+
+    with pytest.raises(InputError, match="raised RuntimeError: disk on fire"):
+        load_calls(broken(), EXAMPLE)
+
+
+def test_inputs_that_the_model_cannot_take() -> None:
+    import edgewright as ew
+    from tests.workbench.models import net
+
+    wrong = [calls(1)[0], torch.zeros(1, 4, 8, 8)]
+    for quantize in ("int8", None):
+        with pytest.raises(InputError, match="calibration input 1: the model cannot be called with it"):
+            ew.compile(net(), calls(1)[0], "xnnpack", quantize=quantize, calibration=wrong)
