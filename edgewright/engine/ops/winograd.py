@@ -30,6 +30,7 @@ from edgewright.engine.plan import Place
 from edgewright.ir.graph import Array, Value
 
 _INSIDE = 640 << 10  # bytes of weights that stay in the second cache while tile rows go by
+_NEAR = 4 << 20  # bytes of weights that are worth asking for before they are needed; more only get in each other's way
 _STREAMED = 24 << 20  # bytes of weights that come from memory at every call
 
 
@@ -275,8 +276,9 @@ class RealWork(Work):
     def tiles(self, module: Module) -> list[dict[int, Function]]:
         conv = self.conv
         window = gemm.Window((), conv.inputs, 4 * conv.inputs)
+        ahead = self.size * self.cut.points <= _NEAR
         return [
-            {size: gemm.emit_tile(module, size, panel, window, 4 * conv.outputs, 0, (), ahead=True)
+            {size: gemm.emit_tile(module, size, panel, window, 4 * conv.outputs, 0, (), ahead=ahead)
              for size, _ in self.points.sizes}
             for panel in dict.fromkeys(self.made)
         ]  # fmt: skip
