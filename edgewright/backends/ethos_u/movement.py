@@ -18,6 +18,7 @@ from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.passes.flatten import flat_places
 from edgewright.passes.layout import Order, common_order, identity
+from edgewright.passes.renaming import permuted, squeezed
 
 # --------------------------------------------------------------------------------------------------------- naming
 
@@ -53,11 +54,9 @@ def same(low: TosaLowering, op: Op) -> None:
 def permute(low: TosaLowering, op: Op) -> None:
     """Another name for what is there."""
     x, out = op.args["self"], result(op)
-    dims = OPS[op.kind].call({**op.args, "self": np.zeros([2 + d for d in range(len(x.shape))])})[0].shape
-    names = {size - 2: i for i, size in enumerate(dims)}
     for order in low.orders(x) or [identity(len(x.shape))]:
         held = stored_as(low, x, out, low.get(x, order))
-        low.alias(out, tuple(names[d] for d in order), held)
+        low.alias(out, permuted(op, order), held)
 
 
 def view(low: TosaLowering, op: Op) -> None:
@@ -79,17 +78,9 @@ def view(low: TosaLowering, op: Op) -> None:
 def squeeze(low: TosaLowering, op: Op) -> None:
     """Sizes of 1 go, or come, in whatever order the others are held."""
     x, out = op.args["self"], result(op)
-    order, rank = common_order(low, op, len(x.shape)), len(x.shape)
+    order = common_order(low, op, len(x.shape))
     held = stored_as(low, x, out, low.get(x, order))
-    if len(out.shape) > rank:
-        dim = op.args["dim"] % (rank + 1)
-        raised = [d + (d >= dim) for d in order]
-        final = (*raised[:dim], dim, *raised[dim:])
-    else:
-        given = op.args.get("dim")
-        listed = range(rank) if given is None else given if isinstance(given, list | tuple) else [given]
-        gone = {d % rank for d in listed if x.bound[d] == 1} if rank else set()
-        final = tuple(d - sum(g < d for g in gone) for d in order if d not in gone)
+    final = squeezed(op, order)
     low.alias(out, final, low.reshaped(held, [out.bound[d] for d in final]))
 
 

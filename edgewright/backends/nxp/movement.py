@@ -9,6 +9,7 @@ from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.passes.flatten import flat_places
 from edgewright.passes.layout import common_order, identity
+from edgewright.passes.renaming import permuted, squeezed
 
 
 def same(low: NeutronLowering, op: Op) -> None:
@@ -22,10 +23,8 @@ def same(low: NeutronLowering, op: Op) -> None:
 def permute(low: NeutronLowering, op: Op) -> None:
     """Another name for what is there."""
     x, out = op.args["self"], result(op)
-    dims = OPS[op.kind].call({**op.args, "self": np.zeros([2 + d for d in range(len(x.shape))])})[0].shape
-    names = {size - 2: i for i, size in enumerate(dims)}
     for order in low.orders(x) or [identity(len(x.shape))]:
-        low.alias(out, tuple(names[d] for d in order), low.get(x, order))
+        low.alias(out, permuted(op, order), low.get(x, order))
 
 
 def view(low: NeutronLowering, op: Op) -> None:
@@ -46,17 +45,8 @@ def view(low: NeutronLowering, op: Op) -> None:
 def squeeze(low: NeutronLowering, op: Op) -> None:
     """Sizes of 1 go, or come, in whatever order the others are held."""
     x, out = op.args["self"], result(op)
-    rank = len(x.shape)
-    order = common_order(low, op, rank)
-    if len(out.shape) > rank:
-        dim = op.args["dim"] % (rank + 1)
-        raised = [d + (d >= dim) for d in order]
-        final = (*raised[:dim], dim, *raised[dim:])
-    else:
-        given = op.args.get("dim")
-        listed = range(rank) if given is None else given if isinstance(given, list | tuple) else [given]
-        gone = {d % rank for d in listed if x.bound[d] == 1} if rank else set()
-        final = tuple(d - sum(g < d for g in gone) for d in order if d not in gone)
+    order = common_order(low, op, len(x.shape))
+    final = squeezed(op, order)
     low.alias(out, final, low.reshaped(low.get(x, order), [out.bound[d] for d in final]))
 
 

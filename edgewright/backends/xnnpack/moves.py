@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgewright.backends.xnnpack.lower import size_of
 from edgewright.ir.graph import Dim, Op, Value
 from edgewright.passes.layout import Lowering, Order, common_order, identity
+from edgewright.passes.renaming import permuted
 
 
 def cat(low: Lowering, op: Op) -> None:
@@ -45,18 +46,8 @@ def permute(low: Lowering, op: Op) -> None:
     """Another name for what is there."""
     x, out = op.args["self"], op.outputs[0]
     assert out is not None
-    rank = len(x.shape)
-    if "dims" in op.args:
-        dims = [d % rank for d in op.args["dims"]]
-    else:
-        dims = list(range(rank))
-        first, second = op.args.get("dim0", 0) % rank, op.args.get("dim1", 1) % rank
-        dims[first], dims[second] = dims[second], dims[first]
-    if x.constant:
-        low.alias(out, tuple(dims.index(d) for d in range(rank)), low.get(x))
-        return
-    for order in low.orders(x):
-        low.alias(out, tuple(dims.index(d) for d in order), low.get(x, order))
+    for order in [identity(len(x.shape))] if x.constant else low.orders(x):
+        low.alias(out, permuted(op, order), low.get(x, order))
 
 
 def pixel_shuffle(low: Lowering, op: Op) -> None:
