@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from edgewright.errors import FormatError, MissingDataError
 from edgewright.files import Source
 from edgewright.ir.graph import Graph
 from edgewright.ir.serialize import TWIN_KEY
 from edgewright.pte.flat import Buffer
+
+if TYPE_CHECKING:
+    from edgewright.runtime.delegates import DelegateBlob
 
 
 class Twins:
@@ -38,3 +43,29 @@ def beside(source: Source) -> Source | None:
         return None
     path = Path(source).with_suffix(".twin")
     return path if path.exists() else None
+
+
+def graph_inside(given: DelegateBlob, what: str) -> Graph:
+    """The graph of a blob that was made for this machine only: a twin in the blob's place."""
+    from edgewright.ir.deserialize import read_twin
+
+    graphs = list(read_twin(bytes(given.blob), given.memory).values())
+    if len(graphs) != 1:
+        raise FormatError("must hold one graph", where=f"{what} blob", value=len(graphs))
+    return graphs[0]
+
+
+def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> Graph:
+    """The host twin of a blob, or an error that says ``why`` it is needed and what can be done ``instead``."""
+    import hashlib
+
+    digest = hashlib.sha256(given.blob).hexdigest()
+    graph = given.twin(digest)
+    if graph is None:
+        rule = f"has no host twin, which is needed here: {why}"
+        remedy = (
+            "Keep m.twin beside m.pte, give load_program(..., twin=...), or compile with ExecutorchBackendConfig("
+            f"host_twin='embed').{instead}"
+        )
+        raise MissingDataError(f"{what} blob {digest[:12]}", rule, remedy=remedy)
+    return graph

@@ -5,7 +5,6 @@ For other NPUs the TOSA graph that Vela was given runs instead, from the host tw
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,9 @@ from edgewright.backends.ethos_u import npu
 from edgewright.backends.ethos_u.blob import Blob, Tensor, read_blob
 from edgewright.backends.ethos_u.target import MEMORY_MODES
 from edgewright.backends.ethos_u.twin import Twin
-from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDataError
-from edgewright.ir.graph import Graph
+from edgewright.errors import ExecutionError, FormatError, LimitError
 from edgewright.runtime.delegates import DelegateBlob
+from edgewright.runtime.twins import twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.ethos_u")
 
+_SIMULATED = " Or compile for an ethos-u55 or ethos-u65-256, which are simulated."
 _INPUTS = ("int8", "uint8", "bool", "int16", "int32")  # what stock's runtime takes
 _STEPS_PER_BYTE = 64
 _FAST = 64 << 20  # bytes of fast memory for systems whose mode names no limit
@@ -52,7 +52,7 @@ class EthosUDelegate:
             raise error.inside("Ethos-U blob") from None
         self.how = f"{accelerator} simulated"
         if reason is not None:
-            self._runner = Twin(_find_twin(given, reason), self._blob, given.memory, given.threads)
+            self._runner = Twin(twin_of(given, "Ethos-U", reason, _SIMULATED), self._blob, given.memory, given.threads)
             self.how = f"{accelerator}: TOSA graph of the host twin ({self._runner.how})"
             log.warning("%s: the TOSA graph of the host twin runs in place of its commands", reason)
 
@@ -127,16 +127,3 @@ def _fast_bytes(specs: Mapping[str, bytes]) -> int:
     limit, mode = _LIMIT.search(flags), _MODE.search(flags)
     known = MEMORY_MODES.get(mode.group(1).decode()) if mode else None
     return min(int(limit.group(1)) if limit else known or _FAST, _FAST)
-
-
-def _find_twin(given: DelegateBlob, reason: str) -> Graph:
-    digest = hashlib.sha256(given.blob).hexdigest()
-    graph = given.twin(digest)
-    if graph is None:
-        rule = f"has no host twin, which is needed here: {reason}"
-        remedy = (
-            "Keep m.twin beside m.pte, give load_program(..., twin=...), compile with ExecutorchBackendConfig("
-            "host_twin='embed'), or compile for an ethos-u55 or ethos-u65-256, which are simulated."
-        )
-        raise MissingDataError(f"Ethos-U blob {digest[:12]}", rule, remedy=remedy)
-    return graph

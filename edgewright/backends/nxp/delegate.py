@@ -5,7 +5,6 @@ A blob that was made for this machine only is the twin itself.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,13 @@ import numpy as np
 from edgewright.backends.nxp.blob import read_blob
 from edgewright.backends.nxp.target import ROUNDING
 from edgewright.engine.runner import make_runner
-from edgewright.errors import ExecutionError, FormatError, MissingDataError
-from edgewright.ir.deserialize import read_twin
-from edgewright.ir.graph import Graph
+from edgewright.errors import ExecutionError, FormatError
 from edgewright.ir.numerics import named
 from edgewright.ir.serialize import MAGIC
 from edgewright.ir.tflite.check import check
 from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob
+from edgewright.runtime.twins import graph_inside, twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
@@ -40,11 +38,11 @@ class NeutronDelegate:
     def __init__(self, given: DelegateBlob) -> None:
         view = memoryview(given.blob).cast("B")
         if bytes(view[: len(MAGIC)]) == MAGIC:
-            self._graph = _only_graph(given)
+            self._graph = graph_inside(given, "Neutron")
             self.how = "TFLite graph, for this machine only"
         else:
             blob = read_blob(view)
-            self._graph = _find_twin(given)
+            self._graph = twin_of(given, "Neutron", "Neutron's microcode does not run on this machine")
             if (len(self._graph.inputs), len(self._graph.outputs)) != (blob.arguments, len(blob.output_map)):
                 raise FormatError("must have the inputs and outputs of its blob", where="host twin")
             self.how = "TFLite graph of the host twin"
@@ -87,23 +85,3 @@ class NeutronDelegate:
 
 
 DELEGATE = NeutronDelegate
-
-
-def _only_graph(given: DelegateBlob) -> Graph:
-    graphs = list(read_twin(bytes(given.blob), given.memory).values())
-    if len(graphs) != 1:
-        raise FormatError("must hold one graph", where="Neutron blob", value=len(graphs))
-    return graphs[0]
-
-
-def _find_twin(given: DelegateBlob) -> Graph:
-    digest = hashlib.sha256(given.blob).hexdigest()
-    graph = given.twin(digest)
-    if graph is None:
-        remedy = (
-            "Keep m.twin beside m.pte, give load_program(..., twin=...), or compile with ExecutorchBackendConfig("
-            "host_twin='embed')."
-        )
-        rule = "has no host twin, without which Neutron's microcode cannot run here"
-        raise MissingDataError(f"Neutron blob {digest[:12]}", rule, remedy=remedy)
-    return graph

@@ -8,7 +8,6 @@ files have the time of day for a signature).
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Sequence
@@ -24,16 +23,16 @@ from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.target import QcomChipset, QnnTarget
 from edgewright.backends.qualcomm.twin import TwinRunner
-from edgewright.errors import ExecutionError, FormatError, MissingDataError, MissingError, UsageError
-from edgewright.ir.deserialize import read_twin
-from edgewright.ir.graph import Graph
+from edgewright.errors import ExecutionError, FormatError, MissingError, UsageError
 from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
+from edgewright.runtime.twins import graph_inside, twin_of
 
 __all__ = ["DELEGATE", "QnnDelegate", "check_version", "release"]
 Array = np.ndarray[Any, Any]
 CHOICE, TRUST = "EDGEWRIGHT_QNN", "EDGEWRIGHT_QNN_TRUST"
 _CHOICES = ("", "emulator", "twin")
+_LIBRARIES = " Or install Qualcomm's emulator: pip install 'edgewright[qualcomm]'."
 log = logging.getLogger("edgewright.qualcomm")
 
 
@@ -59,13 +58,13 @@ class QnnDelegate:
         self._closed = False
         self._runner: Runner
         if bytes(memoryview(given.blob).cast("B")[: len(MAGIC)]) == MAGIC:
-            self._runner = twin = TwinRunner(_only_graph(given), given.memory, given.threads)
+            self._runner = twin = TwinRunner(graph_inside(given, "QNN"), given.memory, given.threads)
             self.how = f"{soc.name}: {twin.how}; this program is for this machine only"
             return
         blob = read_blob(given.blob)
         why = why_twin()
         if why:
-            self._runner = twin = TwinRunner(_find_twin(given, why), given.memory, given.threads)
+            self._runner = twin = TwinRunner(twin_of(given, "QNN", why, _LIBRARIES), given.memory, given.threads)
             self.how = f"{soc.name}: {twin.how}, not Qualcomm's emulator: {why}"
             _say_twin(why)
             return
@@ -115,26 +114,6 @@ def why_twin() -> str:
 def _say_twin(why: str) -> None:
     """Once a process."""
     log.warning("host twins run in place of Qualcomm's emulator: %s", why)
-
-
-def _only_graph(given: DelegateBlob) -> Graph:
-    graphs = list(read_twin(bytes(given.blob), given.memory).values())
-    if len(graphs) != 1:
-        raise FormatError("must hold one graph", where="QNN blob", value=len(graphs))
-    return graphs[0]
-
-
-def _find_twin(given: DelegateBlob, why: str) -> Graph:
-    digest = hashlib.sha256(given.blob).hexdigest()
-    graph = given.twin(digest)
-    if graph is None:
-        rule = f"has no host twin, which is needed here: {why}"
-        remedy = (
-            "pip install 'edgewright[qualcomm]' for Qualcomm's emulator, keep m.twin beside m.pte, or give"
-            " load_program(..., twin=...)."
-        )
-        raise MissingDataError(f"QNN blob {digest[:12]}", rule, remedy=remedy)
-    return graph
 
 
 def _check_intact(blob: Blob) -> None:

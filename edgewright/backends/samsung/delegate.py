@@ -5,20 +5,19 @@ A blob that was made for this machine only is the twin itself.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from edgewright.errors import ExecutionError, FormatError, MissingDataError
-from edgewright.ir.deserialize import read_twin
+from edgewright.errors import ExecutionError
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
-from edgewright.ir.graph import Graph, GraphError
+from edgewright.ir.graph import GraphError
 from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
+from edgewright.runtime.twins import graph_inside, twin_of
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.samsung")
@@ -32,10 +31,10 @@ class EnnDelegate:
     def __init__(self, given: DelegateBlob) -> None:
         view = memoryview(given.blob).cast("B")
         if bytes(view[: len(MAGIC)]) == MAGIC:
-            self._graph = _only_graph(given)
+            self._graph = graph_inside(given, "ENN")
             self.how = "ENN graph, for this machine only"
         else:
-            self._graph = _find_twin(given)
+            self._graph = twin_of(given, "ENN", "an Exynos NPU's program does not run on this machine")
             self.how = "ENN graph of the host twin"
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
         check(self._graph, given.memory)
@@ -65,23 +64,3 @@ class EnnDelegate:
 
 
 DELEGATE = EnnDelegate
-
-
-def _only_graph(given: DelegateBlob) -> Graph:
-    graphs = list(read_twin(bytes(given.blob), given.memory).values())
-    if len(graphs) != 1:
-        raise FormatError("must hold one graph", where="ENN blob", value=len(graphs))
-    return graphs[0]
-
-
-def _find_twin(given: DelegateBlob) -> Graph:
-    digest = hashlib.sha256(given.blob).hexdigest()
-    graph = given.twin(digest)
-    if graph is None:
-        remedy = (
-            "Keep m.twin beside m.pte, give load_program(..., twin=...), or compile with ExecutorchBackendConfig("
-            "host_twin='embed')."
-        )
-        rule = "has no host twin, without which an Exynos NPU's program cannot run here"
-        raise MissingDataError(f"ENN blob {digest[:12]}", rule, remedy=remedy)
-    return graph
