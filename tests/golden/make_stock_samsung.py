@@ -1,9 +1,12 @@
-"""Records the graphs that stock ExecuTorch describes to AI LiteCore for some small models.
+"""Records the graphs that stock ExecuTorch describes to AI LiteCore for some small models, and how exact its
+quantization of the example's networks is.
 
-    python -m tests.golden.make_stock_samsung
+    python -m tests.golden.make_stock_samsung graphs
+    python -m tests.golden.make_stock_samsung decibels
 
-Writes ``samsung/graphs.json``: by model and precision, what stand-ins of its two native modules heard. Needs the
-``test`` extra; the modules themselves are not in any wheel.
+Writes ``samsung/graphs.json``: by model and precision, what stand-ins of its two native modules heard; or
+``samsung/decibels.json``: signal to noise of A8W8, by network. Needs the ``test`` extra; the modules themselves are not
+in any wheel.
 """
 
 from __future__ import annotations
@@ -36,14 +39,15 @@ def graphs(model: Any, inputs: Any) -> list[Any]:
     return [json.loads(bytes(m.processed_bytes).split(b"\n", 1)[1]) for m in lowered]
 
 
-def quantized(model: Any, inputs: Any) -> Any:
+def quantized(model: Any, inputs: Any, data: Any) -> Any:
     from executorch.backends.samsung.quantizer import Precision
     from executorch.backends.samsung.utils.export_utils import quantize_module
 
-    return quantize_module(model, inputs, calibration(inputs), Precision.A8W8)
+    return quantize_module(model, inputs, data, Precision.A8W8)
 
 
-if __name__ == "__main__":
+def install() -> None:
+    """Put the stand-ins where stock's software looks for its native modules."""
     for operator in ("nms", "qnms"):
         torch.library.define(f"torchvision::{operator}", "(Tensor a, Tensor b, float c) -> Tensor")
     import executorch.backends.samsung as package
@@ -54,11 +58,39 @@ if __name__ == "__main__":
         made = importlib.import_module(f"tests.backends.samsung.adaptors.{name}")
         sys.modules[f"{holder.__name__}.{name}"] = made
         setattr(holder, name, made)
+
+
+def all_graphs() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in MODELS:
         model, inputs = make(name)
         found[name] = graphs(model, inputs)
         if name in QUANTIZED:
-            found[f"{name} A8W8"] = graphs(quantized(model, inputs), inputs)
+            found[f"{name} A8W8"] = graphs(quantized(model, inputs, calibration(inputs)), inputs)
         print(name, [len(g["nodes"]) for g in found[name]], flush=True)
-    write_file(FOLDER / "graphs.json", [(json.dumps(found, separators=(",", ":")) + "\n").encode()])
+    return found
+
+
+def decibels() -> dict[str, float]:
+    """Of what PyTorch computes for stock's quantized modules: nobody here can run what AI LiteCore makes of them."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "samsung"))
+    models = importlib.import_module("models")
+    found = {}
+    for name in models.MODELS:
+        model, inputs = models.make(name)
+        torch.manual_seed(5)
+        data = [inputs, tuple(torch.randn_like(x) for x in inputs)]
+        with torch.no_grad():
+            wanted = model(*inputs).double()
+            made = quantized(model, inputs, data)(*inputs).double()
+        found[name] = round(float(10 * torch.log10(wanted.square().sum() / (made - wanted).square().sum())), 1)
+        print(name, found[name], flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    install()
+    wanted = sys.argv[1]
+    stored = {"graphs": all_graphs, "decibels": decibels}[wanted]()
+    text = json.dumps(stored, separators=(",", ":")) + "\n"
+    write_file(FOLDER / f"{wanted}.json", [text.encode()])

@@ -76,6 +76,11 @@ class EnnPartitioner(Partitioner):
         return self._target
 
     @property
+    def files(self) -> list[bytes]:
+        """AI LiteCore is given no file: there is nothing to write in a program's place."""
+        raise UsageError("--emit", "is for backends whose vendor's compiler is given a file", value=self.backend.name)
+
+    @property
     def ops_to_not_decompose(self) -> list[Any]:
         """Operators of torch that come here whole."""
         return list(self.kept)

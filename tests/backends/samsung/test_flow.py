@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,19 @@ def test_the_same_model_gives_the_same_bytes() -> None:
     model, inputs = mixed()
     first, second = (lowered(model, inputs).to_executorch().buffer for _ in range(2))
     assert first == second
+
+
+def test_programs_run_without_torch(tmp_path: Path) -> None:
+    model, inputs = mixed()
+    lowered(quantized(model, inputs, "A8W8"), inputs).to_executorch().save(tmp_path / "m.pte")
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import numpy as np; from edgewright import Runtime\n"
+        "x = np.zeros((1, 3, 16, 16), np.float32)\n"
+        "(y,) = Runtime.get().load_program('m.pte').load_method('forward').execute([x]); print(y.shape)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "(1, 5)\n"
 
 
 def test_an_estimate_says_whose_it_is() -> None:
