@@ -228,6 +228,13 @@ def test_products_of_computed_matrices(dtype: str, by: int, bits: int) -> None:
     same(graph([y], product, rescale(acc, y, by, bits, 0, 4 if dtype == "int8" else 0)), "tosa")
 
 
+def test_products_with_a_factor_for_each_column_are_left_to_the_reference() -> None:
+    a, b = plain("a", (2, 5, 37), "int8"), plain("b", (2, 37, 19), "int8")
+    acc, y = plain("acc", (2, 5, 19), "int32"), plain("y", (2, 5, 19), "int8")
+    product = tosa("matmul", acc, a=a, b=b, a_zp=3, b_zp=-90)
+    same(graph([y], product, rescale(acc, y, *factors(19, 0.002))), "tosa", native=False)
+
+
 def test_graphs_are_translated_once() -> None:
     """Zero points are found in operators that are no longer there the second time."""
     made = convolution("conv2d", 0.01, "single", 1, -77, False)
