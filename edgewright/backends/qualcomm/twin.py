@@ -45,11 +45,10 @@ class TwinRunner:
         check(graph, memory)
         self._shapes = [v.bound for v in graph.inputs]
         self.inputs, self.outputs = ([_end(v) for v in side] for side in (graph.inputs, graph.outputs))
-        several = sorted({op.kind.removeprefix(PREFIX) for op in graph.ops if len(op.outputs) != 1})
+        why = _why_numpy(graph)
         self._run: Callable[[Sequence[Array]], list[Array]]
-        if several:  # the engine knows operators of one result only
-            self._run = partial(execute, graph)
-            self.how = f"host twin (numpy: {', '.join(several)} with several results)"
+        if why:
+            self._run, self.how = partial(execute, graph), f"host twin (numpy: {why})"
         else:
             runner = make_runner(lambda: graph, QNN, memory, threads)
             self._run, self.how = runner.run, f"host twin ({runner.how})"
@@ -64,6 +63,15 @@ class TwinRunner:
 
     def close(self) -> None:
         """Nothing is held but memory."""
+
+
+def _why_numpy(graph: Graph) -> str:
+    """Why the engine does not run a graph; empty if it does."""
+    several = sorted({op.kind.removeprefix(PREFIX) for op in graph.ops if len(op.outputs) != 1})
+    if several:
+        return f"{', '.join(several)} with several results"
+    alone = next((v.name for v in graph.values() if not v.bound), None)
+    return f"{alone} is a number alone" if alone is not None else ""
 
 
 def _end(value: Value) -> End:

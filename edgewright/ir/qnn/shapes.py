@@ -18,8 +18,8 @@ Rule = Callable[[Op, list[Shape]], list[Shape]]
 
 
 def shapes_of(op: Op) -> list[Shape]:
-    """The shapes of the results."""
-    given = [v.bound for v in op.args["inputs"]]
+    """The shapes of the results. A number alone has a dimension in QNN."""
+    given = [v.bound or (1,) for v in op.args["inputs"]]
     return [tuple(int(n) for n in s) for s in RULES[op.kind.removeprefix(PREFIX)](op, given)]
 
 
