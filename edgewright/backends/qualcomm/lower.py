@@ -52,8 +52,7 @@ class QnnLowering(Lowering):
 
     def _constant(self, value: Value, order: Order) -> Value:
         made = super()._constant(value, order)
-        if made.data is not None and made.data.dtype == INT64:
-            made.data = made.data.astype(INT32)
+        made.data = np.asarray(made.data, made.dtype).reshape(made.bound)  # a number alone has no dimension
         return made
 
     # --------------------------------------------------------------------------------------------------- appending

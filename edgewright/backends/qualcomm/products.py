@@ -20,7 +20,13 @@ def roomy_weight(op: Op) -> Value:
     have to be coarser for it."""
     bias, x = op.args.get("bias"), op.args["input"]
     weight: Value = op.args["weight"]
-    if bias is None or x.q is None or weight.q is None or weight.q.block is not None or op.args.get("transposed"):
+    if (
+        bias is None
+        or x.q is None
+        or weight.q is None
+        or weight.q.block is not None
+        or op.kind.startswith("conv_transpose")
+    ):
         return weight
     scales, needed = scale_of(weight), np.abs(real_numbers(bias)) / (_WHOLE * scale_of(x))
     coarser = np.maximum(1.0, (needed if scales.ndim else needed.max(initial=0)) / scales)
@@ -51,7 +57,9 @@ def bias_of(low: QnnLowering, op: Op, weight: Value) -> list[Value]:
 def is_depthwise(op: Op) -> bool:
     """Two groups are better as what they are, and so are several filters for a channel, which may not compile."""
     weight, groups = op.args["weight"], op.args.get("groups", 1)
-    return bool(groups > 2 and weight.shape[1] == 1 and weight.shape[0] == groups and not op.args.get("transposed"))
+    return bool(
+        groups > 2 and weight.shape[1] == 1 and weight.shape[0] == groups and not op.kind.startswith("conv_transpose")
+    )
 
 
 def _filters(low: QnnLowering, weight: Value, transposed: bool) -> Value:
@@ -69,7 +77,7 @@ def _filters(low: QnnLowering, weight: Value, transposed: bool) -> Value:
 def convolution(low: QnnLowering, op: Op) -> None:
     """Images and volumes; sequences are images one pixel high."""
     x, weight, out = op.args["input"], roomy_weight(op), result(op)
-    rank, transposed = len(weight.shape), bool(op.args.get("transposed"))
+    rank, transposed = len(weight.shape), op.kind.startswith("conv_transpose")
     order = (0, *range(2, rank), 1)
     image = low.get(x, order)
     inputs = [_image(low, image), _filters(low, weight, transposed), *bias_of(low, op, weight)]

@@ -132,7 +132,7 @@ def whole_images(op: Op, target: Any) -> object:
     "scale for all weights; volumes without groups, and with one stride for height and width"
 )
 def plain_transposed(op: Op, target: Any) -> object:
-    if not op.args.get("transposed"):
+    if not op.kind.startswith("conv_transpose"):
         return OK
     if any(d != 1 for d in spread(op, "dilation", 1)):
         return f"dilation {op.args['dilation']}"
