@@ -135,7 +135,7 @@ def test_weights_that_were_left_real_are_stored_when_lowered() -> None:
     assert stored(graph) == ({"int8"}, {"int8"})
 
 
-@pytest.mark.parametrize("precision", ["A8W8", "A16W16"])
+@pytest.mark.parametrize("precision", [pytest.param("A8W8", marks=pytest.mark.slow), "A16W16"])
 def test_training_goes_through_the_same_call(precision: str) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
