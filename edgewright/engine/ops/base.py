@@ -89,12 +89,13 @@ class Lowering:
 
     ``exact_reads``: nothing beyond an operand's elements is read, so they may be the caller's own arrays.
     ``exact_writes``: nothing beyond the result's elements is written. ``any_strides``: the result may lie in rows with
-    gaps; without it, operands and result must be dense, but for an image's border.
+    gaps; without it, operands and result must be dense, but for an image's border. ``wants_dense``: no border either.
     """
 
     exact_reads: ClassVar[bool] = False
     exact_writes: ClassVar[bool] = True
     any_strides: ClassVar[bool] = True
+    wants_dense: ClassVar[bool] = False
 
     def __init__(self, node: Node) -> None:
         self.node = node

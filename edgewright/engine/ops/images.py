@@ -63,6 +63,7 @@ class Softmax(Lowering):
 
     exact_reads = True
     any_strides = False
+    wants_dense = True
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:

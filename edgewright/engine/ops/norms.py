@@ -32,6 +32,7 @@ class Normalize(Lowering):
 
     exact_reads = True
     any_strides = False
+    wants_dense = True
 
     def __init__(self, node: Node, norm: Norm) -> None:
         super().__init__(node)

@@ -47,6 +47,7 @@ class Gather(Lowering):
 
     exact_reads = True
     any_strides = False
+    wants_dense = True
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -69,6 +70,7 @@ class Put(Lowering):
 
     exact_reads = True
     any_strides = False
+    wants_dense = True
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:

@@ -15,6 +15,7 @@ class Reduction(Lowering):
 
     exact_reads = True
     any_strides = False
+    wants_dense = True
 
     def __init__(self, node: Node, reduce: Reduce) -> None:
         super().__init__(node)
