@@ -303,60 +303,7 @@ def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------------------------------------- images
-
-
-@taken("aten::mean.out")
-def _mean(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Of whole images, as they lie; other means are reductions."""
-    x, dims = a["self"], a.get("dim")
-    if not m.usable(x, *outs) or a.get("dtype") is not None:
-        return False
-    if not (m.image(x) and a.get("keepdim") and dims and sorted(d % 4 for d in dims) == [2, 3]):
-        return portable_layers.reduction(m, a, outs, "mean")
-    m.add("global_avg_pool2d", outs[0], {"self": m.pixels(x)}, pixels=True)
-    return True
-
-
-@taken("aten::permute_copy.out", "aten::t_copy.out")
-def _turned_constant(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Of what is constant, a product's weights, now; else as a move."""
-    data = m.constant(a["self"])
-    if data is None:
-        return portable_moves.permute(m, a, outs)
-    if not m.usable(a["self"], *outs) or data.ndim > 2:
-        return False
-    dims = [int(d) + (data.ndim if d < 0 else 0) for d in a.get("dims", range(data.ndim)[::-1])]
-    if sorted(dims) != list(range(data.ndim)):
-        return False
-    turned = np.ascontiguousarray(data.transpose(dims))
-    if turned.shape != outs[0].bound:
-        return False
-    m.bind(outs[0], new(turned.shape, turned), pixels=False)
-    return True
-
-
-@taken("aten::view_copy.out")
-def _view(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x = a["self"]
-    if not m.usable(x, *outs) or not m.is_made(x) or m.constant(x) is not None:
-        return False
-    if math.prod(x.bound) != math.prod(outs[0].bound):
-        return False
-    m.add("view", outs[0], {"self": m.planes(x), "size": list(outs[0].bound)})
-    return True
-
-
-@taken("dim_order_ops::_clone_dim_order.out", "aten::clone.out")
-def _clone(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x = a["self"]
-    if not m.usable(x, *outs) or not m.is_made(x) or m.constant(x) is not None or x.bound != outs[0].bound:
-        return False
-    pixels = m.like([x])
-    m.bind(outs[0], m.pixels(x) if pixels else m.planes(x), pixels=pixels)
-    return True
-
-
 # These add rows to ``ROWS``.
-from edgewright.runtime import portable_layers, portable_moves  # noqa: E402
+from edgewright.runtime import portable_layers as portable_layers  # noqa: E402
+from edgewright.runtime import portable_moves as portable_moves  # noqa: E402
 from edgewright.runtime import portable_places as portable_places  # noqa: E402

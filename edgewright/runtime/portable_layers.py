@@ -109,3 +109,15 @@ def _square(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     m.add("square", outs[0], {"self": m.planes(x)})
     return True
+
+
+@taken("aten::mean.out")
+def _mean(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Of whole images, as they lie; other means are reductions."""
+    x, dims = a["self"], a.get("dim")
+    if not m.usable(x, *outs) or a.get("dtype") is not None:
+        return False
+    if not (m.image(x) and a.get("keepdim") and dims and sorted(d % 4 for d in dims) == [2, 3]):
+        return reduction(m, a, outs, "mean")
+    m.add("global_avg_pool2d", outs[0], {"self": m.pixels(x)}, pixels=True)
+    return True

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from edgewright.runtime.portable import Args, Maker, taken
+import numpy as np
+
+from edgewright.runtime.portable import Args, Maker, new, taken
 from edgewright.runtime.tensor import TensorSlot
 
 
@@ -114,4 +116,43 @@ def _stacked(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     size = [*given[0].bound[:dim], 1, *given[0].bound[dim:]]
     parts = [m.between("view", size, {"self": m.planes(x), "size": size}) for x in given]
     m.add("cat", outs[0], {"tensors": parts, "dim": dim})
+    return True
+
+
+@taken("aten::permute_copy.out", "aten::t_copy.out")
+def _turned_constant(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Of what is constant, a product's weights, now; else as a move."""
+    data = m.constant(a["self"])
+    if data is None:
+        return permute(m, a, outs)
+    if not m.usable(a["self"], *outs) or data.ndim > 2:
+        return False
+    dims = [int(d) + (data.ndim if d < 0 else 0) for d in a.get("dims", range(data.ndim)[::-1])]
+    if sorted(dims) != list(range(data.ndim)):
+        return False
+    turned = np.ascontiguousarray(data.transpose(dims))
+    if turned.shape != outs[0].bound:
+        return False
+    m.bind(outs[0], new(turned.shape, turned), pixels=False)
+    return True
+
+
+@taken("aten::view_copy.out")
+def _view(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    x = a["self"]
+    if not m.usable(x, *outs) or not m.is_made(x) or m.constant(x) is not None:
+        return False
+    if math.prod(x.bound) != math.prod(outs[0].bound):
+        return False
+    m.add("view", outs[0], {"self": m.planes(x), "size": list(outs[0].bound)})
+    return True
+
+
+@taken("dim_order_ops::_clone_dim_order.out", "aten::clone.out")
+def _clone(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    x = a["self"]
+    if not m.usable(x, *outs) or not m.is_made(x) or m.constant(x) is not None or x.bound != outs[0].bound:
+        return False
+    pixels = m.like([x])
+    m.bind(outs[0], m.pixels(x) if pixels else m.planes(x), pixels=pixels)
     return True
