@@ -45,7 +45,6 @@ def summed(sign: int) -> Function:
 
 
 def mul(op: Op, arrays: Sequence[Array]) -> Array:
-    """The factor is computed in single precision."""
     (a, b), out = _ends(op)
     return stored(times(centred(a, arrays[0]) * centred(b, arrays[1]), product_factor(a, b, out)), out)
 
