@@ -15,7 +15,7 @@ from edgewright.backends.qualcomm.peaks import Peaks, peaks
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.ir.graph import Graph, Op, Value
 
-LABEL = "Edgewright's analytic estimate"
+LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 _TILE, _VECTOR = 32, 4 * 128
 _PRODUCTS = ("Conv2d", "Conv3d", "TransposeConv2d", "TransposeConv3d", "FullyConnected", "MatMul")
 _FREE = ("Reshape",)

@@ -17,7 +17,7 @@ from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.liveness import peak
 
-LABEL = "Edgewright's analytic estimate"
+LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 CLOCK = 1e9
 MACS = 29_500  # of 8 bits, a cycle
 _START, _STREAM, _BYTES, _WIDE = 2000, 64, 4096, 4

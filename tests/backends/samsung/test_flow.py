@@ -155,7 +155,10 @@ def test_programs_run_without_torch(tmp_path: Path) -> None:
 def test_an_estimate_says_whose_it_is() -> None:
     model, inputs = mixed()
     (found,) = lowered(model, inputs).partition_reports["forward"].estimates
-    assert (found["basis"], found["target"]) == ("Edgewright's analytic estimate", "E9955")
+    assert (found["basis"], found["target"]) == (
+        "Edgewright's lower bound, no dispatch: analytic estimate",
+        "E9955",
+    )
     by_kind = {layer["operator"]: layer for layer in found["layers"]}
     assert by_kind["DWCONV2D"]["macs"] == 8 * 8 * 8 * 9 and by_kind["FC"]["macs"] == 8 * 5
     assert found["cycles"] == sum(layer["cycles"] for layer in found["layers"]) > 0
