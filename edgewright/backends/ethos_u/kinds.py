@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewright.backends.ethos_u.rules import rule
+from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, tensors
 from edgewright.ir.graph import Op, Value
 

@@ -8,7 +8,7 @@ from typing import Any
 from edgewright.backends.ethos_u import adaptive, pools, reductions, resize
 from edgewright.backends.ethos_u.kinds import all_quantized, has_dims, logic_unit, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
-from edgewright.backends.ethos_u.rules import rule
+from edgewright.backends.rules import rule
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, over
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import Same

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from edgewright.backends.ethos_u.splitting import in_two_steps, steps_of
+from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, Rule, constant, max_rank, not_empty, spread, static_shape, tensors
 from edgewright.ir.graph import Op
-
-
-def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
-    """A rule whose sentence stands above its function."""
-    return lambda why: Rule(text, why)
 
 
 @rule("integers must be 8 bits wide, or 16 without a zero point, with one scale for a whole tensor")

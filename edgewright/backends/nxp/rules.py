@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from edgewright.backends.nxp.lower import LIMITED, alike
 from edgewright.backends.nxp.products import is_depthwise, window_sizes
+from edgewright.backends.rules import rule
 from edgewright.backends.table import (
     OK,
     Rule,
@@ -25,11 +25,6 @@ from edgewright.passes.quantization import activation_limits
 
 MAX_STEP, MAX_TAPS, MAX_GROUPS = 4096, 65535, 10
 MACS = 8  # of a pipeline, where no target says otherwise
-
-
-def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
-    """A rule whose sentence stands above its function."""
-    return lambda why: Rule(text, why)
 
 
 def _weight_of(op: Op) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgewright.backends import rules as common
 from edgewright.backends.qualcomm import elementwise as el
 from edgewright.backends.qualcomm import images, indexing, movement, norms, products, ranking, rules
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, max_rank, not_empty, static_shape
@@ -16,11 +17,11 @@ fixed = constant("weight", "bias")
 
 
 def _products() -> tuple[OpSpec, ...]:
-    checks = (fixed, rules.all_or_none, rules.whole_images, rules.plain_transposed)
+    checks = (fixed, rules.all_or_none, common.whole_images, rules.plain_transposed)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
         *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
-        OpSpec("linear", products.linear, (fixed, rules.all_or_none, rules.has_dims), ANY, ACTIVATIONS),
+        OpSpec("linear", products.linear, (fixed, rules.all_or_none, common.has_dims), ANY, ACTIVATIONS),
         OpSpec("mm", products.matmul, (rules.all_or_none,), ANY),
         OpSpec("bmm", products.matmul, (rules.all_or_none,), ANY),
     )
@@ -56,24 +57,24 @@ def _elements() -> tuple[OpSpec, ...]:
         OpSpec("logical_not", el.of("ElementWiseNot"), (rules.truths,), (FLOAT,)),
         OpSpec("isinf", el.is_wild("IsInf", detect_negative=True, detect_positive=True), (rules.real,), (FLOAT,)),
         OpSpec("isnan", el.is_wild("IsNan"), (rules.real,), (FLOAT,)),
-        _element("where", el.of("ElementWiseSelect", "condition", "self", "other"), rules.some_tensor, numbers=True),
-        _element("masked_fill", el.masked_fill, rules.some_tensor, numbers=True),
+        _element("where", el.of("ElementWiseSelect", "condition", "self", "other"), common.some_tensor, numbers=True),
+        _element("masked_fill", el.masked_fill, common.some_tensor, numbers=True),
         OpSpec("cast", el.cast, (), (FLOAT,)),
         *(OpSpec(op, el.made_now, (), (FLOAT,)) for op in rules.MADE),
-        *(OpSpec(op, el.convert, (rules.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
+        *(OpSpec(op, el.convert, (common.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
     )
 
 
 def _pair(op: str, lower: Any, *more: Rule, precisions: tuple[str, ...] = ANY) -> OpSpec:
-    checks = (rules.all_or_none, rules.one_width, rules.some_tensor, rules.no_alpha, rules.true_division, *more)
+    checks = (rules.all_or_none, rules.one_width, common.some_tensor, common.no_alpha, common.true_division, *more)
     return OpSpec(op, lower, checks, precisions, ACTIVATIONS, numbers=True)
 
 
 def _compared(op: str, kind: str) -> OpSpec:
     lower = el.of(kind, "self", "other")
     if op.startswith(("logical", "bitwise")):
-        return OpSpec(op, lower, (rules.some_tensor, rules.truths), (FLOAT,))
-    return _element(op, lower, rules.some_tensor, numbers=True)
+        return OpSpec(op, lower, (common.some_tensor, rules.truths), (FLOAT,))
+    return _element(op, lower, common.some_tensor, numbers=True)
 
 
 def _images() -> tuple[OpSpec, ...]:
@@ -81,18 +82,18 @@ def _images() -> tuple[OpSpec, ...]:
     factors, both = (rules.true_factors,), ("upsample", "resize")
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
-        _element("max_pool2d", images.pool("PoolMax2d"), rules.values_only, rules.plain_window),
+        _element("max_pool2d", images.pool("PoolMax2d"), common.values_only, rules.plain_window),
         OpSpec("avg_pool2d", images.pool("PoolAvg2d"), average, ANY),
         _element("adaptive_avg_pool2d", images.adaptive("PoolAvg2d"), rules.even_windows(4)),
         _element("adaptive_avg_pool3d", images.adaptive("PoolAvg3d"), rules.even_windows(5)),
-        _element("adaptive_max_pool2d", images.adaptive("PoolMax2d"), rules.even_windows(4), rules.values_only),
+        _element("adaptive_max_pool2d", images.adaptive("PoolMax2d"), rules.even_windows(4), common.values_only),
         _element("avg_pool3d", images.volume, rules.plain_box),
         *(_element(op, images.reduced(kind), rules.reduces) for op, kind in reductions.items()),
-        _element("softmax", images.softmax("Softmax"), rules.has_dims),
-        _element("safe_softmax", images.softmax("Softmax"), rules.has_dims, precisions=(STATIC,)),
-        _element("log_softmax", images.softmax("LogSoftmax"), rules.has_dims),
-        _element("pixel_shuffle", images.shuffled("DepthToSpace"), rules.four_dims),
-        _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), rules.four_dims),
+        _element("softmax", images.softmax("Softmax"), common.has_dims),
+        _element("safe_softmax", images.softmax("Softmax"), common.has_dims, precisions=(STATIC,)),
+        _element("log_softmax", images.softmax("LogSoftmax"), common.has_dims),
+        _element("pixel_shuffle", images.shuffled("DepthToSpace"), common.four_dims),
+        _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), common.four_dims),
         *(_element(f"{how}_nearest2d", images.nearest, *factors) for how in both),
         *(_element(f"{how}_bilinear2d", images.bilinear, *factors) for how in both),
         *(_element(f"{how}_bicubic2d", images.bicubic, *factors, rules.free_corners) for how in both),
@@ -108,12 +109,12 @@ def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
 
 def _norms() -> tuple[OpSpec, ...]:
     return (
-        _norm("batch_norm", norms.batch_norm, rules.fixed_statistics, rules.values_only),
-        _norm("layer_norm", norms.layer_norm, rules.last_only, rules.values_only),
-        _norm("rms_norm", norms.rms_norm, rules.last_only),
-        _norm("group_norm", norms.group_norm, rules.four_dims),
+        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.values_only),
+        _norm("layer_norm", norms.layer_norm, common.last_only, common.values_only),
+        _norm("rms_norm", norms.rms_norm, common.last_only),
+        _norm("group_norm", norms.group_norm, common.four_dims),
         _norm("instance_norm", norms.instance_norm, rules.own_statistics),
-        _norm("native_group_norm", norms.group_norm, rules.four_dims, rules.values_only),
+        _norm("native_group_norm", norms.group_norm, common.four_dims, common.values_only),
     )
 
 
@@ -129,16 +130,16 @@ def _moves() -> tuple[OpSpec, ...]:
         movement.tile: ("expand", "repeat"),
     }
     return (
-        *(_element(op, lower, rules.has_dims) for lower, ops in lowered.items() for op in ops),
+        *(_element(op, lower, common.has_dims) for lower, ops in lowered.items() for op in ops),
         OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
-        _element("pad", movement.pad, rules.has_dims, rules.outward),
+        _element("pad", movement.pad, common.has_dims, rules.outward),
         *(_element(op, movement.pad, rules.mirrored) for op in ("reflection_pad", "pad_by_mode")),
     )
 
 
 def _places() -> tuple[OpSpec, ...]:
     """What finds places, and what reads and writes at them."""
-    ranked = (rules.has_dims,)
+    ranked = (common.has_dims,)
     read = {"gather": indexing.gather, "index_select": indexing.index_select}
     return (
         _element("argmax", ranking.place("Argmax"), *ranked),

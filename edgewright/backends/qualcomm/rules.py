@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from edgewright.backends.table import OK, Rule, over, pool_arguments, spread, tensor, tensors
+from edgewright.backends.rules import rule
+from edgewright.backends.table import OK, Rule, over, pool_arguments, spread, tensors
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Index
@@ -18,11 +18,6 @@ MADE = ("arange", "full", "zeros", "ones", "scalar_tensor")
 CASTS = ("cast", *MADE)
 # Of these, constants are real numbers until they are lowered.
 _REAL = {"bias", "weight", "running_mean", "running_var"}
-
-
-def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
-    """A rule whose sentence stands above its function."""
-    return lambda why: Rule(text, why)
 
 
 def _weight(op: Op, value: Value) -> bool:
@@ -121,12 +116,6 @@ def all_or_none(op: Op, target: Any) -> object:
     return ", ".join(loose) if loose and any(v.q is not None for v in held) else OK
 
 
-@rule("images must come with their batch and channels")
-def whole_images(op: Op, target: Any) -> object:
-    x = tensor(op, "input")
-    return OK if x is not None and len(x.shape) == len(op.args["weight"].shape) else "another rank"
-
-
 @rule(
     "transposed windows must be without gaps; grouped ones without output padding and with one "
     "scale for all weights; volumes without groups, and with one stride for height and width"
@@ -150,12 +139,6 @@ def _plain_volume(op: Op) -> object:
     """Of others the HTP's numbers are wrong."""
     steps, groups = spread(op, "stride", 1), op.args.get("groups", 1)
     return f"groups {groups} of volumes" if groups != 1 else OK if steps[1] == steps[2] else f"strides {steps}"
-
-
-@rule("only the values may be read, not their places")
-def values_only(op: Op, target: Any) -> object:
-    read = [o.name for o in op.outputs[1:] if o is not None]
-    return ", ".join(read) if read else OK
 
 
 @rule("windows must be without gaps, no larger than the image, and of images with batch and channels")
@@ -195,42 +178,6 @@ def reduces(op: Op, target: Any) -> object:
     if not x.shape or not over(op):
         return "no dimension"
     return str(op.args["dtype"]) if op.args.get("dtype") is not None and out is not None and out.q is None else OK
-
-
-@rule("images must have four dimensions, batch and channels first")
-def four_dims(op: Op, target: Any) -> object:
-    rank = len(next(iter(op.inputs())).shape)
-    return OK if rank == 4 else rank
-
-
-@rule("normalisation must be over the last dimension")
-def last_only(op: Op, target: Any) -> object:
-    shape = list(op.args["normalized_shape"])
-    return OK if len(shape) == 1 else shape
-
-
-@rule("statistics must be constant: the model must be in eval()")
-def fixed_statistics(op: Op, target: Any) -> object:
-    held = [op.args.get(n) for n in ("running_mean", "running_var")]
-    return OK if all(isinstance(v, Value) and v.constant for v in held) else "computed"
-
-
-@rule("alpha must be 1")
-def no_alpha(op: Op, target: Any) -> object:
-    alpha = op.args.get("alpha", 1)
-    return OK if alpha == 1 else alpha
-
-
-@rule("division must not be rounded")
-def true_division(op: Op, target: Any) -> object:
-    mode = op.args.get("rounding_mode")
-    return OK if mode is None else mode
-
-
-@rule("one operand must be a tensor that is computed, and numbers must be finite")
-def some_tensor(op: Op, target: Any) -> object:
-    wild = [v for v in op.args.values() if isinstance(v, float) and not np.isfinite(v)]
-    return wild[0] if wild else OK if any(not v.constant for v in op.inputs()) else "constants"
 
 
 @rule("logarithms must be of 8 bits or real numbers: the HTP's of 16 bits is wrong")
@@ -280,17 +227,6 @@ def true_factors(op: Op, target: Any) -> object:
     exact = [m / n for m, n in zip(out.bound[2:], x.bound[2:], strict=True)]
     off = [g for g, e in zip(given, exact, strict=True) if g is not None and abs(g - e) > 1e-6]
     return off or OK
-
-
-@rule("tensors must have a dimension")
-def has_dims(op: Op, target: Any) -> object:
-    return OK if next(iter(op.inputs())).shape else "none"
-
-
-@rule("quantization must be of a whole tensor, with numbers known now")
-def known(op: Op, target: Any) -> object:
-    stored = op.outputs[0] if op.kind != "dequantize" else op.args["self"]
-    return OK if stored is not None and stored.q is not None and stored.q.axis is None else "by channel"
 
 
 @rule("what is combined with and, or, xor must be truth values")

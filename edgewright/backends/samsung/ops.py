@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgewright.backends import rules as common
 from edgewright.backends.samsung import elementwise as el
 from edgewright.backends.samsung import images, movement, norms, products, rules
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, not_empty, static_shape
@@ -18,7 +19,7 @@ fixed = constant("weight", "bias")
 
 def _products() -> tuple[OpSpec, ...]:
     checks = (
-        fixed, rules.all_or_none, rules.stored_weights, rules.whole_images, rules.within_padding, rules.grouped_scale,
+        fixed, rules.all_or_none, rules.stored_weights, common.whole_images, rules.within_padding, rules.grouped_scale,
     )  # fmt: skip
     kinds = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     added = (constant("self", "mat2"), rules.all_or_none, rules.unscaled, rules.column_bias)
@@ -27,13 +28,13 @@ def _products() -> tuple[OpSpec, ...]:
         OpSpec(
             "linear",
             products.linear,
-            (fixed, rules.all_or_none, rules.stored_weights, rules.has_dims),
+            (fixed, rules.all_or_none, rules.stored_weights, common.has_dims),
             ANY,
             ACTIVATIONS,
         ),
         OpSpec("addmm", products.addmm, added, (FLOAT,), ACTIVATIONS),
         OpSpec("mm", products.mm, (rules.all_or_none, rules.one_type), ANY),
-        OpSpec("bmm", products.bmm, (rules.all_or_none, rules.one_type, rules.some_tensor), ANY),
+        OpSpec("bmm", products.bmm, (rules.all_or_none, rules.one_type, common.some_tensor), ANY),
     )
 
 
@@ -48,7 +49,7 @@ _ONLY_REAL = ("log", "maximum", "minimum")
 
 
 def _elements() -> tuple[OpSpec, ...]:
-    pair = (rules.some_tensor, rules.no_alpha, rules.true_division)
+    pair = (common.some_tensor, common.no_alpha, common.true_division)
 
     def both(op: str, kind: str, told: bool, *names: str) -> OpSpec:
         precisions = (FLOAT,) if op in _ONLY_REAL else ANY
@@ -63,26 +64,26 @@ def _elements() -> tuple[OpSpec, ...]:
         *(alone(op, *kind) for op, kind in el.UNARY.items()),
         *(both(op, *kind, "self", "other") for op, kind in el.BINARY.items()),
         both("rsub", "SUB", True, "other", "self"),
-        OpSpec("pow", el.power, (rules.some_tensor,), (FLOAT,), numbers=True),
+        OpSpec("pow", el.power, (common.some_tensor,), (FLOAT,), numbers=True),
         *(_element(op, el.limits, rules.number_limits) for op in ("relu6", "hardtanh", "clamp")),
         _element("leaky_relu", el.leaky_relu),
         _element("prelu", el.prelu, rules.slopes, ports={"weight": INDEX}),
-        *(OpSpec(op, el.convert, (rules.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
+        *(OpSpec(op, el.convert, (common.known,), (STATIC,)) for op in ("quantize", "dequantize", "requantize")),
         OpSpec("cast", el.cast, (rules.known_types,), (FLOAT,)),
     )
 
 
 def _images() -> tuple[OpSpec, ...]:
     return (
-        _element("max_pool2d", images.largest, rules.values_only, rules.plain_window),
+        _element("max_pool2d", images.largest, common.values_only, rules.plain_window),
         _element("avg_pool2d", images.average, rules.plain_window, rules.plain_average),
         _element("adaptive_avg_pool2d", images.adaptive, rules.even_windows),
         _element("mean", images.reduced("REDUCEMEAN", True), rules.reduces),
         _element("sum", images.reduced("REDUCESUM", False), rules.reduces),
-        _element("softmax", images.softmax("SOFTMAX", True), rules.has_dims, ports=_FOUND),
-        _element("safe_softmax", images.softmax("SOFTMAX", True), rules.has_dims, ports=_FOUND),
-        _element("log_softmax", images.softmax("LOGSOFTMAX", False), rules.has_dims),
-        _element("pixel_shuffle", images.shuffle, rules.four_dims),
+        _element("softmax", images.softmax("SOFTMAX", True), common.has_dims, ports=_FOUND),
+        _element("safe_softmax", images.softmax("SOFTMAX", True), common.has_dims, ports=_FOUND),
+        _element("log_softmax", images.softmax("LOGSOFTMAX", False), common.has_dims),
+        _element("pixel_shuffle", images.shuffle, common.four_dims),
         *(_element(f"{op}_bilinear2d", images.bilinear, rules.true_factors) for op in ("upsample", "resize")),
         *(_element(f"{op}_nearest2d", images.nearest, rules.true_factors, rules.whole_factors)
           for op in ("upsample", "resize")),
@@ -95,11 +96,11 @@ def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
 
 def _norms() -> tuple[OpSpec, ...]:
     return (
-        _norm("batch_norm", norms.batch_norm, rules.fixed_statistics, rules.values_only),
-        _norm("layer_norm", norms.layer_norm, rules.last_only, rules.values_only),
+        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.values_only),
+        _norm("layer_norm", norms.layer_norm, common.last_only, common.values_only),
         _norm("rms_norm", norms.rms_norm),
         _norm("group_norm", norms.group_norm),
-        _norm("native_group_norm", norms.group_norm, rules.values_only),
+        _norm("native_group_norm", norms.group_norm, common.values_only),
     )
 
 
@@ -113,16 +114,16 @@ def _moves() -> tuple[OpSpec, ...]:
     table: dict[str, Port] = {"weight": ACT, "out": Same("weight")}
     several = {movement.split: ("split", "split_with_sizes", "chunk"), movement.unbind: ("unbind",)}
     return (
-        *(_element(op, lower, rules.has_dims) for lower, ops in lowered.items() for op in ops),
-        *(_element(op, lower, rules.has_dims, precisions=(FLOAT,)) for lower, ops in several.items() for op in ops),
+        *(_element(op, lower, common.has_dims) for lower, ops in lowered.items() for op in ops),
+        *(_element(op, lower, common.has_dims, precisions=(FLOAT,)) for lower, ops in several.items() for op in ops),
         _element("expand", movement.expand),
         _element("clone", movement.same),
         OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
-        OpSpec("cat", movement.cat, (rules.all_or_none, rules.one_type, rules.has_dims, rules.one_constant), ANY),
-        _element("pad", movement.pad, rules.has_dims, rules.zeros_outward),
+        OpSpec("cat", movement.cat, (rules.all_or_none, rules.one_type, common.has_dims, rules.one_constant), ANY),
+        _element("pad", movement.pad, common.has_dims, rules.zeros_outward),
         OpSpec("embedding", movement.embedding, (constant("weight"), rules.all_or_none), ANY, ports=table),
-        _element("index", movement.index, rules.has_dims, rules.one_index),
-        _element("index_select", movement.index_select, rules.has_dims, rules.listed_places),
+        _element("index", movement.index, common.has_dims, rules.one_index),
+        _element("index_select", movement.index_select, common.has_dims, rules.listed_places),
         _element("topk", movement.topk, rules.plain_topk, precisions=(FLOAT,)),
     )
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from edgewright.backends.rules import rule
 from edgewright.backends.samsung.lower import QUANTIZED
 from edgewright.backends.samsung.products import along, pads
-from edgewright.backends.table import OK, Rule, over, pool_arguments, tensor, tensors
+from edgewright.backends.table import OK, over, pool_arguments, tensor, tensors
 from edgewright.ir.enn.names import ELEMENT_NAMES
 from edgewright.ir.graph import Op, Value
 
 # Of these, constants are real numbers until they are lowered.
 _REAL = ("bias", "weight", "running_mean", "running_var")
 _PLACES = ("indices", "index")
-
-
-def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
-    """A rule whose sentence stands above its function."""
-    return lambda why: Rule(text, why)
 
 
 def _listed(op: Op, names: tuple[str, ...]) -> set[int]:
@@ -77,12 +72,6 @@ def stored_weights(op: Op, target: Any) -> object:
     return f"{weight.name}: {weight.dtype}"
 
 
-@rule("images must come with their batch and channels")
-def whole_images(op: Op, target: Any) -> object:
-    x = tensor(op, "input")
-    return OK if x is not None and len(x.shape) == len(op.args["weight"].shape) else "another rank"
-
-
 @rule("output padding must not be larger than padding, which is all that ENN can be told")
 def within_padding(op: Op, target: Any) -> object:
     if not op.args.get("transposed"):
@@ -109,12 +98,6 @@ def unscaled(op: Op, target: Any) -> object:
 def column_bias(op: Op, target: Any) -> object:
     shape = op.args["self"].shape
     return OK if shape == (op.args["mat2"].shape[1],) else list(shape)
-
-
-@rule("only the values may be read, not their places")
-def values_only(op: Op, target: Any) -> object:
-    read = [o.name for o in op.outputs[1:] if o is not None]
-    return ", ".join(read) if read else OK
 
 
 @rule("windows must be of images with batch and channels, and not hang over the edge (ceil_mode)")
@@ -148,12 +131,6 @@ def reduces(op: Op, target: Any) -> object:
     return OK if out is None or x.q is not None or out.dtype == x.dtype else str(out.dtype)
 
 
-@rule("images must have four dimensions, batch and channels first")
-def four_dims(op: Op, target: Any) -> object:
-    rank = len(next(iter(op.inputs())).shape)
-    return OK if rank == 4 else rank
-
-
 @rule("slopes must be constant, one for all or one for each channel")
 def slopes(op: Op, target: Any) -> object:
     x, weight = op.args["self"], tensor(op, "weight")
@@ -161,36 +138,6 @@ def slopes(op: Op, target: Any) -> object:
         return "computed"
     count = int(np.prod(weight.bound))
     return OK if count == 1 or (len(x.shape) > 1 and count == x.bound[1]) else count
-
-
-@rule("normalisation must be over the last dimension")
-def last_only(op: Op, target: Any) -> object:
-    shape = list(op.args["normalized_shape"])
-    return OK if len(shape) == 1 else shape
-
-
-@rule("statistics must be constant: the model must be in eval()")
-def fixed_statistics(op: Op, target: Any) -> object:
-    held = [op.args.get(n) for n in ("running_mean", "running_var")]
-    return OK if all(isinstance(v, Value) and v.constant for v in held) else "computed"
-
-
-@rule("alpha must be 1")
-def no_alpha(op: Op, target: Any) -> object:
-    alpha = op.args.get("alpha", 1)
-    return OK if alpha == 1 else alpha
-
-
-@rule("division must not be rounded")
-def true_division(op: Op, target: Any) -> object:
-    mode = op.args.get("rounding_mode")
-    return OK if mode is None else mode
-
-
-@rule("one operand must be a tensor that is computed, and numbers must be finite")
-def some_tensor(op: Op, target: Any) -> object:
-    wild = [v for v in op.args.values() if isinstance(v, float) and not np.isfinite(v)]
-    return wild[0] if wild else OK if any(not v.constant for v in op.inputs()) else "constants"
 
 
 @rule("limits must be numbers, at least one of them, the lower one first")
@@ -233,21 +180,10 @@ def whole_factors(op: Op, target: Any) -> object:
     return OK if all(m and m % n == 0 for m, n in pairs) else out.bound
 
 
-@rule("tensors must have a dimension")
-def has_dims(op: Op, target: Any) -> object:
-    return OK if next(iter(op.inputs())).shape else "none"
-
-
 @rule("at most one of the tensors may be constant")
 def one_constant(op: Op, target: Any) -> object:
     fixed = [t.name for t in op.args["tensors"] if t.constant]
     return ", ".join(fixed) if len(fixed) > 1 else OK
-
-
-@rule("quantization must be of a whole tensor, with numbers known now")
-def known(op: Op, target: Any) -> object:
-    stored = op.outputs[0] if op.kind != "dequantize" else op.args["self"]
-    return OK if stored is not None and stored.q is not None and stored.q.axis is None else "by channel"
 
 
 @rule("there must be one tensor of places, not of truths")

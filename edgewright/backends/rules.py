@@ -1,0 +1,75 @@
+"""Rules that more than one backend has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.table import OK, Rule, tensor
+from edgewright.ir.graph import Op, Value
+
+
+def rule(text: str) -> Callable[[Callable[[Op, Any], object]], Rule]:
+    """A rule whose sentence stands above its function."""
+    return lambda why: Rule(text, why)
+
+
+@rule("images must come with their batch and channels")
+def whole_images(op: Op, target: Any) -> object:
+    x = tensor(op, "input")
+    return OK if x is not None and len(x.shape) == len(op.args["weight"].shape) else "another rank"
+
+
+@rule("only the values may be read, not their places")
+def values_only(op: Op, target: Any) -> object:
+    read = [o.name for o in op.outputs[1:] if o is not None]
+    return ", ".join(read) if read else OK
+
+
+@rule("images must have four dimensions, batch and channels first")
+def four_dims(op: Op, target: Any) -> object:
+    rank = len(next(iter(op.inputs())).shape)
+    return OK if rank == 4 else rank
+
+
+@rule("normalisation must be over the last dimension")
+def last_only(op: Op, target: Any) -> object:
+    shape = list(op.args["normalized_shape"])
+    return OK if len(shape) == 1 else shape
+
+
+@rule("statistics must be constant: the model must be in eval()")
+def fixed_statistics(op: Op, target: Any) -> object:
+    held = [op.args.get(n) for n in ("running_mean", "running_var")]
+    return OK if all(isinstance(v, Value) and v.constant for v in held) else "computed"
+
+
+@rule("alpha must be 1")
+def no_alpha(op: Op, target: Any) -> object:
+    alpha = op.args.get("alpha", 1)
+    return OK if alpha == 1 else alpha
+
+
+@rule("division must not be rounded")
+def true_division(op: Op, target: Any) -> object:
+    mode = op.args.get("rounding_mode")
+    return OK if mode is None else mode
+
+
+@rule("one operand must be a tensor that is computed, and numbers must be finite")
+def some_tensor(op: Op, target: Any) -> object:
+    wild = [v for v in op.args.values() if isinstance(v, float) and not np.isfinite(v)]
+    return wild[0] if wild else OK if any(not v.constant for v in op.inputs()) else "constants"
+
+
+@rule("tensors must have a dimension")
+def has_dims(op: Op, target: Any) -> object:
+    return OK if next(iter(op.inputs())).shape else "none"
+
+
+@rule("quantization must be of a whole tensor, with numbers known now")
+def known(op: Op, target: Any) -> object:
+    stored = op.outputs[0] if op.kind != "dequantize" else op.args["self"]
+    return OK if stored is not None and stored.q is not None and stored.q.axis is None else "by channel"
