@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides,
 from edgewright.engine.onthefly import on_the_fly
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.dynamic import row_layout
+from edgewright.engine.ops.geometry import even_rows
 from edgewright.engine.ops.maps import Map
 from edgewright.engine.ops.moves import Move, common_shape, part_of
 from edgewright.engine.ops.planes import PlanesToPixels
@@ -159,7 +161,9 @@ class Placing:
         named = named or id(value) in self.views or any(op.args["self"] is value for op, _ in self.views.values())
         whole = maker.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
         outside = id(out) in self.context.homes and self.context.homes[id(out)].raw
-        return free and not named and not outside and whole and maker.any_strides and self._readers(value) == 1
+        there = replace(self.layout(out), shape=tuple(int(n) for n in value.bound))
+        fits = maker.any_strides and (maker.node.op.kind != "linear" or even_rows(there))
+        return free and not named and not outside and whole and fits and self._readers(value) == 1
 
     def root(self, value: Value) -> Value:
         if id(value) in self.parts:

@@ -337,3 +337,21 @@ def test_images_given_plane_by_plane(cpu: str, kernel: int, channels: int, width
     made.inputs = [x]
     assert any(s.kernel.startswith("planes") for s in make_plan(made, threads=1, cpu=cpu).steps)
     check(made, cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("quantize", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_linear_layers_that_are_joined(cpu: str, quantize: bool, dim: int) -> None:
+    """Rows that would not lie at equal distances in the whole are made elsewhere."""
+    shape = [3, 5, 64]
+    x, other = value("x", (3, 5, 24), quantize), value("o", tuple(shape), quantize, scale=0.3, zero=-7)
+    made = value("m", tuple(shape), quantize, scale=0.3, zero=-7)
+    shape[dim] *= 2
+    out = value("y", tuple(shape), quantize, scale=0.3, zero=-7)
+    weight, bias = filters(64, 24, quantize=quantize), biases(64, quantize)
+    ops = [
+        Op("linear", {"input": x, "weight": weight, "bias": bias}, [made]),
+        Op("cat", {"tensors": [made, other], "dim": dim}, [out]),
+    ]
+    compare(graph([x, other], [out], *ops), [random(x), random(other, 1)], cpu)
