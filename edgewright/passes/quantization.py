@@ -334,3 +334,18 @@ def _live(ops: list[Op], outputs: list[Any]) -> list[Op]:
             wanted |= {id(v) for v in op.inputs()}
             wanted |= {id(v) for g in op.graphs.values() for inner in g.ops for v in inner.inputs()}
     return kept[::-1]
+
+
+def stored_alike(a: Value, b: Value) -> bool:
+    """True if two tensors have the same integers for the same values."""
+    if a.q is None or b.q is None:
+        return a.dtype == b.dtype and a.q is b.q
+    return (a.q.scale, a.q.zero_point, a.q.dtype) == (b.q.scale, b.q.zero_point, b.q.dtype)
+
+
+def kept_by_storage(q: QParams | None, limits: tuple[float, float]) -> bool:
+    """True if integers cannot hold anything beyond limits, but for half a step."""
+    if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
+        return False
+    ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
+    return ends[0] >= limits[0] - q.scale / 2 and ends[1] <= limits[1] + q.scale / 2

@@ -15,6 +15,7 @@ import numpy as np
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.passes.layout import Lowering, Order, common_order, identity, moves_nothing
+from edgewright.passes.quantization import kept_by_storage, stored_alike
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _MULTIPLES = 16  # of a channel's scale that a block's may be
@@ -181,21 +182,6 @@ def result(op: Op) -> Value:
     out = op.outputs[0]
     assert out is not None
     return out
-
-
-def stored_alike(a: Value, b: Value) -> bool:
-    """True if two tensors have the same integers for the same values."""
-    if a.q is None or b.q is None:
-        return a.dtype == b.dtype and a.q is b.q
-    return (a.q.scale, a.q.zero_point, a.q.dtype) == (b.q.scale, b.q.zero_point, b.q.dtype)
-
-
-def kept_by_storage(q: QParams | None, limits: tuple[float, float]) -> bool:
-    """True if integers cannot hold anything beyond limits, but for half a step."""
-    if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
-        return False
-    ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
-    return ends[0] >= limits[0] - q.scale / 2 and ends[1] <= limits[1] + q.scale / 2
 
 
 def element_of(value: Value) -> str:

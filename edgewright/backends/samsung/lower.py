@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.enn.table import PREFIX
-from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.passes.layout import Lowering, Order, identity
+from edgewright.passes.quantization import stored_alike
 
 FLOAT32 = np.dtype(np.float32)
 # Names of quantization. Stock has the first only; Samsung's plugin for LiteRT has both, whatever the sign.
@@ -146,21 +147,6 @@ def parameters(value: Value) -> dict[str, list[Any]]:
     assert value.q is not None
     scales = np.atleast_1d(np.asarray(value.q.scale, np.float64)).tolist()
     return {"scales": scales, "zero_points": [int(z) for z in np.atleast_1d(np.asarray(value.q.zero_point))]}
-
-
-def stored_alike(a: Value, b: Value) -> bool:
-    """True if two tensors have the same integers for the same values."""
-    if a.q is None or b.q is None:
-        return a.dtype == b.dtype and a.q is b.q
-    return (a.q.scale, a.q.zero_point, a.q.dtype) == (b.q.scale, b.q.zero_point, b.q.dtype)
-
-
-def kept_by_storage(q: QParams | None, limits: tuple[float, float]) -> bool:
-    """True if integers cannot hold anything beyond limits, but for half a step."""
-    if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
-        return False
-    ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
-    return ends[0] >= limits[0] - q.scale / 2 and ends[1] <= limits[1] + q.scale / 2
 
 
 def real_numbers(value: Value) -> Array:

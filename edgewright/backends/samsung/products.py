@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.samsung.lower import FUSED, EnnLowering, kept_by_storage, quantization, result
+from edgewright.backends.samsung.lower import FUSED, EnnLowering, quantization, result
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.passes.quantization import kept_by_storage
 
 
 def along(op: Op, name: str, fill: int) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, number, vec
 from edgewright.engine.fixed import bounded, halves, joined
-from edgewright.engine.kernels.fold import halved
+from edgewright.engine.kernels.along import halved
 from edgewright.engine.kernels.pointwise import Loops, emit_units
 from edgewright.engine.vector import int_max, int_min, widen
 from edgewright.ir.tflite.curves import FIRST, ROUNDS, SUM_BITS
