@@ -49,7 +49,10 @@ def count(kind: str) -> int:
 def number(value: int | float, kind: str) -> Reg:
     """A constant; a vector of it if ``kind`` is a vector."""
     single = element(kind)
-    text = f"0x{np.float64(np.float32(value)).view(np.uint64):016X}" if single == "float" else str(int(value))
+    if single in ("float", "double"):
+        text = f"0x{np.float64(np.float32(value) if single == 'float' else value).view(np.uint64):016X}"
+    else:
+        text = str(int(value))
     if count(kind) > 1:
         text = "zeroinitializer" if value == 0 and not np.signbit(value) else f"splat ({single} {text})"
     return Reg(text, kind)

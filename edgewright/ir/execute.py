@@ -36,7 +36,7 @@ def meaning(kind: str) -> Function | None:
     return _in_dialect if known(kind) else None
 
 
-DIALECTS = ("tosa", "tflite", "qnn")
+DIALECTS = ("tosa", "tflite", "qnn", "enn")
 
 
 def _in_dialect(ex: Executor, op: Op) -> Any:

@@ -115,8 +115,14 @@ class QnnNumerics(Numerics):
     name = "qnn"
 
 
-TFLITE, TOSA, QNN = TfliteNumerics(), TosaNumerics(), QnnNumerics()
-NAMED: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA, QNN)}
+class EnnNumerics(Numerics):
+    """For graphs of ENN's operators, which round by themselves (``ir/enn``)."""
+
+    name = "enn"
+
+
+TFLITE, TOSA, QNN, ENN = TfliteNumerics(), TosaNumerics(), QnnNumerics(), EnnNumerics()
+NAMED: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA, QNN, ENN)}
 
 
 def named(numerics: str | Numerics) -> Numerics:

@@ -48,3 +48,17 @@ class Scaling:
         """Factors are such that 64 bits are enough for every product of a 32-bit sum."""
         least = 1 if self.rounding == "twice" else 2
         return all(0 <= m < 1 << 31 for m in self.multiplier) and all(least <= s <= 62 for s in self.shift)
+
+    def words(self) -> Array:
+        """Two words of 32 bits for each factor: [2, factors]."""
+        return np.array([self.multiplier, self.shift], np.int32)
+
+    @property
+    def gain(self) -> float:
+        """The largest factor."""
+        return float(np.ldexp(np.asarray(self.multiplier, np.float64), -np.asarray(self.shift)).max(initial=0))
+
+    @property
+    def far(self) -> bool:
+        """Factors may make integers of more than 32 bits."""
+        return min(self.shift) < 31

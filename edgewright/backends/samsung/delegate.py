@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgewright.engine.runner import make_runner
 from edgewright.errors import ExecutionError
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
-from edgewright.ir.graph import GraphError
+from edgewright.ir.enn.table import PREFIX
+from edgewright.ir.graph import Graph, GraphError
+from edgewright.ir.numerics import ENN
 from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twins import graph_inside, twin_of
+
+if TYPE_CHECKING:
+    from edgewright.engine.profile import EngineProfile
+    from edgewright.engine.runner import Runner
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.samsung")
@@ -38,6 +45,11 @@ class EnnDelegate:
             self.how = "ENN graph of the host twin"
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
         check(self._graph, given.memory)
+        why = _why_numpy(self._graph)
+        self._runner: Runner | None = None
+        if not why:
+            self._runner = make_runner(lambda: self._graph, ENN, given.memory, given.threads)
+        self.how += f" ({f'numpy: {why}' if self._runner is None else self._runner.how})"
 
     @property
     def input_count(self) -> int:
@@ -45,6 +57,12 @@ class EnnDelegate:
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``, as they lie in memory."""
+        return self.execute_into(inputs, [None] * len(self._graph.outputs), None)
+
+    def execute_into(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
+    ) -> list[Array]:
+        """The same: those of ``outputs`` that could be written to, new arrays for the others."""
         values = self._graph.inputs
         if len(inputs) != len(values):
             raise ExecutionError("ENN delegate", f"takes {len(values)} inputs", value=len(inputs))
@@ -55,12 +73,23 @@ class EnnDelegate:
                 raise ExecutionError(f"input {index} of the ENN delegate", rule, value=found)
         held = [np.ascontiguousarray(a).reshape(v.bound) for a, v in zip(inputs, values, strict=True)]
         try:
-            return execute(self._graph, held)
+            if self._runner is None:
+                return execute(self._graph, held)
+            return self._runner.run(held, outputs, profile)
         except (ValueError, IndexError, TypeError, GraphError) as error:
             raise ExecutionError("ENN delegate", f"the host twin's graph does not run: {error}"[:200]) from error
 
     def close(self) -> None:
         """Nothing is held but memory."""
+
+
+def _why_numpy(graph: Graph) -> str:
+    """Why the engine does not run a graph; empty if it does."""
+    several = {op.kind.removeprefix(PREFIX) for op in graph.ops if len(op.outputs) != 1} - {"SPLIT"}
+    if several:
+        return f"{', '.join(sorted(several))} with several results"
+    empty = next((v.name for v in graph.values() if 0 in v.bound), None)
+    return f"{empty} has no elements" if empty is not None else ""
 
 
 DELEGATE = EnnDelegate

@@ -41,7 +41,7 @@ def element(*kinds: str) -> Callable[[Element], Element]:
 
 def operands(op: Op) -> list[Value]:
     """The tensors that an operator works through element by element."""
-    if op.kind.startswith(("tflite.", "qnn.")):
+    if op.kind.startswith(("tflite.", "qnn.", "enn.")):
         return list(op.args["inputs"])
     names = ["input", "a", "b", "condition", "on_true", "on_false"]
     names += ["multiplier", "shift"] if op.args.get("per_channel") else []

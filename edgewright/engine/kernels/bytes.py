@@ -66,8 +66,8 @@ def load_factors(f: Function, ending: Ending, place: Reg, lanes: int, vectors: i
 
 
 def no_factor(ending: Ending) -> Array:
-    """The words of channels that are not there: nothing is shifted by less than one bit."""
-    return np.array([0, 1][: ending.words], np.int32)
+    """The words of channels that are not there: nothing is shifted by less than one bit, or divided by 0."""
+    return np.array(ROUNDINGS[ending.rounding].nothing, np.int32)
 
 
 class Finish:

@@ -22,6 +22,7 @@ from edgewright.engine.requantize import affine_of, limits_of, scale_of, shift_o
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 if TYPE_CHECKING:
+    from edgewright.ir.enn.scaling import RealScaling
     from edgewright.ir.scaling import Scaling
 
 _RATE = 200.0  # products per nanosecond, about
@@ -47,7 +48,7 @@ class Numbers:
         zero = affine_of(x.q).zero
         corrected = given - zero * self._total(self.filters) if zero else given
         self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
-        self.scaling: Scaling | None = op.args.get("scaling")
+        self.scaling: Scaling | RealScaling | None = op.args.get("scaling")
         self.factors, self.gain = self._factors(channels)
         self.reach = self._reach(given)
         self.ending, self.notes = self._ending()
@@ -56,9 +57,8 @@ class Numbers:
         """[words, channels] of 32 bits, and the largest as a real number."""
         x, weight, out = self.node.op.args["input"], self.node.op.args["weight"], self.node.middle
         if self.scaling is not None:
-            words = [np.broadcast_to(np.asarray(n, np.int32), channels) for n in
-                     (self.scaling.multiplier, self.scaling.shift)]  # fmt: skip
-            return np.stack(words), float(np.ldexp(words[0].astype(np.float64), -words[1]).max(initial=0))
+            words = self.scaling.words()
+            return np.broadcast_to(words, (len(words), channels)), self.scaling.gain
         assert x.q is not None and out.q is not None
         scale = np.asarray(weight.q.scale, np.float32).reshape(-1)
         factors = np.broadcast_to(scale_of(x.q) * scale / scale_of(out.q), channels).astype(np.float32)
@@ -94,7 +94,7 @@ class Numbers:
             low, high = (n + shift_of(last) for n in (self.scaling.low, self.scaling.high))
         factors = self._sum(first, last) if node.sum else ()
         rounding = "even" if self.scaling is None else self.scaling.rounding
-        far = self.reach * self.gain >= _FAR or (self.scaling is not None and min(self.scaling.shift) < 31)
+        far = self.reach * self.gain >= _FAR or (self.scaling is not None and self.scaling.far)
         zero = affine_of(last).zero if self.scaling is None else self.scaling.zero + shift_of(last)
         ending = Ending(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None, rounding)
         return ending, Notes(zero, low, high, factors, node.table)

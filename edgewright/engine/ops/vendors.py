@@ -21,10 +21,11 @@ class Vendor(Lowering):
 
 @cache
 def _lowerings() -> list[type[Lowering]]:
+    from edgewright.engine.ops.conversions import EnnConversion
     from edgewright.engine.ops.folds import Folded
     from edgewright.engine.ops.pairs import WholeMatMul
     from edgewright.engine.ops.softmax8 import ByteSoftmax
     from edgewright.engine.ops.wholes import WholeMap
     from edgewright.engine.ops.words import WordDepthwise, WordProduct
 
-    return [WordProduct, WordDepthwise, WholeMap, Folded, ByteSoftmax, WholeMatMul]
+    return [WordProduct, WordDepthwise, WholeMap, Folded, ByteSoftmax, WholeMatMul, EnnConversion]

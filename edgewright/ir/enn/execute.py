@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from edgewright.ir.enn.numbers import Values
 from edgewright.ir.enn.table import ENN, PREFIX
-from edgewright.ir.graph import Array, Graph, GraphError, Value
+from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
@@ -23,6 +23,19 @@ def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
             if last[id(value)] == i and id(value) not in kept:
                 values.held.pop(id(value), None)
     return [values.stored(v) for v in graph.outputs]
+
+
+def known(kind: str) -> bool:
+    return kind.removeprefix(PREFIX) in ENN
+
+
+def run_op(op: Op, held: Mapping[int, Array], numerics: str = "enn") -> Array:
+    """What an operator of one result makes of its constants and of the values held, by identity."""
+    values = Values(Graph("step", [], [], [op]), [])
+    values.held.update(held)
+    ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
+    made, out = values.held[id(op.outputs[0])], op.outputs[0]
+    return made.reshape(out.bound) if out is not None and made.size == 1 else made  # a number alone comes as a row
 
 
 def _compare(kind: str, out: Value, made: Array) -> None:

@@ -1,0 +1,301 @@
+"""ENN's operators as the engine's.
+
+ENN's images are NCHW, the engine's channels-last: between operators that the engine has, images stay as it wants them,
+and are turned where anything else reads them. What the engine has no way for stays what it is, a step of the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
+from edgewright.engine.dialects.rewrite import Rewrite
+from edgewright.ir.enn.numbers import inputs_of, result_of
+from edgewright.ir.enn.products import LIMITS
+from edgewright.ir.enn.scaling import RealScaling, real_scaling
+from edgewright.ir.enn.table import PREFIX
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.numerics import Numerics
+
+Rule = Callable[["_Enn", Op], bool]
+RULES: dict[str, Rule] = {}
+_PIXELS = (0, 2, 3, 1)  # from planes
+_PLANES = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
+_FREE = (float("-inf"), float("inf"))
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(made: Rule) -> Rule:
+        for name in names:
+            RULES[PREFIX + name] = made
+        return made
+
+    return register
+
+
+def translate(graph: Graph, numerics: Numerics) -> Graph:
+    made = _Enn(graph)
+    for op in graph.ops:
+        chosen = RULES.get(op.kind) or (_elements if op.kind in ELEMENTS or op.kind in TABULAR else None)
+        if chosen is None or not chosen(made, op):
+            made.keep(op)
+    for value in graph.outputs:
+        made.planes(value)
+    return made.finish()
+
+
+class _Enn(Rewrite):
+    """``pixels``: what holds an image channels-last, by the identity of the old value."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.pixels: dict[int, Value] = {}
+        self.here = {id(v) for v in graph.inputs}  # values that are there as the graph has them
+
+    def keep(self, op: Op) -> None:
+        for value in op.inputs():
+            self.planes(value)
+        super().keep(op)
+        self.here |= {id(v) for v in op.outputs}
+
+    def planes(self, value: Value) -> Value:
+        """A value as the graph has it."""
+        if id(value) not in self.here and not value.constant:
+            self._turn(self.pixels[id(value)], value, _PLANES)
+            self.here.add(id(value))
+        return value
+
+    def image(self, value: Value) -> Value:
+        """A value of four dimensions channels-last."""
+        if value.constant:
+            return _turned(value)
+        if id(value) not in self.pixels:
+            self.pixels[id(value)] = _turned(value)
+            self._turn(value, self.pixels[id(value)], _PIXELS)
+        return self.pixels[id(value)]
+
+    def _turn(self, x: Value, out: Value, dims: tuple[int, ...]) -> None:
+        """What has one pixel, or one plane, lies in memory as it did."""
+        wide = x.bound[1] * x.bound[2] if dims == _PLANES else x.bound[2] * x.bound[3]
+        args: dict[str, Any] = {"dims": list(dims)}
+        alone = wide == 1 or out.bound[3 if dims == _PIXELS else 1] == 1
+        if alone:
+            args = {"size": list(out.bound)}
+        self.ops.append(Op("view" if alone else "permute", {"self": x, **args}, [out]))
+
+    def flat(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """An operator on values as the graph has them."""
+        self.emit(kind, op, out, **args)
+        self.here.add(id(out))
+
+    def made(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """An operator that makes an image."""
+        self.pixels[id(out)] = turned = _turned(out)
+        self.emit(kind, op, turned, **args)
+
+    def any_pixels(self, values: list[Value]) -> bool:
+        """Whether values of four dimensions are better taken channels-last: one is there only so."""
+        return any(id(v) in self.pixels and id(v) not in self.here and not v.constant for v in values)
+
+
+def _turned(value: Value) -> Value:
+    shape = tuple(value.bound[d] for d in _PIXELS)
+    data = None if value.data is None else np.ascontiguousarray(value.data.transpose(_PIXELS))
+    return replace(value, name=f"{value.name}_pixels", shape=shape, dim_order=(0, 1, 2, 3), data=data)
+
+
+def _byte(value: Value) -> bool:
+    """Bytes with one scale."""
+    q = value.q
+    return q is not None and q.axis is None and q.dtype.itemsize == 1 and value.dtype == q.dtype
+
+
+def _some(*values: Value) -> bool:
+    return all(0 not in v.bound for v in values)
+
+
+def _pair(op: Op, name: str) -> list[int]:
+    return [int(op.args[f"{name}_{side}"]) for side in "hw"]
+
+
+def _pads(op: Op) -> list[int]:
+    """Above, below, left, right."""
+    top, left, bottom, right = (int(n) for n in op.args["explicit_padding"])
+    return [top, bottom, left, right]
+
+
+# ---------------------------------------------------------------------------------------------------------- products
+
+
+def _scaling(op: Op) -> RealScaling | None:
+    """How sums become bytes; None if operands are none that the engine has a product for."""
+    (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
+    if not _byte(x) or not _byte(out) or w.data is None or w.q is None or not _some(x, w, out):
+        return None
+    if w.dtype != np.dtype(np.int8) or np.any(np.asarray(w.q.zero_point)) or any(b.data is None for b in rest):
+        return None
+    if any(b.data.dtype.kind != "f" for b in rest if b.data is not None):
+        return None
+    limits = LIMITS[op.args["activation"]] if "activation" in op.args else _FREE
+    made = real_scaling(x, w, rest[0] if rest else None, out, limits)
+    return made if made.possible and made.low <= made.high else None
+
+
+def _filters(weight: Value, order: tuple[int, ...], channels: int) -> Value:
+    assert weight.data is not None and weight.q is not None
+    data = np.ascontiguousarray(weight.data.transpose(order))
+    q = weight.q if weight.q.axis is None else replace(weight.q, axis=channels)
+    return replace(weight, shape=data.shape, dim_order=tuple(range(data.ndim)), data=data, q=q)
+
+
+@rule("CONV2D", "DWCONV2D")
+def _convolution(made: _Enn, op: Op) -> bool:
+    (x, w), out, scaling = inputs_of(op)[:2], result_of(op), _scaling(op)
+    if scaling is None:
+        return False
+    groups = int(op.args["groups"])
+    deep = groups > 1 and groups == x.bound[1]
+    weight = _filters(w, (1, 2, 3, 0), 3) if deep else _filters(w, (0, 2, 3, 1), 0)
+    made.made("depthwise_conv2d" if deep else "conv2d", op, out, input=made.image(x), weight=weight, bias=None,
+              stride=_pair(op, "stride"), padding=_pads(op), dilation=_pair(op, "dilation"), groups=groups,
+              scaling=scaling)  # fmt: skip
+    return True
+
+
+@rule("DECONV2D")
+def _transposed(made: _Enn, op: Op) -> bool:
+    (x, w), out, scaling = inputs_of(op)[:2], result_of(op), _scaling(op)
+    if scaling is None or int(op.args["groups"]) != 1 or _pair(op, "dilation") != [1, 1]:
+        return False
+    made.made("conv_transpose2d", op, out, input=made.image(x), weight=_filters(w, (0, 2, 3, 1), 0), bias=None,
+              stride=_pair(op, "stride"), padding=_pads(op), dilation=[1, 1], groups=1, output_padding=[0, 0],
+              scaling=scaling)  # fmt: skip
+    return True
+
+
+@rule("FC")
+def _linear(made: _Enn, op: Op) -> bool:
+    (x, w), scaling = inputs_of(op)[:2], _scaling(op)
+    if scaling is None or len(x.bound) < 2:
+        return False
+    made.flat("linear", op, result_of(op), input=made.planes(x), weight=w, bias=None, scaling=scaling)
+    return True
+
+
+# --------------------------------------------------------------------------------------------------- single elements
+
+
+def _elements(made: _Enn, op: Op) -> bool:
+    """The operator as it is, on images channels-last where one of them is there only so."""
+    given, out = inputs_of(op), result_of(op)
+    if len(out.bound) != 4 or not made.any_pixels(given):
+        return False
+    if any(len(v.bound) != 4 and not (v.constant and len(v.bound) < 4) for v in given):
+        return False
+    args = {**op.args, "inputs": [made.image(_four(v)) for v in given]}
+    made.made(op.kind, op, out, **args)
+    return True
+
+
+def _four(value: Value) -> Value:
+    """A constant with as many dimensions as an image."""
+    if len(value.bound) == 4 or value.data is None:
+        return value
+    shape = (*(1,) * (4 - len(value.bound)), *value.bound)
+    return replace(value, shape=shape, dim_order=(0, 1, 2, 3), data=value.data.reshape(shape))
+
+
+@rule("QUANTIZE", "DEQUANTIZE")
+def _conversion(made: _Enn, op: Op) -> bool:
+    return _elements(made, op)
+
+
+# ------------------------------------------------------------------------------------------------------------- moves
+
+
+@rule("RESHAPE")
+def _reshape(made: _Enn, op: Op) -> bool:
+    (x,), out = inputs_of(op), result_of(op)
+    if not _some(out):
+        return False
+    made.flat("view", op, out, self=made.planes(x), size=list(out.bound))
+    return True
+
+
+@rule("TRANSPOSE")
+def _transpose(made: _Enn, op: Op) -> bool:
+    (x,), out, dims = inputs_of(op), result_of(op), [int(d) for d in op.args["perm"]]
+    if made.any_pixels([x]):
+        made.flat("permute", op, out, self=made.image(x), dims=[_PLANES[d] for d in dims])
+    else:
+        made.flat("permute", op, out, self=made.planes(x), dims=dims)
+    return True
+
+
+@rule("CONCAT")
+def _concat(made: _Enn, op: Op) -> bool:
+    given, out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
+    if not _some(*given):
+        return False
+    if len(out.bound) == 4 and made.any_pixels(given):
+        made.made("cat", op, out, tensors=[made.image(v) for v in given], dim=_PLANES[axis])
+    else:
+        made.flat("cat", op, out, tensors=[made.planes(v) for v in given], dim=axis)
+    return True
+
+
+def _slice(made: _Enn, op: Op, x: Value, out: Value, start: list[int]) -> None:
+    length = list(out.bound)
+    if len(length) == 4 and made.any_pixels([x]):
+        made.made("slice", op, out, self=made.image(x), start=[start[d] for d in _PIXELS],
+                  length=[length[d] for d in _PIXELS])  # fmt: skip
+    else:
+        made.flat("slice", op, out, self=made.planes(x), start=start, length=length)
+
+
+@rule("STRIDEDSLICE")
+def _strided(made: _Enn, op: Op) -> bool:
+    (x,), out = inputs_of(op), result_of(op)
+    if not _some(out) or op.args.get("shrink_axis_mask", 0) or any(int(n) != 1 for n in op.args["strides"]):
+        return False
+    _slice(made, op, x, out, [int(n) for n in op.args["begin"]])
+    return True
+
+
+@rule("SPLIT")
+def _split(made: _Enn, op: Op) -> bool:
+    (x,), axis, at = inputs_of(op), int(op.args["axis"]), 0
+    for out, size in zip(op.outputs, op.args["point"], strict=True):
+        if out is not None:
+            _slice(made, op, x, out, [at if d == axis else 0 for d in range(len(x.bound))])
+        at += int(size)
+    return True
+
+
+@rule("PAD")
+def _pad(made: _Enn, op: Op) -> bool:
+    (x,), out = inputs_of(op), result_of(op)
+    if not _byte(x) or not _some(x):
+        return False
+    pads, rank = [int(n) for n in op.args["explicit_padding"]], len(x.bound)
+    sides = [pads[:rank], pads[rank:]]
+    if rank == 4 and made.any_pixels([x]):
+        before, after = ([side[d] for d in _PIXELS] for side in sides)
+        made.made("pad", op, out, self=made.image(x), before=before, after=after, value=0.0)
+    else:
+        made.flat("pad", op, out, self=made.planes(x), before=sides[0], after=sides[1], value=0.0)
+    return True
+
+
+@rule("MAXPOOL2D")
+def _max_pool(made: _Enn, op: Op) -> bool:
+    (x,), out = inputs_of(op), result_of(op)
+    if not _byte(x) or (x.q, x.dtype) != (out.q, out.dtype) or not _some(x, out):
+        return False
+    made.made("max_pool2d", op, out, self=made.image(x), kernel_size=_pair(op, "kernel"), stride=_pair(op, "stride"),
+              padding=_pads(op), dilation=_pair(op, "dilation"))  # fmt: skip
+    return True

@@ -1,0 +1,81 @@
+"""ENN's operators on single elements: integers become real numbers of single precision, and those integers again, with
+each rounding that ``ir/enn/numbers.py`` has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edgewright.engine.codegen import Reg, count, number, vec
+from edgewright.engine.dialects.elements import TABULAR, Given, element
+from edgewright.engine.requantize import nearest
+from edgewright.engine.vector import clamp
+from edgewright.engine.whole import Integers, NotWholeError, Whole
+from edgewright.ir.enn.elements import BINARY, UNARY
+from edgewright.ir.enn.numbers import inputs_of, result_of, scale_of
+from edgewright.ir.enn.table import PREFIX
+from edgewright.ir.graph import Op, QParams, Value
+
+TABULAR |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
+_ARITHMETIC = {"ELTSUM": "fadd", "SUB": "fsub", "ELTMUL": "fmul", "ELTDIV": "fdiv"}
+_CHOSEN = {"MAXIMUM": "oge", "MIN": "ole"}
+
+
+def _q(value: Value) -> QParams:
+    if value.q is None or value.q.axis is not None:
+        raise NotWholeError("no integers of one scale")
+    return value.q
+
+
+def real(i: Integers, x: Whole, value: Value) -> Reg:
+    """What an integer stands for: exact in double precision, then rounded to single."""
+    f, centred = i.f, i.plus(x, -int(np.asarray(_q(value).zero_point)))
+    lanes = count(centred.reg.type)
+    wide = f.cast("sitofp", centred.reg, vec(lanes, "double"))
+    return f.cast("fptrunc", f.op("fmul", wide, number(float(scale_of(value)), wide.type)), vec(lanes, "float"))
+
+
+def stored(i: Integers, x: Reg, out: Value) -> Whole:
+    """A number of single precision as an integer; what is no number is the zero point."""
+    f, q = i.f, _q(out)
+    wide = f.cast("fpext", x, vec(count(x.type), "double"))
+    steps = f.op("fdiv", wide, number(float(scale_of(out)), wide.type))
+    known = f.select(f.compare("ord", steps, steps), steps, number(0.0, steps.type))
+    whole = Whole(nearest(f, known), -(1 << 30), 1 << 30)
+    return i.clamp(i.plus(whole, int(np.asarray(q.zero_point))), q.qmin, q.qmax)
+
+
+def _mapped(function: Callable[[Integers, Op, list[Reg]], Reg], names: tuple[str, ...]) -> None:
+    @element(*(PREFIX + name for name in names))
+    def made(i: Integers, op: Op, given: Given) -> Whole:
+        reals = [real(i, x, v) for x, v in zip(given, inputs_of(op), strict=True)]
+        return stored(i, function(i, op, reals), result_of(op))
+
+
+def _arithmetic(i: Integers, op: Op, given: list[Reg]) -> Reg:
+    return i.f.op(_ARITHMETIC[op.kind.removeprefix(PREFIX)], *given)
+
+
+def _chosen(i: Integers, op: Op, given: list[Reg]) -> Reg:
+    return i.f.select(i.f.compare(_CHOSEN[op.kind.removeprefix(PREFIX)], *given), *given)
+
+
+def _clip(i: Integers, op: Op, given: list[Reg]) -> Reg:
+    low, high = (float(np.float32(op.args[name])) for name in ("minimum", "maximum"))
+    if not low <= high:
+        raise NotWholeError("limits that are not in order")
+    return clamp(i.f, given[0], low, high)
+
+
+_mapped(_arithmetic, tuple(_ARITHMETIC))
+_mapped(_chosen, tuple(_CHOSEN))
+_mapped(_clip, ("CLIP",))
+_mapped(lambda i, op, given: clamp(i.f, given[0], 0.0, float("inf")), ("RELU",))
+_mapped(lambda i, op, given: i.f.let(given[0].type, _root(i, given[0])), ("SQRT",))
+
+
+def _root(i: Integers, x: Reg) -> str:
+    name = f"llvm.sqrt.{f'v{count(x.type)}' if count(x.type) > 1 else ''}f32"
+    i.f.module.declare(f"declare {x.type} @{name}({x.type})")
+    return f"call {x.type} @{name}({x.type} {x})"

@@ -1,0 +1,77 @@
+"""ENN's operators in the engine: integers bit for bit what ``ir/enn`` says, real numbers within what half precision
+does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.backends.samsung import Precision
+from edgewright.backends.samsung.partitioner import to_enn
+from edgewright.engine import compile
+from edgewright.ir.enn.execute import execute
+from edgewright.ir.graph import Array, Graph, Value
+from tests.backends.samsung.networks import device_graphs, mixed, quantized
+from tests.backends.samsung.test_rows import PARTITIONER, ROWS, TYPES, samples
+from tests.engine.graphs import cpus, dirty
+
+
+def alike(made: Graph, given: Sequence[Array], cpu: str) -> list[str]:
+    """Compares results; the operators that numpy did."""
+    compiled = compile(made, threads=1, numerics="enn", cpu=cpu)
+    dirty(compiled)
+    for value, got, want in zip(made.outputs, compiled.run(given), execute(made, given), strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        compare(value, got, want)
+    return [s.label for s in compiled.plan.steps if s.python is not None]
+
+
+def compare(value: Value, got: Array, want: Array) -> None:
+    np.testing.assert_array_equal(got, want, value.name)
+
+
+def engine_runs(made: Graph) -> bool:
+    return all(len(op.outputs) == 1 or op.kind == "enn.SPLIT" for op in made.ops) and all(
+        0 not in v.bound for v in made.values()
+    )
+
+
+def run(op: str, cases: Sequence[Any], first: int) -> None:
+    for at, case in enumerate(cases):
+        made = to_enn(case.copy())
+        if engine_runs(made):
+            alike(made, case.inputs, cpus()[(first + at) % len(cpus())])
+
+
+def accepted(op: str, dtype: Any) -> list[Any]:
+    return [case for case in samples(op, dtype) if not PARTITIONER.refusals(case.op)]
+
+
+@pytest.mark.parametrize("op", ROWS)
+def test_samples_of_rows(op: str) -> None:
+    """One of 8 bits and one of another type, each with one instruction set: others come with other operators."""
+    first = ROWS.index(op)
+    for dtype in (np.int8, TYPES[first % len(TYPES)]):
+        taken = accepted(op, dtype)
+        run(op, taken[first % len(taken) :][:1] if taken else [], first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("op", ROWS)
+def test_all_samples_of_rows(op: str, dtype: Any) -> None:
+    run(op, accepted(op, dtype), ROWS.index(op))
+
+
+def test_a_network_and_all_that_is_inside() -> None:
+    """Every value of it, with each instruction set."""
+    model, inputs = mixed()
+    (made,) = device_graphs(quantized(model, inputs, Precision.A8W8), inputs)
+    inside = Graph(made.name, made.inputs, [v for op in made.ops for v in op.outputs if v is not None], made.ops)
+    given = [np.random.default_rng(0).normal(size=v.bound).astype(v.dtype) for v in made.inputs]
+    for cpu in cpus():
+        alike(inside, given, cpu)
+        assert alike(made, given, cpu) == ["enn.REDUCEMEAN", "enn.SOFTMAX"]
