@@ -2,6 +2,9 @@
 
 ENN's images are NCHW, the engine's channels-last: between operators that the engine has, images stay as it wants them,
 and are turned where anything else reads them. What the engine has no way for stays what it is, a step of the reference.
+
+Integers are what the reference makes of them, bit for bit. Real numbers are rounded to half precision where it rounds
+them; sums before that are in the engine's order.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import numpy as np
 
 from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
 from edgewright.engine.dialects.rewrite import Rewrite
-from edgewright.ir.enn.numbers import inputs_of, result_of
+from edgewright.ir.enn.numbers import half, inputs_of, result_of
 from edgewright.ir.enn.products import LIMITS
 from edgewright.ir.enn.scaling import RealScaling, real_scaling
 from edgewright.ir.enn.table import PREFIX
@@ -25,6 +28,8 @@ Rule = Callable[["_Enn", Op], bool]
 RULES: dict[str, Rule] = {}
 _PIXELS = (0, 2, 3, 1)  # from planes
 _PLANES = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
+_COMPUTED = ("conv2d", "depthwise_conv2d", "linear", "add", "sub", "mul")
+_SUMS = {"ELTSUM": "add", "SUB": "sub", "ELTMUL": "mul"}
 _FREE = (float("-inf"), float("inf"))
 
 
@@ -54,6 +59,7 @@ class _Enn(Rewrite):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.pixels: dict[int, Value] = {}
+        self.halves: dict[int, Value] = {}  # what is rounded to half precision already, by what it is made of
         self.here = {id(v) for v in graph.inputs}  # values that are there as the graph has them
 
     def keep(self, op: Op) -> None:
@@ -89,13 +95,36 @@ class _Enn(Rewrite):
 
     def flat(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """An operator on values as the graph has them."""
-        self.emit(kind, op, out, **args)
+        self._rounded(kind, op, out, args)
         self.here.add(id(out))
 
     def made(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """An operator that makes an image."""
         self.pixels[id(out)] = turned = _turned(out)
-        self.emit(kind, op, turned, **args)
+        self._rounded(kind, op, turned, args)
+
+    def _rounded(self, kind: str, op: Op, out: Value, args: dict[str, Any]) -> None:
+        """Real numbers that the engine computes are brought to half precision: its own operators do not."""
+        if kind not in _COMPUTED or not _real(out):
+            self.emit(kind, op, out, **args)
+            return
+        whole = replace(out, name=f"{out.name}_single")
+        self.emit(kind, op, whole, **args)
+        self._through_half(op, whole, out)
+
+    def _through_half(self, op: Op, x: Value, out: Value) -> None:
+        short = replace(x, name=f"{x.name}_half", dtype=np.dtype(np.float16))
+        self.emit("convert", op, short, self=x)
+        self.emit("convert", op, out, self=short)
+        self.halves[id(out)] = out
+
+    def half(self, op: Op, x: Value) -> Value:
+        """Real numbers in half precision."""
+        if id(x) not in self.halves:
+            out = replace(x, name=f"{x.name}_rounded")
+            self._through_half(op, x, out)
+            self.halves[id(x)] = out
+        return self.halves[id(x)]
 
     def any_pixels(self, values: list[Value]) -> bool:
         """Whether values of four dimensions are better taken channels-last: one is there only so."""
@@ -112,6 +141,10 @@ def _byte(value: Value) -> bool:
     """Bytes with one scale."""
     q = value.q
     return q is not None and q.axis is None and q.dtype.itemsize == 1 and value.dtype == q.dtype
+
+
+def _real(value: Value) -> bool:
+    return value.q is None and value.dtype == np.dtype(np.float32)
 
 
 def _some(*values: Value) -> bool:
@@ -145,24 +178,40 @@ def _scaling(op: Op) -> RealScaling | None:
     return made if made.possible and made.low <= made.high else None
 
 
+def _how(made: _Enn, op: Op, image: bool) -> tuple[Value, dict[str, Any]] | None:
+    """What a product reads, and how its sums are brought to the result; None if the engine has no such product."""
+    x, scaling = inputs_of(op)[0], _scaling(op)
+    if scaling is not None:
+        return made.image(x) if image else made.planes(x), {"bias": None, "scaling": scaling}
+    (w, *rest), out = inputs_of(op)[1:], result_of(op)
+    if not all(_real(v) for v in (x, w, *rest, out)) or any(v.data is None for v in (w, *rest)) or not _some(x, w, out):
+        return None
+    bias = replace(rest[0], data=half(np.asarray(rest[0].data))) if rest else None
+    return made.half(op, made.image(x) if image else made.planes(x)), {"bias": bias, "limits": _limits(op)}
+
+
+def _limits(op: Op) -> tuple[float, float] | None:
+    return LIMITS[op.args["activation"]] if "activation" in op.args else None
+
+
 def _filters(weight: Value, order: tuple[int, ...], channels: int) -> Value:
-    assert weight.data is not None and weight.q is not None
-    data = np.ascontiguousarray(weight.data.transpose(order))
-    q = weight.q if weight.q.axis is None else replace(weight.q, axis=channels)
+    assert weight.data is not None
+    data = np.ascontiguousarray((half(weight.data) if weight.q is None else weight.data).transpose(order))
+    q = weight.q if weight.q is None or weight.q.axis is None else replace(weight.q, axis=channels)
     return replace(weight, shape=data.shape, dim_order=tuple(range(data.ndim)), data=data, q=q)
 
 
 @rule("CONV2D", "DWCONV2D")
 def _convolution(made: _Enn, op: Op) -> bool:
-    (x, w), out, scaling = inputs_of(op)[:2], result_of(op), _scaling(op)
-    if scaling is None:
+    (x, w), out, how = inputs_of(op)[:2], result_of(op), _how(made, op, True)
+    if how is None:
         return False
     groups = int(op.args["groups"])
     deep = groups > 1 and groups == x.bound[1]
     weight = _filters(w, (1, 2, 3, 0), 3) if deep else _filters(w, (0, 2, 3, 1), 0)
-    made.made("depthwise_conv2d" if deep else "conv2d", op, out, input=made.image(x), weight=weight, bias=None,
+    made.made("depthwise_conv2d" if deep else "conv2d", op, out, input=how[0], weight=weight,
               stride=_pair(op, "stride"), padding=_pads(op), dilation=_pair(op, "dilation"), groups=groups,
-              scaling=scaling)  # fmt: skip
+              **how[1])  # fmt: skip
     return True
 
 
@@ -179,10 +228,11 @@ def _transposed(made: _Enn, op: Op) -> bool:
 
 @rule("FC")
 def _linear(made: _Enn, op: Op) -> bool:
-    (x, w), scaling = inputs_of(op)[:2], _scaling(op)
-    if scaling is None or len(x.bound) < 2:
+    x, w = inputs_of(op)[:2]
+    how = _how(made, op, False) if len(x.bound) > 1 else None
+    if how is None:
         return False
-    made.flat("linear", op, result_of(op), input=made.planes(x), weight=w, bias=None, scaling=scaling)
+    made.flat("linear", op, result_of(op), input=how[0], weight=_filters(w, (0, 1), 0), **how[1])
     return True
 
 
@@ -192,6 +242,9 @@ def _linear(made: _Enn, op: Op) -> bool:
 def _elements(made: _Enn, op: Op) -> bool:
     """The operator as it is, on images channels-last where one of them is there only so."""
     given, out = inputs_of(op), result_of(op)
+    name = op.kind.removeprefix(PREFIX)
+    if name in _SUMS and all(_real(v) and not v.constant and v.bound == out.bound for v in (*given, out)):
+        return _real_sum(made, op, _SUMS[name])
     if len(out.bound) != 4 or not made.any_pixels(given):
         return False
     if any(len(v.bound) != 4 and not (v.constant and len(v.bound) < 4) for v in given):
@@ -201,12 +254,38 @@ def _elements(made: _Enn, op: Op) -> bool:
     return True
 
 
+def _real_sum(made: _Enn, op: Op, kind: str) -> bool:
+    given, out = inputs_of(op), result_of(op)
+    if not _some(out):
+        return False
+    image = len(out.bound) == 4 and made.any_pixels(given)
+    a, b = (made.half(op, made.image(v) if image else made.planes(v)) for v in given)
+    (made.made if image else made.flat)(kind, op, out, self=a, other=b)
+    return True
+
+
 def _four(value: Value) -> Value:
     """A constant with as many dimensions as an image."""
     if len(value.bound) == 4 or value.data is None:
         return value
     shape = (*(1,) * (4 - len(value.bound)), *value.bound)
     return replace(value, shape=shape, dim_order=(0, 1, 2, 3), data=value.data.reshape(shape))
+
+
+@rule("CLIP", "RELU")
+def _limited(made: _Enn, op: Op) -> bool:
+    """Of real numbers, limits of half precision: what is between them stays what it is."""
+    (x,), out = inputs_of(op), result_of(op)
+    ends = (op.args["minimum"], op.args["maximum"]) if op.kind.endswith("CLIP") else (0.0, float("inf"))
+    low, high = (float(n) for n in half(np.array(ends, np.float64)))
+    if not _real(x) or not _real(out) or x.constant or not _some(out) or (low, high) != ends or not low <= high:
+        return _elements(made, op)
+    image = len(out.bound) == 4 and made.any_pixels([x])
+    given = made.half(op, made.image(x) if image else made.planes(x))
+    (made.made if image else made.flat)("clamp", op, out, self=given, limits=(low, high))
+    last = made.pixels[id(out)] if image else out
+    made.halves[id(last)] = last
+    return True
 
 
 @rule("QUANTIZE", "DEQUANTIZE")
