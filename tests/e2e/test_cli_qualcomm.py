@@ -31,8 +31,8 @@ def test_doctor_looks_into_the_folders_that_are_named(cli: Cli, monkeypatch, tmp
 def test_compile_takes_a_folder_of_libraries(cli: Cli, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QNN_SDK_ROOT", "")
     monkeypatch.chdir(tmp_path)
-    Path("net.py").write_text(NET)
-    done = cli("compile", "net:make", "--backend", "qualcomm:SM8650", "--qnn-sdk", tmp_path, "-o", "m.pte")
+    Path("qnn_net.py").write_text(NET)
+    done = cli("compile", "qnn_net:make", "--backend", "qualcomm:SM8650", "--qnn-sdk", tmp_path, "-o", "m.pte")
     assert done.code == 6 and "must hold lib/x86_64-linux-clang/libQnnHtp.so" in done.err
     assert not Path("m.pte").exists()
 
@@ -41,8 +41,8 @@ def test_a_program_for_this_machine_only_needs_no_libraries(cli: Cli, monkeypatc
     monkeypatch.setenv("QNN_SDK_ROOT", "")
     monkeypatch.setenv("EDGEWRIGHT_QNN", "twin")
     monkeypatch.chdir(tmp_path)
-    Path("net.py").write_text(NET)
-    done = cli("compile", "net:make", "--backend", "qualcomm:SM8650", "--simulate-only", "-o", "m.pte")
+    Path("qnn_net.py").write_text(NET)
+    done = cli("compile", "qnn_net:make", "--backend", "qualcomm:SM8650", "--simulate-only", "-o", "m.pte")
     assert done.code == 0, done.err
     assert cli("run", "m.pte").code == 0
     assert "simulation only: will not run on the device" in cli("inspect", "m.pte").out
