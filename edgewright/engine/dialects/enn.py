@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
-from edgewright.engine.dialects.rewrite import Rewrite
+from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, EnnRewrite, byte, real, some
 from edgewright.ir.enn.numbers import half, inputs_of, result_of
 from edgewright.ir.enn.products import LIMITS
 from edgewright.ir.enn.scaling import RealScaling, real_scaling
@@ -24,11 +24,8 @@ from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
-Rule = Callable[["_Enn", Op], bool]
+Rule = Callable[["EnnRewrite", Op], bool]
 RULES: dict[str, Rule] = {}
-_PIXELS = (0, 2, 3, 1)  # from planes
-_PLANES = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
-_COMPUTED = ("conv2d", "depthwise_conv2d", "linear", "add", "sub", "mul")
 _SUMS = {"ELTSUM": "add", "SUB": "sub", "ELTMUL": "mul"}
 _FREE = (float("-inf"), float("inf"))
 
@@ -43,7 +40,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = _Enn(graph)
+    made = EnnRewrite(graph)
     for op in graph.ops:
         chosen = RULES.get(op.kind) or (_elements if op.kind in ELEMENTS or op.kind in TABULAR else None)
         if chosen is None or not chosen(made, op):
@@ -51,104 +48,6 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
     for value in graph.outputs:
         made.planes(value)
     return made.finish()
-
-
-class _Enn(Rewrite):
-    """``pixels``: what holds an image channels-last, by the identity of the old value."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        self.pixels: dict[int, Value] = {}
-        self.halves: dict[int, Value] = {}  # what is rounded to half precision already, by what it is made of
-        self.here = {id(v) for v in graph.inputs}  # values that are there as the graph has them
-
-    def keep(self, op: Op) -> None:
-        for value in op.inputs():
-            self.planes(value)
-        super().keep(op)
-        self.here |= {id(v) for v in op.outputs}
-
-    def planes(self, value: Value) -> Value:
-        """A value as the graph has it."""
-        if id(value) not in self.here and not value.constant:
-            self._turn(self.pixels[id(value)], value, _PLANES)
-            self.here.add(id(value))
-        return value
-
-    def image(self, value: Value) -> Value:
-        """A value of four dimensions channels-last."""
-        if value.constant:
-            return _turned(value)
-        if id(value) not in self.pixels:
-            self.pixels[id(value)] = _turned(value)
-            self._turn(value, self.pixels[id(value)], _PIXELS)
-        return self.pixels[id(value)]
-
-    def _turn(self, x: Value, out: Value, dims: tuple[int, ...]) -> None:
-        """What has one pixel, or one plane, lies in memory as it did."""
-        wide = x.bound[1] * x.bound[2] if dims == _PLANES else x.bound[2] * x.bound[3]
-        args: dict[str, Any] = {"dims": list(dims)}
-        alone = wide == 1 or out.bound[3 if dims == _PIXELS else 1] == 1
-        if alone:
-            args = {"size": list(out.bound)}
-        self.ops.append(Op("view" if alone else "permute", {"self": x, **args}, [out]))
-
-    def flat(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
-        """An operator on values as the graph has them."""
-        self._rounded(kind, op, out, args)
-        self.here.add(id(out))
-
-    def made(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
-        """An operator that makes an image."""
-        self.pixels[id(out)] = turned = _turned(out)
-        self._rounded(kind, op, turned, args)
-
-    def _rounded(self, kind: str, op: Op, out: Value, args: dict[str, Any]) -> None:
-        """Real numbers that the engine computes are brought to half precision: its own operators do not."""
-        if kind not in _COMPUTED or not _real(out):
-            self.emit(kind, op, out, **args)
-            return
-        whole = replace(out, name=f"{out.name}_single")
-        self.emit(kind, op, whole, **args)
-        self._through_half(op, whole, out)
-
-    def _through_half(self, op: Op, x: Value, out: Value) -> None:
-        short = replace(x, name=f"{x.name}_half", dtype=np.dtype(np.float16))
-        self.emit("convert", op, short, self=x)
-        self.emit("convert", op, out, self=short)
-        self.halves[id(out)] = out
-
-    def half(self, op: Op, x: Value) -> Value:
-        """Real numbers in half precision."""
-        if id(x) not in self.halves:
-            out = replace(x, name=f"{x.name}_rounded")
-            self._through_half(op, x, out)
-            self.halves[id(x)] = out
-        return self.halves[id(x)]
-
-    def any_pixels(self, values: list[Value]) -> bool:
-        """Whether values of four dimensions are better taken channels-last: one is there only so."""
-        return any(id(v) in self.pixels and id(v) not in self.here and not v.constant for v in values)
-
-
-def _turned(value: Value) -> Value:
-    shape = tuple(value.bound[d] for d in _PIXELS)
-    data = None if value.data is None else np.ascontiguousarray(value.data.transpose(_PIXELS))
-    return replace(value, name=f"{value.name}_pixels", shape=shape, dim_order=(0, 1, 2, 3), data=data)
-
-
-def _byte(value: Value) -> bool:
-    """Bytes with one scale."""
-    q = value.q
-    return q is not None and q.axis is None and q.dtype.itemsize == 1 and value.dtype == q.dtype
-
-
-def _real(value: Value) -> bool:
-    return value.q is None and value.dtype == np.dtype(np.float32)
-
-
-def _some(*values: Value) -> bool:
-    return all(0 not in v.bound for v in values)
 
 
 def _pair(op: Op, name: str) -> list[int]:
@@ -167,7 +66,7 @@ def _pads(op: Op) -> list[int]:
 def _scaling(op: Op) -> RealScaling | None:
     """How sums become bytes; None if operands are none that the engine has a product for."""
     (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
-    if not _byte(x) or not _byte(out) or w.data is None or w.q is None or not _some(x, w, out):
+    if not byte(x) or not byte(out) or w.data is None or w.q is None or not some(x, w, out):
         return None
     if w.dtype != np.dtype(np.int8) or np.any(np.asarray(w.q.zero_point)) or any(b.data is None for b in rest):
         return None
@@ -178,13 +77,13 @@ def _scaling(op: Op) -> RealScaling | None:
     return made if made.possible and made.low <= made.high else None
 
 
-def _how(made: _Enn, op: Op, image: bool) -> tuple[Value, dict[str, Any]] | None:
+def _how(made: EnnRewrite, op: Op, image: bool) -> tuple[Value, dict[str, Any]] | None:
     """What a product reads, and how its sums are brought to the result; None if the engine has no such product."""
     x, scaling = inputs_of(op)[0], _scaling(op)
     if scaling is not None:
         return made.image(x) if image else made.planes(x), {"bias": None, "scaling": scaling}
     (w, *rest), out = inputs_of(op)[1:], result_of(op)
-    if not all(_real(v) for v in (x, w, *rest, out)) or any(v.data is None for v in (w, *rest)) or not _some(x, w, out):
+    if not all(real(v) for v in (x, w, *rest, out)) or any(v.data is None for v in (w, *rest)) or not some(x, w, out):
         return None
     bias = replace(rest[0], data=half(np.asarray(rest[0].data))) if rest else None
     return made.half(op, made.image(x) if image else made.planes(x)), {"bias": bias, "limits": _limits(op)}
@@ -202,7 +101,7 @@ def _filters(weight: Value, order: tuple[int, ...], channels: int) -> Value:
 
 
 @rule("CONV2D", "DWCONV2D")
-def _convolution(made: _Enn, op: Op) -> bool:
+def _convolution(made: EnnRewrite, op: Op) -> bool:
     (x, w), out, how = inputs_of(op)[:2], result_of(op), _how(made, op, True)
     if how is None:
         return False
@@ -216,7 +115,7 @@ def _convolution(made: _Enn, op: Op) -> bool:
 
 
 @rule("DECONV2D")
-def _transposed(made: _Enn, op: Op) -> bool:
+def _transposed(made: EnnRewrite, op: Op) -> bool:
     (x, w), out, scaling = inputs_of(op)[:2], result_of(op), _scaling(op)
     if scaling is None or int(op.args["groups"]) != 1 or _pair(op, "dilation") != [1, 1]:
         return False
@@ -227,7 +126,7 @@ def _transposed(made: _Enn, op: Op) -> bool:
 
 
 @rule("FC")
-def _linear(made: _Enn, op: Op) -> bool:
+def _linear(made: EnnRewrite, op: Op) -> bool:
     x, w = inputs_of(op)[:2]
     how = _how(made, op, False) if len(x.bound) > 1 else None
     if how is None:
@@ -239,11 +138,11 @@ def _linear(made: _Enn, op: Op) -> bool:
 # --------------------------------------------------------------------------------------------------- single elements
 
 
-def _elements(made: _Enn, op: Op) -> bool:
+def _elements(made: EnnRewrite, op: Op) -> bool:
     """The operator as it is, on images channels-last where one of them is there only so."""
     given, out = inputs_of(op), result_of(op)
     name = op.kind.removeprefix(PREFIX)
-    if name in _SUMS and all(_real(v) and not v.constant and v.bound == out.bound for v in (*given, out)):
+    if name in _SUMS and all(real(v) and not v.constant and v.bound == out.bound for v in (*given, out)):
         return _real_sum(made, op, _SUMS[name])
     if len(out.bound) != 4 or not made.any_pixels(given):
         return False
@@ -254,9 +153,9 @@ def _elements(made: _Enn, op: Op) -> bool:
     return True
 
 
-def _real_sum(made: _Enn, op: Op, kind: str) -> bool:
+def _real_sum(made: EnnRewrite, op: Op, kind: str) -> bool:
     given, out = inputs_of(op), result_of(op)
-    if not _some(out):
+    if not some(out):
         return False
     image = len(out.bound) == 4 and made.any_pixels(given)
     a, b = (made.half(op, made.image(v) if image else made.planes(v)) for v in given)
@@ -273,12 +172,12 @@ def _four(value: Value) -> Value:
 
 
 @rule("CLIP", "RELU")
-def _limited(made: _Enn, op: Op) -> bool:
+def _limited(made: EnnRewrite, op: Op) -> bool:
     """Of real numbers, limits of half precision: what is between them stays what it is."""
     (x,), out = inputs_of(op), result_of(op)
     ends = (op.args["minimum"], op.args["maximum"]) if op.kind.endswith("CLIP") else (0.0, float("inf"))
     low, high = (float(n) for n in half(np.array(ends, np.float64)))
-    if not _real(x) or not _real(out) or x.constant or not _some(out) or (low, high) != ends or not low <= high:
+    if not real(x) or not real(out) or x.constant or not some(out) or (low, high) != ends or not low <= high:
         return _elements(made, op)
     image = len(out.bound) == 4 and made.any_pixels([x])
     given = made.half(op, made.image(x) if image else made.planes(x))
@@ -289,7 +188,7 @@ def _limited(made: _Enn, op: Op) -> bool:
 
 
 @rule("QUANTIZE", "DEQUANTIZE")
-def _conversion(made: _Enn, op: Op) -> bool:
+def _conversion(made: EnnRewrite, op: Op) -> bool:
     return _elements(made, op)
 
 
@@ -297,56 +196,56 @@ def _conversion(made: _Enn, op: Op) -> bool:
 
 
 @rule("RESHAPE")
-def _reshape(made: _Enn, op: Op) -> bool:
+def _reshape(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not _some(out):
+    if not some(out):
         return False
     made.flat("view", op, out, self=made.planes(x), size=list(out.bound))
     return True
 
 
 @rule("TRANSPOSE")
-def _transpose(made: _Enn, op: Op) -> bool:
+def _transpose(made: EnnRewrite, op: Op) -> bool:
     (x,), out, dims = inputs_of(op), result_of(op), [int(d) for d in op.args["perm"]]
     if made.any_pixels([x]):
-        made.flat("permute", op, out, self=made.image(x), dims=[_PLANES[d] for d in dims])
+        made.flat("permute", op, out, self=made.image(x), dims=[PLANES[d] for d in dims])
     else:
         made.flat("permute", op, out, self=made.planes(x), dims=dims)
     return True
 
 
 @rule("CONCAT")
-def _concat(made: _Enn, op: Op) -> bool:
+def _concat(made: EnnRewrite, op: Op) -> bool:
     given, out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
-    if not _some(*given):
+    if not some(*given):
         return False
     if len(out.bound) == 4 and made.any_pixels(given):
-        made.made("cat", op, out, tensors=[made.image(v) for v in given], dim=_PLANES[axis])
+        made.made("cat", op, out, tensors=[made.image(v) for v in given], dim=PLANES[axis])
     else:
         made.flat("cat", op, out, tensors=[made.planes(v) for v in given], dim=axis)
     return True
 
 
-def _slice(made: _Enn, op: Op, x: Value, out: Value, start: list[int]) -> None:
+def _slice(made: EnnRewrite, op: Op, x: Value, out: Value, start: list[int]) -> None:
     length = list(out.bound)
     if len(length) == 4 and made.any_pixels([x]):
-        made.made("slice", op, out, self=made.image(x), start=[start[d] for d in _PIXELS],
-                  length=[length[d] for d in _PIXELS])  # fmt: skip
+        made.made("slice", op, out, self=made.image(x), start=[start[d] for d in PIXELS],
+                  length=[length[d] for d in PIXELS])  # fmt: skip
     else:
         made.flat("slice", op, out, self=made.planes(x), start=start, length=length)
 
 
 @rule("STRIDEDSLICE")
-def _strided(made: _Enn, op: Op) -> bool:
+def _strided(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not _some(out) or op.args.get("shrink_axis_mask", 0) or any(int(n) != 1 for n in op.args["strides"]):
+    if not some(out) or op.args.get("shrink_axis_mask", 0) or any(int(n) != 1 for n in op.args["strides"]):
         return False
     _slice(made, op, x, out, [int(n) for n in op.args["begin"]])
     return True
 
 
 @rule("SPLIT")
-def _split(made: _Enn, op: Op) -> bool:
+def _split(made: EnnRewrite, op: Op) -> bool:
     (x,), axis, at = inputs_of(op), int(op.args["axis"]), 0
     for out, size in zip(op.outputs, op.args["point"], strict=True):
         if out is not None:
@@ -356,14 +255,14 @@ def _split(made: _Enn, op: Op) -> bool:
 
 
 @rule("PAD")
-def _pad(made: _Enn, op: Op) -> bool:
+def _pad(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not _byte(x) or not _some(x):
+    if not byte(x) or not some(x):
         return False
     pads, rank = [int(n) for n in op.args["explicit_padding"]], len(x.bound)
     sides = [pads[:rank], pads[rank:]]
     if rank == 4 and made.any_pixels([x]):
-        before, after = ([side[d] for d in _PIXELS] for side in sides)
+        before, after = ([side[d] for d in PIXELS] for side in sides)
         made.made("pad", op, out, self=made.image(x), before=before, after=after, value=0.0)
     else:
         made.flat("pad", op, out, self=made.planes(x), before=sides[0], after=sides[1], value=0.0)
@@ -371,9 +270,9 @@ def _pad(made: _Enn, op: Op) -> bool:
 
 
 @rule("MAXPOOL2D")
-def _max_pool(made: _Enn, op: Op) -> bool:
+def _max_pool(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not _byte(x) or (x.q, x.dtype) != (out.q, out.dtype) or not _some(x, out):
+    if not byte(x) or (x.q, x.dtype) != (out.q, out.dtype) or not some(x, out):
         return False
     made.made("max_pool2d", op, out, self=made.image(x), kernel_size=_pair(op, "kernel"), stride=_pair(op, "stride"),
               padding=_pads(op), dilation=_pair(op, "dilation"))  # fmt: skip
