@@ -59,7 +59,9 @@ def partitioner(args: argparse.Namespace, name: str, target: str | None) -> Any:
     made = getattr(cls, "for_simulation", None)
     if made is None:
         option = "--emit" if args.emit else "--simulate-only"
-        raise UsageError(option, "is for backends whose programs need a vendor's compiler: nxp", value=name)
+        raise UsageError(
+            option, "is for backends whose programs need a vendor's compiler: nxp, qualcomm, samsung", value=name
+        )
     return made(target)
 
 

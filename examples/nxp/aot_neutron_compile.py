@@ -186,4 +186,4 @@ def evaluate(args: argparse.Namespace, path: Path, model: torch.nn.Module, input
 
 
 if __name__ == "__main__":
-    guard(main)
+    raise SystemExit(guard(main))

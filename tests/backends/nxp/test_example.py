@@ -128,3 +128,10 @@ def test_libraries_that_do_not_load(script: Script) -> None:
     Path("ops.so").write_bytes(b"no library")
     with pytest.raises(UsageError, match="this machine can load"):
         script("-m", "mine:make", "-s", "ops.so")
+
+
+def test_what_is_wrong_ends_the_script_with_an_error(tmp_path: Path) -> None:
+    words = [sys.executable, str(FOLDER / "aot_neutron_compile.py"), "-m", "nosuch"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 2
+    assert "nosuch: must be package.module:factory" in done.stderr
