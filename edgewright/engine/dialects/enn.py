@@ -9,7 +9,6 @@ them; sums before that are in the engine's order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
 from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, EnnRewrite, byte, real, some
+from edgewright.engine.dialects.rewrite import Rules
 from edgewright.ir.enn.numbers import half, inputs_of, result_of
 from edgewright.ir.enn.products import LIMITS
 from edgewright.ir.enn.scaling import RealScaling, real_scaling
@@ -24,27 +24,15 @@ from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
-Rule = Callable[["EnnRewrite", Op], bool]
-RULES: dict[str, Rule] = {}
+rule: Rules[EnnRewrite] = Rules(PREFIX)
 _SUMS = {"ELTSUM": "add", "SUB": "sub", "ELTMUL": "mul"}
 _FREE = (float("-inf"), float("inf"))
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(made: Rule) -> Rule:
-        for name in names:
-            RULES[PREFIX + name] = made
-        return made
-
-    return register
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
     made = EnnRewrite(graph)
     for op in graph.ops:
-        chosen = RULES.get(op.kind) or (_elements if op.kind in ELEMENTS or op.kind in TABULAR else None)
-        if chosen is None or not chosen(made, op):
-            made.keep(op)
+        rule.apply(made, op, _elements if op.kind in ELEMENTS or op.kind in TABULAR else None)
     for value in graph.outputs:
         made.planes(value)
     return made.finish()

@@ -6,36 +6,24 @@ of the last place at most.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.rewrite import Rewrite
+from edgewright.engine.dialects.rewrite import Rewrite, Rules
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.qnn.table import PREFIX
 
-Rule = Callable[[Rewrite, Op], bool]
-RULES: dict[str, Rule] = {}
+rule: Rules[Rewrite] = Rules(PREFIX)
 _BINARY = {"ElementWiseAdd": "add", "ElementWiseSubtract": "sub", "ElementWiseMultiply": "mul"}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(made: Rule) -> Rule:
-        for name in names:
-            RULES[PREFIX + name] = made
-        return made
-
-    return register
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
     made = Rewrite(graph)
     for op in graph.ops:
-        if id(op) not in made.done and not (op.kind in RULES and RULES[op.kind](made, op)):
-            made.keep(op)
+        rule.apply(made, op)
     return made.finish()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from edgewright.ir.graph import Graph, Op, Value
 
@@ -54,3 +55,29 @@ class Rewrite:
                 kept.append(op)
                 wanted |= {id(v) for v in op.inputs()}
         return Graph(self.graph.name, ends[0], ends[1], kept[::-1])
+
+
+R = TypeVar("R", bound=Rewrite)
+Rule = Callable[[R, Op], bool]  # False if it has no way for this one
+
+
+class Rules(Generic[R]):
+    """A dialect's translations, by the names of its operators: ``@rule("CONV_2D")`` above each."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._known: dict[str, Rule[R]] = {}
+
+    def __call__(self, *names: str) -> Callable[[Rule[R]], Rule[R]]:
+        def register(made: Rule[R]) -> Rule[R]:
+            for name in names:
+                self._known[self._prefix + name] = made
+            return made
+
+        return register
+
+    def apply(self, made: R, op: Op, otherwise: Rule[R] | None = None) -> None:
+        """Translate an operator, or keep it as it is."""
+        chosen = self._known.get(op.kind, otherwise)
+        if id(op) not in made.done and (chosen is None or not chosen(made, op)):
+            made.keep(op)

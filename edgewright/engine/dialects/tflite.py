@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.rewrite import Rewrite
+from edgewright.engine.dialects.rewrite import Rewrite, Rules
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.scaling import Scaling
@@ -16,24 +16,13 @@ from edgewright.ir.tflite.fixed import multiplier, zero
 from edgewright.ir.tflite.products import factor_of, operands, pair_factor
 from edgewright.ir.tflite.table import PREFIX
 
-Rule = Callable[["_Tflite", Op], bool]
-RULES: dict[str, Rule] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(made: Rule) -> Rule:
-        for name in names:
-            RULES[PREFIX + name] = made
-        return made
-
-    return register
+rule: Rules[_Tflite] = Rules(PREFIX)
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
     made = _Tflite(graph, numerics)
     for op in graph.ops:
-        if id(op) not in made.done and not (op.kind in RULES and RULES[op.kind](made, op)):
-            made.keep(op)
+        rule.apply(made, op)
     return made.finish()
 
 

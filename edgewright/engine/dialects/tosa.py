@@ -6,39 +6,27 @@ borders hold what means nothing. Factors stand in the RESCALE after a convolutio
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.rewrite import Rewrite
+from edgewright.engine.dialects.rewrite import Rewrite, Rules
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.scaling import Scaling
 from edgewright.ir.tosa.table import PREFIX
 
-Rule = Callable[["_Tosa", Op], bool]
-RULES: dict[str, Rule] = {}
+rule: Rules[_Tosa] = Rules(PREFIX)
 _BYTES: dict[Any, tuple[int, int]] = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
 _STORED: dict[Any, tuple[int, int]] = {**_BYTES, np.dtype(np.int16): (-32768, 32767)}
 _MOVES = ("max_pool2d", "reshape", "transpose", "slice", "concat", "pad", "clamp", "identity", "reverse", "tile")
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(made: Rule) -> Rule:
-        for name in names:
-            RULES[PREFIX + name] = made
-        return made
-
-    return register
-
-
 def translate(graph: Graph, numerics: Numerics) -> Graph:
     made = _Tosa(graph)
     for op in graph.ops:
-        if id(op) not in made.done and not (op.kind in RULES and RULES[op.kind](made, op)):
-            made.keep(op)
+        rule.apply(made, op)
     return made.finish()
 
 
