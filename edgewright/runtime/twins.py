@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgewright.errors import FormatError, MissingDataError
+import numpy as np
+
+from edgewright.errors import ExecutionError, FormatError, MissingDataError
 from edgewright.files import Source
-from edgewright.ir.graph import Graph
+from edgewright.ir.graph import Array, Graph, Value
 from edgewright.ir.serialize import TWIN_KEY
 from edgewright.pte.flat import Buffer
 
@@ -43,6 +46,20 @@ def beside(source: Source) -> Source | None:
         return None
     path = Path(source).with_suffix(".twin")
     return path if path.exists() else None
+
+
+def fitting(inputs: Sequence[Array], values: Sequence[Value], what: str, bytes_alike: bool = False) -> list[Array]:
+    """Inputs as a twin's graph takes them; with ``bytes_alike``, bytes of either sign are the integers it has."""
+    if len(inputs) != len(values):
+        raise ExecutionError(f"{what} delegate", f"takes {len(values)} inputs", value=len(inputs))
+    for index, (array, value) in enumerate(zip(inputs, values, strict=True)):
+        alike = array.dtype == value.dtype or (bytes_alike and str(array.dtype) in ("int8", "uint8"))
+        if not alike or array.size != math.prod(value.bound):
+            rule = f"must be {list(value.bound)} of {value.dtype}"
+            found = f"{list(array.shape)} of {array.dtype}"
+            raise ExecutionError(f"input {index} of the {what} delegate", rule, value=found)
+    pairs = zip(inputs, values, strict=True)
+    return [np.ascontiguousarray(a).view(v.dtype).reshape(v.bound) for a, v in pairs]
 
 
 def graph_inside(given: DelegateBlob, what: str) -> Graph:

@@ -20,14 +20,13 @@ from edgewright.ir.serialize import MAGIC
 from edgewright.ir.tflite.check import check
 from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import graph_inside, twin_of
+from edgewright.runtime.twins import fitting, graph_inside, twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.nxp")
-_BYTES = ("int8", "uint8")
 
 
 class NeutronDelegate:
@@ -66,15 +65,7 @@ class NeutronDelegate:
         self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
     ) -> list[Array]:
         """The same: those of ``outputs`` that could be written to, new arrays for the others."""
-        values = self._graph.inputs
-        if len(inputs) != len(values):
-            raise ExecutionError("Neutron delegate", f"takes {len(values)} inputs", value=len(inputs))
-        for index, (array, value) in enumerate(zip(inputs, values, strict=True)):
-            if str(array.dtype) not in _BYTES or array.size != int(np.prod(value.bound)):
-                rule = f"must be {list(value.bound)} of int8"
-                found = f"{list(array.shape)} of {array.dtype}"
-                raise ExecutionError(f"input {index} of the Neutron delegate", rule, value=found)
-        held = [np.ascontiguousarray(a).view(np.int8).reshape(v.bound) for a, v in zip(inputs, values, strict=True)]
+        held = fitting(inputs, self._graph.inputs, "Neutron", bytes_alike=True)
         try:
             return self._runner.run(held, outputs, profile)
         except (ValueError, IndexError, TypeError) as error:

@@ -20,7 +20,7 @@ from edgewright.ir.graph import Graph, GraphError
 from edgewright.ir.numerics import ENN
 from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import graph_inside, twin_of
+from edgewright.runtime.twins import fitting, graph_inside, twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
@@ -63,15 +63,7 @@ class EnnDelegate:
         self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
     ) -> list[Array]:
         """The same: those of ``outputs`` that could be written to, new arrays for the others."""
-        values = self._graph.inputs
-        if len(inputs) != len(values):
-            raise ExecutionError("ENN delegate", f"takes {len(values)} inputs", value=len(inputs))
-        for index, (array, value) in enumerate(zip(inputs, values, strict=True)):
-            if array.dtype != value.dtype or array.size != int(np.prod(value.bound)):
-                rule = f"must be {list(value.bound)} of {value.dtype}"
-                found = f"{list(array.shape)} of {array.dtype}"
-                raise ExecutionError(f"input {index} of the ENN delegate", rule, value=found)
-        held = [np.ascontiguousarray(a).reshape(v.bound) for a, v in zip(inputs, values, strict=True)]
+        held = fitting(inputs, self._graph.inputs, "ENN")
         try:
             if self._runner is None:
                 return execute(self._graph, held)
