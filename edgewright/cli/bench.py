@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
 from edgewright.cli.console import console, note, progress, table
-from edgewright.cli.execution import Job, load
+from edgewright.cli.execution import Job, add_measured, load
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.errors import UsageError
 
@@ -61,11 +61,8 @@ class Timing:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
+    add_measured(parser)
     add = parser.add_argument
-    add("model", metavar="m.pte", help="the program")
-    add("--inputs", metavar="x.npz", help="arrays in0, in1, ...; ones if left out")
-    add("--method", default="forward", help="the method to run (default: forward)")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
     add("--seconds", type=float, default=2.0, metavar="S", help="measure for this long (default: 2)")
     add("--peers", action="store_true", help="also measure ExecuTorch's runtime, if it is installed")
     add("--json", action="store_true", help="the same, as JSON")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import statistics
 import time
@@ -25,6 +26,15 @@ from edgewright.runtime.values import Limits
 log = logging.getLogger("edgewright.cli")
 
 Say = Callable[[str], None]
+
+
+def add_measured(parser: argparse.ArgumentParser) -> None:
+    """The arguments of commands that run a program to see how it does."""
+    add = parser.add_argument
+    add("model", metavar="m.pte", help="the program")
+    add("--inputs", metavar="x.npz", help="arrays in0, in1, ...; ones if left out")
+    add("--method", default="forward", help="the method to run (default: forward)")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
 
 
 @dataclass(frozen=True)

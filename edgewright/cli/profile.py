@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 
 from edgewright.cli.console import console, progress, size
-from edgewright.cli.execution import Job, load
+from edgewright.cli.execution import Job, add_measured, load
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run import show_profile
 from edgewright.errors import UsageError
@@ -24,11 +24,8 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
+    add_measured(parser)
     add = parser.add_argument
-    add("model", metavar="m.pte", help="the program")
-    add("--inputs", metavar="x.npz", help="arrays in0, in1, ...; ones if left out")
-    add("--method", default="forward", help="the method to run (default: forward)")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
     add("--repeat", type=int, default=10, metavar="N", help="run N times and show means (default: 10)")
     add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
     add("--etdump", metavar="p.etdp", help="write the profile as ETDump")
