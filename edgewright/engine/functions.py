@@ -70,33 +70,34 @@ def leaky_relu(f: Function, x: Reg, slope: float) -> Reg:
     return f.select(f.compare("olt", x, number(0, x.type)), f.op("fmul", x, number(slope, x.type)), x)
 
 
-# exp(r) for |r| <= ln(2)/2: Taylor's terms up to the 7th power leave 4e-9 of the result
-_EXP = [1 / math.factorial(n) for n in range(7, -1, -1)]
+# exp(r) for |r| <= ln(2)/2: a fit of least largest error, 4e-9 of the result
+_EXP = [0.001381454563, 0.008368746521, 0.0416683908, 0.1666652039, 0.4999999343, 1.0, 1.0]
 _LOG2E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 
 
 def _times_power_of_two(f: Function, x: Reg, power: Reg) -> Reg:
-    """``power`` are integers from -252 to 254; two steps keep results that are subnormal."""
-    kind, whole = x.type, power.type
-    half = f.op("ashr", power, 1)
-    for part in (half, f.op("sub", power, half)):
+    """``power`` are whole numbers from -150 to 129, as reals; two steps keep results that are subnormal."""
+    kind, lanes = x.type, count(x.type)
+    if lanes == 16:
+        all_lanes, as_set = Reg("-1", "i16"), Reg("4", "i32")
+        return f.call("llvm.x86.avx512.mask.scalef.ps.512", kind, x, power, x, all_lanes, as_set)
+    whole = round_to_int(f, power)
+    half = f.op("ashr", whole, 1)
+    for part in (half, f.op("sub", whole, half)):
         x = f.op("fmul", x, f.bits(f.op("shl", f.add(part, 127), 23), kind))
-    assert whole == vec(count(kind), "i32")
     return x
 
 
 @function("exp")
 def exp(f: Function, x: Reg) -> Reg:
-    """Within 2; subnormal results within one step."""
+    """Within 1; subnormal results within one step."""
     kind = x.type
-    bounded = clamp(f, x, -104.0, 89.0)
-    power = round_to_int(f, f.op("fmul", bounded, number(_LOG2E, kind)))
-    whole = to_real(f, power)
+    bounded = clamp(f, x, -104.0, 89.0)  # NaN stays what it is, and so does all that is made of it
+    whole = _intrinsic("rint")(f, f.op("fmul", bounded, number(_LOG2E, kind)))
     rest = fma(f, whole, number(-_LN2_HIGH, kind), bounded)
     rest = fma(f, whole, number(-_LN2_LOW, kind), rest)
-    result = _times_power_of_two(f, polynomial(f, rest, _EXP), power)
-    return f.select(f.compare("uno", x, x), x, result)
+    return _times_power_of_two(f, polynomial(f, rest, _EXP), whole)
 
 
 @function("sigmoid")
@@ -138,9 +139,8 @@ def elu(f: Function, x: Reg, alpha: float) -> Reg:
 
 @function("gelu")
 def gelu(f: Function, x: Reg) -> Reg:
-    """Within 3e-7 of the larger of 1 and the argument."""
-    half = f.op("fmul", x, number(0.5, x.type))
-    return fma(f, half, erf(f, f.op("fmul", x, number(math.sqrt(0.5), x.type))), half)
+    """Within 3e-7 of the larger of 1 and the argument; exact beyond 6."""
+    return f.op("fmul", x, _ratio(f, x, math.sqrt(0.5), 0.5, (0, 1)))
 
 
 @function("gelu_tanh")
@@ -152,24 +152,28 @@ def gelu_tanh(f: Function, x: Reg) -> Reg:
     return fma(f, half, tanh(f, inside), half)
 
 
-# erf(z)/z in z squared, for |z| < 1 (Taylor)
-_ERF = [(-1) ** n * 2 / math.sqrt(math.pi) / (math.factorial(n) * (2 * n + 1)) for n in range(10, -1, -1)]
-# -log(erfc(z)) for z from 0.85 to 4.1, where erf reaches 1: a least-squares fit at Chebyshev points, 2e-8
-_ERFC = [-1.572461871e-06, 4.478561772e-05, -0.0005861394251, 0.004709932262, -0.02628094432, 0.1098349221,
-         0.6320849409, 1.130082725, -0.0002831424733]  # fmt: skip
+# erf(z)/z as a quotient of polynomials in z squared, for |z| <= 3.95, where it reaches 1: of least largest error, 2e-8
+_ERF_ABOVE = [2.011721819e-06, 0.0002876014263, 0.003917381595, 0.0532072569, 0.1940372559, 1.128379006]
+_ERF_BELOW = [3.78395385e-05, 0.001198215103, 0.015270831, 0.1155913905, 0.5052925283, 1.0]
+_ERF_END = 3.95
+
+
+def _ratio(f: Function, x: Reg, scale: float, middle: float, limits: tuple[float, float]) -> Reg:
+    """erf(x * scale), as large as it fits between ``limits`` around ``middle``: what is beyond them is rounding."""
+    kind, half = x.type, (limits[1] - limits[0]) / 2
+    bounded = clamp(f, x, -_ERF_END / scale, _ERF_END / scale)
+    squared = f.op("fmul", bounded, bounded)
+    powers = [scale ** (2 * n) for n in range(len(_ERF_BELOW) - 1, -1, -1)]
+    above = [c * p * scale * half for c, p in zip(_ERF_ABOVE, powers, strict=True)]
+    below = [c * p for c, p in zip(_ERF_BELOW, powers, strict=True)]
+    share = f.op("fdiv", polynomial(f, squared, above), polynomial(f, squared, below))
+    return clamp(f, fma(f, bounded, share, number(middle, kind)), *limits)
 
 
 @function("erf")
 def erf(f: Function, x: Reg) -> Reg:
     """Within 3e-7."""
-    kind, one = x.type, number(1, x.type)
-    size = FUNCTIONS["abs"](f, x)
-    near = f.op("fmul", polynomial(f, f.op("fmul", x, x), _ERF), x)
-    bounded = smaller(f, size, number(4.1, kind))
-    above = f.op("fsub", one, exp(f, neg(f, polynomial(f, bounded, _ERFC))))
-    sign = f.call(f"llvm.copysign.v{count(kind)}f32" if count(kind) > 1 else "llvm.copysign.f32", kind, above, x)
-    far = f.select(f.compare("uno", x, x), x, sign)
-    return f.select(f.compare("olt", size, number(0.9, kind)), near, far)
+    return _ratio(f, x, 1, -0.0, (-1, 1))
 
 
 @function("log")

@@ -67,7 +67,7 @@ EXACT: dict[str, Callable[[Array], Array]] = {
     "round_to_half": lambda x: x.astype(np.float16).astype(np.float64),
     "round_to_bfloat": lambda x: x.astype(np.float32).astype(bfloat16).astype(np.float64),
 }  # fmt: skip
-UNITS = [("exp", -87.0, 88.7, 2), ("log", 1e-38, 3e38, 2), ("sigmoid", -86.0, 100.0, 4), ("tanh", -20.0, 20.0, 4),
+UNITS = [("exp", -87.0, 88.7, 1), ("log", 1e-38, 3e38, 2), ("sigmoid", -86.0, 100.0, 4), ("tanh", -20.0, 20.0, 4),
          ("rsqrt", 1e-38, 3e38, 1.5), ("sqrt", 0.0, 3e38, 0.5), ("abs", -3e38, 3e38, 0), ("floor", -1e30, 1e30, 0),
          ("ceil", -1e30, 1e30, 0), ("neg", -3e38, 3e38, 0), ("square", -1e18, 1e18, 0.5),
          ("sin", -3e38, 3e38, 2), ("cos", -3e38, 3e38, 2), ("round_to_half", -6e4, 6e4, 0),
