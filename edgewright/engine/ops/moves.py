@@ -69,14 +69,15 @@ def frame(context: Context, home: Home, fill: int) -> None:
     between = layout.row - wide * layout.pixel
     before = border.top * layout.row + border.left * layout.pixel
     made = Frame(high, layout.row, wide * layout.pixel, before, between, border.bottom * layout.row)
-    name = context.kernel("frame", (), emit_frame)
+    item = layout.item if fill else 1
+    name = context.kernel("frame", item, lambda module, name: emit_frame(module, name, item))
     for n in range(batch):
         context.step(name, [home.at(n * layout.image), fill, *made.slots], high + 1, before / 20)
 
 
 def _movable(value: Value) -> bool:
-    plain = value.q is None and value.dtype is not None and value.dtype.itemsize in _SIZES
-    return plain or byte(value.q)
+    size = 0 if value.dtype is None else value.dtype.itemsize
+    return size in _SIZES and (value.q is None or byte(value.q) or (size > 1 and value.q.axis is None))
 
 
 class Move(Lowering):
