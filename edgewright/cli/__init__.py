@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "find the layers that quantization hurts, and what to raise",
     "run": "run a method of a .pte on inputs from files",
     "bench": "measure a .pte on this machine, beside other runtimes",
+    "tune": "measure how a .pte's products are best cut on this machine, and keep it",
     "profile": "show where a .pte's time goes",
     "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
     "size": "show where a .pte's bytes go",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from edgewright._lazy import lazy_names
 
-__all__ = ["CompiledGraph", "Plan", "Specialized", "compile", "make_plan"]
+__all__ = ["CompiledGraph", "Plan", "Specialized", "Tuning", "compile", "make_plan", "tune"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -15,7 +15,9 @@ __getattr__, __dir__ = lazy_names(
         "CompiledGraph": "edgewright.engine.driver",
         "Plan": "edgewright.engine.plan",
         "Specialized": "edgewright.engine.specialize",
+        "Tuning": "edgewright.engine.tuning",
         "compile": "edgewright.engine.compiler",
         "make_plan": "edgewright.engine.compiler",
+        "tune": "edgewright.engine.tuning",
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewright.engine.check import check_graph
+from edgewright.engine.choices import Choices, tuned
 from edgewright.engine.cores import thread_count
 from edgewright.engine.dialects import translate
 from edgewright.engine.driver import CompiledGraph
@@ -14,7 +15,7 @@ from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics, named
 
-_MEMORY = 4 << 30
+MEMORY = 4 << 30
 
 
 def make_plan(
@@ -22,16 +23,21 @@ def make_plan(
     threads: int | None = None,
     numerics: Numerics | str = XNNPACK,
     cpu: str | None = None,
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
+    choices: Choices | None = None,
 ) -> Plan:
-    """What will be done, before machine code. ``memory``: bytes that any value, and the arena, may take."""
+    """What will be done, before machine code.
+
+    ``memory``: bytes that any value, and the arena, may take. ``choices``: what to decide, if not as was tuned here.
+    """
     rounding = named(numerics)
     graph = translate(graph, rounding)
     check_graph(graph, memory)
     wide = widen(graph)
     if wide is not graph:
         check_graph(wide, memory)  # its constants are larger
-    plan = schedule(wide, host(cpu), rounding, thread_count(threads), memory)
+    isa, count = host(cpu), thread_count(threads)
+    plan = schedule(wide, isa, rounding, count, memory, choices or Choices(tuned(isa, count)))
     if plan.arena_size > memory:
         raise ExecutionError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return plan
@@ -42,7 +48,7 @@ def compile(
     threads: int | None = None,
     numerics: Numerics | str = XNNPACK,
     cpu: str | None = None,
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
 ) -> CompiledGraph:
     """A graph whose sizes are all known, as machine code for this CPU (or a lower one: ``avx2``)."""
     return CompiledGraph(make_plan(graph, threads, numerics, cpu, memory), threads)

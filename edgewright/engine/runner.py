@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +30,30 @@ if TYPE_CHECKING:
 VARIABLE = "EDGEWRIGHT_ENGINE"
 _CHOICES = ("", "native", "reference")
 _BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # numbers that fit no tensor
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A graph that was compiled: what ``engine.tune`` wants to know of it."""
+
+    graph: Graph
+    shapes: tuple[tuple[int, ...], ...]  # of its inputs
+    numerics: Numerics
+    memory: int
+
+
+_watched: list[list[Compiled]] = []
+
+
+@contextmanager
+def watching() -> Iterator[list[Compiled]]:
+    """The graphs that are compiled meanwhile; plans that were stored are not used."""
+    seen: list[Compiled] = []
+    _watched.append(seen)
+    try:
+        yield seen
+    finally:
+        _watched.remove(seen)
 
 
 class Runner(Protocol):
@@ -124,8 +150,9 @@ class _Native:
         self._forms: Specialized | None = None
         self._usual: CompiledGraph | None = None
         self._lock = threading.Lock()
+        self._told = (numerics, memory)
         key = None if origin is None else origin.key(isa, count, numerics.name, memory)
-        if origin is not None and key is not None:
+        if origin is not None and key is not None and not _watched:
             self._usual = load_form(origin, key, isa, count)
         if self._usual is None and not varies:
             self._usual = self._compiled([value.bound for value in graph().inputs])
@@ -151,6 +178,8 @@ class _Native:
         try:
             with self._lock, np.errstate(all="ignore"):  # numbers of a file may be anything; what they make is checked
                 self._forms = self._forms or self._make()
+                for seen in _watched:
+                    seen.append(Compiled(self._forms.graph, tuple(shapes), *self._told))
                 return self._forms.compiled(shapes)
         except EdgewrightError:
             raise

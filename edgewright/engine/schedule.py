@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from edgewright.engine.arena import Need, allocate
+from edgewright.engine.choices import Choices
 from edgewright.engine.ends import given, replace_value, tensor, twin
 from edgewright.engine.fuse import Fuser, Node
 from edgewright.engine.isa import ISA
@@ -68,9 +69,11 @@ LOWERINGS: list[type[Lowering]] = [
 ]
 
 
-def schedule(graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30) -> Plan:
+def schedule(
+    graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30, choices: Choices | None = None
+) -> Plan:
     """The plan of a verified graph whose shapes are all known."""
-    return _Scheduler(graph, Context(isa, numerics, threads, memory)).run()
+    return _Scheduler(graph, Context(isa, numerics, threads, memory, choices or Choices())).run()
 
 
 class _Scheduler(Placing):
@@ -203,6 +206,7 @@ class _Scheduler(Placing):
         if home.layout.border:
             frame(context, home, 0 if out.q is None else affine_of(out.q).zero)
         lowering.emit(context)
+        context.choices.emitted(lowering.node, first, len(context.steps))
         touched = sum(context.home(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
         if len(context.steps) > first:
             context.steps[-1] = replace(context.steps[-1], bytes=touched)

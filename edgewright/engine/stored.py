@@ -16,6 +16,7 @@ import numpy as np
 
 from edgewright.engine.build import FINGERPRINT
 from edgewright.engine.cache import HEADER, default_cache, key_of
+from edgewright.engine.choices import tuned_text
 from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.image import CodegenError, Image
 from edgewright.engine.isa import ISA
@@ -40,7 +41,8 @@ class Origin:
     used: Collection[str]
 
     def key(self, isa: ISA, threads: int, numerics: str, memory: int) -> str:
-        return key_of("plan", self.digest, isa.cpu, isa.features, str((threads, numerics, memory)), FINGERPRINT)
+        told = str((threads, numerics, memory))
+        return key_of("plan", self.digest, isa.cpu, isa.features, told, FINGERPRINT, tuned_text(isa, threads))
 
     def data_digest(self, names: list[str]) -> str:
         """Of everything the blob looks up; empty if some of it is missing."""

@@ -50,17 +50,25 @@ def most_pixels(isa: ISA, vectors: int) -> int:
     return {1: 12}.get(vectors, max(1, (isa.registers - vectors - 1) // vectors))
 
 
-def panels(isa: ISA, channels: int, pixels: int) -> list[Panel]:
-    """``channels`` cut into panels."""
+def usual_vectors(isa: ISA, channels: int, pixels: int) -> int:
+    """Vectors of a panel, by rule."""
     lanes = isa.lanes
-    vectors = 8 if pixels == 1 else 2
-    if pixels > 1 and isa.registers >= 32:
+    if pixels == 1:
+        return 8
+    if isa.registers >= 32:
         if channels <= lanes:
-            vectors = 1
-        elif pixels <= 6:
-            vectors = 4
-        elif channels % (3 * lanes) == 0 and channels % (2 * lanes):
-            vectors = 3
+            return 1
+        if pixels <= 6:
+            return 4
+        if channels % (3 * lanes) == 0 and channels % (2 * lanes):
+            return 3
+    return 2
+
+
+def panels(isa: ISA, channels: int, pixels: int, vectors: int = 0) -> list[Panel]:
+    """``channels`` cut into panels of so many vectors."""
+    lanes = isa.lanes
+    vectors = vectors or usual_vectors(isa, channels, pixels)
     full, rest = divmod(channels, vectors * lanes)
     made = [Panel((lanes,) * vectors, vectors * lanes)] * full
     if rest:

@@ -51,10 +51,10 @@ _TWO_SIZES = 1.03  # as if tiles of two sizes took longer: they are twice the co
 
 
 @lru_cache(256)
-def best_tile(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[int, int]:
-    """The vectors and pixels of tiles that take the fewest cycles, by a model of the ports and caches."""
+def best_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[tuple[int, int], ...]:
+    """Vectors and pixels of tiles, those first that take the fewest cycles by a model of the ports and caches."""
     if rows * columns == 1:
-        return 4, 1
+        return ((4, 1),)
     most = {4: 6, 2: 14, 1: 24} if isa.registers >= 32 else {2: 4, 1: 8}
     found: dict[tuple[int, int], float] = {}
     for vectors, limit in most.items():
@@ -69,7 +69,7 @@ def best_tile(isa: ISA, stored: int, steps: int, rows: int, columns: int, thread
             cycles = sum(count * _cycles(vectors, size, steps, 4 * width * steps) for size, count in sizes)
             cycles *= _TWO_SIZES if longer else 1.0
             found[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
-    return min(found, key=lambda tile: (found[tile], -tile[0], -tile[1]))
+    return tuple(sorted(found, key=lambda tile: (found[tile], -tile[0], -tile[1])))
 
 
 def _cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:

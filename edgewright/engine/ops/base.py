@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from edgewright.engine.choices import Choices
 from edgewright.engine.codegen import Module
 from edgewright.engine.fuse import Node
 from edgewright.engine.isa import ISA
@@ -30,6 +31,7 @@ class Context:
     numerics: Numerics
     threads: int
     memory: int = 4 << 30  # bytes that values may take at a time
+    choices: Choices = field(default_factory=Choices)
     weights: Weights = field(default_factory=Weights)
     homes: dict[int, Home] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)

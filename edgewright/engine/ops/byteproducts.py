@@ -16,7 +16,7 @@ from edgewright.engine.layout import Border, Home, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, evenly_spaced, linear, parts, phases, window
 from edgewright.engine.ops.maps import sum_factors, sum_fits
-from edgewright.engine.ops.products import order, taps_of
+from edgewright.engine.ops.products import Tile, order, taps_of
 from edgewright.engine.plan import ALIGN, Place
 from edgewright.engine.requantize import affine_of, limits_of, scale_of, shift_of
 from edgewright.ir.graph import Array, Op, QParams, Value
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _RATE = 200.0  # products per nanosecond, about
 _WIDE = 1 << 31
 _FAR = 1 << 30
+_LOOKED_AT = 6  # tiles that are measured
 
 
 class Numbers:
@@ -191,18 +192,28 @@ class ByteProduct(Lowering):
         columns = conv.images * conv.size[0] * conv.size[1] if flat else conv.size[1]
         stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
         rows = 1 if flat else conv.size[0]
-        vectors, largest = gemm8.best_tile(isa, stored, reach.elements, rows, columns, context.threads)
-        made = gemm8.panels(isa, stored, vectors)
+        tile = self._tile(context, (reach, stored, rows, columns))
+        made = gemm8.panels(isa, stored, tile.vectors)
         places = self._pack(context, data, made, reach.elements)
-        for part in parts(conv, largest, data, out, second):
+        for part in parts(conv, tile.pixels, data, out, second):
             size = sum(gemm8.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
             by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
+            outside ^= tile.turned
             name = self._kernel(context, part, made, reach, by_panel, outside)
             beside = second.at(part.second) if second else out.at(0)
             units = len(made) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+
+    def _tile(self, context: Context, sizes: tuple[Window, int, int, int]) -> Tile:
+        """The tile that takes the fewest cycles by the model; measuring may prefer one that comes soon after it."""
+        reach, stored, rows, columns = sizes
+        best = gemm8.best_tiles(context.isa, stored, reach.elements, rows, columns, context.threads)
+        tiles = [Tile(*sizes) for sizes in best[:_LOOKED_AT]]
+        turned = [Tile(*best[0], True)] if rows * columns > 1 else []
+        spec = (self.conv, sizes, self.numbers.ending)
+        return context.choices.pick(self.node, "tile", spec, [*tiles, *turned])
 
     def _window(self, data: Home) -> Window:
         """The window in steps of four bytes."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
 from edgewright.engine.fuse import Node, limits, single
+from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.nest import Grid, Run, emit_nest
 from edgewright.engine.layout import Border, Layout
@@ -26,9 +29,30 @@ def order(part: Part, panels: int, weight_bytes: int, channels: int, threads: in
     return by_panel, weight_bytes > 128 << 10
 
 
+@dataclass(frozen=True)
+class Tile:
+    """How a product is cut: vectors of a panel, pixels of a tile, and whether loops go the other way than by rule."""
+
+    vectors: int
+    pixels: int
+    turned: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.vectors} x {self.pixels}" + (", loops turned" if self.turned else "")
+
+
 def evenly(units: int, threads: int) -> float:
     """How much of the threads' time is used."""
     return units / (threads * -(-units // threads))
+
+
+def tiles(isa: ISA, channels: int, pixels: int) -> list[Tile]:
+    """The rule's, and others that may be faster."""
+    usual = gemm.usual_vectors(isa, channels, pixels)
+    others = (2, 4, 8) if pixels == 1 else (1, 2, 3, 4) if isa.registers >= 32 else (1, 2, 3)
+    wide = [usual, *(v for v in others if v != usual and (v - 1) * isa.lanes < channels)]
+    made = [Tile(v, gemm.most_pixels(isa, min(v, -(-channels // isa.lanes)))) for v in wide]
+    return [*made, Tile(made[0].vectors, made[0].pixels, True)] if pixels > 1 else made
 
 
 def real_weights(node: Node) -> bool:
@@ -71,13 +95,14 @@ class RealProduct(Lowering):
         data, out = context.home(op.args["input"]), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
         pixels = conv.size[0] * conv.size[1] * (conv.images if conv.flat else 1)
-        made = gemm.panels(isa, conv.outputs, pixels)
-        largest = gemm.most_pixels(isa, max(len(p.widths) for p in made))
         reach = window(conv, data, 4)
+        tile = context.choices.pick(self.node, "tile", (conv, reach, self.tail), tiles(isa, conv.outputs, pixels))
+        made = gemm.panels(isa, conv.outputs, pixels, tile.vectors)
         places = [self.pack(context, made, g) for g in range(conv.groups)]
-        for part in parts(conv, largest, data, out, second):
+        for part in parts(conv, tile.pixels, data, out, second):
             size = sum(p.columns for p in made) * (reach.elements + 1) * 4
             by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
+            outside ^= tile.turned
             name = self._kernel(context, part, made, reach, by_panel, outside)
             beside = second.at(part.second) if second else out.at(0)
             units = len(made) if by_panel else part.grid.rows * part.grid.tiles

@@ -50,7 +50,11 @@ class Sizes:
 
 def sizes(conv: Convolution) -> Sizes:
     """F(4x4), unless its weights would be so many that fetching them takes longer than the products it saves."""
-    m = 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED else 2
+    return cut(conv, 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED else 2)
+
+
+def cut(conv: Convolution, m: int) -> Sizes:
+    """Tiles of m x m."""
     high, wide = (-(-n // m) for n in conv.size)
     inside = conv.inputs * conv.outputs * (m + 2) ** 2 * 4 <= _INSIDE
     return Sizes(m, high, wide, 1 if inside else high)
@@ -82,7 +86,9 @@ class Winograd(RealProduct):
             return None
         if conv.inputs % lanes or conv.outputs % lanes:
             return None
-        return cls(node, conv, made.filters, sizes(conv))
+        usual = sizes(conv).m
+        m = context.choices.pick(node, "way", ("winograd", conv, made.tail), (usual, 6 - usual, 0))
+        return cls(node, conv, made.filters, cut(conv, m)) if m else None
 
     def __init__(self, node: Node, conv: Convolution, filters: Array, cut: Sizes | None = None) -> None:
         super().__init__(node, conv, filters)

@@ -37,11 +37,14 @@ class ByteWinograd(ByteProduct):
         conv, lanes, cut = made.conv, context.isa.lanes, sizes(made.conv)
         if conv.inputs % (2 * lanes) or conv.outputs % (4 * lanes) or conv.inputs < 64:
             return None
-        if cut.high * cut.wide * 16 > _WASTE * conv.size[0] * conv.size[1]:
+        if winograd8.largest(made.numbers.filters) >= winograd8.LIMIT:
             return None
-        if conv.inputs * conv.outputs * 72 > _STREAMED or winograd8.largest(made.numbers.filters) >= winograd8.LIMIT:
-            return None
-        return cls(node, conv, made.numbers, cut)
+        wasteful = cut.high * cut.wide * 16 > _WASTE * conv.size[0] * conv.size[1]
+        usual = not wasteful and conv.inputs * conv.outputs * 72 <= _STREAMED
+        spec = ("winograd", conv, made.numbers.ending)
+        return (
+            cls(node, conv, made.numbers, cut) if context.choices.pick(node, "way", spec, (usual, not usual)) else None
+        )
 
     def __init__(self, node: Node, conv: Convolution, numbers: Numbers, cut: Sizes | None = None) -> None:
         super().__init__(node, conv, numbers)

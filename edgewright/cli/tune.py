@@ -1,0 +1,71 @@
+"""``edgewright tune``: measure how a program's products are best cut on this machine, and keep what is faster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from edgewright.cli.console import console, note, progress, table
+from edgewright.cli.execution import Job, add_measured, load
+from edgewright.cli.inputs import load_inputs, ones
+from edgewright.errors import UsageError
+
+EXAMPLES = """examples:
+  edgewright tune m.pte
+  edgewright tune m.pte --threads 1 --json
+  edgewright cache --clear                  # forget what was measured, and all compiled code
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EXAMPLES
+    add_measured(parser)
+    add = parser.add_argument
+    add("--threads", type=int, metavar="N", help="as many threads as it will run on (default: the engine's own)")
+    add("--json", action="store_true", help="the same, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.threads is not None and not 1 <= args.threads <= 256:
+        raise UsageError("--threads", "must be 1 to 256", value=args.threads)
+    found = _tune(args)
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    rows = [
+        (f"{at}", c["label"], c["kind"], c["rule"], c["chosen"], f"{c['rule_us']:.1f}", f"{c['chosen_us']:.1f}")
+        for at, graph in enumerate(found, 1)
+        for c in graph["changes"]
+        if graph["kept"]
+    ]
+    if rows:
+        heads = (">graph", "operator", "decision", "by rule", "chosen", ">us", ">now us")
+        console().print(table(f"{args.model}: {args.method}, on this machine", heads, rows))
+    for at, graph in enumerate(found, 1):
+        told = f"{graph['rule_ms']:.3f} ms by the rules"
+        end = f", {graph['chosen_ms']:.3f} ms as measured: kept" if graph["kept"] else ": nothing measured was faster"
+        console().print(f"graph {at}: {graph['measured']} options of {graph['decisions']} decisions; {told}{end}")
+    return 0
+
+
+def _tune(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from edgewright.engine import tune
+    from edgewright.engine.runner import watching
+    from edgewright.engine.specialize import specialize
+
+    with watching() as seen:
+        method = load(Job(args.model, args.data, args.method))
+        inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
+        method.execute(inputs)
+        method.close()
+    if not seen:
+        note("Nothing of this method runs as machine code: there is nothing to tune.")
+    done = []
+    with progress("measuring", len(seen), quiet=args.quiet or args.json) as step:
+        for graph in seen:
+            special = specialize(graph.graph, graph.shapes)
+            made = tune(special, args.threads, graph.numerics, memory=graph.memory)
+            done.append(made.data())
+            step()
+    return done

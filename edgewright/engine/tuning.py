@@ -1,0 +1,200 @@
+"""Measuring what the compiler decides by rule: every option of every decision, in its place in the graph.
+
+Each round compiles the whole graph with the next option of all decisions and times its steps on one thread, so that
+caches are as they are in an inference; then each decision takes the option that was fastest, if it is so again when
+both are measured in turns. What all of them together gain is measured on all threads, and stored only if it is a gain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.choices import Choices, Decision, store, tuned
+from edgewright.engine.compiler import MEMORY, make_plan
+from edgewright.engine.cores import thread_count
+from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.isa import host
+from edgewright.engine.plan import Tensor
+from edgewright.engine.profile import EngineProfile
+from edgewright.ir.graph import Array, Graph
+from edgewright.ir.numerics import XNNPACK, Numerics
+
+_SECONDS = 0.1  # of measuring at a time
+_WORTH = 0.97  # of the time of the rule's option: less of a difference is noise
+_GAIN = 0.998  # of the time of all steps
+_TURNS = 6
+_RUNS = 5  # at least, each time
+KINDS = ("way", "tile")  # in this order: another way has other tiles
+
+
+@dataclass(frozen=True)
+class Change:
+    """A decision that measuring overruled."""
+
+    label: str
+    kind: str
+    rule: str
+    chosen: str
+    rule_us: float
+    chosen_us: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What tuning a graph came to: times of an inference in milliseconds, by the rules and as chosen."""
+
+    rule_ms: float
+    chosen_ms: float
+    decisions: int
+    measured: int  # options
+    changes: tuple[Change, ...]
+    kept: bool
+
+    def data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def tune(
+    graph: Graph,
+    threads: int | None = None,
+    numerics: Numerics | str = XNNPACK,
+    cpu: str | None = None,
+    memory: int = MEMORY,
+    inputs: Sequence[Array] | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Tuning:
+    """Measure the options of a graph whose sizes are known; what is better is used from now on, by every process.
+
+    ``inputs``: what to measure with; made up if not given. ``tell`` is called before every round.
+    """
+    count, isa = thread_count(threads), host(cpu)
+    before = tuned(isa, count)
+
+    def planned(found: Mapping[str, int]) -> _Form:
+        choices = Choices(found)
+        plan = make_plan(graph, count, numerics, cpu, memory, choices)
+        return _Form(CompiledGraph(plan, 1), choices)
+
+    bench = _Bench(planned, inputs, tell or (lambda text: None))
+    for kind in KINDS:
+        bench.look(kind)
+    rule, chosen = bench.compare(count)
+    kept = bool(bench.changes) and chosen < rule
+    if kept:
+        store(isa, count, {**dict.fromkeys(set(before) & bench.keys, 0), **bench.found})
+    return Tuning(rule / 1e6, chosen / 1e6, len(bench.keys), bench.measured, tuple(bench.changes.values()), kept)
+
+
+@dataclass(frozen=True)
+class _Form:
+    graph: CompiledGraph
+    choices: Choices
+
+    def label(self, decision: Decision) -> str:
+        steps = [self.graph.plan.steps[i] for i in self.choices.steps.get(decision.node, ())]
+        return next((step.label for step in steps if step.label), decision.kind)
+
+
+class _Bench:
+    def __init__(
+        self, planned: Callable[[Mapping[str, int]], _Form], inputs: Sequence[Array] | None, tell: Callable[[str], None]
+    ) -> None:
+        self.planned, self.tell = planned, tell
+        self.found: dict[str, int] = {}
+        self.changes: dict[str, Change] = {}
+        self.keys: set[str] = set()
+        self.measured = 0
+        self._rule = planned({})
+        self._inputs = made_up(self._rule.graph.plan.inputs) if inputs is None else list(inputs)
+
+    def look(self, kind: str) -> None:
+        """Every option of the decisions of a kind."""
+        form = self._rule if not self.found else self.planned(self.found)
+        decisions = {d.key: d for d in form.choices.made if d.kind == kind}
+        self.keys |= decisions.keys()
+        labels = {key: form.label(decision) for key, decision in decisions.items()}
+        rounds = max((len(d.options) for d in decisions.values()), default=0)
+        times: dict[str, list[float]] = {key: [] for key in decisions}
+        for at in range(rounds):
+            self.tell(f"{kind}: option {at + 1} of {rounds}")
+            asked = {key: at for key, d in decisions.items() if at < len(d.options)}
+            form = self.planned({**self.found, **asked}) if at else form
+            form.graph.run(self._inputs)
+            spent = self._measure(form)
+            for key in asked:
+                times[key].append(_total(form, spent, key))
+                self.measured += at > 0
+        better = {key: int(np.argmin(spent)) for key, spent in times.items() if min(spent) < _WORTH * spent[0]}
+        if better:
+            self._confirm([decisions[key] for key in better], better, labels)
+
+    def _confirm(self, decisions: list[Decision], better: dict[str, int], labels: dict[str, str]) -> None:
+        """Keep what is faster again, measured in turns."""
+        forms = [self.planned(self.found), self.planned({**self.found, **better})]
+        least: list[list[float]] = [[], []]
+        for _ in range(_TURNS):
+            for i, form in enumerate(forms):
+                least[i] = _lesser(least[i], self._measure(form))
+        if sum(least[1]) > _GAIN * sum(least[0]):
+            return  # what these nodes gain, others lose: caches are shared
+        for d in decisions:
+            rule, chosen = (_total(form, spent, d.key) for form, spent in zip(forms, least, strict=True))
+            if chosen < _WORTH * rule:
+                option = d.options[better[d.key]]
+                self.found[d.key] = better[d.key]
+                self.changes[d.key] = Change(labels[d.key], d.kind, d.options[0], option, rule / 1e3, chosen / 1e3)
+
+    def _measure(self, form: _Form) -> list[float]:
+        """The least time of each step, in nanoseconds."""
+        end, runs = time.perf_counter() + _SECONDS, 0
+        least: list[float] = []
+        while time.perf_counter() < end or runs < _RUNS:
+            profile = EngineProfile()
+            form.graph.run(self._inputs, profile=profile)
+            least = _lesser(least, [float(step.end - step.start) for step in profile.runs[0].steps])
+            runs += 1
+        return least
+
+    def compare(self, threads: int) -> tuple[float, float]:
+        """Nanoseconds of an inference by the rules and as found, measured in turns."""
+        forms = [self._rule] + ([self.planned(self.found)] if self.found else [])
+        graphs = [CompiledGraph(form.graph.plan, threads) for form in forms]
+        best = [float("inf")] * len(forms)
+        for _ in range(_TURNS):
+            for i, graph in enumerate(graphs):
+                end, runs = time.perf_counter() + _SECONDS, 0
+                while time.perf_counter() < end or runs < _RUNS:
+                    start = time.perf_counter_ns()
+                    graph.run(self._inputs)
+                    best[i] = min(best[i], time.perf_counter_ns() - start)
+                    runs += 1
+        return best[0], best[-1]
+
+
+def _lesser(one: list[float], other: list[float]) -> list[float]:
+    return [min(pair) for pair in zip(one, other, strict=True)] if one else other
+
+
+def _total(form: _Form, spent: list[float], key: str) -> float:
+    """Of all steps of the nodes that a decision is for."""
+    nodes = dict.fromkeys(d.node for d in form.choices.made if d.key == key)
+    return sum(spent[i] for node in nodes for i in form.choices.steps.get(node, ()))
+
+
+def made_up(tensors: Sequence[Tensor]) -> list[Array]:
+    """Inputs to measure with: noise; zeros where numbers may be places."""
+    noise = np.random.default_rng(0)
+    made: list[Array] = []
+    for tensor in tensors:
+        if tensor.dtype.kind == "f":
+            made.append(noise.standard_normal(tensor.shape).astype(tensor.dtype))
+        elif tensor.dtype.itemsize == 1 and tensor.dtype.kind in "iu":
+            made.append(noise.integers(0, 100, tensor.shape).astype(tensor.dtype))
+        else:
+            made.append(np.zeros(tensor.shape, tensor.dtype))
+    return made
