@@ -84,8 +84,9 @@ class CompiledGraph:
         made = [np.empty(t.shape, t.dtype) for t in self.plan.outputs] if outputs is None else list(outputs)
         if outputs is not None:
             _check_outputs(made, self.plan.outputs)
-            given = [a.copy() if any(np.may_share_memory(a, o) for o in made) else a for a in given]
+            given = self._apart(given, made)
         with self._lock:
+            self._bring(given, made)
             bases = {"input": given, "output": made}
             for at, place in self._patches:
                 self._args[at] = address_of(bases[place.buffer][place.index]) + place.offset
@@ -99,6 +100,20 @@ class CompiledGraph:
             if profile is not None:
                 profile.end()
         return made
+
+    def _apart(self, given: Sequence[Array], made: Sequence[Array]) -> list[Array]:
+        """Inputs that lie in outputs are copied, but for those that are to be written over."""
+        own = {given_at: output for output, given_at in self.plan.updates}
+        return [
+            a.copy() if any(np.may_share_memory(a, o) for n, o in enumerate(made) if n != own.get(i)) else a
+            for i, a in enumerate(given)
+        ]
+
+    def _bring(self, given: Sequence[Array], made: Sequence[Array]) -> None:
+        """Inputs that outputs start from, unless they are the same arrays."""
+        for output, source in self.plan.updates:
+            if address_of(made[output]) != address_of(given[source]):
+                np.copyto(made[output], given[source])
 
     def _run_segment(self, part: _Segment, profile: EngineProfile | None) -> None:
         if profile is not None:

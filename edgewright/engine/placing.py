@@ -87,9 +87,9 @@ class Placing:
             found = None if source.constant else viewed(op, self.layout(source))
             if found is None or id(out) in self.borders or self.layout(out) != dense(found[0].shape, found[0].item):
                 continue
-            if found[0].dense and low.alias() is source and id(source) not in self.views:
-                continue  # another name, no more
             given = id(self.root(source)) in self.context.homes
+            if found[0].dense and low.alias() is source and id(source) not in self.views and not given:
+                continue  # another name, no more
             if all(r.takes(out, found[0]) and (r.exact_reads or not given) for r in readers.get(id(out), ())):
                 self.views[id(out)] = (op, found[0])
 

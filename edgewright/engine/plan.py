@@ -102,3 +102,4 @@ class Plan:
     cpu: str = ""  # what the code is generated for, as LLVM names it
     features: str = ""
     image: Image | None = None
+    updates: tuple[tuple[int, int], ...] = ()  # outputs, and the inputs that must lie in them when steps begin

@@ -33,6 +33,7 @@ from edgewright.engine.ops.winograd8 import ByteWinograd
 from edgewright.engine.placing import Placing
 from edgewright.engine.plan import Place, Plan
 from edgewright.engine.requantize import affine_of
+from edgewright.engine.updates import find_updates
 from edgewright.engine.views import view_of
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
@@ -101,6 +102,7 @@ class _Scheduler(Placing):
             outputs=tuple(tensor(v) for v in self.graph.outputs),
             cpu=context.isa.cpu,
             features=context.isa.features,
+            updates=tuple((update.output, update.input) for update in self.updates),
         )
 
     # ------------------------------------------------------------------------------------------------------- nodes
@@ -109,8 +111,14 @@ class _Scheduler(Placing):
         """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
         nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes).run()
         nodes = chain_nodes(self.graph, nodes, self.context)
-        before = [node for value in self.graph.inputs if (node := self._copy_in(value, nodes)) is not None]
-        after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs)]
+        self.updates = find_updates(self.graph, nodes, self._lower)
+        for update in self.updates:
+            place = Place("output", 0, update.output)
+            self.context.homes |= {id(version): given(version, place) for version in update.versions}
+        over = {update.output for update in self.updates}, {update.input for update in self.updates}
+        rest = [value for i, value in enumerate(self.graph.inputs) if i not in over[1]]
+        before = [node for value in rest if (node := self._copy_in(value, nodes)) is not None]
+        after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs) if i not in over[0]]
         return [*before, *nodes, *(node for node in after if node is not None)]
 
     def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:

@@ -8,7 +8,7 @@ engine writes is made again. Nothing of it ever comes from a model file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,7 @@ def save_form(graph: CompiledGraph, origin: Origin, key: str) -> None:
         "sizes": [plan.arena_size, plan.scratch_size],
         "edges": [[[t.name, t.dtype.str, t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
         "steps": [_numbers(step) for step in plan.steps],
+        "updates": plan.updates,
         "code": len(image.code),
         "symbols": dict(image.symbols),
         "weights": plan.weights.nbytes,
@@ -128,6 +129,7 @@ def _plan(facts: Mapping[str, Any], image: Image, weights: Any, isa: ISA) -> Pla
     arena, scratch = (_checked(n, int) for n in facts["sizes"])
     inputs, outputs = (tuple(_tensor(t) for t in edge) for edge in facts["edges"])
     steps = tuple(_step(step) for step in facts["steps"])
+    updates = tuple(_update(pair, inputs, outputs) for pair in facts["updates"])
     return Plan(
         steps=steps,
         kernels={},
@@ -139,7 +141,15 @@ def _plan(facts: Mapping[str, Any], image: Image, weights: Any, isa: ISA) -> Pla
         outputs=outputs,
         cpu=isa.cpu,
         features=isa.features,
+        updates=updates,
     )
+
+
+def _update(stored: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[int, int]:
+    output, given = (_checked(n, int) for n in stored)
+    if (inputs[given].dtype, inputs[given].shape) != (outputs[output].dtype, outputs[output].shape):
+        raise ValueError(f"not alike: {stored!r}")
+    return output, given
 
 
 def _tensor(stored: Any) -> Tensor:

@@ -99,8 +99,8 @@ class KernelStep:
         inputs, outputs, self.result = _split(kernel, args, values)
         self.getters = [getter(i, argument, values, written, raw=kernel.raw) for i, argument in inputs]
         self.inputs, self.outputs = [i for i, _ in inputs], outputs
-        changed = [i for i, argument in inputs if argument.written]
-        for index in (*self.outputs, *changed):
+        self.changed = [i for i, argument in inputs if argument.written]  # read, and written in place
+        for index in (*self.outputs, *self.changed):
             if index not in written:
                 slots(index, values)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.runtime.tensor import TensorSlot
 
 Args = Mapping[str, Any]
@@ -133,13 +133,15 @@ class Maker:
     def inline(self, graph: Graph, given: Sequence[TensorSlot], made: Sequence[TensorSlot]) -> bool:
         """All of another device graph, which sees tensors as they lie in memory."""
         pairs = list(zip(graph.inputs + graph.outputs, (*given, *made), strict=False))
-        if len(pairs) != len(given) + len(made) or len(graph.inputs) != len(given) or not self.usable(*given, *made):
+        if len(pairs) != len(given) + len(made) or len(graph.inputs) != len(given):
             return False
-        for value, slot in pairs:
-            lies = tuple(slot.bound[d] for d in slot.dim_order)
-            known = slot.dim_order in (_TO_PIXELS, tuple(range(len(slot.bound))))
-            if not known or value.q is not None or value.dtype != _F32 or value.bound != lies or value.constant:
-                return False
+        meant: dict[int, QParams | None] = {}  # by slot: what bytes stand for
+        if not all(self._suits(v, s) and meant.setdefault(id(s), v.q) == v.q for v, s in pairs):
+            return False
+        for value, slot in zip(graph.inputs, given, strict=True):
+            if value.q is not None and not self.is_made(slot):
+                self._bring(slot)
+                self._forms[id(slot), False].q = value.q
         inside = {id(v): self.output(s) for v, s in zip(graph.inputs, given, strict=True)}
         for op in graph.ops:
             outputs = [None if v is None else inside.setdefault(id(v), replace(v)) for v in op.outputs]
@@ -149,6 +151,18 @@ class Maker:
             self.bind(slot, inside[id(value)], pixels=slot.dim_order == _TO_PIXELS)
         self.macs += WORTH
         return True
+
+    def _suits(self, value: Value, slot: TensorSlot) -> bool:
+        """Whether an end of a device graph can be a tensor of the program: reals, or bytes of the same meaning."""
+        plain = slot.dim_order == tuple(range(len(slot.bound)))
+        lies = tuple(slot.bound[d] for d in slot.dim_order)
+        if value.constant or value.dtype != slot.dtype or value.bound != lies or slot.dynamic or 0 in slot.bound:
+            return False
+        if value.q is None:
+            return slot.dtype == _F32 and (plain or slot.dim_order == _TO_PIXELS)
+        known, fixed = self._forms.get((id(slot), False)), value.q.axis is None and value.q.dynamic is None
+        same = self.constant(slot) is None if known is None else known.q == value.q
+        return plain and fixed and same and value.q.dtype == slot.dtype and slot.dtype.itemsize == 1
 
     def reshape(self, slot: TensorSlot, view: TensorSlot) -> bool:
         """``view`` is another shape of what ``slot`` holds, as it lies in memory."""
@@ -307,3 +321,4 @@ def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 from edgewright.runtime import portable_layers as portable_layers  # noqa: E402
 from edgewright.runtime import portable_moves as portable_moves  # noqa: E402
 from edgewright.runtime import portable_places as portable_places  # noqa: E402
+from edgewright.runtime import portable_state as portable_state  # noqa: E402

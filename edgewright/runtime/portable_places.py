@@ -67,9 +67,15 @@ def _index_put(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     at = _one_list(m, x, a["indices"]) if fits else None
     if at is None or not _covers(x, at, values):
         return False
-    m.add("index_put", outs[0],
-          {"self": m.planes(x), "indices": at, "values": m.planes(values), "accumulate": False})  # fmt: skip
+    dim, places = next((d, v) for d, v in enumerate(at) if v is not None)
+    put(m, x, dim, places, m.planes(values), outs[0])
     return True
+
+
+def put(m: Maker, x: TensorSlot, dim: int, places: Value, values: Value, out: TensorSlot) -> None:
+    """Rows of ``x`` are written over; the result is ``out``."""
+    indices = [places if d == dim else None for d in range(dim + 1)]
+    m.add("index_put", out, {"self": m.planes(x), "indices": indices, "values": values, "accumulate": False})
 
 
 def _covers(x: TensorSlot, at: Sequence[Value | None], values: TensorSlot) -> bool:

@@ -107,7 +107,12 @@ def inlined(step: Any) -> bool:
 def _results(step: Any) -> Sequence[int]:
     """What others may read of a step: all of a delegate's, the first of a kernel's (others are not taken if read)."""
     outputs: Sequence[int] = step.outputs
-    return outputs if isinstance(step, DelegateStep) else outputs[:1]
+    return outputs if isinstance(step, DelegateStep) else [*outputs[:1], *step.changed]
+
+
+def _writes(step: Any) -> Sequence[int]:
+    """All that a step writes to: its results, and what it changes."""
+    return [*step.outputs, *getattr(step, "changed", ())]
 
 
 def _planned(value: schema.Value) -> bool:
@@ -121,7 +126,7 @@ class _Joiner:
         self.plan, self.values, self.memory, self.threads = plan, values, memory, threads
         self.readers = Counter(i for step in steps for i in set(tensors(step.inputs, values)))
         found = found_there(plan, values, steps)
-        written = {i for step in steps for i in tensors(step.outputs, values)}
+        written = {i for step in steps for i in tensors(_writes(step), values)}
         self.shown = set(tensors(plan.outputs, values)) | (found & written)
         # Views that no instruction makes: they are wherever their memory was written.
         self.views = {i for i in found - written - set(plan.inputs) if _planned(plan.values[i])}
@@ -138,7 +143,7 @@ class _Joiner:
             stored = self.plan.values[view]
             reads = (at for at, step in enumerate(steps) if view in set(tensors(step.inputs, self.values)))
             for step in reversed(steps[: next(reads, len(steps))]):
-                there = [i for i in tensors(step.outputs, self.values) if overlap(self.plan.values[i], stored)]
+                there = [i for i in tensors(_writes(step), self.values) if overlap(self.plan.values[i], stored)]
                 for i in there:
                     self.seen_by.setdefault(i, set()).add(view)
                 if any(covers(self.plan.values[i], stored) for i in there):
@@ -190,7 +195,7 @@ class _Joiner:
         """Whether a view shows nothing this segment makes, or all of one tensor, as it lies: then that is reshaped."""
         stored = self.plan.values[view]
         for step in reversed(before):
-            there = [i for i in tensors(step.outputs, self.values) if overlap(self.plan.values[i], stored)]
+            there = [i for i in tensors(_writes(step), self.values) if overlap(self.plan.values[i], stored)]
             if there:
                 made, shown = self.plan.values[there[0]], self.values[there[0]]
                 whole = len(there) == 1 and covers(made, stored) and covers(stored, made)

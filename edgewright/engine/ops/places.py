@@ -66,7 +66,7 @@ class Gather(Lowering):
 
 
 class Put(Lowering):
-    """index_put at one list of places: a copy, with rows written over."""
+    """index_put at one list of places: a copy, unless it lies there already, with rows written over."""
 
     exact_reads = True
     any_strides = False
@@ -88,8 +88,9 @@ class Put(Lowering):
         found, out = _places(self.node.op), context.home(self.node.out)
         assert found is not None
         data, index, places = found
-        copy(context, context.home(data), out)
-        context.barrier = True
+        if context.home(data).place != out.place:
+            copy(context, context.home(data), out)
+            context.barrier = True
         name = context.kernel("put", places, lambda module, name: emit_put(module, name, places))
         slots = [context.home(v).at() for v in (self.node.op.args["values"], index)]
         context.step(name, [*slots, out.at()], places.outer, places.outer * places.count * (5 + places.inner * 0.05))
