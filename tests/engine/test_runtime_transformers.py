@@ -10,7 +10,11 @@ import torch
 from torch import nn
 
 from edgewright.errors import ExecutionError
+from edgewright.ir.dtypes import ScalarType
+from edgewright.ir.graph import Graph, QParams, Value
 from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.runtime.portable import Maker
+from edgewright.runtime.tensor import TensorSlot
 from tests.engine.test_runtime_segments import loaded, lowered, segments
 
 
@@ -104,6 +108,59 @@ def test_many_delegates_and_what_is_between_them_are_one_graph(monkeypatch: pyte
     assert not segments(plain)
     for got, want in zip(plain.execute([x.numpy()]), wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+class Residual(nn.Module):
+    """The sum that goes through all layers is bytes, and both a norm and a sum read it."""
+
+    def __init__(self, layers: int = 3) -> None:
+        super().__init__()
+        self.first = nn.Linear(32, 32)
+        self.layers = nn.ModuleList(nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 32)) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+def quantized(model: nn.Module, *inputs: torch.Tensor) -> bytes:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    from edgewright.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
+
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    prepared = prepare_pt2e(torch.export.export(model, inputs).module(), quantizer)
+    prepared(*inputs)
+    return delegated(convert_pt2e(prepared), *inputs)
+
+
+def test_delegates_that_hand_on_bytes_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(4)
+    x = torch.randn(2, 24, 32)
+    data = quantized(Residual().eval(), x)
+    method = loaded(data)
+    between = [o for d in method._delegates for o in d.device_graph.outputs if o.q is not None]  # type: ignore[attr-defined]
+    assert len(method._delegates) >= 4 and between
+    assert len(segments(method)) == 1 and not any("_runner" in vars(d) for d in method._delegates)
+    monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
+    plain = loaded(data)
+    assert not segments(plain)
+    got, want = (m.execute([x.numpy()])[0] for m in (method, plain))
+    step = np.abs(want).max() / 127  # a norm's last bit may move a byte
+    assert np.abs(got - want).max() <= 2 * step and np.mean(got != want) < 0.05
+
+
+def test_bytes_that_mean_something_else_are_not_joined() -> None:
+    kind = np.dtype(np.int8)
+    known, other = (Value("v", kind, (2, 3), (0, 1), q=QParams(0.5, zero, kind, -128, 127)) for zero in (0, 1))
+    slot, maker = TensorSlot(ScalarType.INT8, (2, 3), (0, 1)), Maker(lambda slot: True)
+    assert not maker.inline(Graph("two meanings", [known, other]), [slot, slot], [])
+    assert maker.inline(Graph("a", [known]), [slot], [])
+    assert not maker.inline(Graph("b", [other]), [slot], [])
+    assert maker.inline(Graph("c", [known]), [slot], [])
+    assert [v.q for v in maker.graph.inputs] == [known.q]
 
 
 class Cached(nn.Module):
