@@ -1,0 +1,86 @@
+"""Kernel calls of the samples as graphs of the engine: what a portable program's segment is made of."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.dtypes import to_scalar_type
+from edgewright.ir.graph import Array, Graph
+from edgewright.runtime.operators import operators
+from edgewright.runtime.portable import ROWS, Maker
+from edgewright.runtime.tensor import TensorSlot
+from tests.engine.coverage.vendors import native
+from tests.ops.harness import Sample, all_samples, eager, out_dtypes
+
+TYPES = {"float32", "bool", "uint8", "int8", "int16", "int32", "int64"}
+HELD = {"weight", "bias", "running_mean", "running_var"}  # arguments that a file holds
+
+
+def _arrays(given: Any) -> list[Array]:
+    return [a for a in (given if isinstance(given, list) else [given]) if isinstance(a, np.ndarray)]
+
+
+@cache
+def samples() -> dict[str, list[Sample]]:
+    """Of each kernel, those of types that the engine has, and of some elements."""
+    found: dict[str, list[Sample]] = {key: [] for key in operators()}
+    for sample in all_samples():
+        given = [a for arg in sample.args for a in _arrays(arg)]
+        types = {str(a.dtype) for a in given} | set(out_dtypes(sample))
+        if types <= TYPES and all(a.size for a in given):
+            found[sample.key].append(sample)
+    return found
+
+
+class Slots:
+    """Tensors of a sample as a loaded program has them; ``arrays`` are those of its inputs, in order."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[int, Array] = {}
+
+    def make(self, array: Any, held: bool = False) -> Any:
+        if isinstance(array, list) and _arrays(array):
+            return [None if a is None else self.make(a) for a in array]
+        if not isinstance(array, np.ndarray):
+            return array
+        last = array.ndim == 4 and not array.flags.c_contiguous and array.transpose(0, 2, 3, 1).flags.c_contiguous
+        order = (0, 2, 3, 1) if last else tuple(range(array.ndim))
+        dense = np.ascontiguousarray(array.transpose(order))
+        memory = np.frombuffer(dense.tobytes(), np.uint8) if held else None
+        slot = TensorSlot(to_scalar_type(array.dtype), array.shape, order, memory=memory)
+        self.arrays[id(slot)] = dense
+        return slot
+
+
+def taken(sample: Sample) -> tuple[Graph, list[Array], list[Array]] | None:
+    """The graph of a call, its inputs, and what eager torch makes of them; None if no row takes it."""
+    row, signature = ROWS.get(sample.key), operators()[sample.key]
+    wanted = eager(sample)
+    if row is None or any(w.size == 0 for w in wanted):
+        return None
+    slots, maker = Slots(), Maker(lambda slot: False)
+    args = {a.name: slots.make(v, a.name in HELD) for a, v in zip(signature.inputs, sample.args, strict=True)}
+    for slot in (s for given in args.values() for s in (given if isinstance(given, list) else [given])):
+        if isinstance(slot, TensorSlot) and slot.memory is None:
+            maker.planes(slot)  # moves join what has begun
+    outs = [TensorSlot(to_scalar_type(w.dtype), w.shape, tuple(range(w.ndim))) for w in wanted]
+    if not row(maker, {**args, "key": sample.key}, outs):
+        return None
+    made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if maker.is_made(slot)]
+    maker.graph.outputs = [maker.output(slot) for slot, _ in made]
+    given = [slots.arrays[id(slot)] for slot in maker.given]
+    return maker.graph, given, [array for _, array in made]
+
+
+def in_numpy(key: str) -> bool:
+    """Whether numpy has to do some sample of a kernel, or some step of it."""
+    for sample in samples()[key]:
+        if 0 in [w.size for w in eager(sample)]:
+            continue
+        found = taken(sample)
+        if found is None or not native(found[0]):
+            return True
+    return not samples()[key]
