@@ -12,8 +12,10 @@ NAMES: dict[str, tuple[str, ...]] = {
     "bert_base_128": ("fp32", "int8"),
     "decoder": ("fp32", "int4"),
     "linear4": ("int4",),
+    "lstm": ("fp32",),
 }
 GROUP = 32
+SEQUENCES = {"bert_base_128": "Encoder", "decoder": "Decoder", "linear4": "Wide", "lstm": "Voice"}
 
 
 def _builders() -> Any:
@@ -48,14 +50,17 @@ def examples(name: str, count: int = 1) -> list[tuple[Any, ...]]:
         return [(torch.randn(1, 4096, generator=generator),) for _ in range(count)]
     if name == "decoder":
         return [(torch.tensor([[17 + i]]), torch.tensor([100 + i])) for i in range(count)]
+    if name == "lstm":
+        shapes = ((1, 512), (1, 1, 128), (1, 1, 128))
+        return [tuple(torch.randn(shape, generator=generator) for shape in shapes) for _ in range(count)]
     return [(image,) for image in images(count).split(1)]
 
 
 def _model(name: str) -> Any:
-    if name in ("bert_base_128", "decoder", "linear4"):
+    if name in SEQUENCES:
         import sequences
 
-        return {"bert_base_128": sequences.Encoder, "decoder": sequences.Decoder, "linear4": sequences.Wide}[name]()
+        return getattr(sequences, SEQUENCES[name])()
     model = getattr(_builders(), name)(weights=None)
     if name == "vit_b_16":
         model.heads.head.reset_parameters()  # all 0 else, as are the logits

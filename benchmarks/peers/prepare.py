@@ -180,7 +180,10 @@ def main() -> None:
     peer, network, precision, folder = sys.argv[1:]
     model = networks.make(network, Path(folder) / f"{network}.pt")
     path = Path(folder) / f"{network}.{precision}.{peer}{SUFFIX[peer]}"
-    globals()[peer](Wanted(model, network, precision), path)
+    import torch
+
+    with torch.no_grad():  # else state cannot be written to where weights may be trained
+        globals()[peer](Wanted(model, network, precision), path)
 
 
 SUFFIX = {"edgewright": ".pte", "executorch": ".pte", "onnxruntime": ".onnx", "openvino": ".xml", "litert": ".tflite"}

@@ -1,4 +1,5 @@
-"""Transformers that are measured: an encoder, a decoder with a cache of keys and values, and a stack of wide layers."""
+"""Networks of sequences that are measured: an encoder, a decoder with a cache of keys and values, a stack of wide
+layers, and a recurrent network that listens."""
 
 from __future__ import annotations
 
@@ -99,3 +100,29 @@ class Wide(nn.Sequential):
 
     def __init__(self, layers: int = 6, width: int = 4096) -> None:
         super().__init__(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
+
+
+class Voice(nn.Module):
+    """Whether somebody speaks, as Silero's detector has it: 32 ms of sound at 16 kHz, and what was heard before.
+
+    A spectrum by convolution, an encoder of four layers, a recurrent layer and a decision.
+    """
+
+    def __init__(self, window: int = 256, width: int = 128) -> None:
+        super().__init__()
+        bins = window // 2 + 1
+        self.window = window
+        self.spectrum = nn.Conv1d(1, 2 * bins, window, stride=window // 2, bias=False)
+        sizes, strides = (bins, width, width // 2, width // 2, width), (1, 2, 2, 1)
+        layers = zip(sizes, sizes[1:], strides, strict=False)
+        self.encoder = nn.ModuleList(nn.Conv1d(a, b, 3, stride=stride, padding=1) for a, b, stride in layers)
+        self.memory, self.head = nn.LSTM(width, width), nn.Linear(width, 1)
+
+    def forward(self, sound: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        waves = self.spectrum(F.pad(sound[:, None], (self.window // 4, self.window // 4)))
+        real, imaginary = waves.chunk(2, 1)
+        x = torch.sqrt(real * real + imaginary * imaginary)
+        for layer in self.encoder:
+            x = torch.relu(layer(x))
+        made, (hidden, cell) = self.memory(x.permute(2, 0, 1), (hidden, cell))
+        return hidden, cell, torch.sigmoid(self.head(torch.relu(made[0])))

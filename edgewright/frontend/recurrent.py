@@ -38,7 +38,7 @@ def lstm(
             last.append(end)
         x = outputs[0] if directions == 1 else rw.call(aten.cat.default, outputs, -1)
     x = rw.call(aten.transpose.int, x, 0, 1) if batch_first else x
-    return [x, *(rw.call(aten.stack.default, [end[i] for end in last], 0) for i in range(2))]
+    return [x, *(_stacked(rw, [end[i] for end in last]) for i in range(2))]
 
 
 def _parameters(own: Sequence[fx.Node], biases: bool) -> tuple[Any, ...]:
@@ -64,7 +64,14 @@ def _run(rw: Rewriter, x: fx.Node, state: tuple[Any, ...], weights: tuple[Any, .
         if projection is not None:
             hidden = rw.call(aten.linear.default, hidden, projection)
         outputs.append(hidden)
-    return rw.call(aten.stack.default, outputs[::-1] if reverse else outputs, 0), (hidden, cell)
+    return _stacked(rw, outputs[::-1] if reverse else outputs), (hidden, cell)
+
+
+def _stacked(rw: Rewriter, tensors: list[Any]) -> Any:
+    """One tensor of one more dimension; of a single step it is the same with another shape, which costs nothing."""
+    if len(tensors) == 1:
+        return rw.call(aten.unsqueeze.default, tensors[0], 0)
+    return rw.call(aten.stack.default, tensors, 0)
 
 
 def _step(rw: Rewriter, gates: fx.Node, cell: fx.Node) -> tuple[Any, Any]:
