@@ -21,6 +21,7 @@ from edgewright.backends.qualcomm.target import (
 )
 from edgewright.errors import UsageError
 from edgewright.quantize.blocks import Block, in_blocks
+from edgewright.quantize.norms import fold_norms
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config, weight_spec
 from edgewright.quantize.simpler import simpler
@@ -223,4 +224,5 @@ class QnnQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, and simpler where only single results can be quantized."""
-        return simpler(super().transform_for_annotation(model))
+        made = super().transform_for_annotation(model)
+        return simpler(fold_norms(made, self._blocks) if self._blocks else made)

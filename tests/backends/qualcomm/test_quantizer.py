@@ -97,6 +97,24 @@ def test_blocks_have_scales_that_are_multiples_of_their_channels(qat: bool) -> N
         assert multiples.min() >= 1 and multiples.max() <= 16
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norms_behind_blocks_are_folded_before_training(training: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+    with torch.no_grad():
+        model(X[0] * 3 + 1)  # statistics that are not those of nothing
+    quantizer = QnnQuantizer()
+    quantizer.set_default_quant_config(QuantDtype.use_16a4w_block, is_qat=True)
+    quantizer.set_block_size_map({"conv2d": (1, 4, 1, 1)})
+    prepared = prepare_qat_pt2e(torch.export.export(model.train(training), X, strict=True).module(), quantizer)
+    prepared(*X)
+    assert any("folded_weight" in name for name, _ in prepared.named_parameters())
+    made = convert_pt2e(prepared)
+    assert not [n for n in made.graph.nodes if "batch_norm" in str(n.target)]
+    with torch.no_grad():
+        assert float((made(*X) - model.eval()(*X)).abs().max()) < 0.15  # 4 bits of weights
+
+
 def test_training_sees_rounded_blocks_and_passes_gradients_on() -> None:
     weight = torch.randn(4, 8, requires_grad=True)
     rounded = BlockObserver(block=(1, 4), fake=True)(weight)
