@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from edgewright._version import VERSION
 from edgewright.engine.cache import Cache, default_cache, key_of
+from edgewright.engine.family import triple
 from edgewright.engine.image import CodegenError
 
 if TYPE_CHECKING:
@@ -58,13 +59,6 @@ def target_machine(cpu: str, features: str) -> Any:
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # LLVM ends the process over inline assembly without it
     return llvm.Target.from_triple(triple()).create_target_machine(cpu, features, _OPTIMIZE, *_POSITION)
-
-
-def triple() -> str:
-    """Objects are ELF everywhere: ``image.py`` reads no other; functions are called as this system does."""
-    return {"win32": "x86_64-pc-windows-msvc-elf", "linux": "x86_64-unknown-linux-gnu"}.get(
-        sys.platform, "x86_64-unknown-unknown-elf"
-    )
 
 
 # A module's text, or what writes it: then its name says all it depends on, and a cached object needs no text at all.

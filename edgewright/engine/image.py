@@ -1,8 +1,8 @@
 """Object files to machine code in memory, without LLVM in the process: an image that runs wherever it is put.
 
-Objects are ELF for x86-64 and refer to nothing but themselves, by distances: linking is laying their sections one after
-another and filling in the distances. What was compiled before then needs no compiler at all, neither its memory nor the
-time to load it.
+Objects are ELF and refer to nothing but themselves, by distances: linking is laying their sections one after another
+and filling in the distances. What was compiled before then needs no compiler at all, neither its memory nor the time to
+load it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ _HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
-_X86_64, _RELOCATABLE = 62, 1
+_RELOCATABLE = 1
 _SYMBOLS, _WITH_ADDENDS, _NO_BITS = 2, 4, 8  # kinds of sections
 _WRITABLE, _LOADED = 1, 2  # flags of sections
 _GLOBAL = 1
-# How a distance is stored: (pattern, bytes). 2 and 4 are of 32 bits, to data and to functions; 24 is of 64.
-_DISTANCES = {2: "<i", 4: "<i", 24: "<q"}
 _UNWINDING = ".eh_frame"
 _LINE = 64
 
@@ -81,9 +79,10 @@ class _Object:
 
     def __init__(self, data: bytes) -> None:
         ident, kind, machine, _, _, _, table, _, _, _, _, size, count, names = _HEAD.unpack_from(data)
-        if ident[:4] != b"\x7fELF" or (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
-            raise _defect("must be an object of ELF for x86-64")
-        self.data = data
+        known = machine in _FILLERS and (kind, size) == (_RELOCATABLE, _SECTION.size)
+        if ident[:4] != b"\x7fELF" or not known:
+            raise _defect("must be an object of ELF for x86-64 or AArch64")
+        self.data, self._filler = data, _FILLERS[machine]
         rows = [_SECTION.unpack_from(data, table + size * k) for k in range(count)]
         text = rows[names][4]
         self.sections = [
@@ -130,10 +129,51 @@ class _Object:
             if section not in places:
                 wanted = self._text(self.sections[table.link].offset + name)
                 raise _defect(f"must define all that it uses, as {wanted or self.sections[section].name}")
-            if info & 0xFFFFFFFF not in _DISTANCES:
-                raise _defect(f"must refer to itself by distances, not by relocation {info & 0xFFFFFFFF}")
-            here = base + offset
-            struct.pack_into(_DISTANCES[info & 0xFFFFFFFF], code, here, places[section] + value + addend - here)
+            self._filler(code, info & 0xFFFFFFFF, base + offset, places[section] + value + addend)
+
+
+# x86-64: how a distance is stored. 2 and 4 are of 32 bits, to data and to functions; 24 is of 64.
+_DISTANCES = {2: "<i", 4: "<i", 24: "<q"}
+
+
+def _fill_x86(code: bytearray, kind: int, here: int, there: int) -> None:
+    if kind not in _DISTANCES:
+        raise _defect(f"must refer to itself by distances, not by relocation {kind}")
+    struct.pack_into(_DISTANCES[kind], code, here, there - here)
+
+
+# AArch64: distances in data; of calls, in words; of pages. The place in a page is in units of what is loaded.
+_PLAIN = {260: "<q", 261: "<i"}
+_CALLS = (282, 283)
+_PAGES = (275, 276)
+_IN_PAGE = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}
+_PAGE = 12  # bits; images start with a page
+
+
+def _fill_arm(code: bytearray, kind: int, here: int, there: int) -> None:
+    if kind in _PLAIN:
+        struct.pack_into(_PLAIN[kind], code, here, there - here)
+        return
+    (word,) = struct.unpack_from("<I", code, here)
+    if kind in _CALLS:
+        word |= _fitting(there - here >> 2, 26)
+    elif kind in _PAGES:
+        pages = _fitting((there >> _PAGE) - (here >> _PAGE), 21)
+        word |= (pages & 3) << 29 | (pages >> 2) << 5
+    elif kind in _IN_PAGE:
+        word |= ((there & (1 << _PAGE) - 1) >> _IN_PAGE[kind]) << 10
+    else:
+        raise _defect(f"must refer to itself by distances, not by relocation {kind}")
+    struct.pack_into("<I", code, here, word)
+
+
+def _fitting(distance: int, bits: int) -> int:
+    if not -(1 << bits - 1) <= distance < 1 << bits - 1:
+        raise _defect(f"must be near what it refers to, in {bits} bits")
+    return distance & (1 << bits) - 1
+
+
+_FILLERS = {62: _fill_x86, 183: _fill_arm}  # by ELF's number of the processor
 
 
 class Library:
@@ -154,7 +194,11 @@ class Library:
 
 
 def _make_executable(address: int, size: int) -> None:
-    """From writable to executable: memory is never both."""
+    """From writable to executable: memory is never both.
+
+    On AArch64 instructions have a cache that does not see what was written. Linux clears it for pages that become
+    executable; others are told.
+    """
     if sys.platform == "win32":
         before = ctypes.c_uint32()
         done = ctypes.windll.kernel32.VirtualProtect(
@@ -164,6 +208,8 @@ def _make_executable(address: int, size: int) -> None:
     else:
         how = ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)
         failed = ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), how)
+        if sys.platform == "darwin":
+            ctypes.CDLL(None).sys_icache_invalidate(ctypes.c_void_p(address), ctypes.c_size_t(size))
     if failed:
         remedy = "Set EDGEWRIGHT_ENGINE=reference, or allow this process to make memory executable."
         raise CodegenError("machine code", "must be allowed to run from memory of this process", remedy=remedy)

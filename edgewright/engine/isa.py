@@ -1,8 +1,8 @@
 """What the machine can do, as far as generated code depends on it.
 
-One description serves every x86 with AVX2 or more: the vector width is a number. ``EDGEWRIGHT_CPU`` (``avx2`` or
-``avx512``) asks for a lower one than the machine has. Other architectures plug in here: a new ``ISA`` and the few
-functions of ``vector.py`` that name an instruction.
+One description serves every x86 with AVX2 or more, and AArch64: the vector width is a number. ``EDGEWRIGHT_CPU``
+(``avx2`` or ``avx512``; ``neon``, ``dotprod`` or ``i8mm``) asks for a lower one than the machine has. Other
+architectures plug in here: a new ``ISA`` and the few functions of ``vector.py`` that name an instruction.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cache
 
 from edgewright.engine.build import FINGERPRINT, processor
 from edgewright.engine.cache import default_cache, key_of
+from edgewright.engine.family import arm_features, on_arm
 from edgewright.errors import MissingError, UsageError
 
 VARIABLE = "EDGEWRIGHT_CPU"
@@ -30,6 +31,7 @@ class ISA:
     permute_bytes: bool  # any byte of two vectors by index, in one instruction
     cpu: str  # as LLVM names it
     features: str
+    signed: bool = False  # of such an instruction: both operands are signed
 
     @property
     def bytes(self) -> int:
@@ -38,6 +40,7 @@ class ISA:
 
 _AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
 _AVX2 = ("avx2", "fma")
+ARM = ("neon", "dotprod", "i8mm")  # each with all before it
 
 
 def _without_avx512(features: dict[str, bool]) -> dict[str, bool]:
@@ -69,15 +72,32 @@ def _shown() -> str:
             lines = file.read(16384).partition("\n\n")[0].splitlines()
     except OSError:
         return ""
-    kept = ("vendor_id", "cpu family", "model", "stepping", "flags")
+    kept = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
     return "\n".join(line for line in lines if line.startswith(kept))
 
 
 def host(wanted: str | None = None) -> ISA:
     """The best instruction set this machine has, or the lower one that was asked for."""
     wanted = wanted or os.environ.get(VARIABLE, "")
-    if wanted not in ("", "avx2", "avx512"):
-        raise UsageError(VARIABLE, "must be avx2 or avx512", value=wanted)
+    known = ARM if on_arm() else ("avx2", "avx512")
+    if wanted not in ("", *known):
+        raise UsageError(VARIABLE, f"must be {' or '.join(known)}", value=wanted)
+    return _arm(wanted) if on_arm() else _x86(wanted)
+
+
+def _arm(wanted: str) -> ISA:
+    """``dotprod``: signed bytes by signed ones, four at a time; ``i8mm``: unsigned ones by signed ones too."""
+    cpu, features = _machine()
+    own = arm_features()
+    if wanted and not own[wanted]:
+        raise UsageError(VARIABLE, "must be one that this machine has", value=wanted, remedy="Use neon.")
+    name = wanted or next(name for name in reversed(ARM) if own[name])
+    have = {feature: own[feature] and ARM.index(feature) <= ARM.index(name) for feature in ARM}
+    told = _flat({**features, **own, **have})
+    return ISA(name, 4, 32, have["dotprod"], False, cpu, told, signed=have["dotprod"] and not have["i8mm"])
+
+
+def _x86(wanted: str) -> ISA:
     cpu, features = _machine()
     wide = all(features.get(name) for name in _AVX512)
     if wanted == "avx512" and not wide:

@@ -102,7 +102,8 @@ def _float_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
 
 def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
     if isa.dot:
-        return Dots(f, isa).add(total, (loaded,), (loaded,))
+        dots, taken = Dots(f, isa), f.bits(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
+        return dots.add(total, dots.data(taken), dots.weights(taken))
     changing, even = (f.bits(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
     return Dots(f, isa).add(total, (changing, changing), (even, f.op("xor", even, 1)))  # different: equal ones are one
 

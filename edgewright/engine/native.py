@@ -14,7 +14,6 @@ the epoch again after the call's description: what it describes may be freed onc
 
 from __future__ import annotations
 
-import platform
 from functools import cache
 
 from edgewright.engine.context import (
@@ -249,13 +248,6 @@ _MACHINE = {
     "define internal void @relax() nounwind {\n  call void @llvm.aarch64.hint(i32 1)\n  ret void\n}\n"
     "define i64 @now() nounwind {\n  %t = call i64 @llvm.readsteadycounter()\n  ret i64 %t\n}\n",
 }
-_NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
-
-
-def machine_name() -> str:
-    """The processor family, as LLVM calls it."""
-    name = platform.machine().lower()
-    return _NAMES.get(name, name)
 
 
 @cache

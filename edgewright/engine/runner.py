@@ -100,9 +100,9 @@ def native() -> bool:
 @cache
 def why_not() -> str:
     """Why there can be no machine code here; empty if there can."""
-    from edgewright.engine.native import machine_name
+    from edgewright.engine.family import FAMILIES, machine_name
 
-    if machine_name() != "x86_64":
+    if machine_name() not in FAMILIES:
         return f"the engine has no code for {machine_name()} yet"
     from edgewright.engine.isa import host
 

@@ -22,6 +22,7 @@ import numpy as np
 from edgewright.engine import context, native
 from edgewright.engine.build import build_objects
 from edgewright.engine.cores import MOST_THREADS, allowed_cores
+from edgewright.engine.family import machine_name
 from edgewright.engine.image import Library, link
 from edgewright.ir.graph import Array
 
@@ -65,7 +66,7 @@ class Driver:
 
     def __init__(self) -> None:
         # The baseline of the family will do: nothing in it computes.
-        library = Library(link(build_objects([native.driver_text(native.machine_name())], "", "")))
+        library = Library(link(build_objects([native.driver_text(machine_name())], "", "")))
         self._library = library
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         call: Callable[..., Any] = ctypes.CFUNCTYPE
@@ -171,7 +172,7 @@ class Pool:
 
 def _system(pool: Pool) -> bool:
     """Tell the driver how to sleep, wake and place threads on Linux; False elsewhere."""
-    numbers = _SYSTEM_CALLS.get(native.machine_name())
+    numbers = _SYSTEM_CALLS.get(machine_name())
     if sys.platform != "linux" or numbers is None:
         return False
     mask = np.zeros(2 * (max(allowed_cores()) // 64 + 1), np.uint64)  # what is allowed, and room for one less

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewright.engine.codegen import Function, Reg, count, element, number, vec
+from edgewright.engine.family import on_arm
 from edgewright.engine.isa import ISA
 
 LINE = 64  # bytes of memory that come together
@@ -49,6 +50,10 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     """The nearest integer, the even one of two. Beyond 32 bits, the lowest one."""
     lanes = count(x.type)
     kind = vec(lanes, "i32")
+    if on_arm():
+        even = f.call(f"llvm.roundeven.{_suffix(x.type)}", x.type, x)
+        whole = f.call(f"llvm.fptosi.sat.{_suffix(kind)}.{_suffix(x.type)}", kind, even)
+        return f.select(f.compare("olt", x, number(2.0**31, x.type)), whole, number(-(2**31), kind))
     if lanes == 16:
         none, all_lanes, as_set = number(0, kind), Reg("-1", "i16"), Reg("4", "i32")
         return f.call("llvm.x86.avx512.mask.cvtps2dq.512", kind, x, none, all_lanes, as_set)
@@ -83,20 +88,26 @@ def widen(f: Function, x: Reg, signed: bool = False) -> Reg:
 class Dots:
     """Sums of four products of an unsigned byte and a signed one, into 32-bit lanes.
 
-    Without the instruction, even and odd bytes are multiplied as 16 bits, which is exact; what that needs of an
-    operand is prepared once (``data``, ``weights``) however often it is used.
+    Without the instruction, even and odd bytes are multiplied as 16 bits, which is exact; where both bytes must be
+    signed, data are taken less 128, and 128 times the weights added. What either needs of an operand is prepared once
+    (``data``, ``weights``) however often it is used.
     """
 
     def __init__(self, f: Function, isa: ISA) -> None:
         self.f, self.isa = f, isa
 
     def data(self, x: Reg) -> tuple[Reg, ...]:
+        if self.isa.signed:
+            return (self.f.op("xor", x, -128),)
         if self.isa.dot:
             return (x,)
         halves = self.f.bits(x, vec(count(x.type) // 2, "i16"))
         return self.f.op("and", halves, 255), self.f.op("lshr", halves, 8)
 
     def weights(self, w: Reg) -> tuple[Reg, ...]:
+        if self.isa.signed:
+            kind, half = vec(count(w.type) // 4, "i32"), number(64, w.type)
+            return w, self._signed(self._signed(number(0, kind), half, w), half, w)
         if self.isa.dot:
             return (w,)
         halves = self.f.bits(w, vec(count(w.type) // 2, "i16"))
@@ -104,12 +115,18 @@ class Dots:
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
         lanes, f = count(total.type), self.f
+        if self.isa.signed:
+            return self._signed(f.add(total, w[1]), x[0], w[0])
+        if self.isa.dot and on_arm():
+            return f.call("llvm.aarch64.neon.usdot.v4i32.v16i8", total.type, total, x[0], w[0])
         if self.isa.dot:
             return f.call(f"llvm.x86.avx512.vpdpbusd.{lanes * 32}", total.type, total, x[0], w[0])
-        multiply = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
         for a, b in zip(x, w, strict=True):
-            total = f.add(total, f.call(f"llvm.x86.{multiply}", total.type, a, b))
+            total = f.add(total, multiply_pairs(f, a, b))
         return total
+
+    def _signed(self, total: Reg, x: Reg, w: Reg) -> Reg:
+        return self.f.call("llvm.aarch64.neon.sdot.v4i32.v16i8", total.type, total, x, w)
 
 
 class Pairs:
@@ -126,15 +143,38 @@ class Pairs:
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
         lanes, f = count(total.type), self.f
-        if self.isa.dot:
+        if self.isa.dot and not on_arm():
             return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
-        multiply = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
-        return f.add(total, f.call(f"llvm.x86.{multiply}", total.type, x[0], w[0]))
+        return f.add(total, multiply_pairs(f, x[0], w[0]))
+
+
+def multiply_pairs(f: Function, x: Reg, w: Reg) -> Reg:
+    """Products of 16 bits, two that lie side by side added, in 32 bits."""
+    lanes = count(x.type) // 2
+    kind = vec(lanes, "i32")
+    if not on_arm():
+        name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
+        return f.call(f"llvm.x86.{name}", kind, x, w)
+    wide = vec(2 * lanes, "i32")
+    each = f.op("mul", f.cast("sext", x, wide), f.cast("sext", w, wide))
+    return f.add(f.shuffle(each, each, range(0, 2 * lanes, 2)), f.shuffle(each, each, range(1, 2 * lanes, 2)))
+
+
+def _narrowed(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
+    """Both saturated to half their size, 128 bits of a and of b in turn; the compiler has an instruction for it."""
+    lanes, each = count(a.type), 128 // int(element(a.type)[1:])
+    kind = vec(lanes, to)
+    least, most = number(low, a.type), number(high, a.type)
+    first, second = (f.cast("trunc", int_min(f, int_max(f, x, least), most), kind) for x in (a, b))
+    order = [part + start + i for start in range(0, lanes, each) for part in (0, lanes) for i in range(each)]
+    return f.shuffle(first, second, order)
 
 
 def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
     """32 bits to 16, saturated, 128 bits of a and of b in turn."""
     lanes = count(a.type)
+    if on_arm():
+        return _narrowed(f, a, b, -(1 << 15), (1 << 15) - 1, "i16")
     name = {16: "avx512.packssdw.512", 8: "avx2.packssdw", 4: "sse2.packssdw.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i16"), a, b)
 
@@ -142,6 +182,8 @@ def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
 def pack_bytes(f: Function, a: Reg, b: Reg) -> Reg:
     """Signed 16 bits to unsigned 8, saturated, 128 bits of a and of b in turn."""
     lanes = count(a.type)
+    if on_arm():
+        return _narrowed(f, a, b, 0, 255, "i8")
     name = {32: "avx512.packuswb.512", 16: "avx2.packuswb", 8: "sse2.packuswb.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i8"), a, b)
 

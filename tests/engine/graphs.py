@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine import CompiledGraph, compile
-from edgewright.engine.isa import host
+from edgewright.engine.family import on_arm
+from edgewright.engine.isa import ARM, host
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
@@ -20,7 +21,8 @@ F32, I8, U8, I32 = (np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int3
 @cache
 def cpus() -> tuple[str, ...]:
     """Every instruction set this machine can be asked for."""
-    return ("avx2", "avx512") if host("").name == "avx512" else ("avx2",)
+    names = ARM if on_arm() else ("avx2", "avx512")
+    return names[: names.index(host("").name) + 1]
 
 
 def real(name: str, *shape: int) -> Value:
