@@ -78,7 +78,6 @@ def bounded_ints(f: Function, x: Reg, low: int, high: int) -> Reg:
 
 Requantize = Callable[[Reg], Reg]
 _REACH = 1.0e9  # farther than any limit, and still 32 bits
-_ONES = 1.5 * 2.0**52
 
 
 def _even(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
@@ -105,34 +104,8 @@ def _fixed(name: str) -> Rounding:
     return Rounding(("i32", "i32"), lambda f, words, far: scale(f, name, words[0], words[1], far), (0, 1))
 
 
-def double_of(f: Function, low: Reg, high: Reg) -> Reg:
-    """Double precision, stored as two words of 32 bits."""
-    lanes = count(low.type)
-    wide = [f.cast("zext", x, vec(lanes, "i64")) for x in (low, high)]
-    return f.bits(f.op("or", wide[0], f.op("shl", wide[1], 32)), vec(lanes, "double"))
-
-
-def nearest(f: Function, x: Reg) -> Reg:
-    """The nearest integer of double precision, the even one of two, in 32 bits; numbers beyond those are bounded."""
-    lanes = count(x.type)
-    moved = f.op("fadd", clamp(f, x, -_REACH, _REACH), number(_ONES, x.type))  # its last bit is worth 1
-    return f.cast("trunc", f.bits(moved, vec(lanes, "i64")), vec(lanes, "i32"))
-
-
-def _divided(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
-    """In double precision: times a unit, plus a bias, by a step. Samsung's, see ``ir/enn``."""
-    unit, bias, step = (double_of(f, *words[i : i + 2]) for i in (0, 2, 4))
-
-    def made(total: Reg) -> Reg:
-        real = f.cast("sitofp", total, unit.type)
-        return nearest(f, f.op("fdiv", f.op("fadd", f.op("fmul", real, unit), bias), step))
-
-    return made
-
-
 # From sums in 32 bits to integers of the output, still without its zero point.
 ROUNDINGS: dict[str, Rounding] = {
     "even": Rounding(("float",), _even, (0,)),
-    "divided": Rounding(("i32",) * 6, _divided, (0, 0, 0, 0, 0, 0x3FF00000)),
     **{name: _fixed(name) for name in ("single", "double", "twice", "once")},
 }

@@ -57,12 +57,19 @@ class Numerics:
 
         The factors are integers of 21 bits (the larger one has all of them); half a step rounds up.
         """
-        left, right = (np.asarray(g.scale, _F32) / np.asarray(q.scale, _F32) for g in given)
-        shift = 21 - int(np.frexp(max(left, right))[1])
-        first, second = (int(np.rint(np.ldexp(np.float64(f), shift))) for f in (left, right))
+        first, second, shift = self.sum_factors(given, q)
         total = (x * first + y * second + (1 << shift - 1)) >> shift
         lo, hi = self.limits(q, limits)
         return np.asarray(np.clip(total + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
+
+    def sum_factors(self, given: tuple[QParams, QParams], q: QParams) -> tuple[int, int, int]:
+        """What two operands are multiplied by, and how far their sum is shifted: by 1 to 30 bits if 32 suffice."""
+        left, right = (np.asarray(g.scale, _F32) / np.asarray(q.scale, _F32) for g in given)
+        if not (np.isfinite(left) and np.isfinite(right)):
+            return 0, 0, 0
+        shift = 21 - int(np.frexp(max(left, right))[1])
+        first, second = (int(np.rint(np.ldexp(np.float64(f), shift))) for f in (left, right))
+        return first, second, shift
 
     def limits(self, q: QParams, limits: tuple[float, float] | None) -> tuple[int, int]:
         """Real limits as integers of the output."""

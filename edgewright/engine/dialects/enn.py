@@ -10,117 +10,35 @@ them; sums before that are in the engine's order.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from edgewright.engine.dialects import enn_folds, enn_products  # noqa: F401  (they register what they know)
 from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
-from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, EnnRewrite, byte, real, some
-from edgewright.engine.dialects.rewrite import Rules
-from edgewright.ir.enn.numbers import half, inputs_of, result_of
-from edgewright.ir.enn.products import LIMITS
-from edgewright.ir.enn.scaling import RealScaling, real_scaling
+from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, EnnRewrite, real, rule, some
+from edgewright.engine.dialects.enn_words import signed
+from edgewright.ir.enn.elements import fixed_sum
+from edgewright.ir.enn.numbers import byte, half, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
-rule: Rules[EnnRewrite] = Rules(PREFIX)
-_SUMS = {"ELTSUM": "add", "SUB": "sub", "ELTMUL": "mul"}
-_FREE = (float("-inf"), float("inf"))
+_PAIRS = {
+    "ELTSUM": "add", "SUB": "sub", "ELTMUL": "mul", "ELTDIV": "div", "MAXIMUM": "maximum", "MIN": "minimum",
+}  # fmt: skip
+_FUNCTIONS = {
+    "SIGMOID": "sigmoid", "TANH": "tanh", "LOG": "log", "SQRT": "sqrt", "RSQRT": "rsqrt", "Sin": "sin", "Cos": "cos",
+    "GELU": "gelu", "HARDSWISH": "hardswish",
+}  # fmt: skip
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = EnnRewrite(graph)
-    for op in graph.ops:
+    made = EnnRewrite(signed(graph))
+    for op in made.graph.ops:
         rule.apply(made, op, _elements if op.kind in ELEMENTS or op.kind in TABULAR else None)
-    for value in graph.outputs:
+    for value in made.graph.outputs:
         made.planes(value)
     return made.finish()
-
-
-def _pair(op: Op, name: str) -> list[int]:
-    return [int(op.args[f"{name}_{side}"]) for side in "hw"]
-
-
-def _pads(op: Op) -> list[int]:
-    """Above, below, left, right."""
-    top, left, bottom, right = (int(n) for n in op.args["explicit_padding"])
-    return [top, bottom, left, right]
-
-
-# ---------------------------------------------------------------------------------------------------------- products
-
-
-def _scaling(op: Op) -> RealScaling | None:
-    """How sums become bytes; None if operands are none that the engine has a product for."""
-    (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
-    if not byte(x) or not byte(out) or w.data is None or w.q is None or not some(x, w, out):
-        return None
-    if w.dtype != np.dtype(np.int8) or np.any(np.asarray(w.q.zero_point)) or any(b.data is None for b in rest):
-        return None
-    if any(b.data.dtype.kind != "f" for b in rest if b.data is not None):
-        return None
-    limits = LIMITS[op.args["activation"]] if "activation" in op.args else _FREE
-    made = real_scaling(x, w, rest[0] if rest else None, out, limits)
-    return made if made.possible and made.low <= made.high else None
-
-
-def _how(made: EnnRewrite, op: Op, image: bool) -> tuple[Value, dict[str, Any]] | None:
-    """What a product reads, and how its sums are brought to the result; None if the engine has no such product."""
-    x, scaling = inputs_of(op)[0], _scaling(op)
-    if scaling is not None:
-        return made.image(x) if image else made.planes(x), {"bias": None, "scaling": scaling}
-    (w, *rest), out = inputs_of(op)[1:], result_of(op)
-    if not all(real(v) for v in (x, w, *rest, out)) or any(v.data is None for v in (w, *rest)) or not some(x, w, out):
-        return None
-    bias = replace(rest[0], data=half(np.asarray(rest[0].data))) if rest else None
-    return made.half(op, made.image(x) if image else made.planes(x)), {"bias": bias, "limits": _limits(op)}
-
-
-def _limits(op: Op) -> tuple[float, float] | None:
-    return LIMITS[op.args["activation"]] if "activation" in op.args else None
-
-
-def _filters(weight: Value, order: tuple[int, ...], channels: int) -> Value:
-    assert weight.data is not None
-    data = np.ascontiguousarray((half(weight.data) if weight.q is None else weight.data).transpose(order))
-    q = weight.q if weight.q is None or weight.q.axis is None else replace(weight.q, axis=channels)
-    return replace(weight, shape=data.shape, dim_order=tuple(range(data.ndim)), data=data, q=q)
-
-
-@rule("CONV2D", "DWCONV2D")
-def _convolution(made: EnnRewrite, op: Op) -> bool:
-    (x, w), out, how = inputs_of(op)[:2], result_of(op), _how(made, op, True)
-    if how is None:
-        return False
-    groups = int(op.args["groups"])
-    deep = groups > 1 and groups == x.bound[1]
-    weight = _filters(w, (1, 2, 3, 0), 3) if deep else _filters(w, (0, 2, 3, 1), 0)
-    made.made("depthwise_conv2d" if deep else "conv2d", op, out, input=how[0], weight=weight,
-              stride=_pair(op, "stride"), padding=_pads(op), dilation=_pair(op, "dilation"), groups=groups,
-              **how[1])  # fmt: skip
-    return True
-
-
-@rule("DECONV2D")
-def _transposed(made: EnnRewrite, op: Op) -> bool:
-    (x, w), out, scaling = inputs_of(op)[:2], result_of(op), _scaling(op)
-    if scaling is None or int(op.args["groups"]) != 1 or _pair(op, "dilation") != [1, 1]:
-        return False
-    made.made("conv_transpose2d", op, out, input=made.image(x), weight=_filters(w, (0, 2, 3, 1), 0), bias=None,
-              stride=_pair(op, "stride"), padding=_pads(op), dilation=[1, 1], groups=1, output_padding=[0, 0],
-              scaling=scaling)  # fmt: skip
-    return True
-
-
-@rule("FC")
-def _linear(made: EnnRewrite, op: Op) -> bool:
-    x, w = inputs_of(op)[:2]
-    how = _how(made, op, False) if len(x.bound) > 1 else None
-    if how is None:
-        return False
-    made.flat("linear", op, result_of(op), input=how[0], weight=_filters(w, (0, 1), 0), **how[1])
-    return True
 
 
 # --------------------------------------------------------------------------------------------------- single elements
@@ -129,26 +47,16 @@ def _linear(made: EnnRewrite, op: Op) -> bool:
 def _elements(made: EnnRewrite, op: Op) -> bool:
     """The operator as it is, on images channels-last where one of them is there only so."""
     given, out = inputs_of(op), result_of(op)
-    name = op.kind.removeprefix(PREFIX)
-    if name in _SUMS and all(real(v) and not v.constant and v.bound == out.bound for v in (*given, out)):
-        return _real_sum(made, op, _SUMS[name])
+    if not _images(made, given, out):
+        return False
+    made.made(op.kind, op, out, **{**op.args, "inputs": [made.image(_four(v)) for v in given]})
+    return True
+
+
+def _images(made: EnnRewrite, given: list[Value], out: Value) -> bool:
     if len(out.bound) != 4 or not made.any_pixels(given):
         return False
-    if any(len(v.bound) != 4 and not (v.constant and len(v.bound) < 4) for v in given):
-        return False
-    args = {**op.args, "inputs": [made.image(_four(v)) for v in given]}
-    made.made(op.kind, op, out, **args)
-    return True
-
-
-def _real_sum(made: EnnRewrite, op: Op, kind: str) -> bool:
-    given, out = inputs_of(op), result_of(op)
-    if not some(out):
-        return False
-    image = len(out.bound) == 4 and made.any_pixels(given)
-    a, b = (made.half(op, made.image(v) if image else made.planes(v)) for v in given)
-    (made.made if image else made.flat)(kind, op, out, self=a, other=b)
-    return True
+    return all(len(v.bound) == 4 or (v.constant and len(v.bound) < 4) for v in given)
 
 
 def _four(value: Value) -> Value:
@@ -159,25 +67,87 @@ def _four(value: Value) -> Value:
     return replace(value, shape=shape, dim_order=(0, 1, 2, 3), data=value.data.reshape(shape))
 
 
+@rule(*_PAIRS)
+def _two(made: EnnRewrite, op: Op) -> bool:
+    """Real numbers, and bytes that XNNPACK has a way for; other integers are done by themselves."""
+    (a, b), out, kind = inputs_of(op), result_of(op), _PAIRS[op.kind.removeprefix(PREFIX)]
+    reals = all(real(v) for v in (a, b, out))
+    if not some(out) or (a.constant and b.constant):
+        return False
+    if not reals and not _bytes(kind, a, b, out):
+        return _elements(made, op)
+    image = _images(made, [a, b], out)
+    given = [
+        made.reals(op, v, image) if reals else made.either(v, image) for v in (_four(v) if image else v for v in (a, b))
+    ]
+    if reals:
+        made.computed(kind, op, out, image, self=given[0], other=given[1])
+    else:
+        made.emit(kind, op, made.target(out, image), self=given[0], other=given[1])
+    return True
+
+
+def _bytes(kind: str, a: Value, b: Value, out: Value) -> bool:
+    if kind == "mul":
+        return byte(a) and byte(b) and byte(out)
+    return kind in ("add", "sub") and fixed_sum(a, b, out)
+
+
+@rule(*_FUNCTIONS)
+def _function(made: EnnRewrite, op: Op) -> bool:
+    (x,), out = inputs_of(op), result_of(op)
+    if not real(x) or not real(out) or x.constant or not some(out):
+        return _elements(made, op)
+    image = _images(made, [x], out)
+    made.computed(_FUNCTIONS[op.kind.removeprefix(PREFIX)], op, out, image, self=made.reals(op, x, image))
+    return True
+
+
+def _number(value: float) -> Value:
+    return Value(f"number_{value}", np.dtype(np.float32), (), (), np.asarray(value, np.float32))
+
+
+@rule("HardSigmoid")
+def _hard_sigmoid(made: EnnRewrite, op: Op) -> bool:
+    (x,), out = inputs_of(op), result_of(op)
+    if not real(x) or not real(out) or x.constant or not some(out):
+        return _elements(made, op)
+    image = _images(made, [x], out)
+    given = made.reals(op, x, image)
+    moved = replace(given, name=f"{given.name}_moved")
+    made.emit("add", op, moved, self=given, other=_number(3.0), limits=(0.0, 6.0))
+    made.computed("div", op, out, image, self=moved, other=_number(6.0))
+    return True
+
+
 @rule("CLIP", "RELU")
 def _limited(made: EnnRewrite, op: Op) -> bool:
     """Of real numbers, limits of half precision: what is between them stays what it is."""
     (x,), out = inputs_of(op), result_of(op)
     ends = (op.args["minimum"], op.args["maximum"]) if op.kind.endswith("CLIP") else (0.0, float("inf"))
-    low, high = (float(n) for n in half(np.array(ends, np.float64)))
-    if not real(x) or not real(out) or x.constant or not some(out) or (low, high) != ends or not low <= high:
+    low, high = (float(n) for n in np.asarray(ends, np.float32))
+    if not real(x) or not real(out) or x.constant or not some(out) or not low <= high:
         return _elements(made, op)
-    image = len(out.bound) == 4 and made.any_pixels([x])
-    given = made.half(op, made.image(x) if image else made.planes(x))
-    (made.made if image else made.flat)("clamp", op, out, self=given, limits=(low, high))
-    last = made.pixels[id(out)] if image else out
-    made.halves[id(last)] = last
+    image = _images(made, [x], out)
+    given = made.reals(op, x, image)
+    if all(float(n) == e for n, e in zip(half(np.array(ends, np.float64)), ends, strict=True)):
+        last = made.target(out, image)
+        made.emit("clamp", op, last, self=given, limits=(low, high))
+        made.same(last)
+    else:
+        made.computed("clamp", op, out, image, self=given, limits=(low, high))
     return True
 
 
 @rule("QUANTIZE", "DEQUANTIZE")
 def _conversion(made: EnnRewrite, op: Op) -> bool:
-    return _elements(made, op)
+    """Bytes have the engine's own conversion."""
+    (x,), out = inputs_of(op), result_of(op)
+    if not (byte(x) and real(out)) and not (real(x) and byte(out)):
+        return _elements(made, op)
+    image = _images(made, [x], out)
+    made.emit("convert", op, made.target(out, image), self=made.either(x, image))
+    return True
 
 
 # ------------------------------------------------------------------------------------------------------------- moves
@@ -245,7 +215,7 @@ def _split(made: EnnRewrite, op: Op) -> bool:
 @rule("PAD")
 def _pad(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not byte(x) or not some(x):
+    if not some(x):
         return False
     pads, rank = [int(n) for n in op.args["explicit_padding"]], len(x.bound)
     sides = [pads[:rank], pads[rank:]]
@@ -254,14 +224,4 @@ def _pad(made: EnnRewrite, op: Op) -> bool:
         made.made("pad", op, out, self=made.image(x), before=before, after=after, value=0.0)
     else:
         made.flat("pad", op, out, self=made.planes(x), before=sides[0], after=sides[1], value=0.0)
-    return True
-
-
-@rule("MAXPOOL2D")
-def _max_pool(made: EnnRewrite, op: Op) -> bool:
-    (x,), out = inputs_of(op), result_of(op)
-    if not byte(x) or (x.q, x.dtype) != (out.q, out.dtype) or not some(x, out):
-        return False
-    made.made("max_pool2d", op, out, self=made.image(x), kernel_size=_pair(op, "kernel"), stride=_pair(op, "stride"),
-              padding=_pads(op), dilation=_pair(op, "dilation"))  # fmt: skip
     return True

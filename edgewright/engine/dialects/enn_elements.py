@@ -1,5 +1,5 @@
 """ENN's operators on single elements: integers become real numbers of single precision, and those integers again, with
-each rounding that ``ir/enn/numbers.py`` has."""
+each rounding that ``ir/enn/numbers.py`` has. Sums and products of bytes are the engine's own."""
 
 from __future__ import annotations
 
@@ -7,43 +7,40 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.engine.codegen import Reg, count, number, vec
+from edgewright.engine.codegen import Reg, count, number
 from edgewright.engine.dialects.elements import TABULAR, Given, element
-from edgewright.engine.requantize import nearest
-from edgewright.engine.vector import clamp
+from edgewright.engine.requantize import Affine, scale_of, whole_of
+from edgewright.engine.vector import clamp, to_real
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.enn.elements import BINARY, UNARY
-from edgewright.ir.enn.numbers import inputs_of, result_of, scale_of
+from edgewright.ir.enn.numbers import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
-from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.graph import Op, Value
 
 TABULAR |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
 _ARITHMETIC = {"ELTSUM": "fadd", "SUB": "fsub", "ELTMUL": "fmul", "ELTDIV": "fdiv"}
 _CHOSEN = {"MAXIMUM": "oge", "MIN": "ole"}
 
 
-def _q(value: Value) -> QParams:
+def affine(value: Value) -> Affine:
+    """How a tensor's integers, as they are in the graph, stand for real numbers."""
     if value.q is None or value.q.axis is not None:
         raise NotWholeError("no integers of one scale")
-    return value.q
+    return Affine(float(scale_of(value.q)), int(np.asarray(value.q.zero_point)))
 
 
 def real(i: Integers, x: Whole, value: Value) -> Reg:
-    """What an integer stands for: exact in double precision, then rounded to single."""
-    f, centred = i.f, i.plus(x, -int(np.asarray(_q(value).zero_point)))
-    lanes = count(centred.reg.type)
-    wide = f.cast("sitofp", centred.reg, vec(lanes, "double"))
-    return f.cast("fptrunc", f.op("fmul", wide, number(float(scale_of(value)), wide.type)), vec(lanes, "float"))
+    """What an integer stands for, in single precision."""
+    given = affine(value)
+    centred = to_real(i.f, i.narrow(i.plus(x, -given.zero)).reg)
+    return i.f.op("fmul", centred, number(given.scale, centred.type))
 
 
 def stored(i: Integers, x: Reg, out: Value) -> Whole:
-    """A number of single precision as an integer; what is no number is the zero point."""
-    f, q = i.f, _q(out)
-    wide = f.cast("fpext", x, vec(count(x.type), "double"))
-    steps = f.op("fdiv", wide, number(float(scale_of(out)), wide.type))
-    known = f.select(f.compare("ord", steps, steps), steps, number(0.0, steps.type))
-    whole = Whole(nearest(f, known), -(1 << 30), 1 << 30)
-    return i.clamp(i.plus(whole, int(np.asarray(q.zero_point))), q.qmin, q.qmax)
+    """A number of single precision as an integer; what is no number is 0."""
+    made, q = affine(out), out.q
+    assert q is not None
+    return Whole(whole_of(i.f, x, made, q.qmin, q.qmax), q.qmin, q.qmax)
 
 
 def _mapped(function: Callable[[Integers, Op, list[Reg]], Reg], names: tuple[str, ...]) -> None:

@@ -1,4 +1,5 @@
-"""What ENN's translation is written with: images channels-last or as planes, and real numbers in half precision."""
+"""What ENN's translation is written with: images channels-last or as planes, real numbers in half precision, and
+integers of 16 bits that are computed as real numbers."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.rewrite import Rewrite
+from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.ir.enn.numbers import byte, dequantized, half
+from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
 PIXELS = (0, 2, 3, 1)  # from planes
 PLANES = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
-_COMPUTED = ("conv2d", "depthwise_conv2d", "linear", "add", "sub", "mul")
+_F32 = np.dtype(np.float32)
 
 
 class EnnRewrite(Rewrite):
@@ -23,6 +26,8 @@ class EnnRewrite(Rewrite):
         self.pixels: dict[int, Value] = {}
         self.halves: dict[int, Value] = {}  # what is rounded to half precision already, by what it is made of
         self.here = {id(v) for v in graph.inputs}  # values that are there as the graph has them
+
+    # -------------------------------------------------------------------------------------------------- operands
 
     def keep(self, op: Op) -> None:
         for value in op.inputs():
@@ -54,43 +59,80 @@ class EnnRewrite(Rewrite):
         if alone:
             args = {"size": list(out.bound)}
         self.ops.append(Op("view" if alone else "permute", {"self": x, **args}, [out]))
+        if id(x) in self.halves and self.halves[id(x)] is x:
+            self.halves[id(out)] = out
 
-    def flat(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
-        """An operator on values as the graph has them."""
-        self._rounded(kind, op, out, args)
-        self.here.add(id(out))
+    def either(self, value: Value, image: bool) -> Value:
+        return self.image(value) if image else self.planes(value)
 
-    def made(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
-        """An operator that makes an image."""
-        self.pixels[id(out)] = image = turned(out)
-        self._rounded(kind, op, image, args)
-
-    def _rounded(self, kind: str, op: Op, out: Value, args: dict[str, Any]) -> None:
-        """Real numbers that the engine computes are brought to half precision: its own operators do not."""
-        if kind not in _COMPUTED or not real(out):
-            self.emit(kind, op, out, **args)
-            return
-        whole = replace(out, name=f"{out.name}_single")
-        self.emit(kind, op, whole, **args)
-        self._through_half(op, whole, out)
-
-    def _through_half(self, op: Op, x: Value, out: Value) -> None:
-        short = replace(x, name=f"{x.name}_half", dtype=np.dtype(np.float16))
-        self.emit("convert", op, short, self=x)
-        self.emit("convert", op, out, self=short)
-        self.halves[id(out)] = out
+    def reals(self, op: Op, value: Value, image: bool) -> Value:
+        """A value as the real numbers that operators read: in half precision, or what integers stand for."""
+        here = self.either(value, image)
+        if value.q is None:
+            return self.half(op, here)
+        out = replace(here, name=f"{here.name}_real", dtype=_F32, q=None, data=None)
+        if value.data is not None:
+            return replace(out, data=dequantized(here, np.asarray(here.data)))
+        self.emit("convert" if byte(value) else f"{PREFIX}DEQUANTIZE", op, out, **_given(value, here))
+        return out
 
     def half(self, op: Op, x: Value) -> Value:
         """Real numbers in half precision."""
+        if x.data is not None:
+            return replace(x, data=half(np.asarray(x.data)))
         if id(x) not in self.halves:
             out = replace(x, name=f"{x.name}_rounded")
-            self._through_half(op, x, out)
-            self.halves[id(x)] = out
+            self.emit("round_to_half", op, out, self=x)
+            self.halves[id(x)] = self.halves[id(out)] = out
         return self.halves[id(x)]
 
     def any_pixels(self, values: list[Value]) -> bool:
         """Whether values of four dimensions are better taken channels-last: one is there only so."""
         return any(id(v) in self.pixels and id(v) not in self.here and not v.constant for v in values)
+
+    # --------------------------------------------------------------------------------------------------- results
+
+    def target(self, out: Value, image: bool) -> Value:
+        """What is to hold a result, which is there from now on."""
+        if image:
+            self.pixels[id(out)] = turned(out)
+            return self.pixels[id(out)]
+        self.here.add(id(out))
+        return out
+
+    def flat(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """An operator on values as the graph has them."""
+        self.emit(kind, op, self.target(out, False), **args)
+
+    def made(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """An operator that makes an image."""
+        self.emit(kind, op, self.target(out, True), **args)
+
+    def computed(self, kind: str, op: Op, out: Value, image: bool, /, **args: Any) -> None:
+        """An operator on real numbers, and its result as the graph stores it."""
+        last = self.target(out, image)
+        whole = replace(last, name=f"{last.name}_single", dtype=_F32, q=None)
+        self.emit(kind, op, whole, **args)
+        self.store(op, whole, last)
+
+    def store(self, op: Op, whole: Value, last: Value) -> None:
+        """Real numbers in single precision, as a value stores them."""
+        if last.q is None:
+            self.emit("round_to_half", op, last, self=whole)
+            self.halves[id(last)] = last
+        else:
+            self.emit("convert" if byte(last) else f"{PREFIX}QUANTIZE", op, last, **_given(last, whole))
+
+    def same(self, last: Value) -> None:
+        """A result that is made of numbers in half precision and needs no rounding."""
+        self.halves[id(last)] = last
+
+
+rule: Rules[EnnRewrite] = Rules(PREFIX)
+
+
+def _given(stored: Value, x: Value) -> dict[str, Any]:
+    return {"self": x} if byte(stored) else {"inputs": [x]}
 
 
 def turned(value: Value) -> Value:
@@ -99,15 +141,30 @@ def turned(value: Value) -> Value:
     return replace(value, name=f"{value.name}_pixels", shape=shape, dim_order=(0, 1, 2, 3), data=data)
 
 
-def byte(value: Value) -> bool:
-    """Bytes with one scale."""
-    q = value.q
-    return q is not None and q.axis is None and q.dtype.itemsize == 1 and value.dtype == q.dtype
-
-
 def real(value: Value) -> bool:
-    return value.q is None and value.dtype == np.dtype(np.float32)
+    return value.q is None and value.dtype == _F32
+
+
+def word(value: Value) -> bool:
+    """Integers of 16 bits with one scale."""
+    q = value.q
+    return q is not None and q.axis is None and q.dtype == np.dtype(np.int16) and value.dtype == q.dtype
 
 
 def some(*values: Value) -> bool:
     return all(0 not in v.bound for v in values)
+
+
+def alike(*values: Value) -> bool:
+    """All real numbers, all bytes, or all words."""
+    return any(all(kind(v) for v in values) for kind in (real, byte, word))
+
+
+def pair(op: Op, name: str) -> list[int]:
+    return [int(op.args[f"{name}_{side}"]) for side in "hw"]
+
+
+def pads(op: Op) -> list[int]:
+    """Above, below, left, right."""
+    top, left, bottom, right = (int(n) for n in op.args["explicit_padding"])
+    return [top, bottom, left, right]

@@ -22,7 +22,6 @@ from edgewright.engine.requantize import affine_of, limits_of, scale_of, shift_o
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 if TYPE_CHECKING:
-    from edgewright.ir.enn.scaling import RealScaling
     from edgewright.ir.scaling import Scaling
 
 _RATE = 200.0  # products per nanosecond, about
@@ -49,7 +48,7 @@ class Numbers:
         zero = affine_of(x.q).zero
         corrected = given - zero * self._total(self.filters) if zero else given
         self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
-        self.scaling: Scaling | RealScaling | None = op.args.get("scaling")
+        self.scaling: Scaling | None = op.args.get("scaling")
         self.factors, self.gain = self._factors(channels)
         self.reach = self._reach(given)
         self.ending, self.notes = self._ending()

@@ -17,6 +17,7 @@ from edgewright.engine.requantize import Affine, affine_of, bounded_ints, limits
 from edgewright.engine.tail import Tail, combine, finish
 from edgewright.engine.vector import to_real, widen
 from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.numerics import XNNPACK
 
 Body = Callable[[Function, list[Reg]], Reg]
 
@@ -66,6 +67,7 @@ class Map(Lowering):
     """Real arithmetic on one or two operands; bytes become real numbers first, and results bytes again."""
 
     exact_reads = True
+    anywhere = True
 
     def __init__(self, node: Node, operands: list[Value], first: Tail) -> None:
         super().__init__(node)
@@ -186,9 +188,7 @@ def product(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tu
 
 def sum_factors(a: QParams, b: QParams, out: QParams, negative: bool) -> tuple[int, int, int]:
     """The integers that the reference multiplies two operands by, and how far it shifts their sum."""
-    left, right = (scale_of(q) / scale_of(out) for q in (a, b))
-    shift = 21 - int(np.frexp(max(left, right))[1])
-    first, second = (int(np.rint(np.ldexp(np.float64(x), shift))) for x in (left, right))
+    first, second, shift = XNNPACK.sum_factors((a, b), out)
     return first, -second if negative else second, shift
 
 
@@ -209,8 +209,7 @@ def total(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int])
 
 def sum_fits(a: QParams, b: QParams, out: QParams) -> bool:
     """The factors and the shift are such that 32 bits are enough."""
-    ratios = [float(scale_of(q) / scale_of(out)) for q in (a, b)]
-    return all(math.isfinite(r) for r in ratios) and 1 <= sum_factors(a, b, out, False)[2] <= 30
+    return 1 <= sum_factors(a, b, out, False)[2] <= 30
 
 
 __all__ = ["Affine", "ByteSum", "Map", "Table", "element_wise", "sum_factors", "sum_fits"]

@@ -1,4 +1,4 @@
-"""Products of two computed matrices of integers, with a ``scaling``."""
+"""Products of two computed matrices of integers: with a ``scaling``, or TFLite's as XNNPACK rounds them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from edgewright.engine.kernels.pointwise import Loops, Operand, emit_units, plan
 from edgewright.engine.layout import Home
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import kind_of
+from edgewright.engine.reals import EXACT, scaled
 from edgewright.engine.requantize import shift_of
+from edgewright.engine.vector import clamp, round_to_int, to_real
 from edgewright.engine.whole import Integers, NotWholeError, Whole
+from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Value
+from edgewright.ir.tflite.fixed import scale, zero
+from edgewright.ir.scaling import Scaling
 
 _TYPES = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))
 
@@ -27,13 +32,13 @@ class WholeMatMul(Lowering):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self.pair = [node.op.args["self"], node.op.args["other"]]
+        self.pair, self.zeros = _operands(node)
         self.depth = int(self.pair[0].bound[-1])
         self.text = self._trial()
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
-        if node.op.kind != "whole_matmul" or len(node.ops) > 1 or len(node.op.args["scaling"].multiplier) > 1:
+        if node.op.kind != "whole_matmul" or len(node.ops) > 1 or not _one(node.op.args["scaling"]):
             return None
         values = [node.op.args["self"], node.op.args["other"], node.out]
         if any(v.dtype not in _TYPES or v.constant or len(v.bound) < 2 or 0 in v.bound for v in values):
@@ -45,12 +50,16 @@ class WholeMatMul(Lowering):
 
     def _spans(self) -> list[tuple[int, int]]:
         """The least and the largest of each operand, without its zero point."""
-        zeros = self.node.op.args["zeros"]
-        return [(low - z, high - z) for (low, high), z in zip(map(bounds, self.pair), zeros, strict=True)]
+        return [(low - z, high - z) for (low, high), z in zip(map(bounds, self.pair), self.zeros, strict=True)]
 
     def _sum(self) -> tuple[int, int]:
         ends = [x * y for x in self._spans()[0] for y in self._spans()[1]]
         return self.depth * min(*ends, 0), self.depth * max(*ends, 0)
+
+    @property
+    def _small(self) -> bool:
+        """Products have 32 bits."""
+        return all(max(-low, high) <= 1 << 15 for low, high in self._spans())
 
     @property
     def _kind(self) -> str:
@@ -59,23 +68,26 @@ class WholeMatMul(Lowering):
 
     def _trial(self) -> str:
         """The arithmetic after the sum, written once: raises if there can be none."""
-        if any(max(-low, high) > 1 << 15 for low, high in self._spans()):
-            raise NotWholeError("products of more than 31 bits")
+        if max(self._sum()[1], -self._sum()[0]) >= EXACT:
+            raise NotWholeError("sums of more than 52 bits")
         module = Module()
         f = module.function("trial", [(vec(4, self._kind), "x")])
         made = self._ending(f, f.arg("x"))
-        return f"{module.text()} {made} {self._kind} {[self._shift(v) for v in range(2)]}"
+        return f"{module.text()} {made} {self._kind} {self._small} {[self._shift(v) for v in range(2)]}"
 
     def _shift(self, which: int) -> int:
         """What is taken off an operand as it is stored."""
         q = self.pair[which].q
-        return int(self.node.op.args["zeros"][which]) + (0 if q is None else shift_of(q))
+        return self.zeros[which] + (0 if q is None else shift_of(q))
 
     def _ending(self, f: Function, total: Reg) -> Reg:
         i, scaling, out = Integers(f, count(total.type)), self.node.op.args["scaling"], self.node.out
-        made = i.rescale(Whole(total, *self._sum()), scaling.multiplier[0], scaling.shift[0], scaling.rounding)
-        made = i.clamp(i.plus(made, scaling.zero), scaling.low, scaling.high)
         assert out.dtype is not None
+        if isinstance(scaling, RealScaling):
+            made = Whole(scaled(f, total, scaling), scaling.low, scaling.high)
+        else:
+            made = i.rescale(Whole(total, *self._sum()), scaling.multiplier[0], scaling.shift[0], scaling.rounding)
+            made = i.clamp(i.plus(made, scaling.zero), scaling.low, scaling.high)
         return i.store(made, 8 * out.dtype.itemsize, 0 if out.q is None else shift_of(out.q))
 
     def emit(self, context: Context) -> None:
@@ -102,26 +114,58 @@ class WholeMatMul(Lowering):
         pointers = [f.slot(PTR, i) for i in range(3)]
 
         def element(now: list[Reg], at: Reg, width: int) -> None:
-            column = f.at(now[1], f.mul(at, loops.operands[1].strides[-1]))
+            first, column = (
+                f.at(p, f.mul(at, o.strides[-1])) for p, o in zip(now[:2], loops.operands[:2], strict=True)
+            )
 
             def step(_: Reg, carried: list[Reg]) -> list[Reg]:
                 row, here, total = carried
                 a = f.splat(self._centred(f, f.load(loops.operands[0].kind, row), 0), width)
                 b = self._centred(f, f.load(vec(width, loops.operands[1].kind), here), 1)
+                if not self._small:
+                    a, b = (f.cast("sext", x, total.type) for x in (a, b))
                 product = f.cast("sext", f.op("mul", a, b), total.type)
                 return [f.at(row, steps[0]), f.at(here, steps[1]), f.op("add", total, product)]
 
             none = number(0, vec(width, self._kind))
-            total = f.repeat(self.depth, [now[0], column, none], step)[2]
+            total = f.repeat(self.depth, [first, column, none], step)[2]
             f.store(self._ending(f, total), f.at(now[2], f.mul(at, loops.operands[2].strides[-1])))
 
-        emit_units(f, lanes, loops, pointers, element)
+        rows, columns = (o.strides[-1] for o in loops.operands[:2])
+        emit_units(f, 1 if rows or not columns else lanes, loops, pointers, element)  # one column: rows side by side
 
     def _centred(self, f: Function, x: Reg, which: int) -> Reg:
         value: Value = self.pair[which]
-        signed = value.q is None
+        signed = value.q is None or kind_of(value) != "i8"
         wide = f.cast("sext" if signed else "zext", x, vec(count(x.type), "i32"))
         return f.add(wide, -self._shift(which))
+
+
+def _one(scaling: Scaling | RealScaling) -> bool:
+    """One factor for all."""
+    if isinstance(scaling, RealScaling):
+        return len(scaling.factor) == 1 and scaling.possible
+    return len(scaling.multiplier) == 1
+
+
+def _operands(node: Node) -> tuple[list[Value], list[int]]:
+    """Both matrices, and their zero points."""
+    args = node.op.args
+    if "inputs" in args:
+        return list(args["inputs"]), [zero(v) for v in args["inputs"]]
+    return [args["self"], args["other"]], [int(z) for z in args["zeros"]]
+
+
+def _factor(pair: list[Value], out: Value) -> float:
+    return float(scale(pair[0]) * scale(pair[1]) / scale(out))
+
+
+def _nearest(f: Function, total: Reg, factor: float) -> Whole:
+    """By a factor, in single precision, halves to even; what is beyond every byte is cut off."""
+    if "i64" in total.type:
+        raise NotWholeError("sums of more than 32 bits")
+    real = to_real(f, total)
+    return Whole(round_to_int(f, clamp(f, f.op("fmul", real, number(factor, real.type)), -512, 512)), -512, 512)
 
 
 def _spread(home: Home, shape: list[int]) -> tuple[int, ...]:

@@ -1,5 +1,5 @@
 """Meaning of arithmetic, functions of one number, reductions and normalisations: on real numbers, as operands hold
-them."""
+them, but where integers have a way of their own (``numbers``)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.enn.numbers import Values, inputs_of, result_of
-from edgewright.ir.graph import Array, Op
+from edgewright.ir.enn import folds
+from edgewright.ir.enn.numbers import Values, byte, centred, inputs_of, integers, result_of
+from edgewright.ir.enn.scaling import real_scaling
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.numerics import XNNPACK
 from edgewright.ir.reference import activations, elementwise, norm, norm_forms, reduce
 
 Meaning = Callable[[Values, Op], None]
@@ -25,6 +28,36 @@ def of(function: Function) -> Meaning:
         values.give(result_of(op), np.asarray(made))
 
     return meaning
+
+
+def fixed_sum(a: Value, b: Value, out: Value) -> bool:
+    """Whether bytes are added by factors of 21 bits: their scales are not too far from the result's."""
+    if not (byte(a) and byte(b) and byte(out)):
+        return False
+    assert a.q is not None and b.q is not None and out.q is not None
+    return 1 <= XNNPACK.sum_factors((a.q, b.q), out.q)[2] <= 30
+
+
+def sum_of_two(sign: int, function: Function) -> Meaning:
+    real = of(function)
+
+    def meaning(values: Values, op: Op) -> None:
+        (a, b), out = inputs_of(op), result_of(op)
+        if not fixed_sum(a, b, out):
+            return real(values, op)
+        assert a.q is not None and b.q is not None and out.q is not None
+        x, y = (centred(v, values.stored(v)).astype(np.int64) for v in (a, b))
+        return values.keep(out, XNNPACK.sum(x, sign * y, (a.q, b.q), out.q, None))
+
+    return meaning
+
+
+def product_of_two(values: Values, op: Op) -> None:
+    (a, b), out = inputs_of(op), result_of(op)
+    if not (byte(a) and byte(b) and byte(out)):
+        return of(np.multiply)(values, op)
+    x, y = (centred(v, values.stored(v)) for v in (a, b))
+    return values.keep(out, np.asarray(real_scaling(a, b, out, None).apply(x * y).astype(out.dtype)))
 
 
 def rsqrt(x: Array) -> Array:
@@ -44,17 +77,25 @@ def prelu(values: Values, op: Op) -> None:
     values.give(result_of(op), np.where(x < 0, x * slope, x))
 
 
-def softmax(function: Function) -> Meaning:
+def softmax(values: Values, op: Op) -> None:
+    x, axis = inputs_of(op)[0], int(op.args["axis"])
+    given = folds.softmax(x, values.stored(x), axis) if integers(op, x) else norm.softmax(values.real(x), axis)
+    values.give(result_of(op), given)
+
+
+def log_softmax(values: Values, op: Op) -> None:
+    values.give(result_of(op), norm.log_softmax(values.real(inputs_of(op)[0]), int(op.args["axis"])))
+
+
+def reduced(function: Function, mean: bool) -> Meaning:
     def meaning(values: Values, op: Op) -> None:
-        values.give(result_of(op), function(values.real(inputs_of(op)[0]), int(op.args["axis"])))
-
-    return meaning
-
-
-def reduced(function: Function) -> Meaning:
-    def meaning(values: Values, op: Op) -> None:
+        x, out, keep = inputs_of(op)[0], result_of(op), bool(op.args["keep_dims"])
         axes = [int(a) for a in op.args["axis"]]
-        values.give(result_of(op), function(values.real(inputs_of(op)[0]), axes, bool(op.args["keep_dims"])))
+        if not integers(op, x):
+            return values.give(out, function(values.real(x), axes, keep))
+        total = np.asarray(centred(x, values.stored(x)).sum(axis=tuple(axes), keepdims=keep))
+        count = int(np.prod([x.bound[a] for a in axes])) if mean else 1
+        return values.keep(out, np.asarray(folds.mean_scaling(x, out, count).apply(total).astype(out.dtype)))
 
     return meaning
 
@@ -65,27 +106,54 @@ def batch_norm(values: Values, op: Op) -> None:
     values.give(result_of(op), made[0] if isinstance(made, tuple) else made)
 
 
+def _rows(values: Values, op: Op, shape: tuple[int, ...], centre: bool) -> Array | None:
+    """Integers, seen as ``shape``, normalized along the last dimension; None of real numbers, or of too many."""
+    x = inputs_of(op)[0]
+    if not integers(op, x) or not folds.exact_norm(x, shape[-1]):
+        return None
+    given = centred(x, values.stored(x)).reshape(shape)
+    return folds.normalized(x, given, float(op.args["epsilon"]), centre).reshape(x.bound)
+
+
 def layer_norm(values: Values, op: Op) -> None:
-    x, weight, bias = (values.real(v) for v in inputs_of(op))
-    made = norm.layer_norm(x, [x.shape[-1]], weight, bias, float(op.args["epsilon"]))
-    values.give(result_of(op), made[0] if isinstance(made, tuple) else made)
+    x, weight, bias = inputs_of(op)
+    made = _rows(values, op, x.bound, True)
+    if made is None:
+        real = [values.real(v) for v in (x, weight, bias)]
+        whole = norm.layer_norm(real[0], [x.bound[-1]], *real[1:], float(op.args["epsilon"]))
+        made = whole[0] if isinstance(whole, tuple) else whole
+    else:
+        made = made * values.real(weight) + values.real(bias)
+    values.give(result_of(op), made)
 
 
 def group_norm(values: Values, op: Op) -> None:
-    x, weight, bias = (values.real(v) for v in inputs_of(op))
+    x, weight, bias = inputs_of(op)
     groups, epsilon = int(op.args["num_groups"]), float(op.args["epsilon"])
-    values.give(result_of(op), norm_forms.group_norm(x, groups, weight, bias, epsilon))
+    made = _rows(values, op, (x.bound[0], groups, int(np.prod(x.bound[1:])) // groups), True)
+    if made is None:
+        made = norm_forms.group_norm(values.real(x), groups, values.real(weight), values.real(bias), epsilon)
+    else:
+        by, plus = (values.real(v).reshape(-1, *(1,) * (len(x.bound) - 2)) for v in (weight, bias))
+        made = made * by + plus
+    values.give(result_of(op), made)
 
 
 def rms_norm(values: Values, op: Op) -> None:
-    x, gamma = (values.real(v) for v in inputs_of(op))
+    x, gamma = inputs_of(op)
     shape = [int(n) for n in op.args["normalize_shape"]]
-    values.give(result_of(op), norm_forms.rms_norm(x, shape, gamma, float(op.args["epsilon"])))
+    outer = x.bound[: len(x.bound) - len(shape)]
+    made = _rows(values, op, (*outer, int(np.prod(shape))), False)
+    if made is None:
+        made = norm_forms.rms_norm(values.real(x), shape, values.real(gamma), float(op.args["epsilon"]))
+    else:
+        made = made * values.real(gamma)
+    values.give(result_of(op), made)
 
 
-BINARY: dict[str, Function] = {
-    "ELTSUM": np.add, "SUB": np.subtract, "ELTMUL": np.multiply, "ELTDIV": np.divide, "MAXIMUM": np.maximum,
-    "MIN": np.minimum, "POW": elementwise.pow,
+BINARY: dict[str, Meaning] = {
+    "ELTSUM": sum_of_two(1, np.add), "SUB": sum_of_two(-1, np.subtract), "ELTMUL": product_of_two,
+    "ELTDIV": of(np.divide), "MAXIMUM": of(np.maximum), "MIN": of(np.minimum), "POW": of(elementwise.pow),
 }  # fmt: skip
 UNARY: dict[str, Function] = {
     "RELU": activations.relu, "HARDSWISH": activations.hardswish, "HardSigmoid": activations.hardsigmoid,
@@ -93,6 +161,6 @@ UNARY: dict[str, Function] = {
     "RSQRT": rsqrt, "Sin": np.sin, "Cos": np.cos,
 }  # fmt: skip
 MEANS: dict[str, Meaning] = {
-    "REDUCEMEAN": reduced(reduce.reduce_mean), "REDUCESUM": reduced(reduce.reduce_sum),
-    "SOFTMAX": softmax(norm.softmax), "LOGSOFTMAX": softmax(norm.log_softmax),
+    "REDUCEMEAN": reduced(reduce.reduce_mean, True), "REDUCESUM": reduced(reduce.reduce_sum, False),
+    "SOFTMAX": softmax, "LOGSOFTMAX": log_softmax,
 }  # fmt: skip

@@ -3,9 +3,12 @@
 Samsung says no more than that real numbers are computed in 16 bits, so this is a model of the NPU and not its rounding:
 
 * Real numbers are held in half precision and computed in single: every operand and every result is rounded to half.
-* Integers of 8 and 16 bits: sums of products are exact, and are brought to the result's scale in double precision,
-  with a bias of single precision added; halves round to even. Other operators compute real numbers in single precision.
-* QUANTIZE and DEQUANTIZE read and give single precision. What only moves elements rounds nothing.
+* Integers and real numbers become each other as XNNPACK has it (``ir/numerics.py``): in single precision, by one over
+  the scale, halves to even. QUANTIZE and DEQUANTIZE read and give single precision.
+* Sums of products of integers are exact, with a bias rounded to whole units of them. Bytes come to the result's scale
+  in single precision, as XNNPACK's do, and so do their sums and products one by one; 16 bits do in double precision.
+* Means, and what softmax and norms divide by, are exact sums of integers too (``folds``).
+* All other operators compute real numbers in single precision. What only moves elements rounds nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.numerics import spread
+from edgewright.ir.numerics import XNNPACK, spread
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
@@ -40,17 +43,20 @@ def scale_of(value: Value) -> Array:
 
 
 def dequantized(value: Value, stored: Array) -> Array:
-    axis = None if value.q is None else value.q.axis
-    return np.asarray(centred(value, stored) * spread(scale_of(value), axis, stored.ndim), _F32)
+    assert value.q is not None
+    return XNNPACK.dequantize(stored, value.q)
 
 
 def quantized(x: Array, q: QParams) -> Array:
-    """Real numbers as integers; halves go to even, and what is no number is the zero point."""
+    """Real numbers as integers; what is no number is stored as 0."""
     with np.errstate(all="ignore"):
-        steps = np.rint(np.asarray(x, _F64) / spread(np.asarray(np.asarray(q.scale, _F32), _F64), q.axis, x.ndim))
-        shifted = steps + spread(np.asarray(q.zero_point, _F64), q.axis, x.ndim)
-        whole = np.nan_to_num(shifted, nan=float(np.ravel(q.zero_point)[0]))
-    return np.clip(whole, q.qmin, q.qmax).astype(q.dtype)
+        return XNNPACK.quantize(x, q)
+
+
+def byte(value: Value) -> bool:
+    """Bytes with one scale."""
+    q = value.q
+    return q is not None and q.axis is None and q.dtype.itemsize == 1 and value.dtype == q.dtype
 
 
 def exact(*arrays: Array, terms: int) -> list[Array]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.ir.enn.numbers import Values, centred, exact, inputs_of, integers, result_of, scale_of
+from edgewright.ir.enn.numbers import Values, centred, exact, inputs_of, integers, result_of
+from edgewright.ir.enn.scaling import bias_units, real_scaling
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import spread
 from edgewright.ir.reference import conv, pool, resample
@@ -21,19 +22,21 @@ def _pair(op: Op, name: str) -> list[int]:
 def _summed(values: Values, op: Op, product: Callable[[Array, Array], Array], terms: int, axis: int | None) -> None:
     """A sum of products, a bias, and the limits of an activation. ``axis``: of the result's channels."""
     (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
+    limits = LIMITS[op.args["activation"]] if "activation" in op.args else None
     if integers(op, x, w):
         left, right = exact(*(centred(v, values.stored(v)) for v in (x, w)), terms=terms)
         total = product(left, right).astype(np.float64)
-        units = scale_of(x) * scale_of(w)
-        made = total * spread(units, axis if units.ndim else None, total.ndim)
-    else:
-        made = product(values.real(x), values.real(w))
+        if rest:
+            total = total + spread(bias_units(x, w, values.stored(rest[0])), axis, total.ndim)
+        scaling = real_scaling(x, w, out, limits)
+        last = scaling.apply(total if axis is None else np.moveaxis(total, axis, -1))
+        made = last if axis is None else np.moveaxis(last, -1, axis)
+        values.keep(out, np.ascontiguousarray(made.astype(out.dtype)))
+        return
+    made = product(values.real(x), values.real(w))
     if rest:
-        bias = values.stored(rest[0]) if out.q is not None else values.real(rest[0])
-        made = made + spread(bias, axis, made.ndim)
-    if "activation" in op.args:
-        made = np.clip(made, *LIMITS[op.args["activation"]])
-    values.give(out, made)
+        made = made + spread(values.stored(rest[0]) if out.q is not None else values.real(rest[0]), axis, made.ndim)
+    values.give(out, made if limits is None else np.clip(made, *limits))
 
 
 def convolution(values: Values, op: Op) -> None:

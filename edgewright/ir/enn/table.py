@@ -59,7 +59,7 @@ _ONE, _TWO, _BIASED = (1, 1), (2, 2), (2, 3)
 
 def _rows() -> tuple[EnnOp, ...]:
     return (
-        *(EnnOp(name, _TWO, shapes.broadcast, elements.of(f)) for name, f in elements.BINARY.items()),
+        *(EnnOp(name, _TWO, shapes.broadcast, f) for name, f in elements.BINARY.items()),
         *(EnnOp(name, _ONE, shapes.same, elements.of(f)) for name, f in elements.UNARY.items()),
         *(EnnOp(f"{d}CONV2D", _BIASED, shapes.convolution, products.convolution, _CONV) for d in ("", "DW")),
         *(EnnOp(f"{d}DECONV2D", _BIASED, shapes.deconvolution, products.convolution, _CONV) for d in ("", "DW")),

@@ -1,0 +1,183 @@
+"""ENN's convolutions and matrix products as the engine's.
+
+Bytes are multiplied and rounded as XNNPACK's are, so these are the engine's own operators; 16 bits have a ``scaling``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.dialects.enn_rewrite import EnnRewrite, pads, pair, real, rule, some, word
+from edgewright.ir.enn.numbers import byte, half, inputs_of, result_of
+from edgewright.ir.enn.products import LIMITS
+from edgewright.ir.enn.scaling import bias_units, real_scaling
+from edgewright.ir.graph import Array, Op, Value
+
+_UNITS = {1: (1 << 31) - 1, 2: 1 << 48}  # the largest bias, by the bytes of what it is added for
+_MOST = 1 << 24  # weights, where filters of groups are made filters of all channels
+
+
+def _limits(op: Op) -> tuple[float, float] | None:
+    return LIMITS[op.args["activation"]] if "activation" in op.args else None
+
+
+def _how(op: Op) -> dict[str, Any] | None:
+    """A product's bias, and how its sums are brought to the result; None if the engine has no such product."""
+    (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
+    if any(v.data is None or not some(v) for v in (w, *rest)) or not some(x, out):
+        return None
+    if all(real(v) for v in (x, w, *rest, out)):
+        return {"bias": replace(rest[0], data=half(np.asarray(rest[0].data))) if rest else None, "limits": _limits(op)}
+    if not ((byte(x) and byte(out)) or (word(x) and word(out))) or not _plain(w, byte(x)):
+        return None
+    bias = _bias(x, w, rest)
+    if bias is False:
+        return None
+    return {"bias": bias, "limits": _limits(op)} if byte(x) else {
+        "bias": bias, "scaling": real_scaling(x, w, out, _limits(op))}  # fmt: skip
+
+
+def _plain(w: Value, narrow: bool) -> bool:
+    """Integers around 0, no wider than what they are multiplied with."""
+    kinds = (np.dtype(np.int8),) if narrow else (np.dtype(np.int8), np.dtype(np.int16))
+    return w.q is not None and w.dtype in kinds and not np.any(np.asarray(w.q.zero_point))
+
+
+def _bias(x: Value, w: Value, rest: list[Value]) -> Value | bool | None:
+    """A bias in units of the sums; False if they have no room for it."""
+    if not rest or rest[0].data is None:
+        return None
+    units = bias_units(x, w, rest[0].data)
+    narrow = byte(x)
+    if rest[0].data.dtype.kind != "f" or not np.all(np.abs(units) < _UNITS[1 if narrow else 2]):
+        return False
+    data = units.astype(np.int32 if narrow else np.int64)
+    return replace(rest[0], dtype=data.dtype, shape=data.shape, dim_order=(0,), data=data, q=None)
+
+
+def _filters(weight: Value, data: Array, channels: int) -> Value:
+    """Weights, arranged: ``channels`` is the dimension of the result's."""
+    data = np.ascontiguousarray(half(data) if weight.q is None else data)
+    q = weight.q if weight.q is None or weight.q.axis is None else replace(weight.q, axis=channels)
+    return replace(weight, shape=data.shape, dim_order=tuple(range(data.ndim)), data=data, q=q)
+
+
+def _joined(data: Array, groups: int) -> Array:
+    """Filters of groups as ones of all channels, zero elsewhere: [outputs, high, wide, inputs]."""
+    outputs, high, wide, inputs = data.shape
+    made = np.zeros((outputs, high, wide, inputs * groups), data.dtype)
+    each = outputs // groups
+    for g in range(groups):
+        made[g * each : (g + 1) * each, ..., g * inputs : (g + 1) * inputs] = data[g * each : (g + 1) * each]
+    return made
+
+
+def _narrow_groups(x: Value, w: Value, groups: int) -> bool:
+    """Integers in groups that kernels have no vectors for; sums with zeros are the same."""
+    assert w.data is not None
+    split = groups > 1 and x.q is not None and (word(x) or (w.bound[0] // groups) % 16 != 0)
+    return split and w.data.size * groups <= _MOST
+
+
+@rule("CONV2D", "DWCONV2D")
+def _convolution(made: EnnRewrite, op: Op) -> bool:
+    (x, w), out, how, groups = inputs_of(op)[:2], result_of(op), _how(op), int(op.args["groups"])
+    if how is None or w.data is None:
+        return False
+    deep = groups > 1 and groups == x.bound[1] and (w.bound[0] == groups or x.q is None)
+    data = w.data.transpose(1, 2, 3, 0) if deep else w.data.transpose(0, 2, 3, 1)
+    if not deep and _narrow_groups(x, w, groups):
+        data, groups = _joined(data, groups), 1
+    _product(made, op, "depthwise_conv2d" if deep else "conv2d", out, input=_operand(made, op, x, True),
+             weight=_filters(w, data, 3 if deep else 0), stride=pair(op, "stride"), padding=pads(op),
+             dilation=pair(op, "dilation"), groups=groups, **how)  # fmt: skip
+    return True
+
+
+def _operand(made: EnnRewrite, op: Op, x: Value, image: bool) -> Value:
+    return made.reals(op, x, image) if x.q is None else made.either(x, image)
+
+
+def _product(made: EnnRewrite, op: Op, kind: str, out: Value, /, **args: Any) -> None:
+    """Of images; real numbers are brought to half precision."""
+    if out.q is None:
+        made.computed(kind, op, out, True, **args)
+    else:
+        made.made(kind, op, out, **args)
+
+
+@rule("DECONV2D", "DWDECONV2D")
+def _transposed(made: EnnRewrite, op: Op) -> bool:
+    """Filters are stored [outputs of a group, inputs, high, wide]. Those with gaps are made whole ones."""
+    (x, w), out, how, groups = inputs_of(op)[:2], result_of(op), _how(op), int(op.args["groups"])
+    if how is None or w.data is None or word(x) or (w.q is not None and w.q.axis is not None and groups > 1):
+        return False
+    outputs, inputs = w.bound[0] * groups, w.bound[1] // groups
+    data = w.data.reshape(w.bound[0], groups, inputs, *w.bound[2:]).transpose(1, 0, 3, 4, 2)
+    data = _spread(data.reshape(outputs, *w.bound[2:], inputs), pair(op, "dilation"))
+    if _narrow_groups(x, replace(w, shape=(outputs,), data=data), groups):
+        data, groups = _joined(data, groups), 1
+    if data.size > _MOST:
+        return False
+    _product(made, op, "conv_transpose2d", out, input=_operand(made, op, x, True), weight=_filters(w, data, 0),
+             stride=pair(op, "stride"), padding=pads(op), dilation=[1, 1], groups=groups, output_padding=[0, 0],
+             **how)  # fmt: skip
+    return True
+
+
+def _spread(data: Array, dilation: list[int]) -> Array:
+    if dilation == [1, 1]:
+        return data
+    outputs, high, wide, inputs = data.shape
+    made = np.zeros((outputs, (high - 1) * dilation[0] + 1, (wide - 1) * dilation[1] + 1, inputs), data.dtype)
+    made[:, :: dilation[0], :: dilation[1]] = data
+    return made
+
+
+@rule("FC")
+def _linear(made: EnnRewrite, op: Op) -> bool:
+    (x, w), out = inputs_of(op)[:2], result_of(op)
+    how = _how(op) if len(x.bound) > 1 else None
+    if how is None or w.data is None:
+        return False
+    if word(x):
+        _pixels(made, op, how)
+    elif x.q is None:
+        made.computed("linear", op, out, False, input=made.reals(op, x, False), weight=_filters(w, w.data, 0), **how)
+    else:
+        made.flat("linear", op, out, input=made.planes(x), weight=_filters(w, w.data, 0), **how)
+    return True
+
+
+def _pixels(made: EnnRewrite, op: Op, how: dict[str, Any]) -> None:
+    """Rows of 16 bits as the pixels of an image."""
+    (x, w), out = inputs_of(op)[:2], result_of(op)
+    assert w.data is not None
+    rows = int(np.prod(x.bound[:-1]))
+    shapes = [(1, 1, rows, int(v.bound[-1])) for v in (x, out)]
+    flat, done = (replace(v, name=f"{v.name}_rows", shape=s, dim_order=(0, 1, 2, 3), data=None) for v, s in
+                  zip((x, out), shapes, strict=True))  # fmt: skip
+    made.emit("view", op, flat, self=made.planes(x), size=list(shapes[0]))
+    made.emit("conv2d", op, done, input=flat, weight=_filters(w, w.data[:, None, None, :], 0), stride=[1, 1],
+              padding=[0, 0, 0, 0], dilation=[1, 1], groups=1, **how)  # fmt: skip
+    made.flat("view", op, out, self=done, size=list(out.bound))
+
+
+@rule("BATCH_MATMUL")
+def _matrices(made: EnnRewrite, op: Op) -> bool:
+    (a, b), out = inputs_of(op), result_of(op)
+    if not some(a, b, out) or a.constant or b.constant:
+        return False
+    if all(real(v) for v in (a, b, out)):
+        made.computed("bmm", op, out, False, self=made.reals(op, a, False), other=made.reals(op, b, False))
+        return True
+    if not (all(byte(v) for v in (a, b, out)) or all(word(v) for v in (a, b, out))):
+        return False
+    assert a.q is not None and b.q is not None
+    zeros = [int(np.asarray(q.zero_point)) for q in (a.q, b.q)]
+    made.flat("whole_matmul", op, out, self=made.planes(a), other=made.planes(b), zeros=zeros,
+              scaling=real_scaling(a, b, out, None))  # fmt: skip
+    return True

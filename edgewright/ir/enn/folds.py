@@ -1,0 +1,64 @@
+"""Means, softmax and norms of integers: sums are exact, so their order does not matter.
+
+What is made of the sums is in the precision that each function says, every operation rounded by itself.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgewright.ir.enn.numbers import scale_of
+from edgewright.ir.enn.scaling import RealScaling
+from edgewright.ir.graph import Array, Value
+from edgewright.ir.numerics import single
+
+_F32, _F64 = np.float32, np.float64
+_BITS = 24  # of an exponential: whole numbers so large are exact in single precision
+
+
+def mean_scaling(x: Value, out: Value, count: int) -> RealScaling:
+    """A sum of ``count`` elements to their mean, in single precision; a count of 1 leaves the sum."""
+    assert x.q is not None and out.q is not None
+    with np.errstate(all="ignore"):
+        factor = single(x.q.scale) / (single(out.q.scale) * _F32(count))
+    zero = int(np.asarray(out.q.zero_point))
+    return RealScaling((float(factor),), zero, out.q.qmin, out.q.qmax, "even")
+
+
+def powers(x: Value, length: int) -> Array:
+    """The exponential for each step below a row's largest element, as whole numbers whose sums have 31 bits."""
+    assert x.q is not None
+    bits = max(1, min(_BITS, 31 - length.bit_length()))
+    steps = np.arange(1 << 8 * x.q.dtype.itemsize, dtype=_F64)
+    return np.rint(np.exp(-steps * scale_of(x)) * 2.0**bits).astype(np.int64)
+
+
+def softmax(x: Value, stored: Array, axis: int) -> Array:
+    """Shares of exponentials, in single precision."""
+    wide = stored.astype(np.int64)
+    each = powers(x, stored.shape[axis])[wide.max(axis=axis, keepdims=True) - wide]
+    return np.asarray(each.astype(_F32) / each.sum(axis=axis, keepdims=True).astype(_F32))
+
+
+def normalized(x: Value, centred: Array, epsilon: float, centre: bool) -> Array:
+    """Rows (the last dimension) by their deviation, or by the root of their mean square; ``centred``: whole numbers.
+
+    Mean and deviation are in double precision, of exact sums; elements are brought to them in single.
+    """
+    whole, count, scale = centred.astype(np.int64), centred.shape[-1], scale_of(x)
+    total = whole.sum(axis=-1, keepdims=True) if centre else np.zeros((*whole.shape[:-1], 1), np.int64)
+    squares = (whole * whole).sum(axis=-1, keepdims=True)
+    spread = (squares * count - total * total).astype(_F64) / _F64(count * count)
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(spread * (scale * scale) + _F64(epsilon))
+    mean = (total.astype(_F64) / _F64(count)).astype(_F32)
+    return np.asarray((whole.astype(_F32) - mean) * factor.astype(_F32))
+
+
+def exact_norm(x: Value, count: int) -> bool:
+    """Whether 64 bits are enough for a row's squares, times their count."""
+    assert x.q is not None
+    reach = max(abs(int(n) - int(np.asarray(x.q.zero_point))) for n in (x.q.qmin, x.q.qmax))
+    return 2 * math.prod((reach, reach, count, count)) < 1 << 63
