@@ -36,10 +36,9 @@ def takes_rows(op: Op) -> bool:
     rows = op.kind == "conv2d" or x.q.axis in (None, -1)
     if not (rows and small and 0 < depth <= _MOST_PRODUCTS):
         return False
+    scales = len(q.scale) if isinstance(q.scale, tuple) else 1
     if q.block:
         columns = int(weight.bound[0])
-        return (
-            not turned and depth % q.block == 0 and q.block % 8 == 0 and np.size(q.scale) == columns * depth // q.block
-        )
+        return not turned and depth % q.block == 0 and q.block % 8 == 0 and scales == columns * depth // q.block
     columns = int(weight.bound[1 if turned else 0])
-    return np.size(q.scale) in (1, columns)
+    return scales in (1, columns)
