@@ -253,7 +253,7 @@ def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
 
 RULES: dict[str, Rule] = {
     **_like("conv2d", "depthwise_conv2d", rule=_convolution),
-    **_like("add", "sub", "mul", "div", "maximum", "minimum", rule=_broadcast),
+    **_like("add", "sub", "mul", "div", "maximum", "minimum", "trunc_divide", rule=_broadcast),
     **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same),
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
     "conv_transpose2d": _transposed,

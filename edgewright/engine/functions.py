@@ -230,3 +230,4 @@ def round_to_bfloat(f: Function, x: Reg) -> Reg:
 
 
 from edgewright.engine import trigonometry as trigonometry  # noqa: E402  (it adds functions)
+from edgewright.engine import precise as precise  # noqa: E402  (so does it)

@@ -15,6 +15,7 @@ from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
 from edgewright.engine.ops.chain import RealChain, chain_nodes
 from edgewright.engine.ops.dynamic import QuantizeRows, RowProduct
+from edgewright.engine.ops.general import General
 from edgewright.engine.ops.halves import Halves
 from edgewright.engine.ops.images import Bilinear, Softmax
 from edgewright.engine.ops.maps import ByteSum, Map, Table
@@ -65,6 +66,7 @@ LOWERINGS: list[type[Lowering]] = [
     Table,
     Map,
     ByteSum,
+    General,
     Vendor,
     Reference,
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.runtime.tensor import TensorSlot
 
@@ -20,8 +21,12 @@ Args = Mapping[str, Any]
 Row = Callable[["Maker", Args, Sequence[TensorSlot]], bool]
 ROWS: dict[str, Row] = {}
 _F32 = np.dtype(np.float32)
+TYPES = tuple(np.dtype(t) for t in ("float32", "bool", "uint8", "int8", "int16", "int32", "int64"))
 WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
 _TO_PIXELS, _TO_PLANES = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+WHOLE: set[str] = set()  # kernels of which all results are made, not the first only
 
 
 def taken(*keys: str) -> Callable[[Row], Row]:
@@ -48,6 +53,19 @@ class Maker:
 
     def usable(self, *slots: TensorSlot | None) -> bool:
         return all(s is None or (s.dtype == _F32 and not s.dynamic and 0 not in s.bound) for s in slots)
+
+    def known(self, *slots: TensorSlot | None) -> bool:
+        """Tensors of any type that the engine computes with, whose integers are themselves."""
+        return all(s is None or self._known(s) for s in slots)
+
+    def _known(self, slot: TensorSlot) -> bool:
+        held = self._forms.get((id(slot), False)) or self._forms.get((id(slot), True))
+        plain = slot.dtype in TYPES and not slot.dynamic and 0 not in slot.bound
+        return plain and (held is None or held.q is None)
+
+    def alike(self, *slots: TensorSlot) -> bool:
+        """Known, and of one type."""
+        return self.known(*slots) and len({s.dtype for s in slots}) == 1
 
     @staticmethod
     def image(slot: TensorSlot) -> bool:
@@ -83,7 +101,7 @@ class Maker:
         if (id(slot), pixels) not in self._forms:
             value = self._forms[id(slot), not pixels]
             order = _TO_PIXELS if pixels else _TO_PLANES
-            turned = new(tuple(value.bound[d] for d in order))
+            turned = new(tuple(value.bound[d] for d in order), dtype=value.dtype)
             if value.data is not None:
                 turned.data = np.ascontiguousarray(value.data.transpose(order))
             else:
@@ -97,8 +115,7 @@ class Maker:
         if data is not None:
             value, last = new(slot.bound, np.ascontiguousarray(data)), False
         else:
-            value = new(tuple(slot.bound[d] for d in slot.dim_order))
-            value.dtype = slot.dtype
+            value = new(tuple(slot.bound[d] for d in slot.dim_order), dtype=slot.dtype)
             self.graph.inputs.append(value)
             self.given.append(slot)
         self.bind(slot, value, pixels=last)
@@ -111,13 +128,13 @@ class Maker:
     def add(self, kind: str, out: TensorSlot, args: dict[str, Any], *, pixels: bool = False) -> None:
         """An operator whose result is ``out``."""
         shape = tuple(out.bound[d] for d in _TO_PIXELS) if pixels else out.bound
-        value = new(shape)
+        value = new(shape, dtype=out.dtype)
         self._add(kind, value, args)
         self.bind(out, value, pixels=pixels)
 
-    def between(self, kind: str, shape: Sequence[int], args: dict[str, Any]) -> Value:
+    def between(self, kind: str, shape: Sequence[int], args: dict[str, Any], dtype: DType | None = None) -> Value:
         """An operator whose result only the segment knows."""
-        value = new(shape)
+        value = new(shape, dtype=dtype)
         self._add(kind, value, args)
         return value
 
@@ -186,8 +203,9 @@ def _replaced(argument: Any, values: Mapping[int, Value]) -> Any:
     return values.get(id(argument), argument) if isinstance(argument, Value) else argument
 
 
-def new(shape: Sequence[int], data: Array | None = None) -> Value:
-    return Value("v", _F32, tuple(shape), tuple(range(len(shape))), data)
+def new(shape: Sequence[int], data: Array | None = None, dtype: DType | None = None) -> Value:
+    held = _F32 if data is None else data.dtype
+    return Value("v", dtype or held, tuple(shape), tuple(range(len(shape))), data)
 
 
 def _pair(numbers: Sequence[int]) -> list[int]:
@@ -300,6 +318,8 @@ def _unary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
         name, (a.get("min"), a.get("max"))
     )
     limits = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+    if not limits[0] <= limits[1]:
+        return False
     m.add("clamp", outs[0], {"self": given, "limits": limits}, pixels=pixels)
     return True
 
@@ -322,3 +342,4 @@ from edgewright.runtime import portable_layers as portable_layers  # noqa: E402
 from edgewright.runtime import portable_moves as portable_moves  # noqa: E402
 from edgewright.runtime import portable_places as portable_places  # noqa: E402
 from edgewright.runtime import portable_state as portable_state  # noqa: E402
+from edgewright.runtime import portable_typed as portable_typed  # noqa: E402

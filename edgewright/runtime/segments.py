@@ -75,7 +75,9 @@ def _origin(graph: Graph) -> Origin | None:
 
 
 def _inside(places: Any, size: int, wrap: bool) -> bool:
-    """Whether all are places in a dimension of ``size``."""
+    """Whether all are places in a dimension of ``size``; with a size of 0, divisors that are not zero."""
+    if not size:
+        return bool(places.all())
     low, high = (int(places.min()), int(places.max())) if places.size != 1 else (int(places.item()),) * 2
     return high < size and low >= (-size if wrap else 0)
 

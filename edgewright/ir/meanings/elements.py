@@ -48,6 +48,11 @@ def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) 
     return ex.numerics.sum(x, y if op.kind == "add" else -y, (a, b), out, limits)
 
 
+@function("trunc_divide")
+def _trunc_divide(ex: Executor, op: Op) -> Array:
+    return ex.give(op, elementwise.div(ex.real(op.args["self"]), ex.real(op.args["other"]), "trunc"))
+
+
 @function(*_UNARY)
 def _unary(ex: Executor, op: Op) -> Array:
     return ex.give(op, np.asarray(_UNARY[op.kind](ex.real(op.args["self"]))))

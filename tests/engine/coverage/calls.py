@@ -48,7 +48,7 @@ class Slots:
             return array
         last = array.ndim == 4 and not array.flags.c_contiguous and array.transpose(0, 2, 3, 1).flags.c_contiguous
         order = (0, 2, 3, 1) if last else tuple(range(array.ndim))
-        dense = np.ascontiguousarray(array.transpose(order))
+        dense = np.array(array.transpose(order), order="C")
         memory = np.frombuffer(dense.tobytes(), np.uint8) if held else None
         slot = TensorSlot(to_scalar_type(array.dtype), array.shape, order, memory=memory)
         self.arrays[id(slot)] = dense
