@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from edgewright.engine.build import FINGERPRINT, processor
@@ -18,6 +18,7 @@ from edgewright.engine.family import arm_features, on_arm
 from edgewright.errors import MissingError, UsageError
 
 VARIABLE = "EDGEWRIGHT_CPU"
+BRAIN = "EDGEWRIGHT_BF16"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class ISA:
     cpu: str  # as LLVM names it
     features: str
     signed: bool = False  # of such an instruction: both operands are signed
+    bf16: bool = False  # products of real numbers may be those of numbers rounded to 16 bits
 
     @property
     def bytes(self) -> int:
@@ -82,7 +84,19 @@ def host(wanted: str | None = None) -> ISA:
     known = ARM if on_arm() else ("avx2", "avx512")
     if wanted not in ("", *known):
         raise UsageError(VARIABLE, f"must be {' or '.join(known)}", value=wanted)
-    return _arm(wanted) if on_arm() else _x86(wanted)
+    return replace(_arm(wanted) if on_arm() else _x86(wanted), bf16=_brain(wanted))
+
+
+def _brain(wanted: str) -> bool:
+    """Whether products are to be rounded to 16 bits, which is nobody's default."""
+    asked = os.environ.get(BRAIN, "")
+    if asked not in ("", "0", "1"):
+        raise UsageError(BRAIN, "must be 0 or 1", value=asked)
+    if asked != "1":
+        return False
+    if on_arm() or wanted == "avx2" or not _machine()[1].get("avx512bf16"):
+        raise UsageError(BRAIN, "needs a processor with AVX512_BF16", value="1", remedy=f"Unset {BRAIN}.")
+    return True
 
 
 def _arm(wanted: str) -> ISA:

@@ -12,6 +12,7 @@ from edgewright.engine.fuse import Fuser, Node
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Home
 from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.brains import PairProduct
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
 from edgewright.engine.ops.chain import RealChain, chain_nodes
 from edgewright.engine.ops.dynamic import QuantizeRows, RowProduct
@@ -44,6 +45,7 @@ LOWERINGS: list[type[Lowering]] = [
     Winograd,
     QuantizeRows,
     RowProduct,
+    PairProduct,
     RealProduct,
     RealDepthwise,
     RealTransposed,

@@ -41,7 +41,7 @@ class Origin:
     used: Collection[str]
 
     def key(self, isa: ISA, threads: int, numerics: str, memory: int) -> str:
-        told = str((threads, numerics, memory))
+        told = str((threads, numerics, memory, isa.bf16))
         return key_of("plan", self.digest, isa.cpu, isa.features, told, FINGERPRINT, tuned_text(isa, threads))
 
     def data_digest(self, names: list[str]) -> str:

@@ -24,6 +24,13 @@ def fma(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
     return f.call(f"llvm.fma.{_suffix(c.type)}", c.type, a, b, c)
 
 
+def fma_pairs(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
+    """a * b + c of numbers of 16 bits, two in the place of one, added to single precision."""
+    lanes = count(c.type)
+    both = [f.bits(x, vec(2 * lanes, "bfloat")) for x in (a, b)]
+    return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", c.type, c, *both)
+
+
 def larger(f: Function, x: Reg, bound: Reg) -> Reg:
     """The larger one; x if it is NaN. (One instruction: x86 gives the second operand if either is NaN.)"""
     return f.select(f.compare("ogt", bound, x), bound, x)

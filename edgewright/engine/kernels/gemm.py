@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import LINE, fetch, fma
+from edgewright.engine.vector import LINE, fetch, fma, fma_pairs
 from edgewright.ir.graph import Array
 
 
@@ -109,11 +109,13 @@ def emit_tile(
     tail: Tail,
     prefix: str = "",
     ahead: bool = False,
+    pairs: bool = False,
 ) -> Function:
     """``tile(data, weights, out, second)``; ``prefix`` tells products of one module apart.
 
-    ``ahead``: the panel that follows will be needed next.
+    ``ahead``: the panel that follows will be needed next. ``pairs``: elements are pairs of 16 bits.
     """
+    product = fma_pairs if pairs else fma
     shape = "_".join(map(str, (*panel.widths, panel.used)))
     name = f"{prefix}tile_{pixels}_{shape}"
     if name in module.functions:
@@ -132,7 +134,7 @@ def emit_tile(
         for p in range(pixels):
             x = f.load("float", data, p * window.step, 4)
             for j, w in enumerate(row):
-                sums[p * len(row) + j] = fma(f, f.splat(x, panel.widths[j]), w, sums[p * len(row) + j])
+                sums[p * len(row) + j] = product(f, f.splat(x, panel.widths[j]), w, sums[p * len(row) + j])
         return [f.at(data, 4), f.at(weights, 4 * panel.columns), *sums]
 
     sums = around(f, window, [*start, *bias * pixels], multiply, window.depth)[2:]

@@ -53,7 +53,7 @@ class Context:
 
         Its text is written when there is no object of that name.
         """
-        isa = (self.isa.name, self.isa.dot, self.isa.permute_bytes)
+        isa = (self.isa.name, self.isa.dot, self.isa.permute_bytes)  # ``bf16`` has kernels of its own
         name = f"{kind}_{hashlib.blake2b(repr((isa, spec)).encode(), digest_size=12).hexdigest()}"
 
         def text() -> str:

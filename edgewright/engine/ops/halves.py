@@ -34,7 +34,7 @@ class Halves(Lowering):
     def emit(self, context: Context) -> None:
         node, x, out = self.node, self.node.op.args["self"], self.node.out
         narrow, brain, tail = half(out), bfloat16 in (x.dtype, out.dtype), self.node.tail
-        read, write = (_load_brain, _store_brain) if brain else (_load, _store)
+        read, write = (_load_brain, store_brain) if brain else (_load, _store)
 
         def body(f: Function, given: list[Reg]) -> Reg:
             return write(f, given[0]) if narrow else finish(f, read(f, given[0]), tail, lambda: given[-1])
@@ -54,7 +54,8 @@ def _load(f: Function, x: Reg) -> Reg:
     return f.cast("fpext", f.bits(x, vec(lanes, "half")), vec(lanes, "float"))
 
 
-def _store_brain(f: Function, x: Reg) -> Reg:
+def store_brain(f: Function, x: Reg) -> Reg:
+    """The upper 16 bits, rounded."""
     return f.cast("trunc", bfloat_bits(f, x), vec(count(x.type), "i16"))
 
 

@@ -19,8 +19,8 @@ from edgewright.engine.vector import clamp, round_to_int, to_real
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Value
-from edgewright.ir.tflite.fixed import scale, zero
 from edgewright.ir.scaling import Scaling
+from edgewright.ir.tflite.fixed import scale, zero
 
 _TYPES = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from edgewright.engine.fuse import Node, limits, single
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.nest import Grid, Run, emit_nest
-from edgewright.engine.layout import Border, Layout
+from edgewright.engine.layout import Border, Home, Layout
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, even_rows, linear, parts, phases, window
 from edgewright.engine.plan import Place
@@ -66,6 +67,8 @@ def real_weights(node: Node) -> bool:
 class RealProduct(Lowering):
     """conv2d and linear: ``filters`` [channels, height, width, inputs]."""
 
+    pairs: ClassVar[bool] = False  # elements are pairs of 16 bits
+
     def __init__(self, node: Node, conv: Convolution, filters: Array) -> None:
         super().__init__(node)
         self.conv, self.filters = conv, filters
@@ -91,8 +94,8 @@ class RealProduct(Lowering):
         return layout.dense or (self.node.op.kind == "linear" and layout.straight and even_rows(layout))
 
     def emit(self, context: Context) -> None:
-        conv, isa, op = self.conv, context.isa, self.node.op
-        data, out = context.home(op.args["input"]), context.home(self.node.out)
+        conv, isa = self.conv, context.isa
+        data, out = self.source(context), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
         pixels = conv.size[0] * conv.size[1] * (conv.images if conv.flat else 1)
         reach = window(conv, data, 4)
@@ -106,9 +109,13 @@ class RealProduct(Lowering):
             name = self._kernel(context, part, made, reach, by_panel, outside)
             beside = second.at(part.second) if second else out.at(0)
             units = len(made) if by_panel else part.grid.rows * part.grid.tiles
-            macs = part.grid.rows * part.grid.columns * reach.elements * conv.outputs
+            macs = part.grid.rows * part.grid.columns * reach.elements * conv.outputs * (2 if self.pairs else 1)
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+
+    def source(self, context: Context) -> Home:
+        """What is multiplied."""
+        return context.home(self.node.op.args["input"])
 
     def pack(self, context: Context, made: list[gemm.Panel], group: int) -> Place:
         conv, bias = self.conv, self.node.op.args.get("bias")
@@ -125,14 +132,15 @@ class RealProduct(Lowering):
         def build(module: Module, name: str) -> None:
             emit_nest(module, name, grid, self._runs(module, part, made, reach), by_panel, outside)
 
-        return context.kernel("gemm", (grid, tuple(made), reach, tail, by_panel, outside), build)
+        key = (grid, tuple(made), reach, tail, by_panel, outside)
+        return context.kernel("gemm_pairs" if self.pairs else "gemm", key, build)
 
     def _runs(self, module: Module, part: Part, made: list[gemm.Panel], reach: gemm.Window) -> list[Run]:
-        return product_runs(module, part.grid, made, reach, self.tail)
+        return product_runs(module, part.grid, made, reach, self.tail, pairs=self.pairs)
 
 
 def product_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm.Window, tail: Tail,
-                 prefix: str = "") -> list[Run]:  # fmt: skip
+                 prefix: str = "", pairs: bool = False) -> list[Run]:  # fmt: skip
     """The panels of a product, and what makes the function for their tiles."""
     runs: list[Run] = []
     offset = column = 0
@@ -140,7 +148,8 @@ def product_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm
         count, size = made.count(panel), 4 * panel.columns * (reach.elements + 1)
 
         def tile(pixels: int, panel: gemm.Panel = panel) -> Function:
-            return gemm.emit_tile(module, pixels, panel, reach, grid.out.pixel, grid.second.pixel, tail, prefix)
+            steps = (grid.out.pixel, grid.second.pixel)
+            return gemm.emit_tile(module, pixels, panel, reach, *steps, tail, prefix, pairs=pairs)
 
         runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
         offset, column = offset + count * size, column + count * panel.used
