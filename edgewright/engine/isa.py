@@ -1,8 +1,8 @@
 """What the machine can do, as far as generated code depends on it.
 
 One description serves every x86 with AVX2 or more, and AArch64: the vector width is a number. ``EDGEWRIGHT_CPU``
-(``avx2`` or ``avx512``; ``neon``, ``dotprod`` or ``i8mm``) asks for a lower one than the machine has. Other
-architectures plug in here: a new ``ISA`` and the few functions of ``vector.py`` that name an instruction.
+(``avx2``, ``avxvnni`` or ``avx512``; ``neon``, ``dotprod`` or ``i8mm``) asks for a lower one than the machine has.
+Other architectures plug in here: a new ``ISA`` and the few functions of ``vector.py`` that name an instruction.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ class ISA:
 
 _AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
 _AVX2 = ("avx2", "fma")
+X86 = ("avx2", "avxvnni", "avx512")
 ARM = ("neon", "dotprod", "i8mm")  # each with all before it
 
 
-def _without_avx512(features: dict[str, bool]) -> dict[str, bool]:
-    return {name: on and not name.startswith(("avx512", "avx10", "avxvnni")) for name, on in features.items()}
+def _without(features: dict[str, bool], *names: str) -> dict[str, bool]:
+    return {name: on and not name.startswith(names) for name, on in features.items()}
 
 
 def _flat(features: dict[str, bool]) -> str:
@@ -81,7 +82,7 @@ def _shown() -> str:
 def host(wanted: str | None = None) -> ISA:
     """The best instruction set this machine has, or the lower one that was asked for."""
     wanted = wanted or os.environ.get(VARIABLE, "")
-    known = ARM if on_arm() else ("avx2", "avx512")
+    known = ARM if on_arm() else X86
     if wanted not in ("", *known):
         raise UsageError(VARIABLE, f"must be {' or '.join(known)}", value=wanted)
     return replace(_arm(wanted) if on_arm() else _x86(wanted), bf16=_brain(wanted))
@@ -94,7 +95,7 @@ def _brain(wanted: str) -> bool:
         raise UsageError(BRAIN, "must be 0 or 1", value=asked)
     if asked != "1":
         return False
-    if on_arm() or wanted == "avx2" or not _machine()[1].get("avx512bf16"):
+    if on_arm() or wanted not in ("", "avx512") or not _machine()[1].get("avx512bf16"):
         raise UsageError(BRAIN, "needs a processor with AVX512_BF16", value="1", remedy=f"Unset {BRAIN}.")
     return True
 
@@ -113,12 +114,18 @@ def _arm(wanted: str) -> ISA:
 
 def _x86(wanted: str) -> ISA:
     cpu, features = _machine()
-    wide = all(features.get(name) for name in _AVX512)
-    if wanted == "avx512" and not wide:
-        raise UsageError(VARIABLE, "must be one that this machine has", value=wanted, remedy="Use avx2.")
-    if wide and wanted != "avx2":
-        dot, permute = bool(features.get("avx512vnni")), bool(features.get("avx512vbmi"))
-        return ISA("avx512", 16, 32, dot, permute, cpu, _flat({**features, "prefer-256-bit": False}))
     if not all(features.get(name) for name in _AVX2):
         raise MissingError("engine", "needs AVX2 and FMA", value=cpu, remedy="Set EDGEWRIGHT_ENGINE=reference.")
-    return ISA("avx2", 8, 16, False, False, "x86-64-v3", _flat(_without_avx512(features)))
+    wide, vnni = all(features.get(name) for name in _AVX512), bool(features.get("avx512vnni"))
+    have = {"avx2": True, "avxvnni": bool(features.get("avxvnni")) or (wide and vnni), "avx512": wide}
+    if wanted and not have[wanted]:
+        raise UsageError(VARIABLE, "must be one that this machine has", value=wanted, remedy="Use avx2.")
+    name = wanted or next(name for name in reversed(X86) if have[name])
+    if name == "avx512":
+        told = _flat({**features, "prefer-256-bit": False})
+        return ISA(name, 16, 32, vnni, bool(features.get("avx512vbmi")), cpu, told)
+    if name == "avx2":
+        return ISA(name, 8, 16, False, False, "x86-64-v3", _flat(_without(features, "avx512", "avx10", "avxvnni")))
+    # Byte products of 256 bits: an extension of AVX2, or a part of AVX-512 where a lower set was asked for.
+    own = _without(features, "avx512", "avx10") if features.get("avxvnni") else {**features, "prefer-256-bit": True}
+    return ISA(name, 8, 16, True, False, "x86-64-v3", _flat(own))

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from edgewright.engine.isa import VARIABLE, host
+from edgewright.engine import compile
+from edgewright.engine.isa import VARIABLE, _machine, host
 from edgewright.errors import UsageError
+from edgewright.ir.execute import Executor
+from edgewright.ir.numerics import XNNPACK
+from tests.backends.node_cases import EXACT, ROWS
+from tests.engine.graphs import check_alike
 
 
 def test_the_lower_one_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,10 +23,24 @@ def test_the_lower_one_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_other_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "sse9")
-    with pytest.raises(UsageError, match="avx2 or avx512"):
+    with pytest.raises(UsageError, match="avx2 or avxvnni or avx512"):
         host()
 
 
 def test_an_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "sse9")
     assert host("avx2").name == "avx2"
+
+
+BYTES = {f"{kind} {n}": make for kind, group in (("bytes", EXACT), ("rows", ROWS)) for n, make in group.items()}
+
+
+@pytest.mark.skipif(not any(_machine()[1].get(name) for name in ("avxvnni", "avx512vnni")), reason="no byte products")
+@pytest.mark.parametrize("name", BYTES)
+def test_byte_products_of_256_bits(name: str) -> None:
+    """As processors have them that are without AVX-512."""
+    graph, given = BYTES[name]()
+    made = compile(graph, 1, cpu="avxvnni")
+    check_alike(made.run(given), Executor(graph, XNNPACK).run(given))
+    usual = [step.python is None for step in compile(graph, 1, cpu="avx2").plan.steps]
+    assert [step.python is None for step in made.plan.steps] == usual
