@@ -237,6 +237,18 @@ class Function:
         self.do(f"br label %{after}")
         self._start(after)
 
+    def maybe(self, condition: Reg, values: Sequence[Reg], body: Callable[[], Sequence[Reg]]) -> list[Reg]:
+        """What ``body`` makes of ``values`` if the condition holds, else those."""
+        before, inside, after = self._block, self._name("then"), self._name("after")
+        self.do(f"br i1 {condition}, label %{inside}, label %{after}")
+        self._start(inside)
+        made = list(body())
+        last = self._block
+        self.do(f"br label %{after}")
+        self._start(after)
+        pairs = zip(values, made, strict=True)
+        return [self.let(old.type, f"phi {old.type} [{old}, %{before}], [{new}, %{last}]") for old, new in pairs]
+
 
 class Module:
     """Functions, constants and declarations: the text of one object file."""

@@ -11,6 +11,7 @@ from edgewright.engine.halves import widen
 from edgewright.engine.isa import host
 from edgewright.engine.plan import Plan
 from edgewright.engine.schedule import schedule
+from edgewright.engine.sharedweights import SharedWeights
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics, named
@@ -25,10 +26,12 @@ def make_plan(
     cpu: str | None = None,
     memory: int = MEMORY,
     choices: Choices | None = None,
+    shared: SharedWeights | None = None,
 ) -> Plan:
     """What will be done, before machine code.
 
     ``memory``: bytes that any value, and the arena, may take. ``choices``: what to decide, if not as was tuned here.
+    ``shared``: what forms of one graph for several sizes have in common.
     """
     rounding = named(numerics)
     graph = translate(graph, rounding)
@@ -37,7 +40,7 @@ def make_plan(
     if wide is not graph:
         check_graph(wide, memory)  # its constants are larger
     isa, count = host(cpu), thread_count(threads)
-    plan = schedule(wide, isa, rounding, count, memory, choices or Choices(tuned(isa, count)))
+    plan = schedule(wide, isa, rounding, count, memory, choices or Choices(tuned(isa, count)), shared)
     if plan.arena_size > memory:
         raise ExecutionError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return plan

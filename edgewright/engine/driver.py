@@ -178,6 +178,12 @@ class CompiledGraph:
         if not isinstance(slot, Place):
             return slot
         sizes = {"arena": self.plan.arena_size, "weights": self.plan.weights.nbytes}
+        if slot.buffer == "shared":
+            array = self.plan.shared[slot.index]
+            if not 0 <= slot.offset <= array.nbytes:
+                rule = f"must lie in the shared weights' {array.nbytes} bytes"
+                raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
+            return address_of(array) + slot.offset
         if slot.buffer in ("input", "output"):
             tensors = self.plan.inputs if slot.buffer == "input" else self.plan.outputs
             sizes[slot.buffer] = tensors[slot.index].nbytes

@@ -108,9 +108,10 @@ class Placing:
                 continue
             free = not any(id(v) in self.context.homes or id(v) in self.views for v in (out, source))
             plain = self.layout(source).dense and self.layout(out).dense
+            shared = common_shape(source.bound, out.bound) is not None
             if free and plain and not source.constant:
                 self.aliases[id(out)] = self.root(source)
-            elif not (self.layout(source).dense or self.layout(out).dense or common_shape(source.bound, out.bound)):
+            elif not (self.layout(source).dense or self.layout(out).dense or shared):
                 self.lowerings[i] = Reference(lowering.node)
 
     def _find_parts(self) -> None:

@@ -22,11 +22,11 @@ SLACK = 256  # bytes beyond the arena and the weights that kernels may read and 
 
 @dataclass(frozen=True)
 class Place:
-    """An address known when buffers are: ``buffer`` is ``arena``, ``weights``, ``input`` or ``output``."""
+    """An address known when buffers are: ``buffer`` is ``arena``, ``weights``, ``shared``, ``input`` or ``output``."""
 
     buffer: str
     offset: int
-    index: int = 0  # of the input or output
+    index: int = 0  # of the input, output or shared array
 
 
 # An int takes its slot as i64; a float is single precision in the slot's low half, the high half 0.
@@ -102,4 +102,5 @@ class Plan:
     cpu: str = ""  # what the code is generated for, as LLVM names it
     features: str = ""
     image: Image | None = None
+    shared: Sequence[Array] = ()  # weights that other plans have too
     updates: tuple[tuple[int, int], ...] = ()  # outputs, and the inputs that must lie in them when steps begin

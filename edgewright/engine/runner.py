@@ -146,7 +146,7 @@ class _Native:
 
         count, isa = thread_count(threads), host()
         self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
-        self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory)
+        self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory, varies)
         self._forms: Specialized | None = None
         self._usual: CompiledGraph | None = None
         self._lock = threading.Lock()
@@ -187,10 +187,10 @@ class _Native:
             raise ExecutionError("device graph", f"does not hold together: {error}") from error
 
 
-def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int) -> Specialized:
+def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, varies: bool) -> Specialized:
     from edgewright.engine.specialize import Specialized  # the compiler, which is large
 
-    return Specialized(graph, threads, numerics, memory, varies=True)
+    return Specialized(graph, threads, numerics, memory, varies=varies)
 
 
 def _usable(offered: Sequence[Array | None], wanted: Sequence[Tensor]) -> list[Array]:

@@ -23,6 +23,7 @@ from edgewright.engine.ops.maps import ByteSum, Map, Table
 from edgewright.engine.ops.matmul import MatMul
 from edgewright.engine.ops.moves import Move, frame
 from edgewright.engine.ops.norms import Normalize
+from edgewright.engine.ops.open import OPEN
 from edgewright.engine.ops.places import Gather, Put
 from edgewright.engine.ops.planes import PlanesToPixels
 from edgewright.engine.ops.pools import GlobalMean, Pooling
@@ -35,6 +36,7 @@ from edgewright.engine.ops.winograd8 import ByteWinograd
 from edgewright.engine.placing import Placing
 from edgewright.engine.plan import Place, Plan
 from edgewright.engine.requantize import affine_of
+from edgewright.engine.sharedweights import SharedWeights
 from edgewright.engine.updates import find_updates
 from edgewright.engine.views import view_of
 from edgewright.ir.graph import Graph, Op, Value
@@ -75,10 +77,11 @@ LOWERINGS: list[type[Lowering]] = [
 
 
 def schedule(
-    graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30, choices: Choices | None = None
-) -> Plan:
-    """The plan of a verified graph whose shapes are all known."""
-    return _Scheduler(graph, Context(isa, numerics, threads, memory, choices or Choices())).run()
+    graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30, choices: Choices | None = None,
+    shared: SharedWeights | None = None,
+) -> Plan:  # fmt: skip
+    """The plan of a verified graph whose shapes are all known; with ``shared`` they may be others the next time."""
+    return _Scheduler(graph, Context(isa, numerics, threads, memory, choices or Choices(), shared=shared)).run()
 
 
 class _Scheduler(Placing):
@@ -106,6 +109,7 @@ class _Scheduler(Placing):
             outputs=tuple(tensor(v) for v in self.graph.outputs),
             cpu=context.isa.cpu,
             features=context.isa.features,
+            shared=() if context.shared is None else context.shared.arrays,
             updates=tuple((update.output, update.input) for update in self.updates),
         )
 
@@ -165,7 +169,8 @@ class _Scheduler(Placing):
     def _choose(self, node: Node) -> Lowering:
         if node.before or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
             return Reference(node)
-        return next(made for kind in LOWERINGS if (made := kind.accept(node, self.context)) is not None)
+        lowerings = LOWERINGS if self.context.shared is None else [*OPEN, *LOWERINGS]
+        return next(made for kind in lowerings if (made := kind.accept(node, self.context)) is not None)
 
     # ------------------------------------------------------------------------------------------------------ memory
 

@@ -1,4 +1,4 @@
-"""Graphs whose sizes vary: compiled for each set of input shapes, the most recent ones kept.
+"""Graphs whose sizes vary: planned for each set of input shapes, the most recent plans kept, with kernels in common.
 
 A device graph says the largest sizes its tensors may have; what they are is known when it is called.
 """
@@ -9,14 +9,18 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgewright.engine.check import RULES
-from edgewright.engine.compiler import compile
+from edgewright.engine.compiler import make_plan
 from edgewright.engine.dialects import translate
 from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.image import Image
+from edgewright.engine.plan import Plan
+from edgewright.engine.sharedweights import SharedWeights
 from edgewright.errors import ExecutionError, InputError
 from edgewright.ir.from_table import in_table, shape_of
 from edgewright.ir.graph import Array, Graph, Op, Value
@@ -58,6 +62,8 @@ def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
     if limits is not None and limits[0] > limits[1]:
         args["limits"] = (limits[1], limits[1])  # the upper one has the last word
     new = Op(op.kind, args, list(op.outputs), op.origin)
+    if len(op.outputs) > 1 and [v.bound for v in new.inputs()] == [v.bound for v in op.inputs()]:
+        return new  # what it was checked for
     rule = RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
     if rule is None or len(op.outputs) != 1 or op.outputs[0] is None:
         raise ExecutionError(f"device graph: {op.kind}", "must have one output, of a shape that is known here")
@@ -71,7 +77,12 @@ def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
 
 
 class Specialized:
-    """Runs a graph on inputs of any shapes it admits; ``keep`` compiled forms are held at a time."""
+    """Runs a graph on inputs of any shapes it admits; ``keep`` forms for certain shapes are held at a time.
+
+    A form is a plan: where values lie, and how many there are. Its kernels are given those numbers where they can be,
+    and its weights are packed as for any other: so the next form, of other shapes, needs no new machine code but for
+    operators that are compiled for their shapes, which the profile names. ``compilations`` counts forms that did.
+    """
 
     def __init__(
         self,
@@ -79,11 +90,15 @@ class Specialized:
         threads: int | None = None,
         numerics: Numerics = XNNPACK,
         memory: int = 4 << 30,
-        keep: int = 4,
+        keep: int = 8,
         varies: bool = False,
+        cpu: str | None = None,
     ) -> None:
         self.graph = translate(graph, numerics)
         self.threads, self.numerics, self.memory, self.keep = threads, numerics, memory, keep
+        self.compilations, self._cpu = 0, cpu
+        self._shared = SharedWeights() if varies else None
+        self._images: list[Image] = []
         self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -94,14 +109,37 @@ class Specialized:
             if key in self._made:
                 self._made.move_to_end(key)
                 return self._made[key]
-            special = specialize(self.graph, key)
-            form = compile(special, self.threads, self.numerics, memory=self.memory)
+            form = self._form(specialize(self.graph, key))
             self._made[key] = form
             while len(self._made) > self.keep:
                 self._made.popitem(last=False)
             return form
 
+    def _form(self, special: Graph) -> CompiledGraph:
+        plan = make_plan(special, self.threads, self.numerics, self._cpu, self.memory, shared=self._shared)
+        wanted = {step.kernel for step in plan.steps if step.python is None}
+        known = next((image for image in self._images if wanted <= image.symbols.keys()), None)
+        if known is not None:
+            return CompiledGraph(replace(plan, image=known), self.threads)
+        self.compilations += 1
+        if self._images:
+            plan = _told(plan, self._images[0])
+        form = CompiledGraph(plan, self.threads)
+        if self._shared is not None:
+            self._images = [*self._images, form.image][-self.keep :]
+        return form
+
     def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
         """New arrays: the outputs for ``inputs``."""
         given = [np.asarray(x) for x in inputs]
         return self.compiled([x.shape for x in given]).run(given, profile=profile)
+
+
+def _told(plan: Plan, first: Image) -> Plan:
+    """The plan, whose steps say in profiles that their kernels were compiled for these shapes alone."""
+    told = [
+        step if step.python is not None or step.kernel in first.symbols
+        else replace(step, label=f"{step.label or step.kernel} (compiled for this shape)")
+        for step in plan.steps
+    ]  # fmt: skip
+    return replace(plan, steps=tuple(told))

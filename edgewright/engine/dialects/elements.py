@@ -215,17 +215,32 @@ def _right_shift(i: Integers, op: Op, given: Given) -> Whole:
 @element("tosa.logical_left_shift", "tosa.logical_right_shift")
 def _shift(i: Integers, op: Op, given: Given) -> Whole:
     """Of the result's bits; nothing is left of what is shifted by more than there are."""
-    f, (a, bits) = i.f, given
-    if _result(op).dtype != np.dtype(np.int32):
-        raise NotWholeError("shifts of other than 32 bits")
-    made = f.op("shl" if "left" in op.kind else "lshr", a.reg, f.op("and", bits.reg, 31))
+    f, (a, bits), dtype = i.f, given, _result(op).dtype
+    if dtype is None or dtype.kind != "i" or dtype.itemsize > 4 or any("i64" in x.reg.type for x in given):
+        raise NotWholeError("shifts of more than 32 bits")
+    size, left = 8 * dtype.itemsize, "left" in op.kind
+    whole = a.reg if left or size == 32 else f.op("and", a.reg, (1 << size) - 1)
+    made = f.op("shl" if left else "lshr", whole, f.op("and", bits.reg, 31))
     if not (bits.low >= 0 and bits.high < 32):
         made = f.select(f.compare("ult", bits.reg, 32), made, number(0, made.type))
-    if "left" in op.kind and bits.low >= 0 and bits.high < 32:
+    if size < 32:  # what is beyond is lost
+        made = f.op("ashr", f.op("shl", made, 32 - size), 32 - size)
+    if left and bits.low >= 0 and bits.high < size:
         ends = [n << b for n in (a.low, a.high) for b in (bits.low, bits.high)]
-        if min(ends) >= -(1 << 31) and max(ends) < 1 << 31:
+        if min(ends) >= -(1 << size - 1) and max(ends) < 1 << size - 1:
             return Whole(made, min(ends), max(ends))
     return Whole(made, *bounds(_result(op)))
+
+
+@element("tosa.intdiv")
+def _quotient(i: Integers, op: Op, given: Given) -> Whole:
+    """Towards zero; by zero, the dividend. The one quotient that 32 bits do not hold is cut, as in numpy."""
+    if _result(op).dtype != np.dtype(np.int32):
+        raise NotWholeError("quotients of other than 32 bits")
+    f, (a, b) = i.f, (i.wide(x, "i64") for x in given)
+    nothing = f.compare("eq", b, 0)
+    made = f.op("sdiv", a, f.select(nothing, number(1, b.type), b))
+    return _wrapped(i, op, Whole(made, -(1 << 31), 1 << 31))
 
 
 @element("tosa.table")

@@ -146,6 +146,23 @@ def _nearest(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
     return Whole(round_to_int(f, clamp(f, made, -128, 127)), -128, 127)
 
 
+@finish("tflite.SUM")
+def _real_sum(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+    """In single precision; halves go away from zero."""
+    x, out, f = op.args["inputs"][0], _result(op), i.f
+    factor = scale(x) / scale(out)
+    start = np.float32(-zero(x)) * factor * np.float32(folding(op).count)
+    real = to_real(f, total.reg)
+    made = f.op("fadd", f.op("fmul", real, number(float(factor), real.type)), number(float(start), real.type))
+    near = clamp(f, made, -512, 512)  # beyond every byte, whatever the zero point
+    whole = f.cast("fptosi", near, total.reg.type)
+    rest = f.op("fsub", near, to_real(f, whole))  # exact
+    up, down = (f.cast("zext", f.compare(how, rest, number(by, rest.type)), total.reg.type) for how, by in
+                (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
+    steps = f.op("sub", f.op("add", whole, up), down)
+    return i.clamp(i.plus(Whole(steps, -513, 513), zero(out)), -128, 127)
+
+
 @finish("tflite.REDUCE_MAX", "tflite.REDUCE_MIN", "tosa.reduce_max", "tosa.reduce_min", "tosa.reduce_any",
         "tosa.reduce_all", "tosa.max_pool2d")  # fmt: skip
 def _extreme(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:

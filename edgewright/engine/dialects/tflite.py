@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.scaling import Scaling
 from edgewright.ir.tflite.elements import RELUS, limits
-from edgewright.ir.tflite.fixed import multiplier, zero
+from edgewright.ir.tflite.fixed import multiplier, scale, zero
 from edgewright.ir.tflite.products import factor_of, operands, pair_factor
 from edgewright.ir.tflite.table import PREFIX
 
@@ -128,10 +129,14 @@ def _linear(made: _Tflite, op: Op) -> bool:
 
 @rule("BATCH_MATMUL")
 def _matmul(made: _Tflite, op: Op) -> bool:
-    a, b = op.args["inputs"]
-    if not made.fixed or a.data is not None or b.data is not None:
+    (a, b), out = op.args["inputs"], _result(op)
+    if a.data is not None or b.data is not None:
         return False
-    scaling, out = made.scaled(op, "twice", pair_factor)
+    if made.fixed:
+        scaling, out = made.scaled(op, "twice", pair_factor)
+    else:
+        factor = float(scale(a) * scale(b) / scale(out))
+        scaling = {"scaling": RealScaling((factor,), zero(out), -128, 127, "even")}
     made.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero(a), zero(b)), **scaling)
     return True
 

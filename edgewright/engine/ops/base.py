@@ -15,11 +15,13 @@ from edgewright.engine.fuse import Node
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense
 from edgewright.engine.pack import Weights
-from edgewright.engine.plan import PythonCall, Slot, Step
+from edgewright.engine.plan import Place, PythonCall, Slot, Step
 from edgewright.engine.requantize import shift_of
+from edgewright.engine.sharedweights import SharedWeights
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.numerics import Numerics
 
+_LARGE = 64 << 10  # bytes of a constant that is not copied for every size that varies
 _CHUNK = 700  # nanoseconds of work that are worth handing to another thread
 
 
@@ -33,6 +35,7 @@ class Context:
     memory: int = 4 << 30  # bytes that values may take at a time
     choices: Choices = field(default_factory=Choices)
     weights: Weights = field(default_factory=Weights)
+    shared: SharedWeights | None = None  # of graphs whose sizes vary: kernels then do for every size, where they can
     homes: dict[int, Home] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
@@ -45,8 +48,14 @@ class Context:
         if id(value) not in self.homes:
             assert value.data is not None
             data = stored(value)
-            self.homes[id(value)] = Home(value, self.weights.add(data), dense(data.shape, data.dtype.itemsize))
+            self.homes[id(value)] = Home(value, self._keep(value, data), dense(data.shape, data.dtype.itemsize))
         return self.homes[id(value)]
+
+    def _keep(self, value: Value, data: Array) -> Place:
+        if self.shared is None or data.nbytes < _LARGE:
+            return self.weights.add(data)
+        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        return self.shared.place(value, "as it is", flat.nbytes, lambda room: np.copyto(room, flat))
 
     def kernel(self, kind: str, spec: object, build: Callable[[Module, str], None]) -> str:
         """The name of the kernel of this kind for ``spec``, which must say everything it depends on.
@@ -92,12 +101,14 @@ class Lowering:
     ``exact_reads``: nothing beyond an operand's elements is read, so they may be the caller's own arrays.
     ``exact_writes``: nothing beyond the result's elements is written. ``any_strides``: the result may lie in rows with
     gaps; without it, operands and result must be dense, but for an image's border. ``wants_dense``: no border either.
+    ``anywhere``: bytes too are read where ``takes`` says they may lie, whatever is beside them.
     """
 
     exact_reads: ClassVar[bool] = False
     exact_writes: ClassVar[bool] = True
     any_strides: ClassVar[bool] = True
     wants_dense: ClassVar[bool] = False
+    anywhere: ClassVar[bool] = False
 
     def __init__(self, node: Node) -> None:
         self.node = node

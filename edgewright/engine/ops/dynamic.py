@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
 from edgewright.engine.fuse import Node, limits, single
+from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import rowgemm
 from edgewright.engine.kernels.nest import Grid, Run, Steps, emit_nest
 from edgewright.engine.kernels.rows import Rows, emit_rows
@@ -99,25 +101,35 @@ class RowProduct(Lowering):
         context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
     def _kernel(self, context: Context, grid: Grid, made: list[rowgemm.RowPanel], by_panel: bool, outside: bool) -> str:
-        isa, weights, rows, tail = context.isa, self.weights, Rows(self.depth), self.tail
-
         def build(module: Module, name: str) -> None:
-            runs, offset, column = [], 0, 0
-            for panel in dict.fromkeys(made):
-                count, size = made.count(panel), weights.size(panel.vectors * isa.lanes)
+            emit_nest(module, name, grid, self.runs(module, context.isa, grid, made), by_panel, outside)
 
-                def tile(pixels: int, panel: rowgemm.RowPanel = panel) -> Function:
-                    steps = (grid.out.pixel, grid.second.pixel)
-                    return rowgemm.emit_tile(module, isa, pixels, panel, weights, rows, *steps, tail)
+        spec = (grid, tuple(made), self.weights, Rows(self.depth), self.tail, by_panel, outside)
+        return context.kernel("rowgemm", spec, build)
 
-                runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
-                offset, column = offset + count * size, column + count * panel.used
-            emit_nest(module, name, grid, runs, by_panel, outside)
+    def runs(self, module: Module, isa: ISA, grid: Grid, made: list[rowgemm.RowPanel]) -> list[Run]:
+        """The panels of the product, and what makes the function for their tiles."""
+        weights, rows, tail = self.weights, Rows(self.depth), self.tail
+        runs, offset, column = [], 0, 0
+        for panel in dict.fromkeys(made):
+            count, size = made.count(panel), weights.size(panel.vectors * isa.lanes)
 
-        return context.kernel("rowgemm", (grid, tuple(made), weights, rows, tail, by_panel, outside), build)
+            def tile(pixels: int, panel: rowgemm.RowPanel = panel) -> Function:
+                steps = (grid.out.pixel, grid.second.pixel)
+                return rowgemm.emit_tile(module, isa, pixels, panel, weights, rows, *steps, tail)
+
+            runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
+            offset, column = offset + count * size, column + count * panel.used
+        return runs
 
     def _pack(self, context: Context, made: list[rowgemm.RowPanel]) -> Place:
-        isa, weights, op = context.isa, self.weights, self.node.op
+        size = sum(self.weights.size(p.vectors * context.isa.lanes) for p in made)
+        write, source = self.writer(context.isa, made), np.asarray(self.node.op.args["weight"].data)
+        return context.weights.reserve(size, write, source)
+
+    def writer(self, isa: ISA, made: list[rowgemm.RowPanel]) -> Callable[[Array], None]:
+        """What packs the weights."""
+        weights, op = self.weights, self.node.op
         scales = np.asarray(op.args["weight"].q.scale, np.float32).reshape(-1)
         per_block = np.broadcast_to(scales, self.columns) if scales.size == 1 else scales
         bias = op.args.get("bias")
@@ -128,8 +140,7 @@ class RowProduct(Lowering):
             wide[:, : self.depth] = self.filters
             rowgemm.pack(room, isa, wide, per_block.reshape(self.columns, -1), added, weights, made)
 
-        size = sum(weights.size(p.vectors * isa.lanes) for p in made)
-        return context.weights.reserve(size, write, np.asarray(op.args["weight"].data))
+        return write
 
 
 def _between(home: Home) -> int:

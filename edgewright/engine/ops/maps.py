@@ -13,6 +13,7 @@ from edgewright.engine.kernels.bytes import look_up
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, plan_loops
 from edgewright.engine.layout import Home, Layout
 from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.openloops import open_loops
 from edgewright.engine.requantize import Affine, affine_of, bounded_ints, limits_of, quantize, scale_of
 from edgewright.engine.tail import Tail, combine, finish
 from edgewright.engine.vector import to_real, widen
@@ -37,6 +38,9 @@ def element_wise(
     shape = list(out.layout.shape)
     operands = [Operand(kind_of(h.value), h.layout.item, _spread(h, shape)) for h in (*values, out)]
     wide = _whole_pixels(shape, operands, [*values, out])
+    if context.shared is not None:
+        open_loops(context, what, [*values, out], wide, operands, key, body, lanes)
+        return
     for loops, moved in plan_loops(wide, operands):
 
         def build(module: Module, name: str, loops: Loops = loops) -> None:

@@ -16,6 +16,7 @@ from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, 
 from edgewright.engine.kernels.turn import emit_turn, plan_turn
 from edgewright.engine.layout import Border, Home, Layout, dense_strides
 from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.openloops import open_loops
 from edgewright.engine.views import repeated
 from edgewright.ir.graph import Value
 
@@ -33,11 +34,15 @@ def copy(context: Context, source: Home, target: Home, turn: bool = False) -> No
                 for o in steps]  # fmt: skip
     operands[-1] = replace(operands[-1], strides=tuple(steps[-1]))
     mask = {1: 0x80, 4: -0x7F7F7F80}.get(item, 0) if turn else 0
-    if source.layout.item == 4 and _turn(context, source, target):
-        return
 
     def body(f: Function, given: list[Reg]) -> Reg:
         return f.op("xor", given[0], mask) if mask else given[0]
+
+    if context.shared is not None:
+        open_loops(context, "copy", [source, target], shape, operands, mask, body, context.isa.bytes // item)
+        return
+    if source.layout.item == 4 and _turn(context, source, target):
+        return
 
     for loops, moved in plan_loops(shape, operands):
 
@@ -84,6 +89,7 @@ class Move(Lowering):
     """One input's elements, in other places. ``pieces`` are pairs of parts of input and output."""
 
     exact_reads = True
+    anywhere = True
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:

@@ -1,4 +1,4 @@
-"""Products of two computed matrices of integers: with a ``scaling``, or TFLite's as XNNPACK rounds them."""
+"""Products of two computed matrices of integers, with a ``scaling``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import kind_of
 from edgewright.engine.reals import EXACT, scaled
 from edgewright.engine.requantize import shift_of
-from edgewright.engine.vector import clamp, round_to_int, to_real
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Value
 from edgewright.ir.scaling import Scaling
-from edgewright.ir.tflite.fixed import scale, zero
 
 _TYPES = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))
 
@@ -32,7 +30,8 @@ class WholeMatMul(Lowering):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self.pair, self.zeros = _operands(node)
+        self.pair: list[Value] = [node.op.args["self"], node.op.args["other"]]
+        self.zeros = [int(z) for z in node.op.args["zeros"]]
         self.depth = int(self.pair[0].bound[-1])
         self.text = self._trial()
 
@@ -146,26 +145,6 @@ def _one(scaling: Scaling | RealScaling) -> bool:
     if isinstance(scaling, RealScaling):
         return len(scaling.factor) == 1 and scaling.possible
     return len(scaling.multiplier) == 1
-
-
-def _operands(node: Node) -> tuple[list[Value], list[int]]:
-    """Both matrices, and their zero points."""
-    args = node.op.args
-    if "inputs" in args:
-        return list(args["inputs"]), [zero(v) for v in args["inputs"]]
-    return [args["self"], args["other"]], [int(z) for z in args["zeros"]]
-
-
-def _factor(pair: list[Value], out: Value) -> float:
-    return float(scale(pair[0]) * scale(pair[1]) / scale(out))
-
-
-def _nearest(f: Function, total: Reg, factor: float) -> Whole:
-    """By a factor, in single precision, halves to even; what is beyond every byte is cut off."""
-    if "i64" in total.type:
-        raise NotWholeError("sums of more than 32 bits")
-    real = to_real(f, total)
-    return Whole(round_to_int(f, clamp(f, f.op("fmul", real, number(factor, real.type)), -512, 512)), -512, 512)
 
 
 def _spread(home: Home, shape: list[int]) -> tuple[int, ...]:

@@ -142,7 +142,7 @@ def _rounded(total: Array, count: int) -> Array:
 def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
     """Positions in units of 1/1024 of a pixel; halves go away from zero."""
     image, aligned, half = arrays[0].astype(np.int64), op.args["align_corners"], op.args["half_pixel_centers"]
-    rows, columns = (_taps(image.shape[1 + a], _result(op).bound[1 + a], aligned, half) for a in (0, 1))
+    rows, columns = (taps(image.shape[1 + a], _result(op).bound[1 + a], aligned, half) for a in (0, 1))
     total = np.zeros(_result(op).bound, np.int64)
     for y, wy in rows:
         for x, wx in columns:
@@ -150,7 +150,7 @@ def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
     return np.asarray(_rounded(total, 1 << 20), np.int8)
 
 
-def _taps(size: int, wanted: int, aligned: bool, half: bool) -> list[tuple[Array, Array]]:
+def taps(size: int, wanted: int, aligned: bool, half: bool) -> list[tuple[Array, Array]]:
     """The two pixels that each result lies between, and their weights."""
     step = ((size << 10) + wanted // 2) // wanted
     if aligned and wanted > 1:

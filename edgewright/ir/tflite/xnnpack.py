@@ -69,22 +69,22 @@ def resize_bilinear(op: Op, arrays: Sequence[Array]) -> Array:
     _, out = _ends(op)
     image = arrays[0].astype(np.int64)
     (top, bottom, down), (left, right, along) = (
-        _between(image.shape[1 + a], out.bound[1 + a], bool(op.args["align_corners"]), a) for a in (0, 1)
+        between(image.shape[1 + a], out.bound[1 + a], bool(op.args["align_corners"])) for a in (0, 1)
     )
+    down, along = down.reshape(1, -1, 1, 1), along.reshape(1, 1, -1, 1)
     upper, lower = image[:, top], image[:, bottom]
     rows = [(r[:, :, left] << 11) + (r[:, :, right] - r[:, :, left]) * along for r in (upper, lower)]
     return np.asarray(((rows[0] << 11) + (rows[1] - rows[0]) * down + (1 << 21)) >> 22, np.int8)
 
 
-def _between(size: int, wanted: int, aligned: bool, axis: int) -> tuple[Array, Array, Array]:
+def between(size: int, wanted: int, aligned: bool) -> tuple[Array, Array, Array]:
     """The pixels before and after each result, and how far it is between them."""
     spread = _F32(size - 1) / _F32(max(wanted - 1, 1)) if aligned else _F32(size) / _F32(wanted)
     at = np.arange(wanted, dtype=_F32) * spread
     at = at if aligned else np.clip((np.arange(wanted, dtype=_F32) + _F32(0.5)) * spread - _F32(0.5), 0, size - 1)
     first = np.floor(at).astype(np.int64)
     weight = np.rint((at - first.astype(_F32)) * _F32(2048)).astype(np.int64)
-    shape = (1, -1, 1, 1) if axis == 0 else (1, 1, -1, 1)
-    return first, np.minimum(first + 1, size - 1), weight.reshape(shape)
+    return first, np.minimum(first + 1, size - 1), weight
 
 
 OVERRIDES: dict[str, products.Reference] = {

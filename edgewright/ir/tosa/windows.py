@@ -144,12 +144,10 @@ def resize(
 ) -> Array:  # fmt: skip
     """``scale`` is numerator and denominator of rows, then of columns. Bilinear results of integers are wider: they
     are multiplied by both numerators."""
-    (yn, yd, xn, xd), (oy, ox), (by, bx) = scale, offset, border
-    h, w = input.shape[1:3]
-    y0, y1, fy = _places(((h - 1) * yn - oy + by) // yd + 1, yn, yd, oy, h)
-    x0, x1, fx = _places(((w - 1) * xn - ox + bx) // xd + 1, xn, xd, ox, w)
+    yn, _, xn, _ = scale
+    (y0, y1, fy), (x0, x1, fx) = between(input.shape[1:3], scale, offset, border)
     if mode == "nearest":
-        rows, columns = np.where(fy * 2 >= yn, y1, y0), np.where(fx * 2 >= xn, x1, x0)
+        rows, columns = (nearest(*found, n) for found, n in zip(((y0, y1, fy), (x0, x1, fx)), (yn, xn), strict=True))
         return np.ascontiguousarray(input[:, rows][:, :, columns])
     wide: Any = input.astype(np.float64 if input.dtype.kind == "f" else np.int64)
     gy, gx = fy[None, :, None, None], fx[None, None, :, None]
@@ -161,8 +159,20 @@ def resize(
     return np.asarray(made, np.int32 if input.dtype.itemsize == 1 else np.int64)
 
 
-def _places(count: int, n: int, d: int, offset: int, size: int) -> tuple[Array, Array, Array]:
-    """For each of ``count`` results: the two elements it lies between, and how far along, in ``n``-ths."""
-    at = np.arange(count, dtype=np.int64) * d + offset
-    low = at // n
-    return np.clip(low, 0, size - 1), np.clip(low + 1, 0, size - 1), at - low * n
+def between(
+    size: Sequence[int], scale: Sequence[int], offset: Sequence[int], border: Sequence[int]
+) -> list[tuple[Array, Array, Array]]:
+    """For rows and for columns: the two of the image that each result lies between, and how far along, in parts of the
+    numerator."""
+    made = []
+    for axis, (have, n, d) in enumerate(zip(size, scale[::2], scale[1::2], strict=True)):
+        count = ((have - 1) * n - offset[axis] + border[axis]) // d + 1
+        at = np.arange(count, dtype=np.int64) * d + offset[axis]
+        low = at // n
+        made.append((np.clip(low, 0, have - 1), np.clip(low + 1, 0, have - 1), at - low * n))
+    return made
+
+
+def nearest(low: Array, high: Array, part: Array, n: int) -> Array:
+    """The nearer of two."""
+    return np.where(part * 2 >= n, high, low)
