@@ -247,6 +247,24 @@ def _pad(op: Op) -> Shape:
     return tuple(n + a + b for n, a, b in zip(op.args["self"].bound, before, after, strict=True))
 
 
+def _topk(op: Op) -> Shape:
+    shape, dim = list(op.args["self"].bound), int(op.args["dim"])
+    _need(0 <= dim < len(shape) and 0 < int(op.args["k"]) <= shape[dim], "as many as there are along the dimension")
+    shape[dim] = int(op.args["k"])
+    return tuple(shape)
+
+
+def _bands(op: Op) -> Shape:
+    """Neighbours that are added up must be there."""
+    shape, dim = list(op.args["self"].bound), int(op.args["dim"])
+    starts, counts, weights = (op.args[name].data for name in ("starts", "counts", "weights"))
+    _need(0 <= dim < len(shape) and all(a is not None for a in (starts, counts, weights)), "constants must be known")
+    _need(starts.ndim == counts.ndim == 1 and weights.shape == (len(starts), weights.shape[1]), "a row for each result")
+    _need(len(starts) == len(counts) and bool(np.all(counts <= weights.shape[1])), "a weight for each neighbour")
+    _need(bool(np.all((starts >= 0) & (counts > 0) & (starts + counts <= shape[dim]))), "neighbours must be inside")
+    return (*shape[:dim], len(starts), *shape[dim + 1 :])
+
+
 def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
     return dict.fromkeys(kinds, rule)
 
@@ -268,6 +286,8 @@ RULES: dict[str, Rule] = {
     "slice": _slice,
     "cat": _cat,
     "pad": _pad,
+    "topk_places": _topk,
+    "bands": _bands,
 }
 
 

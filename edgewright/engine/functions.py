@@ -229,5 +229,5 @@ def round_to_bfloat(f: Function, x: Reg) -> Reg:
     return f.bits(f.op("shl", bfloat_bits(f, x), 16), x.type)
 
 
-from edgewright.engine import trigonometry as trigonometry  # noqa: E402  (it adds functions)
-from edgewright.engine import precise as precise  # noqa: E402  (so does it)
+from edgewright.engine import precise as precise  # noqa: E402  (it adds functions)
+from edgewright.engine import trigonometry as trigonometry  # noqa: E402  (so does it)

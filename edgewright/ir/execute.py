@@ -17,7 +17,7 @@ from edgewright.ir import budget
 from edgewright.ir.dtypes import compute_type
 from edgewright.ir.from_table import meaning_of
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.meanings import elements, moves, pools, products  # noqa: F401  (they register what they mean)
+from edgewright.ir.meanings import elements, moves, picks, pools, products  # noqa: F401  (they register what they mean)
 from edgewright.ir.meanings.registry import FUNCTIONS, Function, Rows
 from edgewright.ir.numerics import Numerics
 

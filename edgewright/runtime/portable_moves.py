@@ -13,7 +13,7 @@ from edgewright.runtime.tensor import TensorSlot
 
 
 def _follows(m: Maker, x: TensorSlot, outs: Sequence[TensorSlot]) -> bool:
-    return m.usable(x, *outs) and (m.is_made(x) or bool(m.graph.ops)) and m.constant(x) is None
+    return m.alike(x, *outs) and (m.is_made(x) or bool(m.graph.ops)) and m.constant(x) is None
 
 
 def _permuted(m: Maker, x: TensorSlot, outs: Sequence[TensorSlot], dims: list[int]) -> bool:
@@ -57,7 +57,8 @@ def _slice(m: Maker, x: TensorSlot, dim: int, start: int, length: int) -> dict[s
 
 
 @taken("aten::slice_copy.Tensor_out")
-def _sliced(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+def sliced(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """A part of one dimension."""
     x, rank = a["self"], len(a["self"].bound)
     if not _follows(m, x, outs) or not rank or not -rank <= a["dim"] < rank or a["step"] != 1:
         return False
@@ -79,7 +80,7 @@ def _selected(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not -size <= a["index"] < size:
         return False
     args = _slice(m, x, dim, a["index"] % size, 1)
-    part = m.between("slice", args["length"], args)
+    part = m.between("slice", args["length"], args, x.dtype)
     m.add("view", outs[0], {"self": part, "size": list(outs[0].bound)})
     return math.prod(part.bound) == math.prod(outs[0].bound)
 
@@ -96,7 +97,7 @@ def _expanded(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @taken("aten::cat.out")
 def _joined(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     given, rank = list(a["tensors"]), len(outs[0].bound)
-    if not all(isinstance(x, TensorSlot) for x in given) or not m.usable(*given, *outs):
+    if not all(isinstance(x, TensorSlot) for x in given) or not m.alike(*given, *outs):
         return False
     if not -rank <= a["dim"] < rank or any(len(x.bound) != rank for x in given) or not any(map(m.is_made, given)):
         return False
@@ -107,14 +108,14 @@ def _joined(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @taken("aten::stack.out")
 def _stacked(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     given, rank = list(a["tensors"]), len(outs[0].bound)
-    if not given or not all(isinstance(x, TensorSlot) for x in given) or not m.usable(*given, *outs):
+    if not given or not all(isinstance(x, TensorSlot) for x in given) or not m.alike(*given, *outs):
         return False
     alike = all(x.bound == given[0].bound and len(x.bound) == rank - 1 for x in given)
     if not alike or not -rank <= a["dim"] < rank or not any(map(m.is_made, given)):
         return False
     dim = a["dim"] % rank
     size = [*given[0].bound[:dim], 1, *given[0].bound[dim:]]
-    parts = [m.between("view", size, {"self": m.planes(x), "size": size}) for x in given]
+    parts = [m.between("view", size, {"self": m.planes(x), "size": size}, x.dtype) for x in given]
     m.add("cat", outs[0], {"tensors": parts, "dim": dim})
     return True
 
@@ -140,7 +141,7 @@ def _turned_constant(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @taken("aten::view_copy.out")
 def _view(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
-    if not m.usable(x, *outs) or not m.is_made(x) or m.constant(x) is not None:
+    if not m.alike(x, *outs) or not m.is_made(x) or m.constant(x) is not None:
         return False
     if math.prod(x.bound) != math.prod(outs[0].bound):
         return False

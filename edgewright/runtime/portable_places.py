@@ -5,6 +5,7 @@ Places come from outside the segment: whoever runs it looks at them first (``Mak
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,14 +18,34 @@ from edgewright.runtime.tensor import TensorSlot
 _WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
 
 
-def _given(m: Maker, slot: Any, size: int, *, wrap: bool) -> Value | None:
-    """A tensor of places in a dimension of ``size``, from outside the segment."""
+_KEPT = ("view", "cast", "clone", "permute", "slice", "expand")  # what leaves places as they are
+
+
+def given(m: Maker, slot: Any, size: int, *, wrap: bool) -> Value | None:
+    """A tensor of places in a dimension of ``size``: one that the file holds, that the segment made of no more, or from
+    outside the segment, to be looked at before each run."""
     if not isinstance(slot, TensorSlot) or slot.dtype not in _WHOLE or slot.dynamic or 0 in slot.bound or not size:
         return None
-    if not m.is_made(slot) or slot in m.given:
-        m.guards.add((slot, size, wrap))
-        return m.planes(slot)
-    return None
+    data = m.constant(slot)
+    if data is not None:
+        inside = int(data.max()) < size and int(data.min()) >= (-size if wrap else 0)
+        return m.planes(slot) if inside else None
+    if m.is_made(slot) and slot not in m.given:
+        return m.planes(slot) if _most(m, m.planes(slot)) <= size else None
+    m.guards.add((slot, size, wrap))
+    return m.planes(slot)
+
+
+def _most(m: Maker, value: Value) -> float:
+    """Places that the segment made are below this."""
+    op = m.makers.get(id(value))
+    while op is not None and op.kind in _KEPT:
+        value = op.args["self"]
+        op = m.makers.get(id(value))
+    if op is None or op.kind not in ("argmax", "argmin", "topk_places"):
+        return math.inf
+    shape, dim = op.args["self"].bound, op.args["dim"]
+    return math.prod(shape) if dim is None else int(shape[dim])
 
 
 def _one_list(m: Maker, x: TensorSlot, indices: Sequence[Any]) -> list[Value | None] | None:
@@ -33,16 +54,16 @@ def _one_list(m: Maker, x: TensorSlot, indices: Sequence[Any]) -> list[Value | N
     if len(named) != 1 or named[0][0] >= len(x.bound):
         return None
     dim, slot = named[0]
-    at = _given(m, slot, x.bound[dim], wrap=True)
+    at = given(m, slot, x.bound[dim], wrap=True)
     return None if at is None else [at if d == dim else None for d in range(len(indices))]
 
 
 @taken("aten::embedding.out")
 def _embedding(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     table, indices = a["weight"], a["indices"]
-    if not m.usable(table, *outs) or len(table.bound) != 2:
+    if not m.alike(table, *outs) or len(table.bound) != 2:
         return False
-    at = _given(m, indices, table.bound[0], wrap=False)
+    at = given(m, indices, table.bound[0], wrap=False)
     if at is None:
         return False
     more = {name: a[name] for name in ("padding_idx", "scale_grad_by_freq", "sparse")}
@@ -53,7 +74,7 @@ def _embedding(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @taken("aten::index.Tensor_out")
 def _index(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x = a["self"]
-    at = _one_list(m, x, a["indices"]) if m.usable(x, *outs) else None
+    at = _one_list(m, x, a["indices"]) if m.alike(x, *outs) else None
     if at is None:
         return False
     m.add("index", outs[0], {"self": m.planes(x), "indices": at})
@@ -63,7 +84,7 @@ def _index(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 @taken("aten::index_put.out")
 def _index_put(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, values = a["self"], a["values"]
-    fits = m.usable(x, values, *outs) and not a["accumulate"]
+    fits = m.alike(x, values, *outs) and not a["accumulate"]
     at = _one_list(m, x, a["indices"]) if fits else None
     if at is None or not _covers(x, at, values):
         return False
@@ -91,7 +112,7 @@ def _covers(x: TensorSlot, at: Sequence[Value | None], values: TensorSlot) -> bo
 @taken("aten::split_copy.Tensor_out", "aten::split_with_sizes_copy.out", "aten::unbind_copy.int_out")
 def _split(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, rank = a["self"], len(a["self"].bound)
-    if not m.usable(x, *outs) or not m.is_made(x) or not rank or not -rank <= a["dim"] < rank:
+    if not m.alike(x, *outs) or not m.is_made(x) or not rank or not -rank <= a["dim"] < rank:
         return False
     dim, start, unbound = a["dim"] % rank, 0, "unbind" in a["key"]
     sizes = [1 if unbound or len(o.bound) != rank else o.bound[dim] for o in outs]
@@ -102,7 +123,7 @@ def _split(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
         lengths = [size if d == dim else n for d, n in enumerate(x.bound)]
         args = {"self": m.planes(x), "start": starts, "length": lengths}
         if unbound:
-            m.add("view", out, {"self": m.between("slice", lengths, args), "size": list(out.bound)})
+            m.add("view", out, {"self": m.between("slice", lengths, args, x.dtype), "size": list(out.bound)})
         else:
             m.add("slice", out, args)
         start += size

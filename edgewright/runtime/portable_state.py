@@ -19,7 +19,7 @@ from edgewright.runtime.tensor import TensorSlot
 def _copy(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """What the segment has made becomes the contents of a tensor."""
     target, source = a["self"], a["src"]
-    made = m.usable(target, source) and target.bound == source.bound and m.is_made(source)
+    made = m.alike(target, source) and target.bound == source.bound and m.is_made(source)
     if not made or source is target or m.constant(source) is not None:
         return False
     m.bind(target, m.planes(source), pixels=False)
@@ -35,7 +35,7 @@ def _put_in_place(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 def _scatter(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """Rows at places that the file names."""
     x, values, rank = a["self"], a["src"], len(a["self"].bound)
-    if not m.usable(x, values, *outs) or not rank or not -rank <= a["dim"] < rank:
+    if not m.alike(x, values, *outs) or not rank or not -rank <= a["dim"] < rank:
         return False
     dim = a["dim"] % rank
     size = x.bound[dim]
@@ -49,7 +49,7 @@ def _scatter(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     rows = m.planes(values)
     if values.bound != shape:
-        rows = m.between("view", shape, {"self": rows, "size": list(shape)})
+        rows = m.between("view", shape, {"self": rows, "size": list(shape)}, x.dtype)
     put(m, x, dim, _constant(np.asarray(named, np.int64)), rows, outs[0])
     return True
 

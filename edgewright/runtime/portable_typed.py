@@ -7,7 +7,7 @@ the tensor it is stored in.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ def usable(m: Maker, given: Sequence[Any], out: TensorSlot) -> bool:
     return bool(slots) and m.known(*slots, out) and spread(given, out)
 
 
-def otherwise(*keys: str) -> Any:
+def otherwise(*keys: str) -> Callable[[Row], Row]:
     """A row for what another row of the same kernels does not take."""
 
     def register(row: Row) -> Row:
@@ -167,7 +167,7 @@ def _quotient(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 def never_zero(m: Maker, divisor: Any) -> bool:
     if not isinstance(divisor, TensorSlot):
-        return divisor != 0
+        return bool(divisor != 0)
     data = m.constant(divisor)
     if data is not None:
         return bool(np.all(data))

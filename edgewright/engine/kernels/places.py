@@ -31,7 +31,7 @@ def emit_gather(module: Module, name: str, places: Places) -> None:
     def row(unit: Reg) -> None:
         outer, at = f.op("udiv", unit, places.count), f.op("urem", unit, places.count)
         source = f.op("add", f.mul(outer, places.size), _place(f, places, listed, at))
-        _copy(f, places.inner, f.at(data, f.mul(source, places.inner)), f.at(out, f.mul(unit, places.inner)))
+        copy_row(f, places.inner, f.at(data, f.mul(source, places.inner)), f.at(out, f.mul(unit, places.inner)))
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()
@@ -46,7 +46,7 @@ def emit_put(module: Module, name: str, places: Places) -> None:
         def row(at: Reg, _: list[Reg]) -> list[Reg]:
             source = f.op("add", f.mul(outer, places.count), at)
             target = f.op("add", f.mul(outer, places.size), _place(f, places, listed, at))
-            _copy(f, places.inner, f.at(data, f.mul(source, places.inner)), f.at(out, f.mul(target, places.inner)))
+            copy_row(f, places.inner, f.at(data, f.mul(source, places.inner)), f.at(out, f.mul(target, places.inner)))
             return []
 
         f.repeat(places.count, [], row)
@@ -63,7 +63,7 @@ def _place(f: Function, places: Places, listed: Reg, at: Reg) -> Reg:
     return f.call("llvm.smin.i64", I64, f.call("llvm.smax.i64", I64, wrapped, zero), last)
 
 
-def _copy(f: Function, size: int, source: Reg, target: Reg) -> None:
+def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:
     whole = size // 64 * 64
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:

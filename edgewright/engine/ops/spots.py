@@ -1,0 +1,121 @@
+"""Single elements at places along a dimension: gather, scatter, and sums of what meets at one place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.fuse import Node
+from edgewright.engine.kernels.lines import kind_of
+from edgewright.engine.layout import dense_strides
+from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.moves import copy
+from edgewright.engine.typed import TYPED, fixed, real
+from edgewright.ir.dtypes import DType
+from edgewright.ir.graph import Op, Value
+
+_WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
+KINDS = ("gather", "scatter", "scatter_add")
+
+
+@dataclass(frozen=True)
+class Spots:
+    """``shape`` of the places, the named dimension last, with bytes from one to the next of places, the other operand
+    and the tensor they are places in, of which the last has ``size`` such."""
+
+    shape: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+    size: int
+    kind: str
+    item: int
+    dtype: str
+
+
+def emit_spots(module: Module, name: str, spots: Spots) -> None:
+    """Units are lines of places. Slots: places, the other operand, the tensor. What is outside is taken for the end."""
+    f = module.kernel(name)
+    pointers = [f.slot(PTR, i) for i in range(3)]
+    dtype = np.dtype(spots.dtype)
+
+    def unit(index: Reg) -> None:
+        now = list(pointers)
+        for d in range(len(spots.shape) - 2, -1, -1):
+            here, index = f.op("urem", index, spots.shape[d]), f.op("udiv", index, spots.shape[d])
+            now = [f.at(p, f.mul(here, s[d])) for p, s in zip(now, spots.steps, strict=True)]
+
+        def one(_: Reg, moving: list[Reg]) -> list[Reg]:
+            place = f.cast("sext", f.load(f"i{8 * spots.item}", moving[0]), I64)
+            place = f.call("llvm.smax.i64", I64, place, number(0, I64))
+            place = f.call("llvm.smin.i64", I64, place, number(spots.size - 1, I64))
+            _exchange(f, spots, dtype, moving[1], f.at(now[2], f.mul(place, spots.steps[2][-1])))
+            return [f.at(p, s[-1]) for p, s in zip(moving, spots.steps, strict=False)]
+
+        f.repeat(spots.shape[-1], now[:2], one)
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+
+
+def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg) -> None:
+    kind = kind_of(dtype)
+    if spots.kind == "gather":
+        f.store(f.load(kind, spot), other)
+    elif spots.kind == "scatter":
+        f.store(f.load(kind, other), spot)
+    else:
+        a, b = f.load(kind, spot), f.load(kind, other)
+        f.store(f.op("fadd", a, b) if real(dtype) else TYPED["add"](f, dtype, [a, b]), spot)
+
+
+def spots_of(op: Op) -> Spots | None:
+    x, index, dim = op.args["self"], op.args["index"], int(op.args["dim"])
+    rank = len(x.bound)
+    plain = all(v.q is None for v in (x, index)) and x.dtype is not None and fixed(x.dtype) and index.dtype in _WHOLE
+    if not plain or not rank or len(index.bound) != rank:
+        return None
+    dim %= rank
+    other: Value | None = op.args.get("src")
+    order = [*(d for d in range(rank) if d != dim), dim]
+    shapes = [index.bound, index.bound if other is None else other.bound, x.bound]
+    items = [index.dtype.itemsize, x.dtype.itemsize, x.dtype.itemsize]
+    steps = [dense_strides([int(n) for n in s], i) for s, i in zip(shapes, items, strict=True)]
+    turned = tuple(tuple(s[d] for d in order) for s in steps)
+    shape = tuple(int(index.bound[d]) for d in order)
+    return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str)
+
+
+class Spot(Lowering):
+    """gather, scatter and scatter_add."""
+
+    exact_reads = True
+    any_strides = False
+    wants_dense = True
+
+    def __init__(self, node: Node, spots: Spots) -> None:
+        super().__init__(node)
+        self.spots = spots
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op, out = node.op, node.out
+        if op.kind not in KINDS or len(node.ops) > 1 or op.args.get("limits") is not None:
+            return None
+        spots = spots_of(op)
+        values = [op.args["self"], out, *([] if op.kind == "gather" else [op.args["src"]])]
+        alike = all(isinstance(v, Value) and v.q is None and v.dtype == out.dtype for v in values)
+        return cls(node, spots) if spots is not None and alike and len({len(v.bound) for v in values}) == 1 else None
+
+    def emit(self, context: Context) -> None:
+        op, spots = self.node.op, self.spots
+        data, index, out = (context.home(v) for v in (op.args["self"], op.args["index"], self.node.out))
+        name = context.kernel("spots", spots, lambda module, name: emit_spots(module, name, spots))
+        slots = [index.at(), out.at(), data.at()]
+        if op.kind != "gather":
+            copy(context, data, out)
+            context.barrier = True
+            slots = [index.at(), context.home(op.args["src"]).at(), out.at()]
+        total = math.prod(spots.shape)
+        context.step(name, slots, total // spots.shape[-1], total * 3.0)
