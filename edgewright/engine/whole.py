@@ -47,8 +47,10 @@ class Integers:
 
     def load(self, reg: Reg, low: int, high: int, moved: int) -> Whole:
         """What is stored between two bounds, plus ``moved``: signed bytes inside the engine are 128 higher."""
-        if high >= 1 << 32:
-            raise NotWholeError("may have any 64 bits")
+        if element(reg.type) == "i64":
+            return Whole(reg, low, high)
+        if high >= 1 << 31 and element(reg.type) == "i32":
+            raise NotWholeError("may have any 32 bits without a sign")
         wide = self.f.cast("zext" if low + moved >= 0 else "sext", reg, vec(count(reg.type), "i32"))
         return Whole(self.f.add(wide, -moved), low, high)
 

@@ -44,10 +44,12 @@ def _in_dialect(ex: Executor, op: Op) -> Any:
     run: Callable[..., Any] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
     held = {id(v): ex.stored(v) for v in op.inputs()}
     made, out = run(op, held, ex.numerics.name), op.outputs[0]
+    if isinstance(made, tuple):
+        return made
     whole = all(held[id(v)].shape == v.bound for v in op.inputs())  # else they are some of the elements
     if out is not None and whole and made.shape != out.bound:
         raise ExecutionError(f"device graph: {op.kind}", f"must give {list(out.bound)}", value=list(made.shape))
-    return made if isinstance(made, tuple) or out is None or made.dtype == out.dtype else made.astype(out.dtype)
+    return made if out is None or made.dtype == out.dtype else made.astype(out.dtype)
 
 
 class Executor:

@@ -57,8 +57,9 @@ def test_depthwise_convolutions(inputs: int, sizes: tuple[int, int, int, int], g
     same(convolution(True, inputs, kernel, stride, pad, False, gain, gain == 1.0, dilation), "tosa")
 
 
-def test_depthwise_sums_of_more_than_32_bits_are_left_to_the_reference() -> None:
-    same(convolution(True, 8, 3, 1, 1, True, 1.0), "tosa", native=False)
+@pytest.mark.parametrize("inputs", [8, 37])
+def test_depthwise_sums_of_more_than_32_bits(inputs: int) -> None:
+    same(convolution(True, inputs, 3, 1, 1, True, 1.0), "tosa")
 
 
 def test_extremes() -> None:

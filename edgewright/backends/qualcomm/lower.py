@@ -14,11 +14,11 @@ import numpy as np
 
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.qnn.scaling import block_scales
 from edgewright.passes.layout import Lowering, Order, common_order, identity, moves_nothing
 from edgewright.passes.quantization import kept_by_storage, stored_alike
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
-_MULTIPLES = 16  # of a channel's scale that a block's may be
 MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
 
 
@@ -205,13 +205,6 @@ def encoding_of(value: Value) -> Encoding | None:
     offsets = tuple(-int(z) for z in np.atleast_1d(np.asarray(q.zero_point)))
     bits = 4 if value.constant and q.qmax - q.qmin <= 15 else 0
     return Encoding(scales, offsets, q.axis, bits)
-
-
-def block_scales(q: QParams, channels: int) -> tuple[Array, Array]:
-    """A scale for each output channel, and what its blocks multiply it by: 1 to 16."""
-    scales = np.asarray(q.scale, np.float64).reshape(channels, -1)
-    units = scales.max(axis=1) / _MULTIPLES
-    return units, np.clip(np.round(scales / units[:, None]), 1, _MULTIPLES).astype(np.int64)
 
 
 def scale_of(value: Value) -> Any:

@@ -1,15 +1,13 @@
 """The host twin of a blob: the graph that Qualcomm's compiler was given, for machines without its libraries.
 
-It runs on the engine, and in numpy what the engine has no kernel for; integers are rounded once, real numbers are
-stored in 16 bits. The emulator's results are the device's; the twin's are within a step of the last place of them,
-operator by operator.
+It runs on the engine; integers are what ``ir/qnn`` says, bit for bit, and real numbers are stored in 16 bits. The
+emulator's results are the device's; the twin's are within a step of the last place of them, operator by operator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,6 @@ from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph, Value
 from edgewright.ir.numerics import QNN
 from edgewright.ir.qnn.check import check
-from edgewright.ir.qnn.execute import execute
-from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.qnn.twin import missing, to_twin
 from edgewright.ir.serialize import write_twin
 
@@ -45,13 +41,8 @@ class TwinRunner:
         check(graph, memory)
         self._shapes = [v.bound for v in graph.inputs]
         self.inputs, self.outputs = ([_end(v) for v in side] for side in (graph.inputs, graph.outputs))
-        why = _why_numpy(graph)
-        self._run: Callable[[Sequence[Array]], list[Array]]
-        if why:
-            self._run, self.how = partial(execute, graph), f"host twin (numpy: {why})"
-        else:
-            runner = make_runner(lambda: graph, QNN, memory, threads)
-            self._run, self.how = runner.run, f"host twin ({runner.how})"
+        runner = make_runner(lambda: graph, QNN, memory, threads)
+        self._run, self.how = runner.run, f"host twin ({runner.how})"
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for inputs that were checked."""
@@ -63,15 +54,6 @@ class TwinRunner:
 
     def close(self) -> None:
         """Nothing is held but memory."""
-
-
-def _why_numpy(graph: Graph) -> str:
-    """Why the engine does not run a graph; empty if it does."""
-    several = sorted({op.kind.removeprefix(PREFIX) for op in graph.ops if len(op.outputs) != 1})
-    if several:
-        return f"{', '.join(several)} with several results"
-    alone = next((v.name for v in graph.values() if not v.bound), None)
-    return f"{alone} is a number alone" if alone is not None else ""
 
 
 def _end(value: Value) -> End:

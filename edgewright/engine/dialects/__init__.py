@@ -19,8 +19,9 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
 
     What knows a vendor's operators is loaded when the first of them is met: most graphs have none.
     """
-    if any(op.kind.startswith("enn.") for op in graph.ops):
-        import edgewright.engine.dialects.enn_elements  # noqa: F401  (it registers what it knows)
+    for dialect in ("enn", "qnn"):
+        if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
+            import_module(f"edgewright.engine.dialects.{dialect}_elements")  # it registers what it knows
     for kind in {op.kind for op in graph.ops if "." in op.kind}:
         RULES.setdefault(kind, _broadcast if _single(kind) else _itself)
     for dialect in DIALECTS:

@@ -1,7 +1,8 @@
 """Products of 16-bit integers, exact in 64 bits: tiles of convolutions, and depthwise ones.
 
-Pairs of products are summed in 32 bits for as long as those suffice, then in 64. A panel of channels is: bias,
-multipliers, halves of a step, shifts (64 bits each), then the weights.
+Pairs of products are summed in 32 bits for as long as those suffice, then in 64. Unsigned integers are taken 32768
+lower, which their bias makes up for. A panel of channels is: bias, multipliers, halves of a step, shifts (64 bits each;
+or a factor of double precision in place of multipliers), then the weights.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from edgewright.engine.codegen import PTR, Function, Module, Reg, count, number,
 from edgewright.engine.fixed import bounded
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window, around
+from edgewright.engine.reals import double, nearest
+from edgewright.engine.vector import clamp
 from edgewright.ir.graph import Array
 
 _HEAD = 4  # numbers of 64 bits for each channel
+_SIGN = {"i32": -0x7FFF8000, **{vec(n, "i16"): -0x8000 for n in (1, 4, 8, 16)}}
 _PAIRS = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}
 
 
@@ -35,11 +39,22 @@ def pack_head(lanes: int, channels: int, bias: Array, multiplier: Array, shift: 
     return made.reshape(_HEAD, panels, lanes).swapaxes(0, 1).reshape(panels, -1).view(np.uint8)
 
 
-class _Ending:
-    """From sums to stored integers: times a multiplier, shifted, within limits."""
+@dataclass(frozen=True)
+class WordEnd:
+    """``real``: by factors of double precision, not multipliers and shifts. ``unsigned``: of the data."""
 
-    def __init__(self, f: Function, weights: Reg, lanes: int, low: int, high: int) -> None:
-        self.f, self.low, self.high = f, low, high
+    low: int
+    high: int
+    zero: int = 0
+    real: bool = False
+    unsigned: bool = False
+
+
+class _Ending:
+    """From sums to stored integers: times a multiplier, shifted, or times a factor; within limits."""
+
+    def __init__(self, f: Function, weights: Reg, lanes: int, end: WordEnd) -> None:
+        self.f, self.end = f, end
         kind, size = vec(lanes // 2, "i64"), 4 * lanes
         loaded = [f.load(kind, weights, n * size, 8) for n in range(2 * _HEAD)]
         self.bias, self.multiplier, self.half, self.shift = (loaded[2 * n : 2 * n + 2] for n in range(_HEAD))
@@ -53,11 +68,24 @@ class _Ending:
     def store(self, totals: Sequence[Reg], used: int, out: Reg, offset: int = 0) -> None:
         f, made = self.f, []
         for i, total in enumerate(totals):
-            moved = f.op("add", f.op("mul", total, self.multiplier[i]), self.half[i])
-            inside = bounded(f, f.op("ashr", moved, self.shift[i]), self.low, self.high)
+            inside = self._by_factor(i, total) if self.end.real else self._by_shift(i, total)
             made.append(f.cast("trunc", inside, vec(count(inside.type), "i16")))
         both = f.shuffle(made[0], made[1], range(2 * count(made[0].type)))
         f.store_first(both, used, out, offset)
+
+    def _by_shift(self, i: int, total: Reg) -> Reg:
+        f = self.f
+        moved = f.op("add", f.op("mul", total, self.multiplier[i]), self.half[i])
+        return bounded(f, f.op("ashr", moved, self.shift[i]), self.end.low, self.end.high)
+
+    def _by_factor(self, i: int, total: Reg) -> Reg:
+        f, end, real = self.f, self.end, double(self.f, total)
+        scaled = f.op("fmul", real, f.bits(self.multiplier[i], real.type))
+        return f.add(nearest(f, clamp(f, scaled, end.low - end.zero, end.high - end.zero)), end.zero)
+
+    def words(self, x: Reg) -> Reg:
+        """Words as signed ones."""
+        return self.f.op("xor", x, _SIGN[x.type]) if self.end.unsigned else x
 
 
 @dataclass(frozen=True)
@@ -67,8 +95,7 @@ class WordTile:
     window: Window
     used: int
     out_step: int
-    low: int
-    high: int
+    end: WordEnd
 
 
 def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function:
@@ -78,14 +105,14 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     lanes, window = isa.lanes, tile.window
-    ending = _Ending(f, f.arg("weights"), lanes, tile.low, tile.high)
+    ending = _Ending(f, f.arg("weights"), lanes, tile.end)
     begin = f.at(f.arg("weights"), head_bytes(lanes))
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
         w = f.load(vec(2 * lanes, "i16"), weights, 0, 4)
         for p in range(pixels):
-            pair = f.splat(f.load("i32", data, p * window.step, 1), lanes)
+            pair = f.splat(ending.words(f.load("i32", data, p * window.step, 1)), lanes)
             sums[p] = f.add(sums[p], _multiplied(f, f.bits(pair, w.type), w))
         return [f.at(data, 4), f.at(weights, 4 * lanes), *sums]
 
@@ -122,8 +149,8 @@ class WordRow:
     out_pixel: int
     down: int  # for each output row
     out_row: int
-    low: int
-    high: int
+    end: WordEnd
+    wide: bool = False  # 32 bits are not enough for a window
 
 
 def row_bytes(isa: ISA, row: WordRow) -> int:
@@ -155,16 +182,21 @@ def emit_depthwise(module: Module, name: str, isa: ISA, row: WordRow) -> None:
 
 def _depthwise_panel(f: Function, isa: ISA, row: WordRow, weights: Reg, places: list[Reg], used: int) -> None:
     lanes = isa.lanes
-    ending = _Ending(f, weights, lanes, row.low, row.high)
+    ending = _Ending(f, weights, lanes, row.end)
     pairs, begin = vec(2 * lanes, "i16"), f.at(weights, head_bytes(lanes))
 
     def pixel(_: Reg, now: list[Reg]) -> list[Reg]:
-        total = number(0, vec(lanes, "i32"))
+        total, sums = number(0, vec(lanes, "i32")), ending.bias
         for n, (y, x) in enumerate(np.ndindex(*row.kernel)):
-            word = f.load(vec(lanes, "i16"), now[0], y * row.line + x * row.tap)
+            word = ending.words(f.load(vec(lanes, "i16"), now[0], y * row.line + x * row.tap))
             tap = f.load(pairs, begin, 4 * lanes * n, 4)  # each weight, and a zero for what stands above a word
-            total = f.add(total, _multiplied(f, f.bits(f.cast("zext", word, vec(lanes, "i32")), pairs), tap))
-        sums = [f.add(a, b) for a, b in zip(ending.widen(total), ending.bias, strict=True)]
+            made = _multiplied(f, f.bits(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
+            if row.wide:
+                sums = [f.add(a, b) for a, b in zip(ending.widen(made), sums, strict=True)]
+            else:
+                total = f.add(total, made)
+        if not row.wide:
+            sums = [f.add(a, b) for a, b in zip(ending.widen(total), sums, strict=True)]
         ending.store(sums, used, now[1])
         return [f.at(now[0], row.data_pixel), f.at(now[1], row.out_pixel)]
 

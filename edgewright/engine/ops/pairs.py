@@ -20,7 +20,7 @@ from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Value
 from edgewright.ir.scaling import Scaling
 
-_TYPES = (np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int16))
+_TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))
 
 
 class WholeMatMul(Lowering):
@@ -135,7 +135,7 @@ class WholeMatMul(Lowering):
 
     def _centred(self, f: Function, x: Reg, which: int) -> Reg:
         value: Value = self.pair[which]
-        signed = value.q is None or kind_of(value) != "i8"
+        signed = value.dtype is not None and value.dtype.kind == "i" and (value.q is None or not shift_of(value.q))
         wide = f.cast("sext" if signed else "zext", x, vec(count(x.type), "i32"))
         return f.add(wide, -self._shift(which))
 

@@ -34,7 +34,7 @@ def _places(op: Op) -> tuple[Value, Value, Places] | None:
         return None
     data, dim, index = found
     shape = [int(n) for n in data.bound]
-    plain = data.q is None and data.dtype is not None and index.q is None and index.dtype in _WHOLE
+    plain = (data.q is None or data.q.axis is None) and index.q is None and index.dtype in _WHOLE
     if not plain or dim >= len(shape) or data.dtype is None or index.dtype is None:
         return None
     inner = math.prod(shape[dim + 1 :]) * data.dtype.itemsize
@@ -52,7 +52,7 @@ class Gather(Lowering):
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         found = _places(node.op) if node.op.kind != "index_put" and len(node.ops) == 1 else None
-        fits = found is not None and found[0].dtype == node.out.dtype and node.out.q is None
+        fits = found is not None and found[0].dtype == node.out.dtype and found[0].q == node.out.q
         return cls(node) if fits and node.op.args.get("limits") is None else None
 
     def emit(self, context: Context) -> None:
@@ -80,7 +80,7 @@ class Put(Lowering):
             return None
         data, _, places = found
         values: Value = op.args["values"]
-        fits = values.q is None and values.dtype == data.dtype == node.out.dtype
+        fits = values.q is None and data.q is None and values.dtype == data.dtype == node.out.dtype
         size = math.prod(int(n) for n in values.bound) * (values.dtype.itemsize if values.dtype is not None else 0)
         return cls(node) if fits and size == places.outer * places.count * places.inner else None
 

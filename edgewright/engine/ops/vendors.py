@@ -24,13 +24,15 @@ def _lowerings() -> list[type[Lowering]]:
     from edgewright.engine.ops.argmax import ArgMax
     from edgewright.engine.ops.conversions import EnnConversion
     from edgewright.engine.ops.folds import Folded
+    from edgewright.engine.ops.lookups import Lookup
     from edgewright.engine.ops.mixes import Mixed
     from edgewright.engine.ops.pairs import WholeMatMul
     from edgewright.engine.ops.picks import Laid, Picked, Taken
+    from edgewright.engine.ops.rescales import QnnConversion
     from edgewright.engine.ops.softmax8 import ByteSoftmax
     from edgewright.engine.ops.sums import Sums
     from edgewright.engine.ops.wholes import WholeMap
     from edgewright.engine.ops.words import WordDepthwise, WordProduct
 
-    return [WordProduct, WordDepthwise, WholeMap, Folded, ByteSoftmax, WholeMatMul, Picked, Mixed, Taken, Laid,
-            ArgMax, Sums, EnnConversion]  # fmt: skip
+    return [WordProduct, WordDepthwise, WholeMap, Lookup, QnnConversion, Folded, ByteSoftmax, WholeMatMul, Picked,
+            Mixed, Taken, Laid, ArgMax, Sums, EnnConversion]  # fmt: skip

@@ -1,4 +1,7 @@
-"""Convolutions of 16-bit integers by constants of 8 or 16 bits, with a ``scaling``: sums of up to 48 bits."""
+"""Convolutions of 16-bit integers by constants of 8 or 16 bits, with a ``scaling``: sums of up to 48 bits.
+
+Scalings are of fixed point (``ir/scaling.py``), or factors of double precision.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ from edgewright.engine.codegen import Function, Module
 from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
-from edgewright.engine.kernels.words import WordRow, WordTile, emit_depthwise, emit_tile, pack_head
+from edgewright.engine.kernels.words import WordEnd, WordRow, WordTile, emit_depthwise, emit_tile, pack_head
 from edgewright.engine.layout import Border, Home
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, parts, window
 from edgewright.engine.ops.products import order
+from edgewright.engine.reals import EXACT
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.scaling import Scaling
 
-_WORD = np.dtype(np.int16)
+_WORDS = (np.dtype(np.int16), np.dtype(np.uint16))
 _RATE = 60.0  # products per nanosecond, about
 _LARGEST = 1 << 15  # of the data
 _MOST_TAPS = 49
@@ -26,25 +29,48 @@ class _Numbers:
     """Filters [channels, height, width, inputs], bias and factors; and whether 64 bits are enough for all of them."""
 
     def __init__(self, op: Op, filters: Array) -> None:
+        x, bias = op.args["input"], op.args.get("bias")
         self.filters, self.scaling = filters, op.args["scaling"]
-        assert isinstance(self.scaling, Scaling)
-        channels, bias = len(filters), op.args.get("bias")
-        self.bias = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
-        self.multiplier, self.shift = (
-            np.broadcast_to(np.asarray(n, np.int64), channels) for n in (self.scaling.multiplier, self.scaling.shift)
-        )
-        self.sizes = np.abs(filters.astype(np.int64)).reshape(channels, -1).sum(axis=1)
+        self.real = self.scaling.rounding == "real"
+        channels, whole = len(filters), filters.astype(np.int64).reshape(len(filters), -1)
+        given = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
+        self.lower = _LARGEST if x.dtype == np.dtype(np.uint16) else 0  # what data is taken lower by
+        zero = 0 if x.q is None else int(np.asarray(x.q.zero_point))
+        self.bias = given + (self.lower - zero) * whole.sum(axis=1)
+        self.sizes = np.abs(whole).sum(axis=1)
+        self.largest = int(np.abs(whole).max(initial=0))
 
     @property
     def exact(self) -> bool:
-        if self.scaling.rounding != "single" or not self.scaling.possible or self.scaling.zero:
+        scaling = self.scaling
+        if not scaling.possible or 2 * _LARGEST * self.largest >= 1 << 31:
             return False
         reach = [_LARGEST * int(n) + abs(int(b)) for n, b in zip(self.sizes, self.bias, strict=True)]
-        ends = zip(reach, self.multiplier.tolist(), self.shift.tolist(), strict=True)
+        if self.real:
+            return max(reach, default=0) < EXACT
+        if scaling.rounding != "single" or scaling.zero:
+            return False
+        multiplier, shift = self._factors()
+        ends = zip(reach, multiplier.tolist(), shift.tolist(), strict=True)
         return all(r * m + (1 << s) < 1 << 63 for r, m, s in ends)
 
+    def _factors(self) -> tuple[Array, Array]:
+        """For each channel a multiplier and a shift, or a factor and nothing."""
+        channels = len(self.filters)
+        if self.real:
+            factor = np.broadcast_to(np.asarray(self.scaling.factor, np.float64), channels)
+            return np.ascontiguousarray(factor).view(np.int64), np.ones(channels, np.int64)
+        given = (self.scaling.multiplier, self.scaling.shift)
+        multiplier, shift = (np.broadcast_to(np.asarray(n, np.int64), channels) for n in given)
+        return multiplier, shift
+
+    @property
+    def end(self) -> WordEnd:
+        scaling = self.scaling
+        return WordEnd(scaling.low, scaling.high, scaling.zero, self.real, bool(self.lower))
+
     def head(self, lanes: int) -> Array:
-        return pack_head(lanes, len(self.filters), self.bias, self.multiplier, self.shift)
+        return pack_head(lanes, len(self.filters), self.bias, *self._factors())
 
 
 def _fits(node: Node, kind: str) -> bool:
@@ -52,7 +78,7 @@ def _fits(node: Node, kind: str) -> bool:
     if op.kind != kind or "scaling" not in op.args or len(node.ops) > 1:
         return False
     x, weight, bias = op.args["input"], op.args["weight"], op.args.get("bias")
-    words = x.dtype == _WORD and node.out.dtype == _WORD and x.q is None and node.out.q is None
+    words = all(v.dtype in _WORDS and (v.q is None or v.q.axis is None) for v in (x, node.out))
     return words and weight.constant and weight.dtype.kind == "i" and weight.dtype.itemsize <= 2 and (
         bias is None or bias.constant)  # fmt: skip
 
@@ -90,7 +116,7 @@ class WordProduct(Lowering):
     def _packed(self, data: Home, lanes: int) -> tuple[Window, Array]:
         """The window in runs of pairs that 32 bits can sum, and the panels: [panels, bytes]."""
         plain = window(self.conv, data, 2)
-        largest = max(1, int(np.abs(self.numbers.filters.astype(np.int64)).max(initial=0)))
+        largest = max(1, self.numbers.largest)
         most = max(1, ((1 << 31) - 1) // (2 * _LARGEST * largest))
         pairs = -(-plain.depth // 2)
         runs = -(-pairs // most)
@@ -121,11 +147,11 @@ class WordProduct(Lowering):
         return wide.reshape(channels, -1)
 
     def _kernel(self, context: Context, part: Part, reach: Window, size: int, by_panel: bool, outside: bool) -> str:
-        grid, isa, scaling = part.grid, context.isa, self.numbers.scaling
+        grid, isa, end = part.grid, context.isa, self.numbers.end
         whole, rest = divmod(self.conv.outputs, isa.lanes)
 
         def run(count: int, first: int, used: int, module: Module) -> Run:
-            tile = WordTile(reach, used, grid.out.pixel, scaling.low, scaling.high)
+            tile = WordTile(reach, used, grid.out.pixel, end)
 
             def emit(pixels: int) -> Function:
                 return emit_tile(module, isa, pixels, tile)
@@ -137,7 +163,7 @@ class WordProduct(Lowering):
             runs += [run(1, whole, rest, module)] if rest else []
             emit_nest(module, name, grid, runs, by_panel, outside)
 
-        key = (grid, reach, size, self.conv.outputs, scaling.low, scaling.high, by_panel, outside)
+        key = (grid, reach, size, self.conv.outputs, end, by_panel, outside)
         return context.kernel("words", key, build)
 
 
@@ -154,20 +180,20 @@ class WordDepthwise(Lowering):
             return None
         conv = convolution(node.op)
         numbers = _Numbers(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))
-        small = _LARGEST * int(numbers.sizes.max(initial=0)) < 1 << 31
         fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= _MOST_TAPS
-        return cls(node, conv, numbers) if fits and small and numbers.exact else None
+        return cls(node, conv, numbers) if fits and numbers.exact else None
 
     def border(self) -> tuple[Value, Border] | None:
         return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
 
     def emit(self, context: Context) -> None:
-        conv, isa, scaling = self.conv, context.isa, self.numbers.scaling
+        conv, isa = self.conv, context.isa
+        wide = _LARGEST * int(self.numbers.sizes.max(initial=0)) >= 1 << 31
         homes = [context.home(v) for v in (self.node.op.args["input"], self.node.out)]
         data, out = (h.layout for h in homes)
         row = WordRow(conv.kernel, conv.size[1], conv.groups, conv.dilation[1] * data.pixel,
                       conv.dilation[0] * data.row, conv.stride[1] * data.pixel, out.pixel, conv.stride[0] * data.row,
-                      out.row, scaling.low, scaling.high)  # fmt: skip
+                      out.row, self.numbers.end, wide)  # fmt: skip
         name = context.kernel("words_depthwise", row, lambda module, name: emit_depthwise(module, name, isa, row))
         weights = context.weights.add(self._packed(isa.lanes))
         corner = -conv.border.top * data.row - conv.border.left * data.pixel

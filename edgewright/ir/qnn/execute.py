@@ -31,10 +31,13 @@ def known(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in QNN
 
 
-def run_op(op: Op, held: Mapping[int, Array], numerics: str = "qnn") -> Array:
-    """What an operator of one result makes of its constants and of the values held, by identity."""
-    (made,), out = _made(op, _given(op, held)), op.outputs[0]
-    return made.reshape(out.bound) if out is not None and made.size == 1 else made
+def run_op(op: Op, held: Mapping[int, Array], numerics: str = "qnn") -> Array | tuple[Array, ...]:
+    """What an operator makes of its constants and of the values held, by identity."""
+    if len(op.outputs) > 1:
+        made = _made(op, _given(op, held))
+        return tuple(m if v is None else _fitting(op, v, m) for v, m in zip(op.outputs, made, strict=True))
+    (one,), out = _made(op, _given(op, held)), op.outputs[0]
+    return one.reshape(out.bound) if out is not None and one.size == 1 else one
 
 
 def _given(op: Op, held: Mapping[int, Array]) -> list[Array]:

@@ -1,52 +1,28 @@
-"""Pools, resizing and reductions, in real numbers; images are channels-last. ``shape`` is the result's."""
+"""Largest of windows, resizing and softmax, in real numbers; images are channels-last. ``shape`` is the result's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from edgewright.ir.graph import Array
+from edgewright.ir.qnn.folds import visits
 from edgewright.ir.reference.grid import grid_sampler
 from edgewright.ir.reference.resample import upsample_bicubic2d, upsample_bilinear2d
-from edgewright.ir.reference.windows import reach
 
 Params = Mapping[str, Any]
 _F32 = np.float32
-
-
-def _visits(params: Params, x: Array) -> Iterator[tuple[Any, Any]]:
-    """Where each tap of the window is written and read."""
-    for tap in np.ndindex(*params["filter_size"]):
-        met = [
-            reach(size, count, stride, t - before)
-            for size, count, stride, t, (before, _) in zip(
-                x.shape[1:-1], params["shape"][1:-1], params["stride"], tap, params["pad_amount"], strict=True
-            )
-        ]
-        if None not in met:
-            at, read = (tuple(m[i] for m in met if m is not None) for i in (0, 1))
-            yield (slice(None), *at), (slice(None), *read)
 
 
 def max_pool(params: Params, x: Array) -> Array:
     """Of what is stored, which is in the same order as what it stands for."""
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     total = np.full(params["shape"], least, x.dtype)
-    for at, read in _visits(params, x):
+    for at, read in visits(params, x.shape[1:-1], params["shape"][1:-1]):
         total[at] = np.maximum(total[at], x[read])
     return total
-
-
-def average_pool(params: Params, x: Array) -> Array:
-    total = np.zeros(params["shape"], np.float64)
-    count = np.zeros((1, *params["shape"][1:-1], 1), np.float64)
-    for at, read in _visits(params, x):
-        total[at] += x[read]
-        count[at] += 1
-    whole = float(np.prod(params["filter_size"]))
-    return np.asarray((total / (whole if params["count_pad_for_edges"] else np.maximum(count, 1))).astype(_F32))
 
 
 def _planar(resized: Any) -> Any:
@@ -87,15 +63,6 @@ def grid_sample(params: Params, x: Array, grid: Array) -> Array:
     given = np.ascontiguousarray(x.transpose(0, x.ndim - 1, *inner))
     made = grid_sampler(given, grid, params["mode"], params["padding_mode"], bool(params["align_corners"]))
     return made.transpose(0, *range(2, x.ndim), 1)
-
-
-def reduced(function: Any) -> Any:
-    def meaning(params: Params, x: Array) -> Array:
-        wide = x.astype(np.float64) if x.dtype.kind == "f" else x
-        made = function(wide, axis=tuple(params["axes"]), keepdims=bool(params["keep_dims"]))
-        return np.asarray(made, x.dtype)
-
-    return meaning
 
 
 def summed(params: Params, x: Array) -> Array:

@@ -7,12 +7,13 @@ that no number in a file can ask for memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.values import along, centred, half, real, stored
+from edgewright.ir.numerics import single
+from edgewright.ir.qnn.scaling import bias_of, stored_sums, weights_of
+from edgewright.ir.qnn.values import centred, real, stored
 from edgewright.ir.reference.windows import reach
 
 _EXACT = 1 << 24  # sums below it are exact in single precision
@@ -24,28 +25,32 @@ def _ends(op: Op) -> tuple[list[Value], Value]:
     return op.args["inputs"], out
 
 
-def _operands(op: Op, arrays: Sequence[Array], terms: int) -> tuple[Array, Array, Any]:
-    """Both factors, and what a unit of their product stands for. ``terms``: products in a sum."""
+def _operands(op: Op, arrays: Sequence[Array], terms: int) -> tuple[Array, Array, Array | None]:
+    """Both factors, and the scales of the second; None for real numbers. ``terms``: products in a sum."""
     (x, w, *_), (left, right) = op.args["inputs"], arrays[:2]
-    if x.q is None or w.q is None or w.q.block is not None:
-        return real(x, left), real(w, right), 1
-    largest = (x.q.qmax - x.q.qmin) * (w.q.qmax - w.q.qmin) * terms
+    if x.q is None or w.q is None:
+        return real(x, left), real(w, right), None
+    whole, scales = weights_of(w, right)
+    largest = (x.q.qmax - x.q.qmin) * int(np.abs(whole).max(initial=0)) * terms
     dtype = np.float32 if largest < _EXACT else np.float64
-    unit = np.asarray(x.q.scale, np.float64) * np.asarray(w.q.scale, np.float64)
-    return centred(left, x.q, dtype), centred(right, w.q, dtype), unit
+    return centred(left, x.q, dtype), whole.astype(dtype), scales
 
 
-def _finished(op: Op, total: Array, unit: Any, arrays: Sequence[Array]) -> Array:
+def _finished(op: Op, total: Array, scales: Array | None, arrays: Sequence[Array]) -> Array:
     """Scaled, with its bias, as the result holds it. Channels are last."""
     given, out = _ends(op)
-    scaled = total * unit
-    if len(given) > 2:
-        bias = given[2]
-        numbers = arrays[2].astype(np.float64)
-        scale = 1 if bias.q is None else along(bias.q.scale, bias.q.axis, numbers.ndim)
-        each = half(numbers.astype(np.float32)) if bias.q is None else numbers * scale
-        scaled = scaled + np.resize(each, scaled.shape[-1])
-    return stored(out, scaled)
+    x, bias = given[0], given[2] if len(given) > 2 else None
+    if scales is None or out.q is None:
+        scaled = total if scales is None else total * (np.asarray(x.q.scale) * scales)  # type: ignore[union-attr]
+        if bias is not None:
+            scaled = scaled + np.resize(real(bias, arrays[2]), scaled.shape[-1])
+        return stored(out, scaled)
+    whole = total.astype(np.int64)
+    if bias is not None:
+        assert x.q is not None
+        units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
+        whole = whole + np.resize(bias_of(bias, arrays[2], units), whole.shape[-1])
+    return stored_sums(whole, x, scales, out)
 
 
 def _times(part: Array, tap: Array, groups: int) -> Array:
@@ -67,7 +72,7 @@ def convolution(op: Op, arrays: Sequence[Array]) -> Array:
     rank = len(weight.bound) - 2
     window = weight.bound[:rank]
     groups = arrays[0].shape[-1] // weight.bound[-2] if op.kind.endswith("DepthWiseConv2d") else op.args["group"]
-    x, w, unit = _operands(op, arrays, int(np.prod(weight.bound[:-1])))
+    x, w, scales = _operands(op, arrays, int(np.prod(weight.bound[:-1])))
     total = np.zeros(out.bound, x.dtype)
     for tap in np.ndindex(*window):
         met = [
@@ -81,14 +86,14 @@ def convolution(op: Op, arrays: Sequence[Array]) -> Array:
             continue
         at, read = ((slice(None), *(m[i] for m in met if m is not None)) for i in (0, 1))
         total[at] += _times(x[read], w[tap], groups)
-    return _finished(op, total, unit, arrays)
+    return _finished(op, total, scales, arrays)
 
 
 def transposed(op: Op, arrays: Sequence[Array]) -> Array:
     """``TransposeConv2d``, ``TransposeConv3d``: filters are the window, input channels, output channels of a group."""
     (_, weight, *_), out = _ends(op)
     rank, groups = len(weight.bound) - 2, op.args["group"]
-    x, w, unit = _operands(op, arrays, int(np.prod(weight.bound[:-1])))
+    x, w, scales = _operands(op, arrays, int(np.prod(weight.bound[:-1])))
     inputs, outputs = weight.bound[-2:]
     total = np.zeros(out.bound, x.dtype)
     for tap in np.ndindex(*weight.bound[:rank]):
@@ -103,19 +108,19 @@ def transposed(op: Op, arrays: Sequence[Array]) -> Array:
         read, at = ((slice(None), *(m[i] for m in met if m is not None)) for i in (0, 1))
         filters = w[tap].reshape(groups, inputs // groups, outputs).transpose(1, 0, 2)
         total[at] += _times(x[read], filters.reshape(-1, groups * outputs), groups)
-    return _finished(op, total, np.tile(unit, groups) if np.ndim(unit) else unit, arrays)
+    return _finished(op, total, scales if scales is None or scales.size == 1 else np.tile(scales, groups), arrays)
 
 
 def fully_connected(op: Op, arrays: Sequence[Array]) -> Array:
-    x, w, unit = _operands(op, arrays, arrays[1].shape[-1])
-    return _finished(op, x.reshape(-1, w.shape[1]) @ w.T, unit, arrays)
+    x, w, scales = _operands(op, arrays, arrays[1].shape[-1])
+    return _finished(op, x.reshape(-1, w.shape[1]) @ w.T, scales, arrays)
 
 
 def matmul(op: Op, arrays: Sequence[Array]) -> Array:
-    a, b, unit = _operands(op, arrays, arrays[0].shape[-1])
+    a, b, scales = _operands(op, arrays, arrays[0].shape[-1])
     a = np.swapaxes(a, -1, -2) if op.args["transpose_in0"] else a
     b = np.swapaxes(b, -1, -2) if op.args["transpose_in1"] else b
-    return _finished(op, np.matmul(a, b), unit, arrays)
+    return _finished(op, np.matmul(a, b), scales, arrays)
 
 
 def quantize(op: Op, arrays: Sequence[Array]) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.qnn import elements as el
-from edgewright.ir.qnn import images, moves, norms, products
+from edgewright.ir.qnn import folds, images, moves, norms, pairs, products
 
 PREFIX = "qnn."
 REAL, STORED, WHOLE = "real", "stored", "whole"
@@ -87,6 +87,7 @@ _INSTANCE = {
 QNN: dict[str, QnnOp] = {
     **{f"ElementWise{name}": QnnOp(meaning, single=True) for name, meaning in el.UNARY.items()},
     **{f"ElementWise{name}": QnnOp(meaning, (2, 2)) for name, meaning in el.BINARY.items()},
+    **{f"ElementWise{name}": QnnOp(pairs.paired, (2, 2), WHOLE) for name in pairs.PAIRS},
     "ElementWiseUnary": QnnOp(el.unary, params={"operation": _COUNT}, single=True),
     "ElementWiseBinary": QnnOp(el.binary, (2, 2), params={"operation": _COUNT}),
     "ElementWiseNeuron": QnnOp(el.neuron, params=_NEURON, single=True),
@@ -111,15 +112,15 @@ QNN: dict[str, QnnOp] = {
     "FullyConnected": QnnOp(products.fully_connected, (2, 3), WHOLE, {"keep_dims": _flag(False)}),
     "MatMul": QnnOp(products.matmul, (2, 3), WHOLE, _TURNED),
     "PoolMax2d": QnnOp(images.max_pool, domain=STORED, params=_POOL),
-    **{name: QnnOp(images.average_pool, params=_AVERAGE) for name in ("PoolAvg2d", "PoolAvg3d")},
+    **{name: QnnOp(folds.average, domain=WHOLE, params=_AVERAGE) for name in ("PoolAvg2d", "PoolAvg3d")},
     "ResizeNearestNeighbor": QnnOp(images.nearest, domain=STORED, params=_RESIZED),
     "ResizeBilinear": QnnOp(images.bilinear, params=_RESIZED),
     "Resize": QnnOp(images.resize, params=_RESIZE),
     "GridSample": QnnOp(images.grid_sample, (2, 2), params=_GRID),
-    "ReduceMean": QnnOp(images.reduced(np.mean), params=_KEPT),
-    "ReduceSum": QnnOp(images.reduced(np.sum), params=_KEPT),
-    "ReduceMax": QnnOp(images.reduced(np.max), params=_KEPT),
-    "ReduceMin": QnnOp(images.reduced(np.min), params=_KEPT),
+    "ReduceMean": QnnOp(folds.reduced, domain=WHOLE, params=_KEPT),
+    "ReduceSum": QnnOp(folds.reduced, domain=WHOLE, params=_KEPT),
+    "ReduceMax": QnnOp(folds.extreme(np.max), domain=WHOLE, params=_KEPT),
+    "ReduceMin": QnnOp(folds.extreme(np.min), domain=WHOLE, params=_KEPT),
     "CumulativeSum": QnnOp(images.summed, params=_SUMS),
     "Argmax": QnnOp(images.place(np.argmax), params={"axis": _AXIS, "keep_dims": _flag(False)}),
     "Argmin": QnnOp(images.place(np.argmin), params={"axis": _AXIS, "keep_dims": _flag(False)}),

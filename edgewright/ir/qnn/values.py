@@ -1,7 +1,8 @@
 """How the HTP holds numbers, and what it rounds: integers by their scale, real numbers in 16 bits.
 
-Arithmetic is in single precision or better; what is stored is rounded once, halves up. Qualcomm does not publish
-its rounding, so results may differ from the emulator's by a step of the last place.
+Arithmetic is in single precision or better; what is stored is rounded once: halves to even, and up where two tensors
+are added, subtracted or multiplied, as in the emulator. Qualcomm does not publish more of its rounding, so results may
+differ from the emulator's by a step of the last place. All is said in terms that machine code can do bit for bit.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, QParams, Value
+from edgewright.ir.numerics import QNN
 
 _F32 = np.float32
 LARGEST = _F32(np.finfo(np.float16).max)
@@ -65,10 +67,9 @@ def stored(value: Value, numbers: Array) -> Array:
 
 
 def quantized(numbers: Array, q: QParams) -> Array:
-    """The nearest integers, within their range; halves go up, as in the emulator."""
+    """The nearest integers, within their range."""
     with np.errstate(all="ignore"):
-        steps = np.floor(numbers / np.asarray(q.scale, _F32) + _F32(0.5)) + np.asarray(q.zero_point, _F32)
-    return np.clip(np.nan_to_num(steps, nan=float(np.asarray(q.zero_point))), q.qmin, q.qmax).astype(q.dtype)
+        return QNN.quantize(np.asarray(numbers, _F32), q)
 
 
 def converted(value: Value, array: Array, out: Value) -> Array:

@@ -1,0 +1,200 @@
+"""QNN's operators on single integers: these become real numbers of single precision, and those integers again, each
+rounded as ``ir/qnn`` has it. Integers and truths that stand for themselves stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edgewright.engine.codegen import Reg, count, number, vec
+from edgewright.engine.dialects.elements import ELEMENTS, TABULAR, Given, bounds, element
+from edgewright.engine.functions import FUNCTIONS
+from edgewright.engine.vector import clamp, round_to_int, to_real
+from edgewright.engine.whole import Integers, NotWholeError, Whole
+from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.qnn.pairs import in_fixed_point, inverse
+from edgewright.ir.qnn.table import PREFIX
+
+Real = Callable[[Integers, Op, list[Reg]], Reg]
+_ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
+_UP = ("Add", "Subtract", "Multiply")
+_COMPARED = {
+    "Equal": "eq", "NotEqual": "ne", "Greater": "gt", "GreaterEqual": "ge", "Less": "lt", "LessEqual": "le",
+}  # fmt: skip
+_BITS = {"And": "and", "Or": "or", "Xor": "xor"}
+
+
+def _ends(op: Op) -> tuple[list[Value], Value]:
+    out = op.outputs[0]
+    assert out is not None
+    return op.args["inputs"], out
+
+
+def _q(value: Value) -> QParams:
+    if value.q is None or value.q.axis is not None or value.q.dtype.itemsize > 2:
+        raise NotWholeError("no integers of one scale")
+    return value.q
+
+
+def real(i: Integers, x: Whole, value: Value) -> Reg:
+    """What an integer stands for."""
+    q, f = _q(value), i.f
+    made = to_real(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
+    return f.op("fmul", made, number(float(np.float32(np.asarray(q.scale))), made.type))
+
+
+def stored(i: Integers, x: Reg, out: Value, up: bool = False) -> Whole:
+    """A real number as an integer: the nearest, of two the even one, or the upper. What is no number is stored as 0."""
+    f, q = i.f, _q(out)
+    zero = int(np.asarray(q.zero_point))
+    steps = f.op("fmul", x, number(float(inverse(out)), x.type))
+    steps = f.select(f.compare("ord", steps, steps), steps, number(-zero, steps.type))
+    if up:
+        steps = FUNCTIONS["floor"](f, f.op("fadd", steps, number(0.5, steps.type)))
+    made = round_to_int(f, clamp(f, steps, q.qmin - zero, q.qmax - zero))
+    return Whole(f.add(made, zero), q.qmin, q.qmax)
+
+
+def _mapped(names: tuple[str, ...], function: Real, up: bool = False) -> None:
+    @element(*(PREFIX + name for name in names))
+    def made(i: Integers, op: Op, given: Given) -> Whole:
+        values, out = _ends(op)
+        reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
+        return stored(i, function(i, op, reals), out, up)
+
+
+def _pair(i: Integers, op: Op, given: list[Reg]) -> Reg:
+    return i.f.op(_ARITHMETIC[op.kind.partition("ElementWise")[2]], *given)
+
+
+@element(*(f"{PREFIX}ElementWise{name}" for name in _UP))
+def _arithmetic(i: Integers, op: Op, given: Given) -> Whole:
+    values, out = _ends(op)
+    if all(v.q is None for v in (*values, out)):
+        return _counted(i, op, given)
+    if in_fixed_point(op):
+        raise NotWholeError("a sum of bytes")
+    reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
+    return stored(i, _pair(i, op, reals), out, up=True)
+
+
+def _counted(i: Integers, op: Op, given: Given) -> Whole:
+    """Of integers that stand for themselves; what is beyond the result's bits is lost."""
+    name, out = op.kind.partition("ElementWise")[2], _ends(op)[1]
+    made = {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*given)
+    low, high = bounds(out)
+    if made.low >= low and made.high <= high:
+        return i.narrow(made) if out.dtype != np.dtype(np.int64) else made
+    if out.dtype != np.dtype(np.int32):
+        raise NotWholeError("other than 32 bits")
+    return Whole(i.f.cast("trunc", made.reg, vec(count(made.reg.type), "i32")), low, high)
+
+
+def _chosen(how: str) -> Real:
+    """The larger or smaller one."""
+    return lambda i, op, given: i.f.select(i.f.compare(how, *given), *given)
+
+
+def _choice(name: str, how: str) -> None:
+    @element(f"{PREFIX}ElementWise{name}")
+    def made(i: Integers, op: Op, given: Given) -> Whole:
+        values, out = _ends(op)
+        if all(v.q is None for v in (*values, out)):
+            return i.largest(*given) if name == "Maximum" else i.smallest(*given)
+        reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
+        return stored(i, _chosen(how)(i, op, reals), out)
+
+
+_choice("Maximum", "oge")
+_choice("Minimum", "ole")
+_mapped(("ElementWiseDivide",), _pair)
+
+
+def _compared(name: str, how: str) -> None:
+    @element(f"{PREFIX}ElementWise{name}")
+    def made(i: Integers, op: Op, given: Given) -> Whole:
+        values = op.args["inputs"]
+        if all(v.q is None for v in values):
+            return i.compare(how if how in ("eq", "ne") else f"s{how}", *given)
+        f, reals = i.f, [real(i, x, v) for x, v in zip(given, values, strict=True)]
+        truth = f.compare("une" if how == "ne" else f"o{how}", *reals)
+        return Whole(f.cast("zext", truth, vec(count(reals[0].type), "i32")), 0, 1)
+
+
+for _name, _how in _COMPARED.items():
+    _compared(_name, _how)
+
+
+def _truth(i: Integers, x: Whole, value: Value) -> Whole:
+    if value.q is not None:
+        raise NotWholeError("truths of real numbers")
+    return x if value.dtype == np.dtype(bool) else i.compare("ne", x, i.constant(0))
+
+
+@element(*(f"{PREFIX}ElementWise{name}" for name in _BITS))
+def _logic(i: Integers, op: Op, given: Given) -> Whole:
+    a, b = (_truth(i, x, v) for x, v in zip(given, op.args["inputs"], strict=True))
+    return Whole(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.reg, b.reg), 0, 1)
+
+
+@element(f"{PREFIX}ElementWiseNot")
+def _not(i: Integers, op: Op, given: Given) -> Whole:
+    return i.sub(i.constant(1), _truth(i, given[0], op.args["inputs"][0]))
+
+
+@element(f"{PREFIX}ElementWiseSelect")
+def _select(i: Integers, op: Op, given: Given) -> Whole:
+    values, out = _ends(op)
+    which = _truth(i, given[0], values[0])
+    if all(v.q is None for v in (*values, out)) or all(v.q == out.q for v in values[1:]):
+        return i.select(which, given[1], given[2])
+    f, reals = i.f, [real(i, x, v) for x, v in zip(given[1:], values[1:], strict=True)]
+    return stored(i, f.select(f.compare("ne", which.reg, 0), *reals), out)
+
+
+# ----------------------------------------------------------------------------------------------------- one operand
+
+
+def _within(low: float, high: float) -> Real:
+    return lambda i, op, given: clamp(i.f, given[0], low, high)
+
+
+def _limited(i: Integers, op: Op, given: list[Reg]) -> Reg:
+    low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
+    if not low <= high:
+        raise NotWholeError("limits that are not in order")
+    return clamp(i.f, given[0], low, high)
+
+
+def _sloped(i: Integers, op: Op, given: list[Reg]) -> Reg:
+    below = i.f.compare("olt", given[0], number(0, given[0].type))
+    return i.f.select(below, i.f.op("fmul", *given), given[0])
+
+
+_mapped(("Relu",), _within(0.0, float("inf")))
+_mapped(("Relu6",), _within(0.0, 6.0))
+_mapped(("ReluMinMax",), _limited)
+_mapped(("Prelu",), _sloped)
+for _name, _function in {"Abs": "abs", "Neg": "neg", "Floor": "floor", "Ceil": "ceil", "SquareRoot": "sqrt"}.items():
+    _mapped((f"ElementWise{_name}",), lambda i, op, given, made=_function: FUNCTIONS[made](i.f, given[0]))  # type: ignore[misc]
+
+
+@element(f"{PREFIX}Convert", f"{PREFIX}Cast")
+def _converted(i: Integers, op: Op, given: Given) -> Whole:
+    (x,), out = _ends(op)
+    if x.q is None and out.q is None:
+        if out.dtype == np.dtype(bool):
+            return i.compare("ne", given[0], i.constant(0))
+        low, high = bounds(out)
+        if given[0].low < low or given[0].high > high:
+            if out.dtype != np.dtype(np.int32):
+                raise NotWholeError("what does not fit")
+            return Whole(i.f.cast("trunc", given[0].reg, vec(count(given[0].reg.type), "i32")), low, high)
+        return given[0]
+    if x.q == out.q:
+        return given[0]
+    return stored(i, real(i, given[0], x), out)
+
+
+TABULAR -= {kind for kind in ELEMENTS if kind.startswith(PREFIX)}

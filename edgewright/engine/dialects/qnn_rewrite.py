@@ -1,0 +1,155 @@
+"""What QNN's translation is written with: kinds of values, moves between operators, and half precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.qnn.table import PREFIX
+from edgewright.ir.qnn.values import half
+
+SINGLE = np.dtype(np.float32)
+_WORDS = (np.dtype(np.uint16), np.dtype(np.int16))
+
+
+class QnnRewrite(Rewrite):
+    """``halves``: what is rounded to half precision already, by what it is made of."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.halves: dict[int, Value] = {}
+
+    def temporary(self, like: Value, shape: Sequence[int], **changes: Any) -> Value:
+        """A value of another shape, stored as another is."""
+        shape = tuple(int(n) for n in shape)
+        name = f"{like.name}_{len(self.ops)}"
+        return replace(like, name=name, shape=shape, dim_order=tuple(range(len(shape))), data=None, **changes)
+
+    def then(self, kind: str, op: Op, like: Value, shape: Sequence[int], /, **args: Any) -> Value:
+        """An operator whose result only others of this translation read."""
+        out = self.temporary(like, shape)
+        self.emit(kind, op, out, **args)
+        return out
+
+    # ------------------------------------------------------------------------------------------------------- moves
+
+    def view(self, op: Op, x: Value, shape: Sequence[int]) -> Value:
+        if tuple(shape) == x.bound:
+            return x
+        if x.data is not None:
+            return replace(self.temporary(x, shape), data=np.ascontiguousarray(x.data).reshape(tuple(shape)))
+        return self.then("view", op, x, shape, self=x, size=list(shape))
+
+    def turned(self, op: Op, x: Value, dims: Sequence[int]) -> Value:
+        if list(dims) == list(range(len(x.bound))):
+            return x
+        shape = [x.bound[d] for d in dims]
+        if x.data is not None:
+            return replace(self.temporary(x, shape), data=np.ascontiguousarray(x.data.transpose(tuple(dims))))
+        return self.then("permute", op, x, shape, self=x, dims=list(dims))
+
+    def cut(self, op: Op, x: Value, start: Sequence[int], length: Sequence[int]) -> Value:
+        if tuple(length) == x.bound:
+            return x
+        return self.then("slice", op, x, length, self=x, start=list(start), length=list(length))
+
+    def padded(self, op: Op, x: Value, pairs: Sequence[tuple[int, int]], value: float = 0.0) -> Value:
+        if not any(n for pair in pairs for n in pair):
+            return x
+        shape = [n + a + b for n, (a, b) in zip(x.bound, pairs, strict=True)]
+        return self.then("pad", op, x, shape, self=x, before=[a for a, _ in pairs], after=[b for _, b in pairs],
+                         value=value)  # fmt: skip
+
+    def joined(self, op: Op, parts: Sequence[Value], dim: int) -> Value:
+        if len(parts) == 1:
+            return parts[0]
+        shape = list(parts[0].bound)
+        shape[dim] = sum(p.bound[dim] for p in parts)
+        return self.then("cat", op, parts[0], shape, tensors=list(parts), dim=dim)
+
+    def finish_as(self, op: Op, made: Value, out: Value) -> None:
+        """What was made, in the result's shape."""
+        self.emit("view", op, out, self=made, size=list(out.bound))
+
+    # ------------------------------------------------------------------------------------------------ half precision
+
+    def half(self, op: Op, x: Value) -> Value:
+        """Real numbers in half precision."""
+        if x.data is not None:
+            return replace(x, data=half(x.data))
+        if id(x) not in self.halves:
+            made = self.then("round_to_half", op, x, x.bound, self=x)
+            self.halves[id(x)] = self.halves[id(made)] = made
+        return self.halves[id(x)]
+
+    def computed(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """An operator on real numbers, whose result is brought to half precision."""
+        whole = self.then(kind, op, out, out.bound, **args)
+        self.emit("round_to_half", op, out, self=whole)
+        self.halves[id(out)] = out
+
+    def exact(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """One whose result is of half precision as its operands are."""
+        self.emit(kind, op, out, **args)
+        self.halves[id(out)] = out
+
+
+rule: Rules[QnnRewrite] = Rules(PREFIX)
+
+
+def whole(*values: Value) -> bool:
+    """Integers with one scale, of 8 or 16 bits."""
+    return all(byte(v) or word(v) for v in values)
+
+
+def byte(value: Value) -> bool:
+    q = value.q
+    return q is not None and q.axis is None and str(q.dtype) in ("uint8", "int8") and value.dtype == q.dtype
+
+
+def word(value: Value) -> bool:
+    q = value.q
+    return q is not None and q.axis is None and q.dtype in _WORDS and value.dtype == q.dtype
+
+
+def real(*values: Value) -> bool:
+    return all(v.q is None and v.dtype == SINGLE for v in values)
+
+
+def movable(value: Value) -> bool:
+    """Its elements may be moved as they are stored."""
+    return value.dtype is not None and (
+        value.q is None or whole(value) or (value.q.axis is None and value.q.dtype.itemsize > 1)
+    )
+
+
+def result(op: Op) -> Value:
+    out = op.outputs[0]
+    assert out is not None
+    return out
+
+
+def ends(op: Op) -> tuple[list[Value], Value]:
+    return op.args["inputs"], result(op)
+
+
+def alike(a: Value, b: Value) -> bool:
+    return a.q == b.q and a.dtype == b.dtype
+
+
+def some(*values: Value) -> bool:
+    return all(0 not in v.bound for v in values)
+
+
+def constant(name: str, data: Array, q: QParams | None = None) -> Value:
+    return Value(name, data.dtype, data.shape, tuple(range(data.ndim)), data, q=q)
+
+
+def count(shape: Sequence[int]) -> int:
+    return math.prod(int(n) for n in shape)

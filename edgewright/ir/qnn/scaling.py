@@ -1,0 +1,70 @@
+"""From exact sums of products to stored integers: what is multiplied, what is added, and how it is rounded.
+
+Sums of bytes are brought back in single precision (``ir/numerics.py``), wider ones in double; halves go to even. The
+emulator's own results are a step apart from either, whichever is taken, in some two of a hundred bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.enn.scaling import RealScaling
+from edgewright.ir.graph import Array, QParams, Value
+from edgewright.ir.numerics import QNN, single
+
+_MULTIPLES = 16  # of a channel's scale that a block's may be
+
+
+def block_scales(q: QParams, channels: int) -> tuple[Array, Array]:
+    """A scale for each output channel, and what its blocks multiply it by: 1 to 16."""
+    scales = np.asarray(q.scale, np.float64).reshape(channels, -1)
+    units = scales.max(axis=1) / _MULTIPLES
+    return units, np.clip(np.round(scales / units[:, None]), 1, _MULTIPLES).astype(np.int64)
+
+
+def weights_of(value: Value, data: Array) -> tuple[Array, Array]:
+    """Integers without their zero point, and a scale for each output channel or one for all. Those of blocks, whose
+    output channels are last, are multiplied by what the block has of its channel's scale."""
+    q = value.q
+    assert q is not None
+    if q.block is None:
+        zero = np.asarray(q.zero_point, np.int64)
+        shape = [1] * data.ndim
+        if q.axis is not None and zero.ndim:
+            shape[q.axis] = zero.size
+            zero = zero.reshape(shape)
+        return data.astype(np.int64) - zero, single(q.scale).reshape(-1)
+    units, multiples = block_scales(q, data.shape[-1])
+    return data.astype(np.int64) * np.repeat(multiples.T, q.block, axis=0), single(units)
+
+
+def bias_of(value: Value, data: Array, units: Array) -> Array:
+    """A bias in units of the accumulator; real numbers are rounded to them."""
+    numbers = data.astype(np.float64).reshape(-1)
+    if value.q is not None:
+        scale = single(value.q.scale).astype(np.float64).reshape(-1)
+        if np.allclose(scale, units, 1e-5, 0):
+            return data.astype(np.int64).reshape(-1)
+        numbers = numbers * scale
+    return np.asarray(np.rint(numbers / units), np.float64).astype(np.int64)
+
+
+def is_bytes(*values: Value) -> bool:
+    return all(v.q is not None and v.q.dtype.itemsize == 1 for v in values)
+
+
+def stored_sums(total: Array, x: Value, scales: Array, out: Value) -> Array:
+    """Exact sums as the result holds them. Channels are last; ``scales`` are those of the weights."""
+    assert x.q is not None and out.q is not None
+    if is_bytes(x, out):
+        return QNN.requantize(total, single(x.q.scale) * scales / single(out.q.scale), out.q)
+    return word_scaling(x, scales, out).apply(total).astype(out.q.dtype)
+
+
+def word_scaling(x: Value, scales: Array, out: Value) -> RealScaling:
+    assert x.q is not None and out.q is not None
+    units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
+    factors: Any = (units / single(out.q.scale).astype(np.float64)).reshape(-1)
+    return RealScaling(tuple(factors.tolist()), int(np.asarray(out.q.zero_point)), out.q.qmin, out.q.qmax, "real")
