@@ -40,5 +40,6 @@ def replace_value(node: Node, old: Value, new: Value) -> None:
     node.sum = next((new_op for op, new_op in zip(node.ops, made, strict=True) if op is node.sum), None)
     node.ops = made
     node.second = new if node.second is old else node.second
+    node.attention = None if node.attention is None else node.attention.reading(old, new)
     for part in node.parts:
         replace_value(part, old, new)

@@ -101,6 +101,23 @@ def exp(f: Function, x: Reg) -> Reg:
     return _times_power_of_two(f, polynomial(f, rest, _EXP), whole)
 
 
+# 2**r for |r| <= 1/2: a fit of least largest error, 1.1e-7 of the result
+_POWER = [c * math.log(2) ** (5 - i) for i, c in enumerate([0.00831250506, 0.0418903424, 0.1666711539, 0.4999923023])]
+
+
+def power_of_two(f: Function, x: Reg) -> Reg:
+    """2**x, within 3, for x that are at most 0; what would not be normal is 0."""
+    kind = x.type
+    whole = _intrinsic("rint")(f, x)
+    made = polynomial(f, f.op("fsub", x, whole), [*_POWER, math.log(2), 1.0])
+    if count(kind) == 16:
+        made = _times_power_of_two(f, made, whole)
+    else:
+        shifted = f.op("shl", round_to_int(f, whole), 23)
+        made = f.bits(f.op("add", f.bits(made, shifted.type), shifted), kind)
+    return f.select(f.compare("uge", x, number(-126, kind)), made, number(0, kind))
+
+
 @function("sigmoid")
 def sigmoid(f: Function, x: Reg) -> Reg:
     """Within 4."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from edgewright.engine.trees import find_trees, only_leaf
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.numerics import Numerics
+
+if TYPE_CHECKING:
+    from edgewright.engine.attending import Found
 
 PRODUCTS = ("conv2d", "depthwise_conv2d", "linear")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
@@ -33,6 +36,7 @@ class Node:
     table: Array | None = None
     parts: list[Node] = field(default_factory=list)  # nodes that were made this one
     before: bool = False  # begins with the operator that quantizes its rows by their own range
+    attention: Found | None = None
 
     @property
     def op(self) -> Op:
@@ -67,7 +71,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        return "+".join(op.kind for op in self.ops)
+        return "attention" if self.attention is not None else "+".join(op.kind for op in self.ops)
 
 
 def byte(q: QParams | None) -> bool:
@@ -82,8 +86,8 @@ def single(value: Value) -> bool:
 class Fuser:
     """Walks a graph once."""
 
-    def __init__(self, graph: Graph, numerics: Numerics, tables: bool) -> None:
-        self.graph, self.numerics = graph, numerics
+    def __init__(self, graph: Graph, numerics: Numerics, tables: bool, attention: Sequence[Found] = ()) -> None:
+        self.graph, self.numerics, self.attention = graph, numerics, attention
         self.tables = tables  # can be looked up in registers, so at the end of a product
         self.readers: dict[int, list[Op]] = {}
         self.maker = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
@@ -95,8 +99,8 @@ class Fuser:
 
     def run(self) -> list[Node]:
         place = {id(op): i for i, op in enumerate(self.graph.ops)}
-        taken: set[int] = set()
-        nodes = []
+        taken = {id(op) for found in self.attention for op in found.ops}
+        nodes = [Node(list(found.ops), attention=found) for found in self.attention]
         for op in self.graph.ops:
             if id(op) in taken or (self._on_the_fly(op) and not self._rows_for_all(op)):
                 continue
@@ -180,7 +184,7 @@ class Fuser:
         out = op.outputs[0]
         if out is None or not single(out) or out.bound != node.out.bound:
             return None
-        item = _unary(op) or _with_constant(op)
+        item = _unary(op) or with_constant(op)
         if item is None and op.kind in BINARY and node.second is None:
             item = self._second(node, op)
         return None if item is None else item + limits(op)
@@ -226,7 +230,7 @@ class Fuser:
 
     def _pointwise(self, op: Op) -> bool:
         out = op.outputs[0]
-        known = _unary(op) is not None or _with_constant(op) is not None or op.kind in (*BINARY, "prelu")
+        known = _unary(op) is not None or with_constant(op) is not None or op.kind in (*BINARY, "prelu")
         return out is not None and known
 
     def _table_from(self, value: Value, op: Op | None, taken: set[int]) -> tuple[list[Op], Array] | None:
@@ -235,7 +239,7 @@ class Fuser:
             return None
         run: list[Op] = []
         best = 0
-        while op is not None and (_unary(op) is not None or _with_constant(op) is not None):
+        while op is not None and (_unary(op) is not None or with_constant(op) is not None):
             out = op.outputs[0]
             if out is None or out.bound != value.bound or not (single(out) or byte(out.q)):
                 break
@@ -282,7 +286,7 @@ def _unary(op: Op) -> Tail | None:
     return (Unary(op.kind),) if op.kind in FUNCTIONS else None
 
 
-def _with_constant(op: Op) -> Tail | None:
+def with_constant(op: Op) -> Tail | None:
     """A binary operator with a single real constant."""
     if op.kind not in BINARY:
         return None
@@ -297,4 +301,4 @@ def _with_constant(op: Op) -> Tail | None:
 def unary_items(op: Op) -> tuple[Item, ...]:
     """The tail of an operator of one input."""
     items: Any = _unary(op)
-    return items if items is not None else _with_constant(op) or ()
+    return items if items is not None else with_constant(op) or ()

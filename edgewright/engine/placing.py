@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -81,17 +81,26 @@ class Placing:
         readers = self._readers_of()
         for low in self.lowerings:
             op, out = low.node.op, low.node.out
-            if not isinstance(low, Move) or op.kind not in KINDS or out.q is not None or id(out) in self.context.homes:
+            if not isinstance(low, Move) or op.kind not in KINDS or id(out) in self.context.homes:
                 continue
-            source = op.args["self"]
-            found = None if source.constant else viewed(op, self.layout(source))
-            if found is None or id(out) in self.borders or self.layout(out) != dense(found[0].shape, found[0].item):
+            source, read = op.args["self"], readers.get(id(out), ())
+            found = None if source.constant or source.q != out.q else viewed(op, self.layout(source))
+            if found is None or id(out) in self.borders or not self._free(out, found[0], read):
                 continue
-            given = id(self.root(source)) in self.context.homes
+            there = self.context.homes.get(id(self.root(source)))
+            given = there is not None
+            if there is not None and there.raw:
+                continue  # the caller's bytes, which are others inside
             if found[0].dense and low.alias() is source and id(source) not in self.views and not given:
                 continue  # another name, no more
-            if all(r.takes(out, found[0]) and (r.exact_reads or not given) for r in readers.get(id(out), ())):
+            if all(r.takes(out, found[0]) and (r.exact_reads or not given) for r in read):
                 self.views[id(out)] = (op, found[0])
+
+    def _free(self, value: Value, layout: Layout, readers: Sequence[Lowering]) -> bool:
+        """Whether nothing asks for room beside a value: bytes have it, unless all who read them say otherwise."""
+        if value.q is None:
+            return self.layout(value) == dense(layout.shape, layout.item)
+        return byte(value.q) and bool(readers) and all(r.anywhere for r in readers)
 
     def _readers_of(self) -> dict[int, list[Lowering]]:
         readers: dict[int, list[Lowering]] = {}

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from edgewright.engine.arena import Need, allocate
+from edgewright.engine.attending import find_attention
 from edgewright.engine.choices import Choices
 from edgewright.engine.ends import given, replace_value, tensor, twin
 from edgewright.engine.fuse import Fuser, Node
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Home
+from edgewright.engine.ops.attention import FusedAttention
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.brains import PairProduct
 from edgewright.engine.ops.byteproducts import ByteDepthwise, ByteProduct, ByteTransposed
@@ -43,6 +45,7 @@ from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
+    FusedAttention,
     RealChain,
     Winograd,
     QuantizeRows,
@@ -117,7 +120,8 @@ class _Scheduler(Placing):
 
     def _nodes(self) -> list[Node]:
         """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
-        nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes).run()
+        attention = find_attention(self.graph) if self.context.shared is None else []
+        nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes, attention).run()
         nodes = chain_nodes(self.graph, nodes, self.context)
         self.updates = find_updates(self.graph, nodes, self._lower)
         for update in self.updates:

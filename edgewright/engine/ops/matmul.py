@@ -95,8 +95,7 @@ class MatMul(Lowering):
         return Packing(shape[:-2], strides[:-2], self.depth, strides[-2], strides[-1], tuple(made))
 
     def _pack(self, context: Context, packing: Packing, matrix: Home, place: Place) -> None:
-        lanes = context.isa.lanes
-        name = context.kernel("packing", packing, lambda module, name: emit_packing(module, name, lanes, packing))
+        name = context.kernel("packing", packing, lambda module, name: emit_packing(module, name, context.isa, packing))
         matrices = math.prod(packing.batch)
         nanoseconds = matrices * packing.matrix * (0.03 if packing.along == 4 else 0.08)
         context.step(name, [matrix.at(), place], matrices * len(packing.panels), nanoseconds)

@@ -1,0 +1,241 @@
+"""Attention by blocks of queries: scores, softmax and the product with values, while the scores are in the cache.
+
+Keys and values are packed before, as other products' weights are. Scores of a block lie in the thread's scratch: a row
+for each query, then, for each query again, one over the sum of its powers, as often as a panel of values is wide.
+Shares are never divided: their products are, which are fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.functions import power_of_two
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels import gemm, gemm8
+from edgewright.engine.kernels.along import halved
+from edgewright.engine.tail import Second, Tail
+from edgewright.engine.vector import Dots, int_max, larger, to_real
+
+_LOG2E = 1.4426950408889634
+_TOGETHER = 4  # vectors of a row at a time
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Bytes to the next matrix along each dimension of a batch, and from a row to the next."""
+
+    batch: tuple[int, ...]
+    strides: tuple[int, ...]
+    row: int
+
+    def at(self, f: Function, pointer: Reg, index: Reg) -> Reg:
+        """Where matrix number ``index`` starts."""
+        for n, stride in zip(reversed(self.batch), reversed(self.strides), strict=True):
+            pointer = f.at(pointer, f.mul(f.op("urem", index, n), stride)) if stride and n > 1 else pointer
+            index = f.op("udiv", index, n) if n > 1 else index
+        return pointer
+
+
+@dataclass(frozen=True)
+class Attention:
+    """``queries`` by ``keys``, in tiles of at most ``largest`` queries; ``depth`` of both.
+
+    ``factor``: queries and keys are bytes, and the sums of their products are so many times too small; else 0.
+    """
+
+    queries: int
+    keys: int
+    depth: int
+    largest: int
+    query: Walk
+    out: Walk
+    mask: Walk | None
+    key_panels: tuple[gemm.Panel, ...]
+    value_panels: tuple[gemm.Panel, ...]
+    tail: Tail  # of scores
+    factor: float = 0.0
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.queries // self.largest)
+
+    @property
+    def key_size(self) -> int:
+        """Bytes of one matrix of packed keys."""
+        return gemm.packed_size(self.key_panels, self.depth // 4 if self.factor else self.depth)
+
+    @property
+    def value_size(self) -> int:
+        return gemm.packed_size(self.value_panels, self.keys)
+
+    def pitch(self, isa: ISA) -> int:
+        """Bytes from a row of scores to the next: whole vectors, and one more that stands for what is no key."""
+        return isa.bytes * (-(-self.keys // isa.lanes) + 1)
+
+    def width(self, isa: ISA) -> int:
+        """Bytes of a query's factors."""
+        return isa.bytes * max(len(p.widths) for p in self.value_panels)
+
+    def scratch(self, isa: ISA) -> int:
+        return self.largest * (self.pitch(isa) + self.width(isa))
+
+
+def emit_attention(module: Module, name: str, isa: ISA, given: Attention) -> None:
+    """Units are tiles of queries, of one matrix after the other. Slots: queries, packed keys, values, output, mask."""
+    small, longer = divmod(given.queries, given.tiles)
+    made = [_emit_tile(module, isa, given, size) for size in ((small + 1, small) if longer else (small,))]
+    f = module.kernel(name)
+    query, keys, values, out, mask = (f.slot(PTR, i) for i in range(5))
+
+    def unit(index: Reg) -> None:
+        place, matrix = f.op("urem", index, given.tiles), f.op("udiv", index, given.tiles)
+        first = f.mul(place, small)
+        chosen = Reg(f"@{made[-1].name}", PTR)
+        if longer:
+            first = f.op("add", first, f.call("llvm.umin.i64", I64, place, number(longer, I64)))
+            chosen = f.select(f.compare("ult", place, longer), Reg(f"@{made[0].name}", PTR), chosen)
+        rows = [(query, given.query), (out, given.out), (mask, given.mask or given.query)]
+        here, there, beside = (f.at(walk.at(f, p, matrix), f.mul(first, walk.row)) for p, walk in rows)
+        packed = [f.at(p, f.mul(matrix, size)) for p, size in ((keys, given.key_size), (values, given.value_size))]
+        f.run(chosen, here, *packed, there, beside, f.arg("scratch"))
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+
+
+def _emit_tile(module: Module, isa: ISA, given: Attention, size: int) -> Function:
+    """``tile(query, keys, values, out, mask, scratch)`` of so many queries."""
+    names = ("query", "keys", "values", "out", "mask", "scratch")
+    f = module.function(f"attend_{size}", [(PTR, n) for n in names])
+    pitch, width = given.pitch(isa), given.width(isa)
+    query, keys, values, out, mask, scratch = (f.arg(n) for n in names)
+    factors = f.at(scratch, size * pitch)
+    depth = given.depth // 4 if given.factor else given.depth
+
+    def scores(panel: gemm.Panel) -> Function:
+        window = gemm.Window((), depth, given.query.row)
+        if given.factor:
+            return _emit_byte_scores(module, isa, size, panel, window, pitch)
+        beside = given.mask.row if given.mask else 0
+        return gemm.emit_tile(module, size, panel, window, pitch, beside, given.tail, "score_")
+
+    def products(panel: gemm.Panel) -> Function:
+        window = gemm.Window((), given.keys, pitch)
+        return gemm.emit_tile(module, size, panel, window, given.out.row, width, (Second("mul"),), "product_")
+
+    _each_panel(f, given.key_panels, depth, scores, [query, keys, scratch, mask], (0, 4, 4 if given.mask else 0))
+    softmax = _emit_softmax(module, isa, given)
+
+    def row(_: Reg, now: list[Reg]) -> list[Reg]:
+        f.run(softmax, *now)
+        return [f.at(now[0], pitch), f.at(now[1], width)]
+
+    f.repeat(size, [scratch, factors], row)
+    _each_panel(f, given.value_panels, given.keys, products, [scratch, values, out, factors], (0, 4, 0))
+    f.give()
+    return f
+
+
+def _each_panel(f: Function, panels: Sequence[gemm.Panel], elements: int, tile: object, places: list[Reg],
+                moves: tuple[int, int, int]) -> None:  # fmt: skip
+    """``tile(data, weights, out, second)`` of all panels; ``moves``: how far a column moves all but the weights."""
+    data, weights, out, second = places
+    for panel, run in groupby(panels):
+        function, count = tile(panel), len(list(run))  # type: ignore[operator]
+        steps = (moves[0], 0, moves[1], moves[2])
+        further = [s * panel.used for s in steps]
+        further[1] = 4 * panel.columns * (elements + 1)
+
+        def once(_: Reg, now: list[Reg], function: Function = function, further: list[int] = further) -> list[Reg]:
+            f.run(function, *now)
+            return [f.at(p, n) for p, n in zip(now, further, strict=True)]
+
+        data, weights, out, second = f.repeat(count, [data, weights, out, second], once)
+
+
+def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, window: gemm.Window,
+                      pitch: int) -> Function:  # fmt: skip
+    """Sums of 32 bits; all of the panel's columns are stored."""
+    f = module.function(
+        f"score_{size}_{panel.columns}_{len(panel.widths)}", [(PTR, n) for n in ("data", "weights", "out", "second")]
+    )
+    start = 4 * panel.columns
+    bias, at = [], 0
+    for width in panel.widths:
+        bias.append(f.load(vec(width, "i32"), f.arg("weights"), 4 * at, 4))
+        at += width
+    sums = gemm8.multiply(f, Dots(f, isa), size, window, f.at(f.arg("weights"), start), bias)
+    for p in range(size):
+        at = 0
+        for total, width in zip(sums[p * len(bias) : (p + 1) * len(bias)], panel.widths, strict=True):
+            f.store(total, f.arg("out"), p * pitch + 4 * at, 4)
+            at += width
+    f.give()
+    return f
+
+
+def _emit_softmax(module: Module, isa: ISA, given: Attention) -> Function:
+    """``softmax(scores, factors)`` of a row: powers in their place, and one over their sum.
+
+    Powers are within 3e-7 of the largest; of scores that are bytes' products, differences are exact before.
+    """
+    if "softmax" in module.functions:
+        return module.functions["softmax"]
+    f = module.function("softmax", [(PTR, "scores"), (PTR, "factors")])
+    scores, lanes, whole = f.arg("scores"), isa.lanes, bool(given.factor)
+    kind, real = vec(lanes, "i32" if whole else "float"), vec(lanes, "float")
+    none = number(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
+    f.store(none, scores, 4 * given.keys)
+    vectors = -(-given.keys // lanes)
+
+    def most(a: Reg, b: Reg) -> Reg:
+        return int_max(f, a, b) if whole else larger(f, a, b)
+
+    def greater(places: list[Reg], now: list[Reg]) -> list[Reg]:
+        return [most(n, f.load(kind, p)) for n, p in zip(now, places, strict=True)]
+
+    found = _vectors(f, scores, vectors, isa.bytes, none, greater)
+    largest = found[0]
+    for other in found[1:]:
+        largest = most(largest, other)
+    top = f.splat(halved(f, largest, most), lanes)
+
+    def powers(places: list[Reg], now: list[Reg]) -> list[Reg]:
+        totals = []
+        for place, total in zip(places, now, strict=True):
+            x = f.load(kind, place)
+            less = f.op("sub", x, top) if whole else f.op("fsub", x, top)
+            scaled = f.op("fmul", to_real(f, less) if whole else less, number(_LOG2E * (given.factor or 1), real))
+            made = power_of_two(f, scaled)
+            f.store(made, place)
+            totals.append(f.op("fadd", total, made))
+        return totals
+
+    sums = _vectors(f, scores, vectors, isa.bytes, number(0, real), powers)
+    total = sums[0]
+    for other in sums[1:]:
+        total = f.op("fadd", total, other)
+    total = halved(f, total, lambda a, b: f.op("fadd", a, b))
+    inverse = f.splat(f.op("fdiv", number(1, "float"), total), lanes)
+    for at in range(0, given.width(isa), isa.bytes):
+        f.store(inverse, f.arg("factors"), at)
+    f.give()
+    return f
+
+
+def _vectors(f: Function, row: Reg, count: int, size: int, start: Reg, body: object) -> list[Reg]:
+    """``body(places, values)`` along a row, several vectors at a time, then those that are left."""
+    together = min(_TOGETHER, count)
+    rounds, rest = divmod(count, together)
+
+    def once(i: Reg, now: list[Reg]) -> list[Reg]:
+        return list(body([f.at(row, f.add(i, size * k)) for k in range(together)], now))  # type: ignore[operator]
+
+    values = f.repeat(rounds * together * size, [start] * together, once, together * size)
+    if rest:
+        places = [f.at(row, size * (rounds * together + k)) for k in range(rest)]
+        values[:rest] = body(places, values[:rest])  # type: ignore[operator]
+    return values
