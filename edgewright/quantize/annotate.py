@@ -19,6 +19,7 @@ from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
 from edgewright.passes.quantization import activation_limits
+from edgewright.quantize.masks import SCORES, watched_masks
 from edgewright.quantize.module import import_module
 from edgewright.quantize.ports import Unit, solve
 from edgewright.quantize.recipes import QuantizationConfig
@@ -75,8 +76,9 @@ class Annotator:
                 self.scaled |= {plan.result} if plan.result is not None else set()
         leaders = solve([self._unit(plan) for plan in self.plans])
         fixed = {p.result: p for p in self.plans if isinstance(p.ports.get("out"), Range)}
+        masks = watched_masks(leaders)
         for plan in self.plans:
-            _write(plan, leaders, fixed)
+            _write(plan, leaders, fixed, masks)
 
     # --------------------------------------------------------------------------------------------------- choosing
 
@@ -269,23 +271,25 @@ def _is_real(node: fx.Node) -> bool:
     return getattr(value, "dtype", None) == torch.float32
 
 
-def _write(plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Plan]) -> None:
+def _write(plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Plan], masks: dict[Any, str]) -> None:
     first, last = plan.nodes[0], plan.nodes[-1]
     specs: dict[fx.Node, Any] = {}
     for nodes in plan.edges.values():
         for node in nodes:
-            specs[node] = _spec((node, first), plan, leaders, fixed)
+            specs[node] = _spec((node, first), plan, leaders, fixed, masks)
     specs.update(plan.weights)
     for node in plan.nodes:
         node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
     first.meta[Q_ANNOTATION_KEY].input_qspec_map = specs
     if plan.result is not None:
-        last.meta[Q_ANNOTATION_KEY].output_qspec = _spec(last, plan, leaders, fixed)
+        last.meta[Q_ANNOTATION_KEY].output_qspec = _spec(last, plan, leaders, fixed, masks)
 
 
-def _spec(point: Any, plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Plan]) -> Any:
+def _spec(point: Any, plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Plan], masks: dict[Any, str]) -> Any:
     leader = leaders[point]
     if leader != point:
         return SharedQuantizationSpec(leader)
     port = fixed[point].ports["out"] if point in fixed else None
-    return plan.config.fixed(port.lo, port.hi) if isinstance(port, Range) else plan.config.activation
+    if isinstance(port, Range):
+        return plan.config.fixed(port.lo, port.hi)
+    return plan.config.masked(masks[point] == SCORES) if point in masks else plan.config.activation

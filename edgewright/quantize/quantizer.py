@@ -17,6 +17,7 @@ from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
 from edgewright.program.resolve import kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_ends
+from edgewright.quantize.masks import finite_masks
 from edgewright.quantize.module import rewritten
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
@@ -117,8 +118,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     # ----------------------------------------------------------------------------------------------- for torchao
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """Decompose as lowering does, so that every intermediate value has an observer."""
-        return rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
+        """Decompose as lowering does, so that every intermediate value has an observer; masks become finite."""
+        return finite_masks(rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept])))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for other in self.others:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantizer import FixedQParamsQuantizationSpec, QuantizationSpec
 
 from edgewright.errors import UsageError
+from edgewright.quantize.masks import MaskedObserver
 
 EPSILON = 2.0**-12  # the smallest scale: smaller ones overflow the product of two when they are divided by
 
@@ -47,6 +48,15 @@ class QuantizationConfig:
             return self.weight_per_tensor
         limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
         return weight_spec(axis, self.is_qat, limits, self.epsilon)
+
+    def masked(self, scores: bool) -> QuantizationSpec:
+        """For masks, or for scores of which some are masked."""
+        if self.is_dynamic:
+            return self.activation
+        observer: Any = MaskedObserver.with_args(eps=self.epsilon, scores=scores)
+        if self.is_qat:
+            observer = FakeQuantize.with_args(observer=MaskedObserver, eps=self.epsilon, scores=scores)
+        return replace(self.activation, observer_or_fake_quant_ctr=observer)
 
     def fixed(self, low: float, high: float) -> FixedQParamsQuantizationSpec:
         """For results whose range is known."""
