@@ -63,6 +63,7 @@ def _dispatch(arguments: list[str]) -> int:
     if args.command is None:
         parser.print_help()
         return codes.OK
+    _import_own(args.imports)
     code: int = import_module(f"edgewright.cli.{args.command}").run(args)
     return code
 
@@ -96,6 +97,21 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", default=default, help="no summaries, no progress bars")
     parser.add_argument("-v", "--verbose", action="store_true", default=default, help="say what is being done")
+    parser.add_argument(
+        "--import", dest="imports", action="append", metavar="my_ops", default=default or [],
+        help="import this first: a module that registers operators, kernels or delegates of your own",
+    )  # fmt: skip
+
+
+def _import_own(names: Sequence[str]) -> None:
+    """Modules of the user's, looked up from here first, as a script beside them would."""
+    if names and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for name in names:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise UsageError("--import", f"cannot import it: {error}", value=name) from error
 
 
 def configure_logging(default: str) -> None:

@@ -161,6 +161,9 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
         if report.simulated and report.target not in failed:
             why = "was asked for" if report.simulated == "asked for" else report.simulated
             out.print(f"{report.target}: runs on this machine only: {clean(why)}", style="yellow", soft_wrap=True)
+        if report.own_kernels and report.target not in failed:
+            told = f"{report.target}: the application has to bring {', '.join(map(clean, report.own_kernels))}"
+            out.print(told, style="yellow", soft_wrap=True)
         left = report.operators - report.taken
         if left and args.verbose:
             out.print(f"{report.target}: {left} of {report.operators} operators are left to the CPU", soft_wrap=True)

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
-from edgewright.cli.listing import Listing
 from edgewright.cli.sizes import segment_facts, tensor_facts
 from edgewright.ir.dtypes import ScalarType
 from edgewright.program import manifest
 from edgewright.pte import schema
 from edgewright.pte.numbers import tensor_bytes
 from edgewright.pte.ptd import Entry
+from edgewright.report.listing import Listing
 from edgewright.runtime.delegates import available_delegates, describe_backend
 from edgewright.runtime.metadata import describe
 from edgewright.runtime.registry import KERNELS

@@ -136,6 +136,14 @@ def get_delegation_info(graph_module: torch.fx.GraphModule) -> DelegationInfo:
     return DelegationInfo(len(groups), dict(delegated), dict(others))
 
 
+def print_delegation_info(graph_module: torch.fx.GraphModule) -> None:
+    """The same, for people."""
+    info = get_delegation_info(graph_module)
+    print(info.get_summary())
+    for name, found in info.delegation_by_operator.items():
+        print(f"{name:<40} {found.delegated:>6} delegated {found.non_delegated:>6} not")
+
+
 def _operator(name: str) -> str:
     """A node's name without its number."""
     return re.sub(r"_\d+$", "", name)

@@ -13,8 +13,13 @@ from __future__ import annotations
 from functools import cache
 
 ROOT = "executorch"
-# Scripts, not an API: they are run from where ExecuTorch keeps them.
-OWN = (f"{ROOT}.examples", f"{ROOT}.backends.arm.scripts")
+# Scripts and their data, not an API: they are run from where ExecuTorch keeps them.
+OWN = (
+    f"{ROOT}.examples",
+    f"{ROOT}.backends.arm.scripts",
+    f"{ROOT}.backends.nxp.tests",
+    f"{ROOT}.backends.qualcomm.tests",
+)
 
 
 def _at(module: str, names: str) -> dict[str, str]:
@@ -35,6 +40,7 @@ _BINDINGS = {
     **_at("edgewright.compat.pybindings", "_load_program _load_program_from_buffer"),
 }
 _BUNDLES = "edgewright.compat.devtools"
+_INSPECTOR = _at("edgewright.compat.inspector", "Event EventBlock Inspector PerfData TimeScale")
 _RECORDS = _at("edgewright.program.etrecord", "ETRecord generate_etrecord")
 
 _XNNPACK = "edgewright.backends.xnnpack"
@@ -57,7 +63,10 @@ _QNN_UTILS = {
     **_at(_QNN, "QcomChipset generate_htp_compiler_spec generate_qnn_executorch_compiler_spec"),
     **_at(_QNN, "get_soc_to_chipset_map"),
     **_at(f"{_QNN}.compat", "to_edge_transform_and_lower_to_qnn"),
+    **_at("edgewright.compat.qualcomm", "convert_linear_to_conv2d draw_graph dump_context_from_pte"),
 }
+_QNN_OWN = "edgewright.compat.qualcomm"
+_QNN_PASSES = _at(_QNN_OWN, "QCOM_PASS_ACTIVATE_KEY QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY")
 _ENN = "edgewright.backends.samsung"
 _NXP = "edgewright.backends.nxp"
 _NXP_BACKEND = {
@@ -67,6 +76,7 @@ _NXP_BACKEND = {
 
 TABLE: dict[str, dict[str, str]] = {
     "executorch.exir": {**_PROGRAM, **_TORCH},
+    "executorch.exir._serialize._program": _at("edgewright.compat.binaries", "PTEFile deserialize_pte_binary"),
     "executorch.exir.backend.backend_details": {"CompileSpec": "edgewright.pte.schema"},
     "executorch.exir.backend.compile_spec_schema": {"CompileSpec": "edgewright.pte.schema"},
     "executorch.exir.backend.operator_support": {
@@ -97,12 +107,22 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.extension.pybindings._portable_lib": _BINDINGS,
     "executorch.kernels.quantized": {},
     "executorch.version": {"__version__": "edgewright"},
-    "executorch.devtools": {"BundledProgram": _BUNDLES, **_RECORDS},
-    "executorch.devtools.backend_debug": {"get_delegation_info": _BUNDLES},
+    "executorch.devtools": {
+        "BundledProgram": _BUNDLES,
+        "Inspector": "edgewright.compat.inspector",
+        **_RECORDS,
+    },
+    "executorch.devtools.backend_debug": _at(_BUNDLES, "get_delegation_info print_delegation_info"),
     "executorch.devtools.bundled_program.config": {"MethodTestCase": _BUNDLES, "MethodTestSuite": _BUNDLES},
     "executorch.devtools.bundled_program.core": {"BundledProgram": _BUNDLES},
-    "executorch.devtools.bundled_program.serialize": {"serialize_from_bundled_program_to_flatbuffer": _BUNDLES},
+    "executorch.devtools.bundled_program.serialize": {
+        "deserialize_from_flatbuffer_to_bundled_program": "edgewright.pte.bundled:read_bundled",
+        "serialize_from_bundled_program_to_flatbuffer": _BUNDLES,
+    },
     "executorch.devtools.etrecord": _RECORDS,
+    "executorch.devtools.inspector": _INSPECTOR,
+    "executorch.devtools.inspector._inspector": _INSPECTOR,
+    "executorch.devtools.inspector._inspector_utils": _at("edgewright.compat.inspector", "TimeScale"),
     # XNNPACK
     "executorch.backends.xnnpack": {**_PARTITIONERS, **_XNNPACK_CONFIGS},
     "executorch.backends.xnnpack.partition.config.xnnpack_config": {"ConfigPrecisionType": _XNNPACK},
@@ -126,6 +146,10 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.backends.arm.util._factory": _at(f"{_ARM}.compat", "create_partitioner create_quantizer"),
     "executorch.backends.cortex_m.passes.replace_quant_nodes_pass": _at(f"{_ARM}.compat", "ReplaceQuantNodesPass"),
     # Qualcomm
+    "executorch.backends.qualcomm._passes.qnn_pass_manager": {
+        **_QNN_PASSES,
+        "get_qnn_pass_manager_cls": _QNN_OWN,
+    },
     "executorch.backends.qualcomm.export_utils": {
         **_at(f"{_QNN}.export_utils", "QnnConfig SimpleADB build_executorch_binary generate_inputs get_backend_type"),
         **_at(f"{_QNN}.export_utils", "make_quantizer setup_common_args_and_variables"),
@@ -133,6 +157,7 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "executorch.backends.qualcomm.partition.qnn_partitioner": {"QnnPartitioner": _QNN},
     "executorch.backends.qualcomm.quantizer.qconfig": {
+        "MovingAverageMinMaxObserver": "torchao.quantization.pt2e",
         "get_ptq_per_channel_quant_config": f"{_QNN}.compat",
     },
     "executorch.backends.qualcomm.quantizer.quantizer": {"QnnQuantizer": f"{_QNN}.compat", "QuantDtype": _QNN},
@@ -141,6 +166,8 @@ TABLE: dict[str, dict[str, str]] = {
         "QnnExecuTorchBackendType": f"{_QNN}.compat",
         "QnnExecuTorchHtpPerformanceMode": _QNN,
     },
+    "executorch.backends.qualcomm.utils.constants": _QNN_PASSES,
+    "executorch.backends.qualcomm.utils.qnn_sdk_setup": {"setup_qnn_sdk": f"{_QNN}.qnn.library:find_folder"},
     "executorch.backends.qualcomm.utils.utils": _QNN_UTILS,
     # Samsung
     "executorch.backends.samsung.partition.enn_partitioner": _at(_ENN, "EnnPartitioner"),
@@ -168,7 +195,6 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.backends.nxp.quantizer.utils": {"calibrate_and_quantize": _NXP},
 }
 
-_INSPECTOR = "`edgewright run --profile` shows times; ExecuTorch's own Inspector opens the .etdp it writes"
 _CORTEX_M = "portable programs run on a Cortex-M; kernels of CMSIS-NN are not a target"
 _OTHERS = ", ".join(("xnnpack", "ethos_u", "qualcomm", "samsung", "nxp"))
 
@@ -185,18 +211,17 @@ ABSENT: dict[str, str] = {
     "executorch.backends.arm.vgf_partitioner": "EthosUPartitioner; Vulkan's VGF is not a target",
     "executorch.backends.cortex_m": _CORTEX_M,
     "executorch.backends.nxp": "edgewright.backends.nxp",
-    "executorch.backends.nxp.tests": "a list of tuples of tensors is a calibration set here",
     "executorch.backends.qualcomm": "edgewright.backends.qualcomm",
     "executorch.backends.qualcomm.custom_op": "operators of your own stay on the CPU: register_kernel runs them here",
     "executorch.backends.qualcomm.debugger": "`edgewright compare` compares layer by layer",
     "executorch.backends.qualcomm.python": "edgewright.backends.qualcomm talks to Qualcomm's libraries itself",
-    "executorch.backends.qualcomm.tests": "any torch.nn.Module",
-    "executorch.backends.qualcomm.utils.qnn_sdk_setup": "pip install 'edgewright[qualcomm]' brings the libraries",
+    "executorch.backends.qualcomm._passes": "rows and layouts need no passes; your own go into passes_job",
+    "executorch.backends.qualcomm.builders": "OpSpec rows of edgewright.backends.qualcomm.ops",
+    "executorch.backends.qualcomm.quantizer.custom_annotation": "set_submodule_qconfig_list of QnnQuantizer",
+    "executorch.backends.qualcomm.quantizer.quant_recipe": "recipes: --recipe of `edgewright compile`",
     "executorch.backends.samsung": "edgewright.backends.samsung",
     "executorch.backends.samsung.test": "`edgewright device` runs a file on a device",
     "executorch.devtools": "edgewright.runtime.Profile and `edgewright inspect`",
-    "executorch.devtools:Inspector": _INSPECTOR,
-    "executorch.devtools.inspector": _INSPECTOR,
     "executorch.devtools.visualization": "`edgewright inspect`; Model Explorer opens the .pte",
     "executorch.exir": "edgewright has to_edge, to_edge_transform_and_lower and their options",
     "executorch.exir:capture": "torch.export.export, then edgewright.to_edge",
@@ -206,10 +231,18 @@ ABSENT: dict[str, str] = {
     "executorch.extension": "edgewright.runtime",
     "executorch.extension.llm": "language models are not among Edgewright's targets yet",
     "executorch.kernels": "kernels are registered with edgewright.runtime.register_kernel",
-    **dict.fromkeys(OWN, "scripts that come with ExecuTorch: install it, or put its folder on the path"),
+    **dict.fromkeys(OWN, "scripts and data that come with ExecuTorch: install it, or put its folder on the path"),
 }
 
+_QC = "executorch.backends.qualcomm"
 AT_USE = {
+    *(f"{_QC}._passes.qnn_pass_manager:{name}" for name in ("FoldQDQ", "I64toI32", "TagQuantIO")),
+    f"{_QC}.builders.custom_ops:_hadamard_matrix",
+    f"{_QC}.python.PyQnnManagerAdaptor:QnnManager",
+    *(f"{_QC}.serialization.qc_schema:QnnExecuTorch{name}" for name in ("GpuPrecision", "LpaiTargetEnv")),
+    *(f"{_QC}.utils.utils:{name}" for name in ("QNN_QUANT_TYPE_MAP", "QNN_TENSOR_TYPE_MAP", "from_context_binary")),
+    *(f"{_QC}.utils.utils:generate_{name}" for name in ("gpu_compiler_spec", "lpai_compiler_spec")),
+    *(f"{_QC}.utils.utils:{name}" for name in ("generate_qnn_executorch_option", "skip_annotation")),
     "executorch.backends.arm.tosa:TosaSpecification",
     "executorch.backends.arm.tosa.compile_spec:TosaCompileSpec",
     "executorch.backends.arm.vgf:VgfCompileSpec",

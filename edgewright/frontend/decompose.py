@@ -13,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from edgewright.frontend.aliases import NeedsRetrace
+from edgewright.frontend.own import is_own, missing_variant
 from edgewright.frontend.rewriter import fake_mode, is_dynamic
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any)
     from edgewright.frontend.functional import Functional
 
     if any(n.target is op for n in graph.nodes):
-        raise rewriter.unsupported(op, "has no kernel in the target runtime and no decomposition into ones that do")
+        nobody = "has no kernel in the target runtime and no decomposition into ones that do"
+        raise rewriter.unsupported(op, missing_variant(op) if is_own(op) else nobody)
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     walk = Functional(rewriter)
     for placeholder, given in zip(placeholders, inputs, strict=True):

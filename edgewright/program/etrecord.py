@@ -21,9 +21,8 @@ from torch.export import ExportedProgram
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.pte import schema
+from edgewright.pte.etrecord import GRAPHS, IDENTIFIER
 
-IDENTIFIER = "ETRECORD_V0"
-_GRAPH = "edge_dialect_exported_program"
 _STORED = (1980, 1, 1, 0, 0, 0)  # the same record, the same bytes
 # The Inspector reads an older form of torch's own format, without these fields.
 _VERSION = {"major": 5, "minor": 4}
@@ -67,7 +66,7 @@ class ETRecord:
             _put(file, IDENTIFIER, "")
             for method, program in self.programs.items():
                 for suffix, data in _serialized(program).items():
-                    _put(file, f"{_GRAPH}/{method}{suffix}", data)
+                    _put(file, f"{GRAPHS}{method}{suffix}", data)
             for name in ("debug_handle_map", "delegate_map", "instruction_id_to_num_outs_map"):
                 _put(file, name, json.dumps(getattr(self, name)))
             for name in ("representative_inputs", "reference_outputs"):

@@ -6,7 +6,7 @@ import io
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from torch.export import ExportedProgram
 
@@ -83,6 +83,16 @@ class ExecutorchProgramManager:
         if self.config.host_twin == "side" and self.twin is not None:
             write_file(Path(path).with_suffix(".twin"), [self.twin])
         return write_file(path, self._chunks())
+
+    def dump_executorch_program(self, verbose: bool = False, out: TextIO | None = None) -> None:
+        """Print the program: a line for each instruction and, if ``verbose``, for each value."""
+        from edgewright.report.listing import Listing
+
+        for plan in self.executorch_program.execution_plan:
+            listing = Listing(plan)
+            print(f"{plan.name}:", *(listing.values() if verbose else ()), sep="\n  ", file=out)
+            for line in listing.instructions():
+                print(f"  {line['index']}: {line['text']}", file=out)
 
     def get_etrecord(self) -> ETRecord:
         """What ExecuTorch's Inspector needs to join profiles of this program to lines of the model's source."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from edgewright.errors import UsageError
+from edgewright.frontend.own import compute_here, is_own, signature_of
 from edgewright.runtime.operators import OPERATORS, Kind, Signature
 
 aten = torch.ops.aten
@@ -65,6 +66,11 @@ class KernelSet:
         return self.resolve(_ops_by_kind(kind))
 
     def _search(self, op: Any) -> Signature | None:
+        if is_own(op):
+            found = signature_of(op)
+            if found is not None:
+                compute_here(op, found)
+            return found
         key = self._key(op)
         return OPERATORS[key] if key in self.keys else None
 

@@ -38,6 +38,7 @@ from edgewright.runtime.values import Limits, TensorItems, ValueTable
 if TYPE_CHECKING:
     from edgewright.files import Source
     from edgewright.pte.ptd import Entry
+    from edgewright.runtime.forms import Forms
     from edgewright.runtime.profile import Profile
 
 
@@ -74,9 +75,19 @@ class Method:
             from edgewright.runtime.segments import join  # not for programs that are all delegates
 
             join(plan, self._table.values, self._chains, limits.memory, threads)
+        self._forms = self._find_forms(threads)
+        self._running = self._chains  # those of the sizes at hand
         self._prepare()
         say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
+
+    def _find_forms(self, threads: int | None) -> Forms | None:
+        varies = any(isinstance(v, TensorSlot) and v.dynamic for v in self._table.values)
+        if not varies or not self._plan.operators:
+            return None
+        from edgewright.runtime.forms import forms_of
+
+        return forms_of(self._plan, self._table.values, self._chains, self._limits.memory, threads)
 
     def _prepare(self) -> None:
         """Delegates that were not joined with anything are made ready now."""
@@ -100,7 +111,8 @@ class Method:
             if profile is not None:
                 profile.begin(self.name)
             budget = self._limits.instructions
-            for index, steps in enumerate(self._chains):
+            self._running = self._chains if self._forms is None else self._forms.find(values)
+            for index, steps in enumerate(self._running):
                 budget = self._run(index, steps, values, budget, profile)
             if profile is not None:
                 profile.end()
@@ -150,7 +162,7 @@ class Method:
             return step(values) if tells is None else tells(values, parts)
 
     def _label(self, chain: int, at: int) -> str:
-        joined = getattr(self._chains[chain][at], "label", "")
+        joined = getattr(self._running[chain][at], "label", "")
         if joined:
             return str(joined)
         instruction = self._plan.chains[chain].instructions[at]
@@ -257,7 +269,7 @@ def _find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
     kernels = all_kernels() if operators else {}
     missing = sorted({key for key in operators if key not in kernels})
     if missing:
-        remedy = "Add kernels with edgewright.runtime.register_kernel, or lower these operators away."
+        remedy = "A module that calls edgewright.runtime.register_kernel adds kernels: --import it, or import it first."
         rule = f"needs operators that have no kernel here: {', '.join(missing)}"
         error = MissingOperatorError(f"method {plan.name!r}", rule, remedy=remedy)
         error.operators = tuple(missing)

@@ -21,6 +21,7 @@ from edgewright.frontend.export import export
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.quantize.evaluate import sqnr
+from edgewright.runtime.operators import OPERATORS
 from edgewright.workbench.data import MOST, Call, load_calls
 from edgewright.workbench.facts import CompileReport
 from edgewright.workbench.images import ImageOptions
@@ -173,6 +174,8 @@ class Bench:
         report.methods = edge.partition_reports
         plans = program.executorch_program.execution_plan
         report.planned_bytes = sum(sum(plan.non_const_buffer_sizes) for plan in plans)
+        called = {operator.key for plan in plans for operator in plan.operators or ()}
+        report.own_kernels = tuple(sorted(called - set(OPERATORS)))
         result = CompileResult(program, exported, report)
         self._evaluate(target, result)
         times = self.stages.times

@@ -27,6 +27,7 @@ class CompileReport:
     metric: float | None = None
     host_ms: float | None = None
     shapes: dict[str, float] = field(default_factory=dict)  # SQNR at the ends and the middle of dynamic shapes
+    own_kernels: tuple[str, ...] = ()  # that the application has to bring: no runtime has them
     file: str = ""
     stages: dict[str, float] = field(default_factory=dict)
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)

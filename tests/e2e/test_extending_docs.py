@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from edgewright import to_edge
+from edgewright.runtime import Runtime
 from edgewright.runtime.registry import all_kernels
 
 ROOT = Path(__file__).parents[2]
@@ -32,3 +35,23 @@ def test_a_kernel_of_your_own() -> None:
     exec(re.findall(r"```python\n(from edgewright.runtime.*?)```", TEXT, re.DOTALL)[0], {})
     kernel = all_kernels().pop("my::cube.out")
     assert np.array_equal(kernel.fn(np.arange(3)), [0, 1, 8])
+
+
+def test_an_operator_of_your_own() -> None:
+    """As the page defines it, it compiles, and this process computes it with torch."""
+    space: dict[str, object] = {}
+    exec(re.findall(r"```python\n(import torch\n\nlibrary.*?)```", TEXT, re.DOTALL)[0], space)
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = torch.ops.my.cube(x) + 1
+            return made
+
+    try:
+        program = to_edge(torch.export.export(Net(), (torch.ones(3),))).to_executorch()
+        (found,) = (
+            Runtime.get().load_program(program.buffer).load_method("forward").execute([np.arange(3.0, dtype="f4")])
+        )
+        assert np.array_equal(found, [1, 2, 9])
+    finally:
+        all_kernels().pop("my::cube.out", None)

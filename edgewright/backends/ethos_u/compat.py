@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
+
+import torch
+from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares the operators)
 
 from edgewright.backends.ethos_u.partitioner import EthosUPartitioner, checked_spec
 from edgewright.backends.ethos_u.quantizer import EthosUQuantizer
 
-log = logging.getLogger("edgewright.ethos_u")
+_ARGUMENTS = "Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype"
 
 
 def create_partitioner(compile_spec: Any, additional_checks: Sequence[Any] | None = None) -> EthosUPartitioner:
@@ -23,8 +26,36 @@ def create_quantizer(compile_spec: Any) -> EthosUQuantizer:
 
 
 class ReplaceQuantNodesPass:
-    """A pass that changes nothing but says so: conversions outside the NPU stay the runtime's quantized kernels."""
+    """Conversions outside the NPU become calls of the kernels that Arm's runtime for Cortex-M has for them."""
 
     def __call__(self, graph_module: Any) -> Any:
-        log.warning("quantize and dequantize are quantized_decomposed's, not cortex_m's: link quantized_ops_lib")
+        kernels = _cortex_m()
+        for node in graph_module.graph.nodes:
+            if node.op == "call_function" and node.target in kernels and _fits(node):
+                node.target = kernels[node.target]
+                node.kwargs = {}
+        graph_module.recompile()
         return graph_module
+
+
+def _fits(node: Any) -> bool:
+    """The kernels take 8 and 16 bits, and give float32."""
+    low, high, dtype = node.args[3:6]
+    limits = torch.iinfo(dtype)
+    plain = node.kwargs.get("out_dtype") in (None, torch.float32)
+    return plain and dtype in (torch.int8, torch.int16) and limits.min <= low and high <= limits.max
+
+
+@cache
+def _cortex_m() -> dict[Any, Any]:
+    """Operators of the runtime's list for Cortex-M, by those of torch's; defined unless ExecuTorch has done it."""
+    found: dict[Any, Any] = {}
+    for name in ("quantize_per_tensor", "dequantize_per_tensor"):
+        known = getattr(torch.ops.quantized_decomposed, name).default
+        if not hasattr(torch.ops.cortex_m, name):
+            torch.library.define(f"cortex_m::{name}", f"({_ARGUMENTS}) -> Tensor")
+            torch.library.define(f"cortex_m::{name}.out", f"({_ARGUMENTS}, *, Tensor(a!) out) -> Tensor(a!)")
+            torch.library.impl(f"cortex_m::{name}", "CompositeExplicitAutograd", known)
+            torch.library.register_fake(f"cortex_m::{name}", known)
+        found[known] = getattr(torch.ops.cortex_m, name).default
+    return found

@@ -43,15 +43,20 @@ def to_edge_transform_and_lower_to_qnn(
     dep_table: Any = None, passes_job: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
     skip_mutable_buffer: bool = False, generate_etrecord: bool = False, convert_linear_to_conv2d: bool = False,
 ) -> Any:  # fmt: skip
-    """Edgewright's function with ExecuTorch's arguments. Those about its own passes must be left out."""
-    theirs = {"dep_table": dep_table, "passes_job": passes_job, "skip_mutable_buffer": skip_mutable_buffer}
-    for name, given in theirs.items():
-        if given:
-            rule = "is about passes that Edgewright does not have"
-            raise UsageError(name, rule, value=type(given).__name__, remedy="Leave it out.")
+    """Edgewright's function with ExecuTorch's arguments. Passes of a script's own (``passes_job``) run before lowering;
+    ExecuTorch's are not needed, and so is their order (``dep_table``)."""
+    from edgewright.compat.qualcomm import convert_linear_to_conv2d as convert
+    from edgewright.compat.qualcomm import own_passes
+
+    if skip_mutable_buffer:
+        remedy = "Leave it out: state that the HTP cannot hold stays outside anyway."
+        raise UsageError("skip_mutable_buffer", "is about passes that Edgewright does not have", remedy=remedy)
+    if convert_linear_to_conv2d:
+        module = convert(module)
     return _lower(
         module, inputs, compiler_specs, constant_methods, dynamic_shapes,
         skip_node_id_set=skip_node_id_set, skip_node_op_set=skip_node_op_set,
+        transform_passes=own_passes(passes_job) or None,
     )  # fmt: skip
 
 

@@ -147,11 +147,15 @@ def make_quantizer(
 def build_executorch_binary(
     model: torch.nn.Module, qnn_config: QnnConfig, file_name: str, dataset: Sequence[tuple[Any, ...]],
     quant_dtype: QuantDtype | None = None, custom_quantizer: QnnQuantizer | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None, qnn_intermediate_debugger: Any = None, passes_job: Any = None,
+    passes_dependency: Any = None, qat_training_data: Any = None, op_package_options: Any = None,
 ) -> None:  # fmt: skip
     """Quantize (if asked), compile and write ``file_name.pte``. With ``compile_only`` the script ends here."""
     if qnn_config.pre_gen_pte:
         return
+    _refuse(qnn_intermediate_debugger, "qnn_intermediate_debugger", "`edgewright compare` compares layer by layer.")
+    _refuse(qat_training_data, "qat_training_data", "Train with prepare_qat_pt2e and the same quantizer.")
+    _refuse(op_package_options, "op_package_options", "An operator of your own with an out variant stays on the CPU.")
     quantizer = custom_quantizer or (
         None if quant_dtype is None else make_quantizer(quant_dtype, soc_model=qnn_config.soc_model)
     )
@@ -163,13 +167,18 @@ def build_executorch_binary(
         model = _calibrated(model, quantizer, dataset)
     manager = to_edge_transform_and_lower_to_qnn(
         model, dataset[0], specs, metadata, skip_node_id_set=qnn_config.skip_delegate_node_ids,
-        skip_node_op_set=qnn_config.skip_delegate_node_ops,
+        skip_node_op_set=qnn_config.skip_delegate_node_ops, passes_job=passes_job, dep_table=passes_dependency,
     )  # fmt: skip
     ends = not qnn_config.shared_buffer  # or the caller gives memory that the phone's processors share
     planning = MemoryPlanningPass(alloc_graph_input=ends, alloc_graph_output=ends)
     manager.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)).save(f"{file_name}.pte")
     if qnn_config.compile_only:
         raise SystemExit(0)
+
+
+def _refuse(given: Any, name: str, remedy: str) -> None:
+    if given is not None:
+        raise UsageError(name, "is not supported", remedy=remedy)
 
 
 def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:

@@ -171,12 +171,13 @@ def _names(option: str, given: Any) -> frozenset[str]:
 def to_edge_transform_and_lower_to_qnn(
     module: Any, inputs: Any, compiler_specs: Any, constant_methods: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
-    optimization_level: int = 3,
+    optimization_level: int = 3, transform_passes: Any = None,
 ) -> Any:  # fmt: skip
     """Export and lower a module, or several by the names of their methods; then each argument may be by name, too.
 
     ``skip_node_id_set`` and ``skip_node_op_set``: names of nodes, and of operators, to leave to the CPU. Methods that
     were told ``use_weight_sharing=True`` are compiled into one context. ``optimization_level``: 1 to 3.
+    ``transform_passes``: passes of your own, before lowering.
     """
     from edgewright.program.lower import to_edge_transform_and_lower
 
@@ -194,7 +195,7 @@ def to_edge_transform_and_lower_to_qnn(
             shared=shared if _shares(modules, specs) else None,
         )  # fmt: skip
         partitioners[name] = [partitioner]
-    made = to_edge_transform_and_lower(exported, partitioner=partitioners, constant_methods=constant_methods)
+    made = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
     targets = {p.target() for (p,) in partitioners.values() if p.shared is not None}
     if len(targets) > 1:
         raise UsageError("compiler_specs", "of methods that share weights must be the same", value=len(targets))

@@ -9,10 +9,13 @@ import numpy as np
 
 from edgewright.engine.codegen import Reg, count, number
 from edgewright.engine.dialects.elements import TABULAR, Given, element
+from edgewright.engine.dialects.folds import finish, folding
+from edgewright.engine.reals import scaled
 from edgewright.engine.requantize import Affine, scale_of, whole_of
 from edgewright.engine.vector import clamp, to_real
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.enn.elements import BINARY, UNARY
+from edgewright.ir.enn.folds import mean_scaling
 from edgewright.ir.enn.numbers import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Op, Value
@@ -76,3 +79,15 @@ def _root(i: Integers, x: Reg) -> str:
     name = f"llvm.sqrt.{f'v{count(x.type)}' if count(x.type) > 1 else ''}f32"
     i.f.module.declare(f"declare {x.type} @{name}({x.type})")
     return f"call {x.type} @{name}({x.type} {x})"
+
+
+@finish(f"{PREFIX}REDUCEMEAN", f"{PREFIX}REDUCESUM")
+def _mean(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+    x, out, count = inputs_of(op)[0], result_of(op), folding(op).count
+    if out.q is None or x.q is None:
+        raise NotWholeError("real numbers")
+    scaling = mean_scaling(x, out, count if op.kind.endswith("MEAN") else 1)
+    if not scaling.possible:
+        raise NotWholeError("no factor")
+    centred = i.plus(total, -affine(x).zero * count)
+    return Whole(scaled(i.f, centred.reg, scaling), scaling.low, scaling.high)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from edgewright.engine.dialects.enn_rewrite import PLANES, EnnRewrite, alike, pads, pair, real, rule, some
+from edgewright.engine.dialects.enn_rewrite import PLANES, EnnRewrite, alike, pads, pair, real, rule, some, wider
 from edgewright.ir.enn.numbers import byte, inputs_of, result_of
+from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Op, Value
 
 _IMAGE = 4
@@ -179,7 +180,7 @@ def _last(made: EnnRewrite, op: Op, axis: int) -> tuple[Value, Value, list[int]]
 def _softmax(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     log = op.kind.endswith("LOGSOFTMAX")
-    if not alike(x, out) or not some(x, out) or not x.bound or x.constant or (log and x.q is not None):
+    if not alike(x, out) or not some(x, out) or not x.bound or x.constant:
         return False
     axis = int(op.args["axis"]) % len(x.bound)
     given, last, back = _last(made, op, axis)
@@ -216,16 +217,29 @@ def _norm(made: EnnRewrite, op: Op) -> bool:
     (x, *factors), out = inputs_of(op), result_of(op)
     if not alike(x, out) or not some(x, out) or x.constant or any(v.data is None for v in factors):
         return False
-    if x.q is not None:
-        made.flat(op.kind, op, out, **{**op.args, "inputs": [made.planes(x), *factors]})
-        return True
     name = op.kind.partition(".")[2]
+    if x.q is not None:
+        _whole_norm(made, op, byte(x) and name != "LAYERNORM")
+        return True
     size = {"LAYERNORM": list(x.bound[-1:]), "RMSNORM": [int(n) for n in op.args.get("normalize_shape", [])]}.get(name)
     args: dict[str, Any] = {"num_groups": int(op.args["num_groups"])} if size is None else {"normalized_shape": size}
     kind = {"LAYERNORM": "layer_norm", "RMSNORM": "rms_norm", "GROUPNORM": "group_norm"}[name]
     named = dict(zip(("weight", "bias"), (made.reals(op, v, False) for v in factors), strict=False))
     made.computed(kind, op, out, False, input=made.reals(op, x, False), eps=float(op.args["epsilon"]), **args, **named)
     return True
+
+
+def _whole_norm(made: EnnRewrite, op: Op, wide: bool) -> None:
+    """Rows of several dimensions must lie densely, which bytes need not: those are done in 16 bits."""
+    (x, *factors), out = inputs_of(op), result_of(op)
+    if not wide:
+        made.flat(op.kind, op, out, **{**op.args, "inputs": [made.planes(x), *factors]})
+        return
+    given, last = wider(made.planes(x)), wider(out)
+    limits = {"minimum": float("-inf"), "maximum": float("inf")}
+    made.emit(f"{PREFIX}CLIP", op, given, inputs=[x], **limits)
+    made.emit(op.kind, op, last, **{**op.args, "inputs": [given, *factors]})
+    made.flat(f"{PREFIX}CLIP", op, out, inputs=[last], **limits)
 
 
 @rule("PRELU")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
-from edgewright.ir.enn.numbers import byte, dequantized, half
+from edgewright.ir.enn.numbers import byte, constant
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
@@ -68,18 +68,16 @@ class EnnRewrite(Rewrite):
     def reals(self, op: Op, value: Value, image: bool) -> Value:
         """A value as the real numbers that operators read: in half precision, or what integers stand for."""
         here = self.either(value, image)
+        if here.data is not None:
+            return replace(here, dtype=_F32, q=None, data=constant(here))
         if value.q is None:
             return self.half(op, here)
-        out = replace(here, name=f"{here.name}_real", dtype=_F32, q=None, data=None)
-        if value.data is not None:
-            return replace(out, data=dequantized(here, np.asarray(here.data)))
+        out = replace(here, name=f"{here.name}_real", dtype=_F32, q=None)
         self.emit("convert" if byte(value) else f"{PREFIX}DEQUANTIZE", op, out, **_given(value, here))
         return out
 
     def half(self, op: Op, x: Value) -> Value:
         """Real numbers in half precision."""
-        if x.data is not None:
-            return replace(x, data=half(np.asarray(x.data)))
         if id(x) not in self.halves:
             out = replace(x, name=f"{x.name}_rounded")
             self.emit("round_to_half", op, out, self=x)
@@ -149,6 +147,13 @@ def word(value: Value) -> bool:
     """Integers of 16 bits with one scale."""
     q = value.q
     return q is not None and q.axis is None and q.dtype == np.dtype(np.int16) and value.dtype == q.dtype
+
+
+def wider(value: Value) -> Value:
+    """Bytes as the same integers of 16 bits."""
+    assert value.q is not None
+    short = np.dtype(np.int16)
+    return replace(value, name=f"{value.name}_wider", dtype=short, q=replace(value.q, dtype=short), data=None)
 
 
 def some(*values: Value) -> bool:

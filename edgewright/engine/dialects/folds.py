@@ -72,14 +72,15 @@ def folding(op: Op) -> Folding:
     if name in ("AVERAGE_POOL_2D", "avg_pool2d", "max_pool2d"):
         return _pool(op)
     data = op.args["inputs"][0] if "inputs" in op.args else op.args["input"]
-    given = np.atleast_1d(op.args["inputs"][1].data) if "inputs" in op.args else [op.args["axis"]]
+    listed = op.args["axis"] if isinstance(op.args.get("axis"), list) else None  # ENN's
+    given = listed or (np.atleast_1d(op.args["inputs"][1].data) if "inputs" in op.args else [op.args["axis"]])
     axes = tuple(sorted({int(a) % max(len(data.bound), 1) for a in given}))
     keep = bool(op.args.get("keep_dims", True))
     shape = tuple(1 if d in axes else n for d, n in enumerate(data.bound) if keep or d not in axes)
     if shape != _result(op).bound or not axes or 0 in data.bound or any(int(a) >= len(data.bound) for a in given):
         raise NotWholeError("results are not as many")
     how = "max" if name in ("REDUCE_MAX", "reduce_max", "reduce_any") else "min"
-    return Folding(data, "sum" if name in ("MEAN", "SUM", "reduce_sum") else how, axes, keep)
+    return Folding(data, "sum" if name in ("MEAN", "SUM", "reduce_sum", "REDUCEMEAN", "REDUCESUM") else how, axes, keep)
 
 
 def _pool(op: Op) -> Folding:

@@ -42,11 +42,11 @@ def emit_softmax(module: Module, name: str, lanes: int, rows: ByteRows) -> None:
             return f.op("sub", f.splat(largest, width), bytes_at(place, width))
 
         total = _folded(f, lanes, rows.length, 0,
-                        lambda p, w, now: f.add(now, _entries(f, parts, below(p, w))), _sum)  # fmt: skip
+                        lambda p, w, now: f.add(now, entries(f, parts, below(p, w))), _sum)  # fmt: skip
         inverse, bits = _inverse(f, total)
 
         def store(place: Reg, width: int, now: Reg) -> Reg:
-            made = _shares(f, _entries(f, powers, below(place, width)), inverse, bits)
+            made = _shares(f, entries(f, powers, below(place, width)), inverse, bits)
             f.store(f.cast("trunc", made, vec(width, "i8")), f.at(target, place))
             return now
 
@@ -75,7 +75,8 @@ def _folded(f: Function, lanes: int, length: int, start: int, each: Each, join: 
     return value
 
 
-def _entries(f: Function, table: Reg, at: Reg) -> Reg:
+def entries(f: Function, table: Reg, at: Reg) -> Reg:
+    """Words of 32 bits of a table."""
     lanes = count(at.type)
     if lanes == 1:
         return f.load("i32", f.at(table, f.mul(f.cast("zext", at, I64), 4)))

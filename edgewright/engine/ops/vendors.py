@@ -31,8 +31,9 @@ def _lowerings() -> list[type[Lowering]]:
     from edgewright.engine.ops.rescales import QnnConversion
     from edgewright.engine.ops.softmax8 import ByteSoftmax
     from edgewright.engine.ops.sums import Sums
+    from edgewright.engine.ops.wholerows import DenseNorm, WholeNorm, WholeSoftmax
     from edgewright.engine.ops.wholes import WholeMap
     from edgewright.engine.ops.words import WordDepthwise, WordProduct
 
     return [WordProduct, WordDepthwise, WholeMap, Lookup, QnnConversion, Folded, ByteSoftmax, WholeMatMul, Picked,
-            Mixed, Taken, Laid, ArgMax, Sums, EnnConversion]  # fmt: skip
+            Mixed, Taken, Laid, ArgMax, Sums, EnnConversion, WholeSoftmax, WholeNorm, DenseNorm]  # fmt: skip

@@ -77,14 +77,15 @@ def prelu(values: Values, op: Op) -> None:
     values.give(result_of(op), np.where(x < 0, x * slope, x))
 
 
-def softmax(values: Values, op: Op) -> None:
-    x, axis = inputs_of(op)[0], int(op.args["axis"])
-    given = folds.softmax(x, values.stored(x), axis) if integers(op, x) else norm.softmax(values.real(x), axis)
-    values.give(result_of(op), given)
+def softmax(whole: Function, real: Function) -> Meaning:
+    """Of integers, and of real numbers."""
 
+    def meaning(values: Values, op: Op) -> None:
+        x, axis = inputs_of(op)[0], int(op.args["axis"])
+        made = whole(x, values.stored(x), axis) if integers(op, x) else real(values.real(x), axis)
+        values.give(result_of(op), made)
 
-def log_softmax(values: Values, op: Op) -> None:
-    values.give(result_of(op), norm.log_softmax(values.real(inputs_of(op)[0]), int(op.args["axis"])))
+    return meaning
 
 
 def reduced(function: Function, mean: bool) -> Meaning:
@@ -162,5 +163,5 @@ UNARY: dict[str, Function] = {
 }  # fmt: skip
 MEANS: dict[str, Meaning] = {
     "REDUCEMEAN": reduced(reduce.reduce_mean, True), "REDUCESUM": reduced(reduce.reduce_sum, False),
-    "SOFTMAX": softmax, "LOGSOFTMAX": log_softmax,
+    "SOFTMAX": softmax(folds.softmax, norm.softmax), "LOGSOFTMAX": softmax(folds.log_softmax, norm.log_softmax),
 }  # fmt: skip

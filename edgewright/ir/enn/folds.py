@@ -16,6 +16,9 @@ from edgewright.ir.numerics import single
 
 _F32, _F64 = np.float32, np.float64
 _BITS = 24  # of an exponential: whole numbers so large are exact in single precision
+LN2 = math.log(2)
+MIDDLE = math.sqrt(2)
+SERIES = [1 / n for n in range(19, 0, -2)]  # of the inverse hyperbolic tangent, the highest power first
 
 
 def mean_scaling(x: Value, out: Value, count: int) -> RealScaling:
@@ -37,9 +40,39 @@ def powers(x: Value, length: int) -> Array:
 
 def softmax(x: Value, stored: Array, axis: int) -> Array:
     """Shares of exponentials, in single precision."""
-    wide = stored.astype(np.int64)
-    each = powers(x, stored.shape[axis])[wide.max(axis=axis, keepdims=True) - wide]
+    each = powers(x, stored.shape[axis])[_below(stored, axis)]
     return np.asarray(each.astype(_F32) / each.sum(axis=axis, keepdims=True).astype(_F32))
+
+
+def _below(stored: Array, axis: int) -> Array:
+    wide = stored.astype(np.int64)
+    return np.asarray(wide.max(axis=axis, keepdims=True) - wide)
+
+
+def log_softmax(x: Value, stored: Array, axis: int) -> Array:
+    """Steps below the largest, and the logarithm of the exponentials' sum: in double precision, then in single."""
+    below, table = _below(stored, axis), powers(x, stored.shape[axis])
+    total = table[below].sum(axis=axis, keepdims=True)
+    made = below.astype(_F64) * scale_of(x) + (logarithm(total) - log_of_one(table))
+    return np.asarray(-made).astype(_F32)
+
+
+def log_of_one(table: Array) -> float:
+    """The logarithm of what stands for 1 in a table of exponentials: a power of two."""
+    return (int(table[0]).bit_length() - 1) * LN2
+
+
+def logarithm(whole: Array) -> Array:
+    """Of whole numbers from 1: by a power of two, and a series of what is left, in this order of operations."""
+    exponent = np.frexp(whole.astype(_F64))[1] - 1
+    rest = np.ldexp(whole.astype(_F64), -exponent)
+    above = rest > MIDDLE
+    rest, exponent = np.where(above, rest * 0.5, rest), exponent + above
+    part = (rest - 1.0) / (rest + 1.0)
+    square, total = part * part, np.full(part.shape, SERIES[0])
+    for term in SERIES[1:]:
+        total = total * square + term
+    return np.asarray(exponent.astype(_F64) * LN2 + (part * 2.0) * total)
 
 
 def normalized(x: Value, centred: Array, epsilon: float, centre: bool) -> Array:

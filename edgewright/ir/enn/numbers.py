@@ -53,6 +53,12 @@ def quantized(x: Array, q: QParams) -> Array:
         return XNNPACK.quantize(x, q)
 
 
+def constant(value: Value) -> Array:
+    """A constant as an operator on real numbers reads it."""
+    assert value.data is not None
+    return dequantized(value, value.data) if value.q is not None else half(value.data)
+
+
 def byte(value: Value) -> bool:
     """Bytes with one scale."""
     q = value.q

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgewright.ir.reference import quant as ref
 from edgewright.ir.reference import quant_ops as ops
-from edgewright.runtime.registry import Function, row
+from edgewright.runtime.registry import Function, register_kernel, row
 
 _Q = "quantized_decomposed::"
 
@@ -23,6 +23,17 @@ row(
     f"{_Q}choose_qparams_per_token_asymmetric.out",
     ref.choose_qparams_per_token_asymmetric,
     ref.choose_qparams_per_token_asymmetric_shape,
+)
+
+# The same under the names that Arm's runtime for Cortex-M has them by.
+_ENDS = "input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: int, out: Tensor!"
+register_kernel(
+    f"cortex_m::quantize_per_tensor.out({_ENDS})", ref.quantize_per_tensor, shape=ref.quantize_per_tensor_shape
+)
+register_kernel(
+    f"cortex_m::dequantize_per_tensor.out({_ENDS})",
+    ref.dequantize_per_tensor,
+    shape=ref.dequantize_per_tensor_shape,
 )
 
 row(f"{_Q}add.out", ops.quantized_add, ops.quantized_add_shape)

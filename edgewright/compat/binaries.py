@@ -1,0 +1,33 @@
+"""``executorch.exir._serialize._program``: a program's bytes as a structure, blobs and all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edgewright.files import Source
+from edgewright.pte import schema
+from edgewright.pte.flat import Buffer
+from edgewright.pte.reader import read_program
+
+
+@dataclass
+class PTEFile:
+    """A program whose delegates' bytes lie in ``program.backend_delegate_data``, as ExecuTorch's reader puts them."""
+
+    program: schema.Program
+    named_data: dict[str, Buffer] = field(default_factory=dict)
+
+
+def deserialize_pte_binary(program_data: Source) -> PTEFile:
+    """Read and check a program."""
+    program = read_program(program_data)
+    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
+    held: list[schema.BackendDelegateInlineData] = []
+    for plan in program.execution_plan:
+        for delegate in plan.delegates:
+            held.append(schema.BackendDelegateInlineData(data=bytes(program.blob(delegate))))
+            delegate.processed = schema.BackendDelegateDataReference(
+                location=schema.DataLocation.INLINE, index=len(held) - 1
+            )
+    program.backend_delegate_data = held
+    return PTEFile(program, named)

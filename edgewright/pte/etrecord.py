@@ -1,0 +1,133 @@
+"""Reads an ETRecord: which nodes of the user's graph an instruction stands for, and the lines they come from.
+
+The file is a zip that anyone may have made: it is small or it is refused, and nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgewright.errors import FormatError, LimitError
+from edgewright.files import Source, open_source
+
+IDENTIFIER = "ETRECORD_V0"  # an empty file inside, by which a record is known
+GRAPHS = "edge_dialect_exported_program/"
+_PARTS = ("_state_dict", "_constants", "_example_inputs")  # weights and pickles: never opened
+# What Python's reader raises for zips that are none.
+_BROKEN = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, EOFError, struct.error, zlib.error,
+)  # fmt: skip
+_LARGEST = 1 << 28  # bytes of one text inside the record
+
+
+@dataclass(frozen=True)
+class Node:
+    """A call of the user's graph: its operator, the lines that led to it, and the modules around it."""
+
+    name: str
+    operator: str
+    stack_trace: str
+    modules: dict[str, tuple[str, str]]
+
+
+@dataclass
+class Record:
+    """By instruction, the numbers of nodes and the delegate's name; by number, the node. Of one method."""
+
+    handles: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    delegates: dict[int, str] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+    def at(self, instruction: int) -> list[Node]:
+        """What an instruction stands for."""
+        return [self.nodes[h] for h in self.handles.get(instruction, ()) if h in self.nodes]
+
+
+def read_record(source: Source, method: str = "forward") -> Record:
+    """Read what a record says of a method; of the only one, if it is called otherwise."""
+    view, name = open_source(source, "ETRecord")
+    try:
+        with zipfile.ZipFile(io.BytesIO(view)) as file:
+            return _record(file, method)
+    except _BROKEN as error:
+        raise FormatError("an ETRecord is a zip file", value=str(error), file=name) from error
+    except FormatError as error:
+        error.file = name
+        raise
+
+
+def _record(file: zipfile.ZipFile, method: str) -> Record:
+    if IDENTIFIER not in file.namelist():
+        raise FormatError(f"an ETRecord holds {IDENTIFIER}", value=", ".join(file.namelist()[:3]))
+    handles = _by_method(_text(file, "debug_handle_map"), method)
+    delegates = _by_method(_text(file, "delegate_map"), method)
+    made = Record()
+    for key, value in handles.items():
+        found = value if isinstance(value, list) else [value]
+        made.handles[_number(key)] = tuple(_number(v) for v in found)
+    for key, value in delegates.items():
+        made.delegates[_number(key)] = str(value.get("name", "")) if isinstance(value, dict) else ""
+    names = [n for n in file.namelist() if n.startswith(GRAPHS) and not n.endswith(_PARTS)]
+    chosen = f"{GRAPHS}{method}"
+    if chosen in names or len(names) == 1:
+        made.nodes = dict(_nodes(_text(file, chosen if chosen in names else names[0])))
+    return made
+
+
+def _text(file: zipfile.ZipFile, name: str) -> Any:
+    """A text of the record, as JSON; nothing if the record has none."""
+    try:
+        entry = file.getinfo(name)
+    except KeyError:
+        return {}
+    if entry.file_size > _LARGEST:
+        raise LimitError(name, f"must have at most {_LARGEST} bytes", value=entry.file_size)
+    try:
+        with file.open(entry) as stream:
+            return json.loads(stream.read(_LARGEST))
+    except _BROKEN as error:  # nesting without end is a RuntimeError, too
+        raise FormatError("must be JSON", where=name, value=str(error)) from error
+
+
+def _by_method(found: Any, method: str) -> Mapping[str, Any]:
+    """The part of a map that is about a method. Records of older releases know one method, and do not name it."""
+    if not isinstance(found, dict):
+        raise FormatError("must be a map", value=type(found).__name__)
+    inner = found.get(method, next(iter(found.values())) if len(found) == 1 else found)
+    return inner if isinstance(inner, dict) else found
+
+
+def _number(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise FormatError("must be a number", value=value) from error
+
+
+def _nodes(tree: Any) -> Iterator[tuple[int, Node]]:
+    try:
+        calls = tree["graph_module"]["graph"]["nodes"]
+        for call in calls:
+            told = call["metadata"]
+            if "debug_handle" in told:
+                yield _number(told["debug_handle"]), _node(call, told)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError("must be a graph of torch.export", where=GRAPHS.strip("/"), value=repr(error)) from error
+
+
+def _node(call: Mapping[str, Any], told: Mapping[str, str]) -> Node:
+    outputs = call.get("outputs") or [{}]
+    name = call.get("name") or outputs[0].get("as_tensor", {}).get("name", "")
+    modules = {}
+    for level in told.get("nn_module_stack", "").split(";"):
+        key, path, kind = (*level.split(",", 2), "", "")[:3]
+        if key:
+            modules[key] = (path, kind)
+    return Node(str(name), ".".join(str(call["target"]).split(".")[-2:]), str(told.get("stack_trace", "")), modules)

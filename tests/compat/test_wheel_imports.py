@@ -1,0 +1,64 @@
+"""Every import in the example scripts of the ExecuTorch that is installed: ours, or refused with the nearest thing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from edgewright.compat.finder import installed
+from edgewright.compat.table import AT_USE, counterpart, is_own, modules
+from edgewright.errors import MissingCounterpartError
+from tests.compat.test_table import imported, take
+
+FOLDERS = ("examples/xnnpack", "examples/nxp", "examples/qualcomm", "examples/arm", "examples/samsung",
+           "backends/arm/scripts")  # fmt: skip
+
+
+def scripts() -> Iterator[Path]:
+    spec = find_spec("executorch")
+    assert spec is not None and spec.submodule_search_locations is not None
+    for root in spec.submodule_search_locations:
+        for folder in FOLDERS:
+            yield from sorted(Path(root, folder).rglob("*.py"))
+
+
+def found() -> dict[tuple[str, str], str]:
+    names: dict[tuple[str, str], str] = {}
+    for path in scripts():
+        source = path.read_text(encoding="utf-8")
+        if all(node.level == 0 for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)):
+            names.update(dict.fromkeys(imported(source), path.name))
+    return {name: script for name, script in names.items() if not is_own(name[0])}
+
+
+def is_ours(module: str, name: str) -> bool:
+    if not name or name == "*":
+        return module in modules()
+    return counterpart(module, name) is not None or f"{module}.{name}" in modules() or f"{module}:{name}" in AT_USE
+
+
+def test_every_import_is_ours_or_refused_in_words() -> None:
+    names = found()
+    assert len(names) > 120
+    ours = {name for name in names if is_ours(*name)}
+    with installed():
+        for module, name in sorted(names):
+            if (module, name) in ours:
+                take(module, name)
+                continue
+            with pytest.raises(
+                MissingCounterpartError, match=r"no counterpart in Edgewright\n  (Nearest|Did you mean)"
+            ):
+                take(module, name)
+    assert len(ours) >= 90, sorted(set(names) - ours)
+
+
+@pytest.mark.parametrize("script", ["nxp/aot_neutron_compile.py", "xnnpack/aot_compiler.py"])
+def test_scripts_that_need_nothing_that_is_absent(script: str) -> None:
+    (path,) = (p for p in scripts() if str(p).endswith(script))
+    absent = {n for n in imported(path.read_text(encoding="utf-8")) if not is_own(n[0]) and not is_ours(*n)}
+    assert absent <= {("executorch.extension.llm.custom_ops", "custom_ops")}, absent
