@@ -20,6 +20,7 @@ from edgewright.runtime.tensor import TensorSlot
 Args = Mapping[str, Any]
 Row = Callable[["Maker", Args, Sequence[TensorSlot]], bool]
 ROWS: dict[str, Row] = {}
+OTHERWISE: dict[str, list[Row]] = {}  # for what the first row of a kernel does not take
 _F32 = np.dtype(np.float32)
 TYPES = tuple(np.dtype(t) for t in ("float32", "bool", "uint8", "int8", "int16", "int32", "int64"))
 WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
@@ -32,6 +33,17 @@ WHOLE: set[str] = set()  # kernels of which all results are made, not the first 
 def taken(*keys: str) -> Callable[[Row], Row]:
     def register(row: Row) -> Row:
         ROWS.update(dict.fromkeys(keys, row))
+        return row
+
+    return register
+
+
+def otherwise(*keys: str) -> Callable[[Row], Row]:
+    """A row for what ``taken``'s row of the same kernels does not take."""
+
+    def register(row: Row) -> Row:
+        for key in keys:
+            OTHERWISE.setdefault(key, []).append(row)
         return row
 
     return register
@@ -113,7 +125,7 @@ class Maker:
         """A tensor from outside: a constant, or an input as it lies in memory."""
         data, last = self.constant(slot), slot.dim_order == _TO_PIXELS
         if data is not None:
-            value, last = new(slot.bound, np.ascontiguousarray(data)), False
+            value, last = new(slot.bound, np.ascontiguousarray(data).reshape(slot.bound)), False
         else:
             value = new(tuple(slot.bound[d] for d in slot.dim_order), dtype=slot.dtype)
             self.graph.inputs.append(value)
@@ -338,6 +350,9 @@ def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 
 # These add rows to ``ROWS``.
+from edgewright.runtime import portable_functions as portable_functions  # noqa: E402
+from edgewright.runtime import portable_grid as portable_grid  # noqa: E402
+from edgewright.runtime import portable_images as portable_images  # noqa: E402
 from edgewright.runtime import portable_layers as portable_layers  # noqa: E402
 from edgewright.runtime import portable_moves as portable_moves  # noqa: E402
 from edgewright.runtime import portable_picks as portable_picks  # noqa: E402

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable import ROWS, Args, Maker, taken
+from edgewright.runtime.portable import Args, Maker, taken
 from edgewright.runtime.portable_places import put
+from edgewright.runtime.portable_take import take
 from edgewright.runtime.tensor import TensorSlot
 
 
@@ -28,7 +29,7 @@ def _copy(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 @taken("aten::index_put_")
 def _put_in_place(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    return ROWS["aten::index_put.out"](m, a, [a["self"]])
+    return take(m, {**a, "key": "aten::index_put.out"}, [a["self"]])
 
 
 @taken("aten::slice_scatter.out", "aten::select_scatter.out")

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.runtime.portable import Args, Maker, new, taken
+from edgewright.runtime.portable import Args, Maker, new, otherwise, taken
 from edgewright.runtime.portable_moves import sliced
-from edgewright.runtime.portable_typed import as_type, otherwise
+from edgewright.runtime.portable_typed import as_type
 from edgewright.runtime.tensor import TensorSlot
 
 _ROWS = {

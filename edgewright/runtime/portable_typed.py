@@ -7,7 +7,7 @@ the tensor it is stored in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from edgewright.engine.functions import FUNCTIONS
 from edgewright.ir.dtypes import DType, is_integral
 from edgewright.ir.graph import Value
 from edgewright.ir.reference.elementwise import cast, result_type
-from edgewright.runtime.portable import ROWS, TYPES, Args, Maker, Row, new, taken
+from edgewright.runtime.portable import TYPES, Args, Maker, new, otherwise, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)
@@ -71,22 +71,6 @@ def spread(given: Sequence[Any], out: TensorSlot) -> bool:
 def usable(m: Maker, given: Sequence[Any], out: TensorSlot) -> bool:
     slots = [g for g in given if isinstance(g, TensorSlot)]
     return bool(slots) and m.known(*slots, out) and spread(given, out)
-
-
-def otherwise(*keys: str) -> Callable[[Row], Row]:
-    """A row for what another row of the same kernels does not take."""
-
-    def register(row: Row) -> Row:
-        for key in keys:
-            first = ROWS.get(key)
-            ROWS[key] = row if first is None else _either(first, row)
-        return row
-
-    return register
-
-
-def _either(first: Row, second: Row) -> Row:
-    return lambda m, a, outs: first(m, a, outs) or second(m, a, outs)
 
 
 # --------------------------------------------------------------------------------------------------- two operands

@@ -20,7 +20,8 @@ from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values, load
 from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.portable import ROWS, WORTH, Maker
+from edgewright.runtime.portable import WHOLE, WORTH, Maker
+from edgewright.runtime.portable_take import has_way, take
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
@@ -86,7 +87,7 @@ def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], me
     """Put segments in the place of the calls they do."""
     steps = [step for chain in chains for step in chain]
     straight = all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps)
-    known = any(inlined(s) or (isinstance(s, KernelStep) and s.kernel.key in _PRODUCTS) for s in steps)
+    known = any(inlined(s) or (isinstance(s, KernelStep) and _costly(s, values)) for s in steps)
     if not (known and straight and len(steps) <= _MOST and native()):
         return
     joiner = _Joiner(plan, values, steps, memory, threads)
@@ -101,6 +102,17 @@ _PRODUCTS = {
 }  # fmt: skip
 
 
+_LARGE = 100_000  # elements of a result that is worth a look
+
+
+def _costly(step: KernelStep, values: Values) -> bool:
+    """Whether a call may be worth compiling."""
+    if step.kernel.key in _PRODUCTS:
+        return True
+    made = (values[i] for i in tensors(step.outputs, values))
+    return has_way(step.kernel.key) and any(isinstance(s, TensorSlot) and s.capacity >= _LARGE for s in made)
+
+
 def inlined(step: Any) -> bool:
     """A delegate that waits to be joined with what stands beside it."""
     return isinstance(step, DelegateStep) and bool(getattr(step.delegate, "waits", False))
@@ -109,7 +121,9 @@ def inlined(step: Any) -> bool:
 def _results(step: Any) -> Sequence[int]:
     """What others may read of a step: all of a delegate's, the first of a kernel's (others are not taken if read)."""
     outputs: Sequence[int] = step.outputs
-    return outputs if isinstance(step, DelegateStep) else [*outputs[:1], *step.changed]
+    if isinstance(step, DelegateStep) or step.kernel.key in WHOLE:
+        return outputs
+    return [*outputs[:1], *step.changed]
 
 
 def _writes(step: Any) -> Sequence[int]:
@@ -182,16 +196,16 @@ class _Joiner:
         return maker.inline(graph, given, made)
 
     def _take(self, step: KernelStep, maker: Maker, before: Sequence[Any]) -> bool:
-        row, signature = ROWS.get(step.kernel.key), step.kernel.signature
-        if row is None or signature is None or not step.kernel.stock:
+        key, signature = step.kernel.key, step.kernel.signature
+        if not has_way(key) or signature is None or not step.kernel.stock:
             return False
         args = {a.name: self._argument(i) for a, i in zip(signature.inputs, step.inputs, strict=True)}
         outs = [self.values[i] for i in (*tensors(step.outputs[:1], self.values), *step.outputs[1:])]
         views = self.views.intersection(tensors(step.inputs, self.values))
         if before and not all(self._look(view, maker, before) for view in views):
             return False  # it may be a view of what this segment makes
-        unseen = all(not self.readers[i] and i not in self.shown for i in step.outputs[1:])
-        return unseen and all(isinstance(o, TensorSlot) for o in outs) and row(maker, {**args, "key": step.name}, outs)
+        unseen = key in WHOLE or all(not self.readers[i] and i not in self.shown for i in step.outputs[1:])
+        return unseen and all(isinstance(o, TensorSlot) for o in outs) and take(maker, {**args, "key": key}, outs)
 
     def _look(self, view: int, maker: Maker, before: Sequence[Any]) -> bool:
         """Whether a view shows nothing this segment makes, or all of one tensor, as it lies: then that is reshaped."""

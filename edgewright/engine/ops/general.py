@@ -20,9 +20,10 @@ class General(Lowering):
 
 @cache
 def _lowerings() -> list[type[Lowering]]:
+    from edgewright.engine.ops.bands import Banded
     from edgewright.engine.ops.lines import Along
     from edgewright.engine.ops.spots import Spot
     from edgewright.engine.ops.tabled import TabledMove
     from edgewright.engine.ops.typed import Elements
 
-    return [Elements, TabledMove, Along, Spot]
+    return [Elements, TabledMove, Along, Spot, Banded]

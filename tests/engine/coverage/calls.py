@@ -10,7 +10,8 @@ import numpy as np
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Array, Graph
 from edgewright.runtime.operators import operators
-from edgewright.runtime.portable import ROWS, Maker
+from edgewright.runtime.portable import Maker
+from edgewright.runtime.portable_take import has_way, take
 from edgewright.runtime.tensor import TensorSlot
 from tests.engine.coverage.vendors import native
 from tests.ops.harness import Sample, all_samples, eager, out_dtypes
@@ -57,9 +58,8 @@ class Slots:
 
 def taken(sample: Sample) -> tuple[Graph, list[Array], list[Array]] | None:
     """The graph of a call, its inputs, and what eager torch makes of them; None if no row takes it."""
-    row, signature = ROWS.get(sample.key), operators()[sample.key]
-    wanted = eager(sample)
-    if row is None or any(w.size == 0 for w in wanted):
+    signature, wanted = operators()[sample.key], eager(sample)
+    if not has_way(sample.key) or any(w.size == 0 for w in wanted):
         return None
     slots, maker = Slots(), Maker(lambda slot: False)
     args = {a.name: slots.make(v, a.name in HELD) for a, v in zip(signature.inputs, sample.args, strict=True)}
@@ -67,7 +67,7 @@ def taken(sample: Sample) -> tuple[Graph, list[Array], list[Array]] | None:
         if isinstance(slot, TensorSlot) and slot.memory is None:
             maker.planes(slot)  # moves join what has begun
     outs = [TensorSlot(to_scalar_type(w.dtype), w.shape, tuple(range(w.ndim))) for w in wanted]
-    if not row(maker, {**args, "key": sample.key}, outs):
+    if not take(maker, {**args, "key": sample.key}, outs):
         return None
     made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if maker.is_made(slot)]
     maker.graph.outputs = [maker.output(slot) for slot, _ in made]
