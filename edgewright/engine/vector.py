@@ -70,10 +70,10 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
 
 
-def fetch(f: Function, pointer: Reg, offset: int) -> None:
-    """Have a line of memory come nearer, while something else is computed."""
+def fetch(f: Function, pointer: Reg, offset: int, near: bool = True) -> None:
+    """Have a line of memory come nearer, while something else is computed: to the first cache, or to the second."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    f.do(f"call void @llvm.prefetch.p0(ptr {f.at(pointer, offset)}, i32 0, i32 3, i32 1)")
+    f.do(f"call void @llvm.prefetch.p0(ptr {f.at(pointer, offset)}, i32 0, i32 {3 if near else 2}, i32 1)")
 
 
 # --------------------------------------------------------------------------------------------------------- integers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,21 @@ def test_a_scale_for_each_block_is_close(cpu: str, bits: int, shape: tuple[int, 
     """The reference sums blocks in double precision, the engine in single."""
     made = linear(shape, weights(columns, shape[-1], bits, block))
     compare(made, [random(made.inputs[0])], cpu, 3e-6)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_scales_of_blocks_that_need_all_their_bits(cpu: str) -> None:
+    weight = weights(40, 96, 4, 32)
+    assert weight.q is not None
+    q = replace(weight.q, scale=tuple((np.asarray(weight.q.scale) * 1.0009).tolist()))
+    made = linear((3, 96), constant(weight.data, q))
+    assert make_plan(made, 1, cpu=cpu).weights.nbytes > make_plan(linear((3, 96), weight), 1, cpu=cpu).weights.nbytes
+    compare(made, [random(made.inputs[0])], cpu, 3e-6)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_weights_that_no_near_cache_holds(bits: int) -> None:
+    exactly(linear((20, 1040), weights(600, 1040, bits)), cpus()[-1])
 
 
 @pytest.mark.parametrize("cpu", cpus())

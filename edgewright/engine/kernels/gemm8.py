@@ -119,13 +119,16 @@ def pack(
 
 
 def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: Window, out_step: int, second_step: int,
-              ending: Ending) -> Function:  # fmt: skip
-    """``tile(data, weights, out, second)``. The window's depth is in steps of four bytes."""
+              ending: Ending, ahead: bool = False) -> Function:  # fmt: skip
+    """``tile(data, weights, out, second)``. The window's depth is in steps of four bytes.
+
+    ``ahead``: the panel that follows is brought to the second cache.
+    """
     name = f"tile_{pixels}_{panel.vectors}_{panel.used}"
     if name in module.functions:
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
-    sums = _multiply(f, isa, pixels, panel, window, ending)
+    sums = _multiply(f, isa, pixels, panel, window, ending, ahead)
     lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
     factors = load_factors(f, ending, f.at(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
     finish = Finish(f, ending, f.at(f.arg("weights"), (1 + ending.words) * head))
@@ -147,18 +150,20 @@ def _second(f: Function, isa: ISA, panel: BytePanel, chosen: Sequence[int], step
     return from_rows(f, [loaded[p] for p in chosen], panel.vectors)
 
 
-def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Window, ending: Ending) -> list[Reg]:
+def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Window, ending: Ending,
+              ahead: bool) -> list[Reg]:  # fmt: skip
     size, weights = 4 * isa.lanes, f.arg("weights")
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
     begin = f.at(weights, (1 + ending.words) * panel.vectors * size + ending.notes)
-    return multiply(f, Dots(f, isa), pixels, window, begin, bias)
+    further = panel_bytes(isa, panel, ending, window.elements) if ahead else 0
+    return multiply(f, Dots(f, isa), pixels, window, begin, bias, further, near=False)
 
 
 def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin: Reg, bias: list[Reg],
-             ahead: int = 0) -> list[Reg]:  # fmt: skip
+             ahead: int = 0, near: bool = True) -> list[Reg]:  # fmt: skip
     """The sums of each pixel, a vector for each of ``bias``: four bytes of data by as many of the weights at a time.
 
-    ``ahead``: the weights so many bytes farther on will be needed next.
+    ``ahead``: the weights so many bytes farther on will be needed next; ``near``: in the first cache.
     """
     vectors, lanes = len(bias), count(bias[0].type)
     size, bytes_ = 4 * lanes, vec(4 * lanes, "i8")
@@ -167,7 +172,7 @@ def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin
         data, weights, *sums = carried
         row = [dots.weights(f.load(bytes_, weights, j * size, size)) for j in range(vectors)]
         for offset in range(0, vectors * size if ahead else 0, LINE):
-            fetch(f, weights, ahead + offset)
+            fetch(f, weights, ahead + offset, near)
         for p in range(pixels):
             x = dots.data(f.bits(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
             for j, w in enumerate(row):

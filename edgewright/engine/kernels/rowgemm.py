@@ -3,7 +3,7 @@
 Four bytes of a row and of each column at a time. A panel is: sums of weights (32 bits), scales, bias (both single
 precision), then the weights. Those of 4 bits lie two steps in a byte, the first one low; they are unpacked to 16 times
 themselves, which costs one instruction less and is taken back at the end. With ``block``, each so many steps of a
-column have a scale of their own, which lies after their weights.
+column have a scale of their own, which lies after their weights; in 16 bits, if the lower ones are all 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgewright.engine.codegen import PTR, Function, Module, Reg, number, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.rows import INVERSE, SCALE, ZERO, Rows
 from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import Dots, fma, to_real
+from edgewright.engine.vector import LINE, Dots, fetch, fma, to_real
 from edgewright.ir.graph import Array
 
 
@@ -28,6 +28,7 @@ class Weights:
     four: bool  # 4 bits
     steps: int
     block: int = 0
+    short: bool = False  # scales of blocks have 16 bits
 
     @property
     def times(self) -> int:
@@ -40,7 +41,8 @@ class Weights:
 
     def size(self, columns: int) -> int:
         """Bytes of a panel."""
-        return columns * (12 + self.steps * (2 if self.four else 4) + (4 * self.blocks if self.block else 0))
+        scales = self.blocks * (2 if self.short else 4) if self.block else 0
+        return columns * (12 + self.steps * (2 if self.four else 4) + scales)
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,9 @@ class RowPanel:
 
 
 def panels(isa: ISA, columns: int, rows: int) -> list[RowPanel]:
-    vectors = 8 if rows == 1 else 4 if isa.registers >= 32 else 2
-    vectors = vectors if isa.registers >= 32 else min(vectors, 4)
+    """The more rows a tile has, the less its weights are loaded, and unpacked."""
+    wide = isa.registers >= 32
+    vectors = (8 if wide else 4) if rows == 1 else 4 if wide else 2
     full, rest = divmod(columns, vectors * isa.lanes)
     made = [RowPanel(vectors, vectors * isa.lanes)] * full
     return made + ([RowPanel(-(-rest // isa.lanes), rest)] if rest else [])
@@ -61,7 +64,9 @@ def most_rows(isa: ISA, weights: Weights, vectors: int) -> int:
     """Rows of a tile: sums, and with blocks real ones beside them, must fit in the registers."""
     if isa.registers < 32:
         return max(1, (4 if vectors > 1 else 6) // (2 if weights.block else 1))
-    return max(1, (24 // vectors) // (2 if weights.block else 1))
+    if weights.block:
+        return max(1, 12 // vectors)
+    return max(1, 24 // vectors)
 
 
 def pack(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weights: Weights,
@@ -105,15 +110,23 @@ def _pack_body(body: Array, own: Array, factors: Array, weights: Weights) -> Non
     rows = body.reshape(weights.blocks, -1)
     rows[:, : blocks.shape[1]] = blocks.view(np.uint8)
     if weights.block:
-        scaled = factors / np.float32(16 if weights.four else 1)
-        rows[:, blocks.shape[1] :].view(np.float32)[:] = scaled.T
+        scaled = stored_scales(factors, weights.four).T
+        kind = np.uint16 if weights.short else np.uint32
+        rows[:, blocks.shape[1] :].view(kind)[:] = scaled >> (16 if weights.short else 0)
+
+
+def stored_scales(factors: Array, four: bool) -> Array:
+    """The bits of blocks' scales, as weights of 4 bits want them."""
+    return np.ascontiguousarray(factors / np.float32(16 if four else 1)).view(np.uint32)
 
 
 class _Tile:
     """Writes one function: so many rows by a panel."""
 
-    def __init__(self, f: Function, isa: ISA, count: int, panel: RowPanel, weights: Weights, rows: Rows) -> None:
+    def __init__(self, f: Function, isa: ISA, count: int, panel: RowPanel, weights: Weights, rows: Rows,
+                 ahead: bool) -> None:  # fmt: skip
         self.f, self.isa, self.count, self.panel, self.weights, self.rows = f, isa, count, panel, weights, rows
+        self.ahead = weights.size(panel.vectors * isa.lanes) if ahead else 0  # bytes to the panel that follows
         self.size = 4 * isa.lanes  # bytes of a vector
         self.whole, self.real = vec(isa.lanes, "i32"), vec(isa.lanes, "float")
         self.dots = Dots(f, isa)
@@ -125,6 +138,8 @@ class _Tile:
         def step(_: Reg, now: list[Reg]) -> list[Reg]:
             here, there, *totals = now
             loaded = [f.load(vec(self.size, "i8"), there, j * self.size, 4) for j in range(vectors)]
+            for offset in range(0, vectors * self.size if self.ahead else 0, LINE):
+                fetch(f, there, self.ahead + offset, near=False)
             for part, row in enumerate(self._unpacked(loaded)):
                 for p in range(self.count):
                     x = f.load("i32", here, p * self.rows.pitch + 4 * part)
@@ -155,6 +170,13 @@ class _Tile:
         at = (line * self.panel.vectors + vector) * self.size
         return self.f.load(vec(self.isa.lanes, kind), self.f.arg("weights"), at, 4)
 
+    def scale(self, scales: Reg, vector: int) -> Reg:
+        """Of a block, for each column."""
+        if not self.weights.short:
+            return self.f.load(self.real, scales, vector * self.size, 4)
+        halves = self.f.load(vec(self.isa.lanes, "i16"), scales, vector * self.size // 2, 2)
+        return self.f.bits(self.f.op("shl", self.f.cast("zext", halves, self.whole), 16), self.real)
+
     def exact(self, begin: Reg) -> list[Reg]:
         """One scale for a column: sums are integers to the end, and what they become is the reference's, bit by bit."""
         f, vectors = self.f, self.panel.vectors
@@ -177,10 +199,10 @@ class _Tile:
             data, weights, *totals = now
             data, weights, *sums = self.multiply(data, weights, [number(0, self.whole)] * many)
             for j in range(vectors):
-                scale = f.load(self.real, weights, j * self.size, 4)
+                scale = self.scale(weights, j)
                 for at in range(j, many, vectors):
                     totals[at] = fma(f, to_real(f, sums[at]), scale, totals[at])
-            return [data, f.at(weights, vectors * self.size), *totals]
+            return [data, f.at(weights, vectors * self.size // (2 if self.weights.short else 1)), *totals]
 
         start = [f.arg("data"), begin, *[number(0, self.real)] * many]
         sums = f.repeat(self.weights.blocks, start, block)[2:]
@@ -194,13 +216,13 @@ class _Tile:
 
 
 def emit_tile(module: Module, isa: ISA, count: int, panel: RowPanel, weights: Weights, rows: Rows, out_step: int,
-              second_step: int, tail: Tail) -> Function:  # fmt: skip
-    """``tile(data, weights, out, second)``."""
+              second_step: int, tail: Tail, ahead: bool = False) -> Function:  # fmt: skip
+    """``tile(data, weights, out, second)``. ``ahead``: the panel that follows is brought to the second cache."""
     name = f"tile_{count}_{panel.vectors}_{panel.used}"
     if name in module.functions:
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
-    tile = _Tile(f, isa, count, panel, weights, rows)
+    tile = _Tile(f, isa, count, panel, weights, rows, ahead)
     begin = f.at(f.arg("weights"), 3 * panel.vectors * tile.size)
     made = tile.blocked(begin) if weights.block else tile.exact(begin)
     for p in range(count):

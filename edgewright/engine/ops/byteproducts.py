@@ -14,7 +14,17 @@ from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
 from edgewright.engine.layout import Border, Home, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.geometry import Convolution, Part, convolution, evenly_spaced, linear, parts, phases, window
+from edgewright.engine.ops.geometry import (
+    Convolution,
+    Part,
+    convolution,
+    evenly_spaced,
+    from_afar,
+    linear,
+    parts,
+    phases,
+    window,
+)
 from edgewright.engine.ops.maps import sum_factors, sum_fits
 from edgewright.engine.ops.products import Tile, order, taps_of
 from edgewright.engine.plan import ALIGN, Place
@@ -198,7 +208,8 @@ class ByteProduct(Lowering):
             size = sum(gemm8.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
             by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
             outside ^= tile.turned
-            name = self._kernel(context, part, made, reach, by_panel, outside)
+            ahead = from_afar(part.grid, size, by_panel or outside)
+            name = self._kernel(context, part, made, reach, by_panel, outside, ahead)
             beside = second.at(part.second) if second else out.at(0)
             units = len(made) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
@@ -247,16 +258,16 @@ class ByteProduct(Lowering):
         return [Place("weights", first.offset + g * stride) for g in range(self.conv.groups)]
 
     def _kernel(self, context: Context, part: Part, made: list[gemm8.BytePanel], reach: Window, by_panel: bool,
-                outside: bool) -> str:  # fmt: skip
+                outside: bool, ahead: bool) -> str:  # fmt: skip
         def build(module: Module, name: str) -> None:
-            runs = self._runs(context, module, part, made, reach)
+            runs = self._runs(context, module, part, made, reach, ahead)
             emit_nest(module, name, part.grid, runs, by_panel, outside)
 
-        key = (part.grid, tuple(made), reach, self.numbers.ending, by_panel, outside)
+        key = (part.grid, tuple(made), reach, self.numbers.ending, by_panel, outside, ahead)
         return context.kernel("gemm8", key, build)
 
-    def _runs(self, context: Context, module: Module, part: Part, made: list[gemm8.BytePanel],
-              reach: Window) -> list[Run]:  # fmt: skip
+    def _runs(self, context: Context, module: Module, part: Part, made: list[gemm8.BytePanel], reach: Window,
+              ahead: bool) -> list[Run]:  # fmt: skip
         runs: list[Run] = []
         offset = column = 0
         isa, ending, grid = context.isa, self.numbers.ending, part.grid
@@ -264,7 +275,8 @@ class ByteProduct(Lowering):
             count, size = made.count(panel), gemm8.panel_bytes(isa, panel, ending, reach.elements)
 
             def tile(pixels: int, panel: gemm8.BytePanel = panel) -> Function:
-                return gemm8.emit_tile(module, isa, pixels, panel, reach, grid.out.pixel, grid.second.pixel, ending)
+                steps = (grid.out.pixel, grid.second.pixel)
+                return gemm8.emit_tile(module, isa, pixels, panel, reach, *steps, ending, ahead)
 
             runs.append(Run(count, size, offset, column, panel.used, tile))
             offset, column = offset + count * size, column + count * panel.used

@@ -16,7 +16,7 @@ from edgewright.engine.kernels.rows import Rows, emit_rows
 from edgewright.engine.layout import Home, Layout
 from edgewright.engine.onthefly import on_the_fly
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.geometry import Part, even_rows
+from edgewright.engine.ops.geometry import Part, even_rows, from_afar
 from edgewright.engine.ops.products import order
 from edgewright.engine.plan import Place
 from edgewright.engine.tail import Tail
@@ -72,7 +72,8 @@ class RowProduct(Lowering):
         q = weight.q
         four = (q.qmin, q.qmax) == (-8, 7)
         steps = 2 * -(-self.depth // 8) if four else -(-self.depth // 4)
-        self.weights = rowgemm.Weights(four, steps, q.block // 4 if q.block else 0)
+        short = bool(q.block) and not np.any(rowgemm.stored_scales(np.asarray(q.scale, np.float32), four) & 0xFFFF)
+        self.weights = rowgemm.Weights(four, steps, q.block // 4 if q.block else 0, short)
         self.filters = filters
         self.tail: Tail = limits(op) + node.tail
 
@@ -94,20 +95,24 @@ class RowProduct(Lowering):
         grid = Grid(1, self.rows, largest, *(Steps(0, _between(h)) for h in (data, out, second)))
         sizes = [self.weights.size(p.vectors * isa.lanes) for p in made]
         by_panel, outside = order(Part(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads)
-        name = self._kernel(context, grid, made, by_panel, outside)
+        ahead = from_afar(grid, sum(sizes), by_panel or outside)
+        name = self._kernel(context, grid, made, by_panel, outside, ahead)
         macs = self.rows * self.depth * self.columns
         units = len(made) if by_panel else grid.tiles
         slots = [data.at(), self._pack(context, made), out.at(), second.at()]
         context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def _kernel(self, context: Context, grid: Grid, made: list[rowgemm.RowPanel], by_panel: bool, outside: bool) -> str:
+    def _kernel(self, context: Context, grid: Grid, made: list[rowgemm.RowPanel], by_panel: bool, outside: bool,
+                ahead: bool) -> str:  # fmt: skip
         def build(module: Module, name: str) -> None:
-            emit_nest(module, name, grid, self.runs(module, context.isa, grid, made), by_panel, outside)
+            emit_nest(module, name, grid, self.runs(module, context.isa, grid, made, ahead), by_panel, outside)
 
-        spec = (grid, tuple(made), self.weights, Rows(self.depth), self.tail, by_panel, outside)
+        spec = (grid, tuple(made), self.weights, Rows(self.depth), self.tail, by_panel, outside, ahead)
         return context.kernel("rowgemm", spec, build)
 
-    def runs(self, module: Module, isa: ISA, grid: Grid, made: list[rowgemm.RowPanel]) -> list[Run]:
+    def runs(
+        self, module: Module, isa: ISA, grid: Grid, made: list[rowgemm.RowPanel], ahead: bool = False
+    ) -> list[Run]:
         """The panels of the product, and what makes the function for their tiles."""
         weights, rows, tail = self.weights, Rows(self.depth), self.tail
         runs, offset, column = [], 0, 0
@@ -116,7 +121,7 @@ class RowProduct(Lowering):
 
             def tile(pixels: int, panel: rowgemm.RowPanel = panel) -> Function:
                 steps = (grid.out.pixel, grid.second.pixel)
-                return rowgemm.emit_tile(module, isa, pixels, panel, weights, rows, *steps, tail)
+                return rowgemm.emit_tile(module, isa, pixels, panel, weights, rows, *steps, tail, ahead)
 
             runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
             offset, column = offset + count * size, column + count * panel.used

@@ -11,6 +11,8 @@ from edgewright.engine.kernels.nest import Grid, Steps
 from edgewright.engine.layout import Border, Home, Layout
 from edgewright.ir.graph import Op
 
+_NEAR = 256 << 10  # bytes of weights that may still be where they were used last
+
 
 @dataclass(frozen=True)
 class Convolution:
@@ -130,6 +132,12 @@ def _channels(conv: Convolution) -> tuple[int, int, int]:
 def evenly_spaced(home: Home) -> bool:
     """Pixels lie at equal distances, from the first of the first image to the last of the last."""
     return even_rows(home.layout)
+
+
+def from_afar(grid: Grid, weight_bytes: int, panels_outside: bool) -> bool:
+    """Whether panels of bytes had better be on their way before they are needed: no near cache holds them all, and
+    each is used for long enough. (Products of reals take four times as long, and need not wait anyway.)"""
+    return panels_outside and weight_bytes > _NEAR and grid.rows * grid.tiles > 2
 
 
 def even_rows(layout: Layout) -> bool:
