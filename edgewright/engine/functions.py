@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from edgewright.engine.codegen import Function, Reg, count, number, vec
 from edgewright.engine.family import on_arm
-from edgewright.engine.vector import clamp, fma, round_to_int, smaller, to_real
+from edgewright.engine.vector import clamp, fma, round_to_int, smaller, times_power, to_real
 
 Real = Callable[..., Reg]
 FUNCTIONS: dict[str, Real] = {}
@@ -81,8 +81,7 @@ def _times_power_of_two(f: Function, x: Reg, power: Reg) -> Reg:
     """``power`` are whole numbers from -150 to 129, as reals; two steps keep results that are subnormal."""
     kind, lanes = x.type, count(x.type)
     if lanes == 16 and not on_arm():
-        all_lanes, as_set = Reg("-1", "i16"), Reg("4", "i32")
-        return f.call("llvm.x86.avx512.mask.scalef.ps.512", kind, x, power, x, all_lanes, as_set)
+        return times_power(f, x, power)
     whole = round_to_int(f, power)
     half = f.op("ashr", whole, 1)
     for part in (half, f.op("sub", whole, half)):

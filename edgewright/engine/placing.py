@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Placing:
         images = {id(low.node.out) for low in self.lowerings if isinstance(low, PlanesToPixels)}
         for lowering in self.lowerings:
             tight = lowering.tight()
-            if tight is not None and id(tight) in images and self._readers(tight) == 1:
+            if tight is not None and id(tight) in images and self._reads[id(tight)] == 1:
                 self.tight.add(id(tight))
 
     def _spread_rows(self) -> None:
@@ -66,8 +67,10 @@ class Placing:
                 if all(isinstance(o, easy) for o in (*readers[id(value)], makers.get(id(value)))):
                     self.rows.add(id(value))
 
-    def _readers(self, value: Value) -> int:
-        return sum(v is value for lowering in self.lowerings for v in lowering.node.reads())
+    @cached_property
+    def _reads(self) -> Counter[int]:
+        """How often each value is read."""
+        return Counter(id(v) for lowering in self.lowerings for v in lowering.node.reads())
 
     def _check_layouts(self) -> None:
         """What needs dense tensors and does not get them is left to the reference."""
@@ -173,7 +176,7 @@ class Placing:
         outside = id(out) in self.context.homes and self.context.homes[id(out)].raw
         there = replace(self.layout(out), shape=tuple(int(n) for n in value.bound))
         fits = maker.any_strides and (maker.node.op.kind != "linear" or even_rows(there))
-        return free and not named and not outside and whole and fits and self._readers(value) == 1
+        return free and not named and not outside and whole and fits and self._reads[id(value)] == 1
 
     def root(self, value: Value) -> Value:
         if id(value) in self.parts:

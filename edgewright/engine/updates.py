@@ -6,6 +6,7 @@ if they are the same array, and only the new rows are written. What reads the ol
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,10 @@ def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lo
     """At most one for each input."""
     found: list[Update] = []
     makers = {id(node.out): at for at, node in enumerate(nodes)}
+    readers: dict[int, Counter[int]] = {}  # how often each node reads a value
+    for at, node in enumerate(nodes):
+        for read in node.reads():
+            readers.setdefault(id(read), Counter())[at] += 1
     inputs = {id(value): at for at, value in enumerate(graph.inputs)}
     for at, value in enumerate(graph.outputs):
         versions = _versions(value, nodes, makers, lower)
@@ -36,7 +41,7 @@ def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lo
         taken = any(update.input == source or update.versions[-1] is value for update in found)
         if source is None or taken or len(versions) < 2 or graph.inputs.count(versions[0]) > 1:
             continue
-        if _in_turn(versions, graph, nodes, makers, lower):
+        if _in_turn(versions, graph, nodes, makers, readers, lower):
             found.append(Update(at, source, tuple(versions)))
     return found
 
@@ -56,18 +61,15 @@ def _versions(
 
 def _in_turn(
     versions: Sequence[Value], graph: Graph, nodes: Sequence[Node], makers: dict[int, int],
-    lower: Callable[[Node], Lowering],
+    readers: dict[int, Counter[int]], lower: Callable[[Node], Lowering],
 ) -> bool:  # fmt: skip
     """Whether all that read a version are done with it when the next is written, and read no more than there is."""
     for version, following in zip(versions, [*versions[1:], None], strict=True):
         written = len(nodes) if following is None else makers[id(following)]
         if following is not None and any(v is version for v in graph.outputs):
             return False
-        for at, node in enumerate(nodes):
-            reads = sum(v is version for v in node.reads())
-            if not reads:
-                continue
-            lowering = lower(node)
+        for at, reads in readers.get(id(version), Counter[int]()).items():
+            lowering = lower(nodes[at])
             wanted = lowering.border()
             if not lowering.exact_reads or (wanted is not None and wanted[0] is version):
                 return False

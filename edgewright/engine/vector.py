@@ -31,6 +31,11 @@ def fma_pairs(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
     return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", c.type, c, *both)
 
 
+def times_power(f: Function, x: Reg, power: Reg) -> Reg:
+    """x * 2**power, of 16 reals; powers are whole."""
+    return f.call("llvm.x86.avx512.mask.scalef.ps.512", x.type, x, power, x, Reg("-1", "i16"), Reg("4", "i32"))
+
+
 def larger(f: Function, x: Reg, bound: Reg) -> Reg:
     """The larger one; x if it is NaN. (One instruction: x86 gives the second operand if either is NaN.)"""
     return f.select(f.compare("ogt", bound, x), bound, x)
@@ -175,6 +180,11 @@ def _narrowed(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
     first, second = (f.cast("trunc", int_min(f, int_max(f, x, least), most), kind) for x in (a, b))
     order = [part + start + i for start in range(0, lanes, each) for part in (0, lanes) for i in range(each)]
     return f.shuffle(first, second, order)
+
+
+def permute_bytes(f: Function, first: Reg, places: Reg, second: Reg) -> Reg:
+    """Bytes of two vectors of 64, by their places in both."""
+    return f.call("llvm.x86.avx512.vpermi2var.qi.512", first.type, first, places, second)
 
 
 def pack_words(f: Function, a: Reg, b: Reg) -> Reg:

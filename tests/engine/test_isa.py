@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import edgewright.engine
 from edgewright.engine import compile
 from edgewright.engine.isa import VARIABLE, _machine, host
 from edgewright.errors import UsageError
@@ -44,3 +48,10 @@ def test_byte_products_of_256_bits(name: str) -> None:
     check_alike(made.run(given), Executor(graph, XNNPACK).run(given))
     usual = [step.python is None for step in compile(graph, 1, cpu="avx2").plan.steps]
     assert [step.python is None for step in made.plan.steps] == usual
+
+
+def test_instructions_are_named_in_one_place() -> None:
+    """What a port to another processor must look at."""
+    folder = Path(edgewright.engine.__file__).parent
+    named = {path.name for path in folder.rglob("*.py") if re.search(r"llvm\.(x86|aarch64)", path.read_text())}
+    assert named == {"vector.py", "native.py"}

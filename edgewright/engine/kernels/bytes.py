@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.engine.codegen import Function, Reg, count, number, vec
 from edgewright.engine.requantize import ROUNDINGS, Requantize
-from edgewright.engine.vector import bytes_to_four, four_to_bytes, int_max, int_min
+from edgewright.engine.vector import bytes_to_four, four_to_bytes, int_max, int_min, permute_bytes
 from edgewright.ir.graph import Array
 
 
@@ -112,8 +112,7 @@ def look_up(f: Function, table: Reg, x: Reg) -> Reg:
         whole = look_up(f, table, f.shuffle(first, first, [*own, *[-1] * (64 - len(own))]))
         return f.shuffle(whole, whole, own)
     quarters = [f.load(x.type, table, 64 * i, 64) for i in range(4)]
-    name = "llvm.x86.avx512.vpermi2var.qi.512"
-    low, high = (f.call(name, x.type, quarters[i], x, quarters[i + 1]) for i in (0, 2))
+    low, high = (permute_bytes(f, quarters[i], x, quarters[i + 1]) for i in (0, 2))
     return f.select(f.compare("slt", x, number(0, x.type)), high, low)
 
 

@@ -17,12 +17,11 @@ from edgewright.engine.fixed import bounded
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window, around
 from edgewright.engine.reals import double, nearest
-from edgewright.engine.vector import clamp
+from edgewright.engine.vector import clamp, multiply_pairs
 from edgewright.ir.graph import Array
 
 _HEAD = 4  # numbers of 64 bits for each channel
 _SIGN = {"i32": -0x7FFF8000, **{vec(n, "i16"): -0x8000 for n in (1, 4, 8, 16)}}
-_PAIRS = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}
 
 
 def head_bytes(lanes: int) -> int:
@@ -113,7 +112,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function
         w = f.load(vec(2 * lanes, "i16"), weights, 0, 4)
         for p in range(pixels):
             pair = f.splat(ending.words(f.load("i32", data, p * window.step, 1)), lanes)
-            sums[p] = f.add(sums[p], _multiplied(f, f.bits(pair, w.type), w))
+            sums[p] = f.add(sums[p], multiply_pairs(f, f.bits(pair, w.type), w))
         return [f.at(data, 4), f.at(weights, 4 * lanes), *sums]
 
     def run(_: Reg, carried: list[Reg]) -> list[Reg]:
@@ -129,11 +128,6 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function
         ending.store(totals[2 * p : 2 * p + 2], tile.used, f.arg("out"), p * tile.out_step)
     f.give()
     return f
-
-
-def _multiplied(f: Function, x: Reg, w: Reg) -> Reg:
-    lanes = count(x.type) // 2
-    return f.call(f"llvm.x86.{_PAIRS[lanes]}", vec(lanes, "i32"), x, w)
 
 
 @dataclass(frozen=True)
@@ -190,7 +184,7 @@ def _depthwise_panel(f: Function, isa: ISA, row: WordRow, weights: Reg, places: 
         for n, (y, x) in enumerate(np.ndindex(*row.kernel)):
             word = ending.words(f.load(vec(lanes, "i16"), now[0], y * row.line + x * row.tap))
             tap = f.load(pairs, begin, 4 * lanes * n, 4)  # each weight, and a zero for what stands above a word
-            made = _multiplied(f, f.bits(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
+            made = multiply_pairs(f, f.bits(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
             if row.wide:
                 sums = [f.add(a, b) for a, b in zip(ending.widen(made), sums, strict=True)]
             else:
