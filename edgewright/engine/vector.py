@@ -9,6 +9,7 @@ from edgewright.engine.family import on_arm
 from edgewright.engine.isa import ISA
 
 LINE = 64  # bytes of memory that come together
+STREAMS = 4  # places that are read in turn: memory gives half as much again as from one
 
 # ------------------------------------------------------------------------------------------------------------ reals
 

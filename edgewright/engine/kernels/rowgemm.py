@@ -17,7 +17,7 @@ from edgewright.engine.codegen import PTR, Function, Module, Reg, number, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.rows import INVERSE, SCALE, ZERO, Rows
 from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import LINE, Dots, fetch, fma, to_real
+from edgewright.engine.vector import LINE, STREAMS, Dots, fetch, fma, to_real
 from edgewright.ir.graph import Array
 
 
@@ -47,8 +47,16 @@ class Weights:
 
 @dataclass(frozen=True)
 class RowPanel:
+    """Weights of ``streams`` parts of the columns lie one after the other: memory is read faster in several places."""
+
     vectors: int
     used: int  # columns that count
+    streams: int = 1
+
+    @property
+    def together(self) -> int:
+        """Vectors of a stream."""
+        return self.vectors // self.streams
 
 
 def panels(isa: ISA, columns: int, rows: int) -> list[RowPanel]:
@@ -56,7 +64,7 @@ def panels(isa: ISA, columns: int, rows: int) -> list[RowPanel]:
     wide = isa.registers >= 32
     vectors = (8 if wide else 4) if rows == 1 else 4 if wide else 2
     full, rest = divmod(columns, vectors * isa.lanes)
-    made = [RowPanel(vectors, vectors * isa.lanes)] * full
+    made = [RowPanel(vectors, vectors * isa.lanes, STREAMS if rows == 1 else 1)] * full
     return made + ([RowPanel(-(-rest // isa.lanes), rest)] if rest else [])
 
 
@@ -84,7 +92,8 @@ def pack(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weig
         added[: panel.used] = bias[start : start + panel.used]
         head = here[: 12 * width].view(np.float32).reshape(3, width)
         _pack_head(head, own, factors, added, weights)
-        _pack_body(here[12 * width :], own, factors, weights)
+        for part in zip(*(np.split(a, panel.streams) for a in (here[12 * width :], own, factors)), strict=True):
+            _pack_body(*part, weights)
         start += panel.used
 
 
@@ -137,7 +146,7 @@ class _Tile:
 
         def step(_: Reg, now: list[Reg]) -> list[Reg]:
             here, there, *totals = now
-            loaded = [f.load(vec(self.size, "i8"), there, j * self.size, 4) for j in range(vectors)]
+            loaded = [f.load(vec(self.size, "i8"), there, self.place(j, self.size), 4) for j in range(vectors)]
             for offset in range(0, vectors * self.size if self.ahead else 0, LINE):
                 fetch(f, there, self.ahead + offset, near=False)
             for part, row in enumerate(self._unpacked(loaded)):
@@ -147,9 +156,15 @@ class _Tile:
                     for j, w in enumerate(row):
                         at = p * vectors + j
                         totals[at] = self.dots.add(totals[at], x4, w)
-            return [f.at(here, 8 if self.weights.four else 4), f.at(there, vectors * self.size), *totals]
+            return [f.at(here, 8 if self.weights.four else 4), f.at(there, self.panel.together * self.size), *totals]
 
         return f.repeat(self.weights.times, [data, weights, *sums], step)
+
+    def place(self, vector: int, size: int) -> int:
+        """Where a vector of so many bytes lies, from where those of the first stream do."""
+        stream, rest = divmod(vector, self.panel.together)
+        columns = self.panel.together * self.isa.lanes
+        return stream * (self.weights.size(columns) - 12 * columns) + rest * size
 
     def _unpacked(self, loaded: list[Reg]) -> list[list[tuple[Reg, ...]]]:
         """Weights of each step in a round."""
@@ -173,8 +188,8 @@ class _Tile:
     def scale(self, scales: Reg, vector: int) -> Reg:
         """Of a block, for each column."""
         if not self.weights.short:
-            return self.f.load(self.real, scales, vector * self.size, 4)
-        halves = self.f.load(vec(self.isa.lanes, "i16"), scales, vector * self.size // 2, 2)
+            return self.f.load(self.real, scales, self.place(vector, self.size), 4)
+        halves = self.f.load(vec(self.isa.lanes, "i16"), scales, self.place(vector, self.size // 2), 2)
         return self.f.bits(self.f.op("shl", self.f.cast("zext", halves, self.whole), 16), self.real)
 
     def exact(self, begin: Reg) -> list[Reg]:
@@ -202,7 +217,7 @@ class _Tile:
                 scale = self.scale(weights, j)
                 for at in range(j, many, vectors):
                     totals[at] = fma(f, to_real(f, sums[at]), scale, totals[at])
-            return [data, f.at(weights, vectors * self.size // (2 if self.weights.short else 1)), *totals]
+            return [data, f.at(weights, self.panel.together * self.size // (2 if self.weights.short else 1)), *totals]
 
         start = [f.arg("data"), begin, *[number(0, self.real)] * many]
         sums = f.repeat(self.weights.blocks, start, block)[2:]
