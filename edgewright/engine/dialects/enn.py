@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects import enn_folds, enn_products  # noqa: F401  (they register what they know)
+from edgewright.engine.dialects import enn_folds, enn_moves, enn_products  # noqa: F401  (they register what they know)
 from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
-from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, EnnRewrite, real, rule, some
+from edgewright.engine.dialects.enn_rewrite import EnnRewrite, real, rule, some
 from edgewright.engine.dialects.enn_words import signed
 from edgewright.ir.enn.elements import fixed_sum
 from edgewright.ir.enn.numbers import byte, half, inputs_of, result_of
@@ -150,78 +150,12 @@ def _conversion(made: EnnRewrite, op: Op) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------------------------------------- moves
-
-
-@rule("RESHAPE")
-def _reshape(made: EnnRewrite, op: Op) -> bool:
-    (x,), out = inputs_of(op), result_of(op)
-    if not some(out):
-        return False
-    made.flat("view", op, out, self=made.planes(x), size=list(out.bound))
-    return True
-
-
-@rule("TRANSPOSE")
-def _transpose(made: EnnRewrite, op: Op) -> bool:
-    (x,), out, dims = inputs_of(op), result_of(op), [int(d) for d in op.args["perm"]]
-    if made.any_pixels([x]):
-        made.flat("permute", op, out, self=made.image(x), dims=[PLANES[d] for d in dims])
-    else:
-        made.flat("permute", op, out, self=made.planes(x), dims=dims)
-    return True
-
-
-@rule("CONCAT")
-def _concat(made: EnnRewrite, op: Op) -> bool:
-    given, out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
-    if not some(*given):
-        return False
-    if len(out.bound) == 4 and made.any_pixels(given):
-        made.made("cat", op, out, tensors=[made.image(v) for v in given], dim=PLANES[axis])
-    else:
-        made.flat("cat", op, out, tensors=[made.planes(v) for v in given], dim=axis)
-    return True
-
-
-def _slice(made: EnnRewrite, op: Op, x: Value, out: Value, start: list[int]) -> None:
-    length = list(out.bound)
-    if len(length) == 4 and made.any_pixels([x]):
-        made.made("slice", op, out, self=made.image(x), start=[start[d] for d in PIXELS],
-                  length=[length[d] for d in PIXELS])  # fmt: skip
-    else:
-        made.flat("slice", op, out, self=made.planes(x), start=start, length=length)
-
-
-@rule("STRIDEDSLICE")
-def _strided(made: EnnRewrite, op: Op) -> bool:
-    (x,), out = inputs_of(op), result_of(op)
-    if not some(out) or op.args.get("shrink_axis_mask", 0) or any(int(n) != 1 for n in op.args["strides"]):
-        return False
-    _slice(made, op, x, out, [int(n) for n in op.args["begin"]])
-    return True
-
-
-@rule("SPLIT")
-def _split(made: EnnRewrite, op: Op) -> bool:
-    (x,), axis, at = inputs_of(op), int(op.args["axis"]), 0
-    for out, size in zip(op.outputs, op.args["point"], strict=True):
-        if out is not None:
-            _slice(made, op, x, out, [at if d == axis else 0 for d in range(len(x.bound))])
-        at += int(size)
-    return True
-
-
-@rule("PAD")
-def _pad(made: EnnRewrite, op: Op) -> bool:
-    (x,), out = inputs_of(op), result_of(op)
-    if not some(x):
-        return False
-    pads, rank = [int(n) for n in op.args["explicit_padding"]], len(x.bound)
-    sides = [pads[:rank], pads[rank:]]
-    if rank == 4 and made.any_pixels([x]):
-        before, after = ([side[d] for d in PIXELS] for side in sides)
-        made.made("pad", op, out, self=made.image(x), before=before, after=after, value=0.0)
-    else:
-        made.flat("pad", op, out, self=made.planes(x), before=sides[0], after=sides[1], value=0.0)
+@rule("POW")
+def _power(made: EnnRewrite, op: Op) -> bool:
+    (x, power), out = inputs_of(op), result_of(op)
+    if not all(real(v) for v in (x, power, out)) or (x.constant and power.constant) or not some(out):
+        return _elements(made, op)
+    image = _images(made, [x, power], out)
+    given = [made.reals(op, _four(v) if image else v, image) for v in (x, power)]
+    made.computed("pow", op, out, image, self=given[0], exponent=given[1])
     return True

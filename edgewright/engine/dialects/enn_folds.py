@@ -9,10 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from edgewright.engine.dialects.enn_rewrite import PLANES, EnnRewrite, alike, pads, pair, real, rule, some, wider
-from edgewright.ir.enn.numbers import byte, inputs_of, result_of
+import numpy as np
+
+from edgewright.engine.dialects.enn_rewrite import (
+    PLANES,
+    UNLIMITED,
+    EnnRewrite,
+    alike,
+    pads,
+    pair,
+    real,
+    rule,
+    some,
+    wider,
+)
+from edgewright.ir.enn.numbers import byte, constant, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
-from edgewright.ir.graph import Op, Value
+from edgewright.ir.graph import Array, Op, Value
 
 _IMAGE = 4
 
@@ -236,10 +249,9 @@ def _whole_norm(made: EnnRewrite, op: Op, wide: bool) -> None:
         made.flat(op.kind, op, out, **{**op.args, "inputs": [made.planes(x), *factors]})
         return
     given, last = wider(made.planes(x)), wider(out)
-    limits = {"minimum": float("-inf"), "maximum": float("inf")}
-    made.emit(f"{PREFIX}CLIP", op, given, inputs=[x], **limits)
+    made.emit(f"{PREFIX}CLIP", op, given, inputs=[x], **UNLIMITED)
     made.emit(op.kind, op, last, **{**op.args, "inputs": [given, *factors]})
-    made.flat(f"{PREFIX}CLIP", op, out, inputs=[last], **limits)
+    made.flat(f"{PREFIX}CLIP", op, out, inputs=[last], **UNLIMITED)
 
 
 @rule("PRELU")
@@ -251,6 +263,31 @@ def _prelu(made: EnnRewrite, op: Op) -> bool:
     by = made.reals(op, slope, False)
     assert by.data is not None
     shape = (by.data.size,) if image or by.data.size == 1 else (by.data.size, *(1,) * (len(x.bound) - 2))
+    shape = shape if x.bound else ()
     by = replace(by, shape=shape, dim_order=tuple(range(len(shape))), data=by.data.reshape(shape))
     made.computed("prelu", op, out, image, self=made.reals(op, x, image), weight=by)
     return True
+
+
+@rule("BatchNormalization")
+def _batch_norm(made: EnnRewrite, op: Op) -> bool:
+    """Element by element, with each rounding of the reference."""
+    (x, *factors), out = inputs_of(op), result_of(op)
+    if not alike(x, out) or not some(x, out) or x.constant or any(v.data is None for v in factors) or len(x.bound) < 2:
+        return False
+    image = len(x.bound) == _IMAGE
+    weight, bias, mean, variance = (constant(v).reshape(-1) for v in factors)
+    scale = np.float32(1) / np.sqrt(variance + np.float32(op.args["epsilon"]))
+    now, shape = made.reals(op, x, image), (-1,) if image else (-1, *(1,) * (len(x.bound) - 2))
+    for kind, by in (("sub", mean), ("mul", scale), ("mul", weight)):
+        done = replace(now, name=f"{now.name}_{kind}")
+        made.emit(kind, op, done, self=now, other=_factor(by.reshape(shape)))
+        now = done
+    made.computed("add", op, out, image, self=now, other=_factor(bias.reshape(shape)))
+    return True
+
+
+def _factor(data: Array) -> Value:
+    return Value(
+        "factor", np.dtype(np.float32), data.shape, tuple(range(data.ndim)), np.ascontiguousarray(data, np.float32)
+    )

@@ -14,7 +14,7 @@ from edgewright.engine.dialects.enn_rewrite import EnnRewrite, pads, pair, real,
 from edgewright.ir.enn.numbers import byte, half, inputs_of, result_of
 from edgewright.ir.enn.products import LIMITS
 from edgewright.ir.enn.scaling import bias_units, real_scaling
-from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.graph import Array, Op, QParams, Value
 
 _UNITS = {1: (1 << 31) - 1, 2: 1 << 48}  # the largest bias, by the bytes of what it is added for
 _MOST = 1 << 24  # weights, where filters of groups are made filters of all channels
@@ -44,6 +44,27 @@ def _plain(w: Value, narrow: bool) -> bool:
     """Integers around 0, no wider than what they are multiplied with."""
     kinds = (np.dtype(np.int8),) if narrow else (np.dtype(np.int8), np.dtype(np.int16))
     return w.q is not None and w.dtype in kinds and not np.any(np.asarray(w.q.zero_point))
+
+
+def _twice(made: EnnRewrite, op: Op) -> Op | None:
+    """A product of rows by weights with a zero point, as one of rows that are there twice: weights without it have one
+    bit more than there is room for, and are sums of two. None if they are more than that."""
+    (x, w, *rest), out = inputs_of(op), result_of(op)
+    if w.data is None or w.q is None or w.q.axis is not None or not ((byte(x) and byte(out)) or word(x)):
+        return None
+    kind = np.dtype(np.int8 if byte(x) else np.int16)
+    whole = w.data.astype(np.int32) - int(np.asarray(w.q.zero_point))
+    ends = np.iinfo(kind)
+    first = np.clip(whole, ends.min, ends.max)
+    second = whole - first
+    if second.min(initial=0) < -ends.max or second.max(initial=0) > ends.max or not some(x, out):
+        return None
+    data = np.concatenate([first, second], 1).astype(kind)
+    q = QParams(w.q.scale, 0, kind, int(ends.min), int(ends.max))
+    both = replace(x, name=f"{x.name}_twice", shape=(*x.bound[:-1], 2 * x.bound[-1]))
+    made.flat("cat", op, both, tensors=[made.planes(x)] * 2, dim=len(x.bound) - 1)
+    weight = replace(w, shape=data.shape, dtype=kind, data=data, q=q)
+    return Op(op.kind, {**op.args, "inputs": [both, weight, *rest]}, op.outputs, op.origin)
 
 
 def _bias(x: Value, w: Value, rest: list[Value]) -> Value | bool | None:
@@ -87,7 +108,7 @@ def _convolution(made: EnnRewrite, op: Op) -> bool:
     (x, w), out, how, groups = inputs_of(op)[:2], result_of(op), _how(op), int(op.args["groups"])
     if how is None or w.data is None:
         return False
-    deep = groups > 1 and groups == x.bound[1] and (w.bound[0] == groups or x.q is None)
+    deep = groups > 1 and groups == x.bound[1] == w.bound[0]
     data = w.data.transpose(1, 2, 3, 0) if deep else w.data.transpose(0, 2, 3, 1)
     if not deep and _narrow_groups(x, w, groups):
         data, groups = _joined(data, groups), 1
@@ -113,19 +134,52 @@ def _product(made: EnnRewrite, op: Op, kind: str, out: Value, /, **args: Any) ->
 def _transposed(made: EnnRewrite, op: Op) -> bool:
     """Filters are stored [outputs of a group, inputs, high, wide]. Those with gaps are made whole ones."""
     (x, w), out, how, groups = inputs_of(op)[:2], result_of(op), _how(op), int(op.args["groups"])
-    if how is None or w.data is None or word(x) or (w.q is not None and w.q.axis is not None and groups > 1):
+    if how is None or w.data is None or (w.q is not None and w.q.axis is not None and groups > 1):
         return False
     outputs, inputs = w.bound[0] * groups, w.bound[1] // groups
     data = w.data.reshape(w.bound[0], groups, inputs, *w.bound[2:]).transpose(1, 0, 3, 4, 2)
     data = _spread(data.reshape(outputs, *w.bound[2:], inputs), pair(op, "dilation"))
     if _narrow_groups(x, replace(w, shape=(outputs,), data=data), groups):
         data, groups = _joined(data, groups), 1
-    if data.size > _MOST:
+    if data.size > _MOST or (word(x) and not _fits(data, pads(op))):
         return False
+    if word(x):
+        _spaced(made, op, _filters(w, data[:, ::-1, ::-1], 0), how, groups)
+        return True
     _product(made, op, "conv_transpose2d", out, input=_operand(made, op, x, True), weight=_filters(w, data, 0),
              stride=pair(op, "stride"), padding=pads(op), dilation=[1, 1], groups=groups, output_padding=[0, 0],
              **how)  # fmt: skip
     return True
+
+
+def _fits(data: Array, around: list[int]) -> bool:
+    return all(p < n for p, n in zip(around, np.repeat(data.shape[1:3], 2), strict=True))
+
+
+def _spaced(made: EnnRewrite, op: Op, weight: Value, how: dict[str, Any], groups: int) -> None:
+    """Of 16 bits: a convolution of the image with zeros between its pixels."""
+    x, out, (down, across) = inputs_of(op)[0], result_of(op), pair(op, "stride")
+    image = made.image(x)
+    batch, high, wide, channels = image.bound
+
+    def step(kind: str, name: str, given: Value, shape: tuple[int, ...], **args: Any) -> Value:
+        done = replace(image, name=f"{image.name}_{name}", shape=shape, dim_order=tuple(range(len(shape))))
+        made.emit(kind, op, done, self=given, **args)
+        return done
+
+    if (down, across) != (1, 1):
+        single, several = (batch, high, 1, wide, 1, channels), (batch, high, down, wide, across, channels)
+        apart = step("view", "apart", image, single, size=list(single))
+        apart = step(
+            "pad", "spaced", apart, several, before=[0] * 6, after=[0, 0, down - 1, 0, across - 1, 0], value=0.0
+        )
+        whole = (batch, high * down, wide * across, channels)
+        flat = step("view", "flat", apart, whole, size=list(whole))
+        cut = (batch, (high - 1) * down + 1, (wide - 1) * across + 1, channels)
+        image = step("slice", "cut", flat, cut, start=[0] * 4, length=list(cut))
+    around = [n - 1 - p for p, n in zip(pads(op), np.repeat(weight.bound[1:3], 2).tolist(), strict=True)]
+    made.made("conv2d", op, out, input=image, weight=weight, stride=[1, 1], padding=around, dilation=[1, 1],
+              groups=groups, **how)  # fmt: skip
 
 
 def _spread(data: Array, dilation: list[int]) -> Array:
@@ -140,6 +194,17 @@ def _spread(data: Array, dilation: list[int]) -> Array:
 @rule("FC")
 def _linear(made: EnnRewrite, op: Op) -> bool:
     (x, w), out = inputs_of(op)[:2], result_of(op)
+    if len(x.bound) == 1 and some(x):  # one row
+        row, done = (replace(v, name=f"{v.name}_row", shape=(1, *v.bound), dim_order=(0, 1)) for v in (x, out))
+        made.flat("view", op, row, self=made.planes(x), size=list(row.bound))
+        rows = Op(op.kind, {**op.args, "inputs": [row, *inputs_of(op)[1:]]}, [done], op.origin)
+        if not _linear(made, rows):
+            return False
+        made.flat("view", op, out, self=made.planes(done), size=list(out.bound))
+        return True
+    if w.q is not None and not _plain(w, byte(x)):
+        doubled = _twice(made, op)
+        return doubled is not None and _linear(made, doubled)
     how = _how(op) if len(x.bound) > 1 else None
     if how is None or w.data is None:
         return False

@@ -15,6 +15,7 @@ from edgewright.ir.graph import Graph, Op, Value
 
 PIXELS = (0, 2, 3, 1)  # from planes
 PLANES = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
+UNLIMITED = {"minimum": float("-inf"), "maximum": float("inf")}  # CLIP that only stores integers otherwise
 _F32 = np.dtype(np.float32)
 
 

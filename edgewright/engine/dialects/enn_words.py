@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.engine.dialects.enn_rewrite import UNLIMITED
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
@@ -46,5 +47,4 @@ def _lower(value: Value) -> Value:
 
 def _same(x: Value, out: Value) -> Op:
     """The same numbers, stored otherwise."""
-    limits = {"minimum": float("-inf"), "maximum": float("inf")}
-    return Op(f"{PREFIX}CLIP", {"inputs": [x], **limits}, [out])
+    return Op(f"{PREFIX}CLIP", {"inputs": [x], **UNLIMITED}, [out])

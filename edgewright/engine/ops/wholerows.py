@@ -136,7 +136,7 @@ def _norm(node: Node) -> NormRows | None:
     length, spread, groups = _sizes(node.op, x)
     if x.bound != node.out.bound or length < 1 or spread < 1 or not exact_norm(x, length):
         return None
-    if any(np.size(v.data) != length // spread * groups for v in factors):
+    if any(math.prod(v.bound) != length // spread * groups for v in factors):
         return None
     centre = not node.op.kind.endswith("RMSNORM")
     epsilon = float(node.op.args["epsilon"])
