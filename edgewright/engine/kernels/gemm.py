@@ -11,20 +11,30 @@ import numpy as np
 from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import LINE, fetch, fma, fma_pairs
+from edgewright.engine.vector import LINE, STREAMS, fetch, fma, fma_pairs
 from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Output channels that are computed together: vectors of these widths, of which ``used`` columns count."""
+    """Output channels that are computed together: vectors of these widths, of which ``used`` columns count.
+
+    Weights of ``streams`` parts of the columns lie one after the other: memory is read faster in several places.
+    """
 
     widths: tuple[int, ...]
     used: int
+    streams: int = 1
 
     @property
     def columns(self) -> int:
         return sum(self.widths)
+
+    def places(self, elements: int) -> list[int]:
+        """Where the vectors of an element lie, from where the first one does."""
+        each = len(self.widths) // self.streams
+        starts = [4 * sum(self.widths[:i]) for i in range(each)]
+        return [s * 4 * self.columns // self.streams * elements + at for s in range(self.streams) for at in starts]
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def panels(isa: ISA, channels: int, pixels: int, vectors: int = 0) -> list[Panel
     lanes = isa.lanes
     vectors = vectors or usual_vectors(isa, channels, pixels)
     full, rest = divmod(channels, vectors * lanes)
-    made = [Panel((lanes,) * vectors, vectors * lanes)] * full
+    made = [Panel((lanes,) * vectors, vectors * lanes, STREAMS if pixels == 1 and vectors % STREAMS == 0 else 1)] * full
     if rest:
         whole, part = divmod(rest, lanes)
         last = (max(4, 1 << (part - 1).bit_length()),) if part else ()
@@ -84,17 +94,19 @@ def packed_size(made: Sequence[Panel], elements: int) -> int:
 
 
 def pack(room: Array, filters: Array, bias: Array | None, made: Sequence[Panel]) -> None:
-    """``filters`` [channels, elements of the window]: for each panel its bias, then a row for each element."""
+    """``filters`` [channels, elements of the window]: for each panel its bias, then for each stream a row of each
+    element."""
     elements = filters.shape[1]
     left, start = room.view(np.float32), 0
     for panel, run in groupby(made):
         count = len(list(run))
         here, left = np.split(left, [count * (elements + 1) * panel.columns])
-        blocks = here.reshape(count, elements + 1, panel.columns)
+        blocks, each = here.reshape(count, -1), panel.used // panel.streams
         span = slice(start, start + count * panel.used)
-        blocks[:, 1:, : panel.used] = filters[span].reshape(count, panel.used, elements).transpose(0, 2, 1)
+        body = blocks[:, panel.columns :].reshape(count, panel.streams, elements, -1)
+        body[..., :each] = filters[span].reshape(count, panel.streams, each, elements).swapaxes(2, 3)
         if bias is not None:
-            blocks[:, 0, : panel.used] = bias[span].reshape(count, panel.used)
+            blocks[:, : panel.used] = bias[span].reshape(count, panel.used)
         start = span.stop
     assert start == len(filters) and not len(left)
 
@@ -125,17 +137,18 @@ def emit_tile(
     types = [vec(width, "float") for width in panel.widths]
     bias = [f.load(t, f.arg("weights"), o, 16) for t, o in zip(types, offsets, strict=True)]
     start = [f.arg("data"), f.at(f.arg("weights"), 4 * panel.columns)]
+    places, further = panel.places(window.elements), 4 * panel.columns // panel.streams
 
     def multiply(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
-        row = [f.load(t, weights, o, 16) for t, o in zip(types, offsets, strict=True)]
+        row = [f.load(t, weights, o, 16) for t, o in zip(types, places, strict=True)]
         for offset in range(0, 4 * panel.columns if ahead else 0, LINE):
             fetch(f, weights, 4 * panel.columns * (window.elements + 1) + offset)
         for p in range(pixels):
             x = f.load("float", data, p * window.step, 4)
             for j, w in enumerate(row):
                 sums[p * len(row) + j] = product(f, f.splat(x, panel.widths[j]), w, sums[p * len(row) + j])
-        return [f.at(data, 4), f.at(weights, 4 * panel.columns), *sums]
+        return [f.at(data, 4), f.at(weights, further), *sums]
 
     sums = around(f, window, [*start, *bias * pixels], multiply, window.depth)[2:]
     for p in range(pixels):
