@@ -165,7 +165,7 @@ class _Native:
         profile: EngineProfile | None = None,
     ) -> list[Array]:  # fmt: skip
         form = self._form([x.shape for x in inputs])
-        made = None if outputs is None else _usable(outputs, form.plan.outputs)
+        made = None if outputs is None else usable(outputs, form.plan.outputs)
         return form.run(inputs, made, profile)
 
     def _form(self, shapes: list[tuple[int, ...]]) -> CompiledGraph:
@@ -193,7 +193,7 @@ def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, va
     return Specialized(graph, threads, numerics, memory, varies=varies)
 
 
-def _usable(offered: Sequence[Array | None], wanted: Sequence[Tensor]) -> list[Array]:
+def usable(offered: Sequence[Array | None], wanted: Sequence[Tensor]) -> list[Array]:
     """The arrays offered where results may be written straight to them, else new ones."""
     if len(offered) != len(wanted):
         raise ExecutionError("device graph", f"gives {len(wanted)} outputs", value=len(offered))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from edgewright.engine.plan import SLACK, Place
@@ -11,20 +11,20 @@ from edgewright.ir.graph import Array
 
 
 class SharedWeights:
-    """Each with the key that says what it was made from and how; what keys are of is kept as long as they are."""
+    """Each with the key that says what it was made from and how; what keys name is kept as long as they are."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
         self._known: dict[Hashable, int] = {}
         self._kept: list[Any] = []
 
-    def place(self, owner: Any, how: Hashable, size: int, write: Callable[[Array], None]) -> Place:
-        """Where ``size`` bytes made from ``owner`` are; ``write`` makes them if they are new."""
-        key = (id(owner), how, size)
+    def place(self, made_of: Sequence[Any], how: Hashable, size: int, write: Callable[[Array], None]) -> Place:
+        """Where ``size`` bytes made of these arrays are; ``write`` makes them if they are new."""
+        key = (*map(id, made_of), how, size)
         if key not in self._known:
             room = aligned(size + SLACK)[:size]
             write(room)
             self._known[key] = len(self.arrays)
             self.arrays.append(room)
-            self._kept.append(owner)
+            self._kept.extend(made_of)
         return Place("shared", 0, self._known[key])

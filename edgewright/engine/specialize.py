@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
 
 Shape = tuple[int, ...]
+_IMAGES = 8  # of machine code, kept for the next shapes
+_ALIKE = 4  # times as many arrays as one plan has are too many
 
 
 def specialize(graph: Graph, shapes: Sequence[Shape]) -> Graph:
@@ -76,13 +78,49 @@ def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
     return new
 
 
-class Specialized:
-    """Runs a graph on inputs of any shapes it admits; ``keep`` forms for certain shapes are held at a time.
+class Forms:
+    """Plans of a graph for certain shapes, and what they have in common.
 
-    A form is a plan: where values lie, and how many there are. Its kernels are given those numbers where they can be,
-    and its weights are packed as for any other: so the next form, of other shapes, needs no new machine code but for
-    operators that are compiled for their shapes, which the profile names. ``compilations`` counts forms that did.
+    A plan says where values lie and how many there are. Its kernels are given those numbers where they can be, and its
+    weights are packed as for any other: so a plan for other shapes needs no new machine code but for operators that are
+    compiled for their shapes, which the profile names. ``compilations`` counts plans that did.
     """
+
+    def __init__(
+        self, threads: int | None, numerics: Numerics, memory: int, cpu: str | None = None, varies: bool = True
+    ) -> None:
+        self.threads, self.numerics, self.memory, self.cpu = threads, numerics, memory, cpu
+        self.compilations = 0
+        self._shared = SharedWeights() if varies else None
+        self._usual = 0  # arrays of a plan
+        self._images: list[Image] = []
+
+    def make(self, graph: Graph) -> CompiledGraph:
+        """The form of a graph whose sizes are known."""
+        plan = make_plan(graph, self.threads, self.numerics, self.cpu, self.memory, shared=self._weights())
+        if self._shared is not None:
+            self._usual = self._usual or len(self._shared.arrays)
+        wanted = {step.kernel for step in plan.steps if step.python is None}
+        known = next((image for image in self._images if wanted <= image.symbols.keys()), None)
+        if known is not None:
+            return CompiledGraph(replace(plan, image=known), self.threads)
+        self.compilations += 1
+        if self._images:
+            plan = _told(plan, self._images[0])
+        form = CompiledGraph(plan, self.threads)
+        if self._shared is not None:
+            self._images = [*self._images, form.image][-_IMAGES:]
+        return form
+
+    def _weights(self) -> SharedWeights | None:
+        """What was packed so far; begun anew if plans turn out to have little in common."""
+        if self._shared is not None and len(self._shared.arrays) > _ALIKE * max(self._usual, 1):
+            self._shared = SharedWeights()
+        return self._shared
+
+
+class Specialized:
+    """Runs a graph on inputs of any shapes it admits; ``keep`` forms for certain shapes are held at a time."""
 
     def __init__(
         self,
@@ -94,11 +132,8 @@ class Specialized:
         varies: bool = False,
         cpu: str | None = None,
     ) -> None:
-        self.graph = translate(graph, numerics)
-        self.threads, self.numerics, self.memory, self.keep = threads, numerics, memory, keep
-        self.compilations, self._cpu = 0, cpu
-        self._shared = SharedWeights() if varies else None
-        self._images: list[Image] = []
+        self.graph, self.keep = translate(graph, numerics), keep
+        self.forms = Forms(threads, numerics, memory, cpu, varies)
         self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -109,25 +144,10 @@ class Specialized:
             if key in self._made:
                 self._made.move_to_end(key)
                 return self._made[key]
-            form = self._form(specialize(self.graph, key))
-            self._made[key] = form
+            form = self._made[key] = self.forms.make(specialize(self.graph, key))
             while len(self._made) > self.keep:
                 self._made.popitem(last=False)
             return form
-
-    def _form(self, special: Graph) -> CompiledGraph:
-        plan = make_plan(special, self.threads, self.numerics, self._cpu, self.memory, shared=self._shared)
-        wanted = {step.kernel for step in plan.steps if step.python is None}
-        known = next((image for image in self._images if wanted <= image.symbols.keys()), None)
-        if known is not None:
-            return CompiledGraph(replace(plan, image=known), self.threads)
-        self.compilations += 1
-        if self._images:
-            plan = _told(plan, self._images[0])
-        form = CompiledGraph(plan, self.threads)
-        if self._shared is not None:
-            self._images = [*self._images, form.image][-self.keep :]
-        return form
 
     def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
         """New arrays: the outputs for ``inputs``."""

@@ -20,6 +20,7 @@ from edgewright.runtime.tensor import TensorSlot
 Args = Mapping[str, Any]
 Row = Callable[["Maker", Args, Sequence[TensorSlot]], bool]
 ROWS: dict[str, Row] = {}
+Turned = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
 OTHERWISE: dict[str, list[Row]] = {}  # for what the first row of a kernel does not take
 _F32 = np.dtype(np.float32)
 TYPES = tuple(np.dtype(t) for t in ("float32", "bool", "uint8", "int8", "int16", "int32", "int64"))
@@ -52,7 +53,8 @@ def otherwise(*keys: str) -> Callable[[Row], Row]:
 class Maker:
     """A device graph in the making. A row that returns False has added nothing."""
 
-    def __init__(self, only_reader: Callable[[TensorSlot], bool]) -> None:
+    def __init__(self, only_reader: Callable[[TensorSlot], bool], turned: Turned | None = None) -> None:
+        self.turned: Turned = {} if turned is None else turned  # constants in other orders, with what they are of
         self.graph = Graph("segment")
         self.only_reader = only_reader  # whether one call reads a tensor, and nothing else ever sees it
         self.given: list[TensorSlot] = []
@@ -115,11 +117,18 @@ class Maker:
             order = _TO_PIXELS if pixels else _TO_PLANES
             turned = new(tuple(value.bound[d] for d in order), dtype=value.dtype)
             if value.data is not None:
-                turned.data = np.ascontiguousarray(value.data.transpose(order))
+                turned.data = self.turn(value.data, order)
             else:
                 self._add("permute", turned, {"self": value, "dims": list(order)})
             self._forms[id(slot), pixels] = turned
         return self._forms[id(slot), pixels]
+
+    def turn(self, data: Array, dims: Sequence[int]) -> Array:
+        """A constant with its dimensions in another order; the same array each time."""
+        key = (id(data), tuple(dims))
+        if key not in self.turned:
+            self.turned[key] = (data, np.ascontiguousarray(data.transpose(dims)))
+        return self.turned[key][1]
 
     def _bring(self, slot: TensorSlot) -> None:
         """A tensor from outside: a constant, or an input as it lies in memory."""

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from edgewright.runtime.portable import Args, Maker, new, taken
 from edgewright.runtime.tensor import TensorSlot
 
@@ -131,7 +129,7 @@ def _turned_constant(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     dims = [int(d) + (data.ndim if d < 0 else 0) for d in a.get("dims", range(data.ndim)[::-1])]
     if sorted(dims) != list(range(data.ndim)):
         return False
-    turned = np.ascontiguousarray(data.transpose(dims))
+    turned = m.turn(data, dims)
     if turned.shape != outs[0].bound:
         return False
     m.bind(outs[0], new(turned.shape, turned), pixels=False)

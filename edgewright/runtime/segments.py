@@ -20,7 +20,7 @@ from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values, load
 from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.portable import WHOLE, WORTH, Maker
+from edgewright.runtime.portable import WHOLE, WORTH, Maker, Turned
 from edgewright.runtime.portable_take import has_way, take
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
@@ -50,10 +50,8 @@ class SegmentStep:
 
     def tells(self, table: Values, parts: list[Part] | None) -> int:
         """Run; the times of the engine's steps are added to ``parts``."""
-        if not all(_inside(load(slot, table), size, wrap) for slot, size, wrap in self._guards):
-            for call in self._calls:  # one of them says what is wrong
-                call(table)
-            return self.end
+        if not self.inside(table):
+            return self.one_by_one(table)
         given = [load(slot, table).transpose(slot.dim_order) for slot in self._inputs]
         targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self._outputs]
         profile = None if parts is None else engine_profile()
@@ -63,6 +61,16 @@ class SegmentStep:
         for slot, array, target in zip(self._outputs, made, targets, strict=True):
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
+        return self.end
+
+    def inside(self, table: Values) -> bool:
+        """Whether all places that are read or written are in their tensors."""
+        return all(_inside(load(slot, table), size, wrap) for slot, size, wrap in self._guards)
+
+    def one_by_one(self, table: Values) -> int:
+        """The calls themselves: one of them says what is wrong."""
+        for call in self._calls:
+            call(table)
         return self.end
 
 
@@ -88,14 +96,14 @@ def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], me
     steps = [step for chain in chains for step in chain]
     straight = all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps)
     known = any(inlined(s) or (isinstance(s, KernelStep) and _costly(s, values)) for s in steps)
-    if not (known and straight and len(steps) <= _MOST and native()):
+    if not (known and straight and calls_fit(steps) and native()):
         return
-    joiner = _Joiner(plan, values, steps, memory, threads)
+    joiner = Joiner(plan, values, steps, memory, threads)
     for chain in chains:
         joiner.run(chain)
 
 
-_PRODUCTS = {
+PRODUCTS = {
     f"aten::{name}.out"
     for name in ("convolution", "addmm", "mm", "linear", "bmm", "native_layer_norm", "native_group_norm", "_softmax",
                  "gelu")
@@ -107,10 +115,15 @@ _LARGE = 100_000  # elements of a result that is worth a look
 
 def _costly(step: KernelStep, values: Values) -> bool:
     """Whether a call may be worth compiling."""
-    if step.kernel.key in _PRODUCTS:
+    if step.kernel.key in PRODUCTS:
         return True
     made = (values[i] for i in tensors(step.outputs, values))
     return has_way(step.kernel.key) and any(isinstance(s, TensorSlot) and s.capacity >= _LARGE for s in made)
+
+
+def calls_fit(steps: Sequence[Any]) -> bool:
+    """Few enough to look at all of them for each."""
+    return len(steps) <= _MOST
 
 
 def inlined(step: Any) -> bool:
@@ -135,11 +148,14 @@ def _planned(value: schema.Value) -> bool:
     return isinstance(value, schema.Tensor) and value.allocation_info is not None
 
 
-class _Joiner:
+class Joiner:
+    """Finds calls that the engine can do together, and puts a step in the place of each run of them."""
+
     def __init__(
         self, plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any], memory: int, threads: int | None
     ) -> None:
         self.plan, self.values, self.memory, self.threads = plan, values, memory, threads
+        self.turned: Turned | None = None  # what makers remember of constants
         self.readers = Counter(i for step in steps for i in set(tensors(step.inputs, values)))
         found = found_there(plan, values, steps)
         written = {i for step in steps for i in tensors(_writes(step), values)}
@@ -169,33 +185,35 @@ class _Joiner:
         at = 0
         while at < len(chain):
             end, maker = self._grow(chain, at)
-            if maker.macs >= WORTH and not (end == at + 1 and inlined(chain[at])):
-                self._replace(chain, at, end, maker)
+            if self.worth(chain, at, end, maker):
+                self.replace(chain, at, end, maker)
             at = max(end, at + 1)
+
+    def worth(self, chain: list[Any], start: int, end: int, maker: Maker) -> bool:
+        return maker.macs >= WORTH and not (end == start + 1 and inlined(chain[start]))
 
     def _grow(self, chain: list[Any], start: int) -> tuple[int, Maker]:
         """As many calls from ``start`` as there are rows for."""
-        maker = Maker(self._only_reader)
+        maker = Maker(self._only_reader, self.turned)
         at = start
-        while at < len(chain) and self._join(chain[at], maker, chain[start:at]):
+        while at < len(chain) and self.join(chain[at], maker, chain[start:at]):
             at += 1
         return at, maker
 
-    def _join(self, step: Any, maker: Maker, before: Sequence[Any]) -> bool:
+    def join(self, step: Any, maker: Maker, before: Sequence[Any]) -> bool:
         if isinstance(step, KernelStep):
-            return self._take(step, maker, before)
-        return inlined(step) and self._inline(step, maker, before)
+            return self.take(step, maker, before)
+        return inlined(step) and self.inline(step, step.delegate.device_graph, maker, before)
 
-    def _inline(self, step: DelegateStep, maker: Maker, before: Sequence[Any]) -> bool:
+    def inline(self, step: DelegateStep, graph: Graph, maker: Maker, before: Sequence[Any]) -> bool:
         """A delegate whose graph is known, as a part of this one."""
         given, made = ([self.values[i] for i in tensors(ids, self.values)] for ids in (step.inputs, step.outputs))
         views = self.views.intersection(tensors(step.inputs, self.values))
         if before and not all(self._look(view, maker, before) for view in views):
             return False
-        graph: Graph = step.delegate.device_graph  # type: ignore[attr-defined]
         return maker.inline(graph, given, made)
 
-    def _take(self, step: KernelStep, maker: Maker, before: Sequence[Any]) -> bool:
+    def take(self, step: KernelStep, maker: Maker, before: Sequence[Any]) -> bool:
         key, signature = step.kernel.key, step.kernel.signature
         if not has_way(key) or signature is None or not step.kernel.stock:
             return False
@@ -228,11 +246,14 @@ class _Joiner:
         index = self.index[id(slot)]
         return self.readers[index] == 1 and index not in self.shown and index not in self.seen_by
 
-    def _replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
-        inside = Counter(i for s in chain[start:end] for i in set(tensors(s.inputs, self.values)))
-        made = dict.fromkeys(i for s in chain[start:end] for i in tensors(_results(s), self.values))
-        seen = [i for i in made if self._visible(i, inside)]
-        outputs = [self.values[i] for i in seen]
+    def seen(self, steps: Sequence[Any]) -> list[int]:
+        """What steps make that others see."""
+        inside = Counter(i for s in steps for i in set(tensors(s.inputs, self.values)))
+        made = dict.fromkeys(i for s in steps for i in tensors(_results(s), self.values))
+        return [i for i in made if self._visible(i, inside)]
+
+    def replace(self, chain: list[Any], start: int, end: int, maker: Maker) -> None:
+        outputs = [self.values[i] for i in self.seen(chain[start:end])]
         try:
             maker.graph.outputs = [maker.output(slot) for slot in outputs]
             origin = _origin(maker.graph)

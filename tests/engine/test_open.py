@@ -71,7 +71,7 @@ def test_a_layer_is_compiled_once(cpu: str) -> None:
     special = Specialized(made, threads=1, varies=True, cpu=cpu)
     for length in LENGTHS:
         check(made, special, [random(real("x", 1, length, 48), length)])
-    assert special.compilations == 1
+    assert special.forms.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -80,7 +80,7 @@ def test_a_layer_of_two_sequences(cpu: str) -> None:
     special = Specialized(made, threads=2, varies=True, cpu=cpu)
     for length in (33, 3, 128):
         check(made, special, [random(real("x", 2, length, 48), length)])
-    assert special.compilations == 1
+    assert special.forms.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -116,7 +116,7 @@ def test_softmax_of_extreme_rows(cpu: str) -> None:
         given[2, length // 2] = 3e38
         with np.errstate(invalid="ignore"):  # a row of nothing but -inf has no shares
             check(made, special, [given])
-    assert special.compilations == 1
+    assert special.forms.compilations == 1
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -147,7 +147,7 @@ def test_what_is_compiled_for_its_shape_says_so() -> None:
         (want,) = Executor(made, XNNPACK).run([given])
         np.testing.assert_allclose(special.run([given], profile)[0], want, atol=1e-5)
         labels.append(" ".join(row.label for row in profile.rows()))
-    assert special.compilations == 2
+    assert special.forms.compilations == 2
     assert "compiled for this shape" not in labels[0] + labels[2]
     assert "conv2d (compiled for this shape)" in labels[1]
 

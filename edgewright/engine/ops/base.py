@@ -55,7 +55,7 @@ class Context:
         if self.shared is None or data.nbytes < _LARGE:
             return self.weights.add(data)
         flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        return self.shared.place(value, "as it is", flat.nbytes, lambda room: np.copyto(room, flat))
+        return self.shared.place((value.data,), ("as it is", value.q), flat.nbytes, lambda room: np.copyto(room, flat))
 
     def kernel(self, kind: str, spec: object, build: Callable[[Module, str], None]) -> str:
         """The name of the kernel of this kind for ``spec``, which must say everything it depends on.

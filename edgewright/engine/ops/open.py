@@ -62,8 +62,9 @@ class OpenProduct(RealProduct):
         rows, filters = conv.size[1], self.filters.reshape(conv.outputs, -1)
         bias = None if op.args.get("bias") is None else op.args["bias"].data.reshape(-1)
         assert context.shared is not None
-        owner = (op.args["weight"], op.args.get("bias"))
-        place = context.shared.place(owner[0], ("gemm", id(owner[1]), tuple(made), self.filters.strides), size,
+        added = op.args.get("bias")
+        place = context.shared.place((op.args["weight"].data, None if added is None else added.data),
+                                     ("gemm", tuple(made), self.filters.strides), size,
                                      lambda room: gemm.pack(room, filters, bias, made))  # fmt: skip
         slots: list[Slot] = [data.at(), place, out.at(), second.at(), rows]
         macs = rows * conv.inputs * conv.outputs
@@ -91,9 +92,10 @@ class OpenRowProduct(RowProduct):
 
         name = context.kernel("open_rowgemm", (grid, tuple(made), self.weights, self.depth, self.tail), build)
         assert context.shared is not None
-        op = self.node.op
-        how = ("rowgemm", id(op.args.get("bias")), tuple(made))
-        place = context.shared.place(op.args["weight"], how, size, self.writer(isa, made))
+        weight, added = self.node.op.args["weight"], self.node.op.args.get("bias")
+        owners = (weight.data, None if added is None else added.data)
+        how = ("rowgemm", tuple(made), self.weights, weight.q)
+        place = context.shared.place(owners, how, size, self.writer(isa, made))
         macs = self.rows * self.depth * self.columns
         slots: list[Slot] = [data.at(), place, out.at(), second.at(), self.rows]
         context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if size > _LARGE else 8)
