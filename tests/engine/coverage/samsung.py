@@ -1,42 +1,5 @@
-"""Rows of the Exynos whose samples have steps in numpy, by the types they are held in, and why."""
+"""Rows of the Exynos whose samples have steps in numpy, by the types they are held in, and why: none has."""
 
 from __future__ import annotations
 
-LEFT = {
-    "no kernel yet": {
-        "conv1d": "int16 uint16",
-        "conv2d": "half int16 uint16",
-        "conv_transpose1d": "int16 uint16",
-        "conv_transpose2d": "int16 uint16",
-        "linear": "half int8 uint8 int16 uint16",
-        "mm": "int8 uint8",
-        "hardswish": "int16 uint16",
-        "hardsigmoid": "int16 uint16",
-        "gelu": "int16 uint16",
-        "sigmoid": "int16 uint16",
-        "tanh": "int16 uint16",
-        "rsqrt": "int16 uint16",
-        "sin": "int16 uint16",
-        "cos": "int16 uint16",
-        "pow": "half",
-        "leaky_relu": "half int8 uint8 int16 uint16",
-        "adaptive_avg_pool2d": "int16 uint16",
-        "mean": "int8 uint8 int16 uint16",
-        "sum": "int8 uint8 int16 uint16",
-        "softmax": "int8 uint8 int16 uint16",
-        "safe_softmax": "int8 uint8 int16 uint16",
-        "log_softmax": "int8 uint8 int16 uint16",
-        "pixel_shuffle": "half int8 uint8 int16 uint16",
-        "batch_norm": "half int8 uint8 int16 uint16",
-        "layer_norm": "int8 uint8 int16 uint16",
-        "rms_norm": "int8 uint8 int16 uint16",
-        "group_norm": "int8 uint8 int16 uint16",
-        "native_group_norm": "int8 uint8 int16 uint16",
-        "slice": "half int8 uint8 int16 uint16",
-        "select": "half int8 uint8 int16 uint16",
-        "unbind": "half",
-        "index": "half int8 uint8 int16 uint16",
-        "index_select": "half int8 uint8 int16 uint16",
-        "topk": "half",
-    },
-}
+LEFT: dict[str, dict[str, str]] = {}
