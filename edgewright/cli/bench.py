@@ -4,59 +4,53 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import statistics
-import subprocess
-import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from edgewright.cli.console import console, note, progress, table
 from edgewright.cli.execution import Job, add_measured, load
 from edgewright.cli.inputs import load_inputs, ones
-from edgewright.errors import UsageError
+from edgewright.engine.cores import thread_count
+from edgewright.errors import MissingError, UsageError, VendorError
+from edgewright.peers import PEERS, Peer, measure, peer_of
 
 EXAMPLES = """examples:
   edgewright bench m.pte
-  edgewright bench m.pte --peers            # and ExecuTorch's own runtime, if it is installed
+  edgewright bench m.pte --peers                                     # ExecuTorch's own runtime on the same file
+  edgewright bench m.pte --peer m.onnx --peer m.tflite --peer m.xml  # ONNX Runtime, LiteRT, OpenVINO on theirs
   edgewright bench m.pte --inputs x.npz --seconds 10 --json
-"""
-_PATIENCE = 120  # seconds beyond those asked for, that a peer may take to start
 
-# Runs in a process of its own: the program must not share libraries, threads or memory with a peer.
-_EXECUTORCH = """
-import json, sys, time
-import numpy, torch
-from executorch.runtime import Runtime
-path, inputs, name, seconds = sys.argv[1:]
-method = Runtime.get().load_program(path).load_method(name)
-with numpy.load(inputs) as held:
-    given = [torch.from_numpy(held[k]) for k in held.files]
-times, end = [], time.perf_counter() + float(seconds)
-method.execute(given)
-while time.perf_counter() < end or len(times) < 3:
-    start = time.perf_counter()
-    method.execute(given)
-    times.append(time.perf_counter() - start)
-print(json.dumps(times))
+A peer's file comes from its own converter; EDGEWRIGHT_PEERS_PYTHON names a Python that has the peers, if this has not.
 """
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds of a runtime."""
+    """Milliseconds of a runtime; ``sqnr`` is of its first output against Edgewright's, in decibels."""
 
     runtime: str
     runs: int
     median: float
     fastest: float
     p90: float
+    version: str = ""
+    file: str = ""
+    sqnr: float | None = None
 
     @classmethod
-    def of(cls, runtime: str, times: list[float]) -> Timing:
+    def of(cls, runtime: str, times: list[float], **more: Any) -> Timing:
         ordered = sorted(t * 1e3 for t in times)
         at = min(len(ordered) - 1, int(0.9 * len(ordered)))
-        return cls(runtime, len(ordered), statistics.median(ordered), ordered[0], ordered[at])
+        return cls(runtime, len(ordered), statistics.median(ordered), ordered[0], ordered[at], **more)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,39 +58,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_measured(parser)
     add = parser.add_argument
     add("--seconds", type=float, default=2.0, metavar="S", help="measure for this long (default: 2)")
-    add("--peers", action="store_true", help="also measure ExecuTorch's runtime, if it is installed")
+    add("--peers", action="store_true", help="also measure ExecuTorch's runtime on the same file")
+    add(
+        "--peer", action="append", default=[], metavar="FILE",
+        help="also measure the same model in another runtime: .onnx, .tflite, .xml (OpenVINO) or .pte (ExecuTorch)",
+    )  # fmt: skip
     add("--json", action="store_true", help="the same, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     if not 0 < args.seconds <= 3600:
         raise UsageError("--seconds", "must be more than 0, and at most 3600", value=args.seconds)
-    timings = [_measure(args)]
+    wanted = [(peer_of(path), path) for path in args.peer]
     if args.peers:
-        timings += _peers(args)
+        wanted.insert(0, (PEERS[".pte"], args.model))
+    method = load(Job(args.model, args.data, args.method))
+    inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
+    ours, output = _measure(args, method, inputs)
+    timings = [ours, *_peers(args, wanted, inputs, output)]
     if args.json:
         print(json.dumps([asdict(t) for t in timings], indent=2))
-        return 0
-    rows = [
-        (t.runtime, t.runs, f"{t.median:.3f}", f"{t.fastest:.3f}", f"{t.p90:.3f}", f"{1e3 / t.median:,.1f}")
-        for t in timings
-    ]
-    heads = ("runtime", ">runs", ">median ms", ">fastest", ">90 %", ">per second")
-    console().print(table(f"{args.model}: {args.method}, on this machine", heads, rows))
-    for other in timings[1:]:
-        ratio = other.median / timings[0].median
-        word = "faster" if ratio >= 1 else "slower"
-        told = f"\nEdgewright is {max(ratio, 1 / ratio):.2f} times {word} than {other.runtime}"
-        console().print(told, style="bold", soft_wrap=True)
+    else:
+        _show(args, timings)
     return 0
 
 
-def _measure(args: argparse.Namespace) -> Timing:
-    method = load(Job(args.model, args.data, args.method))
-    inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
+def _show(args: argparse.Namespace, timings: list[Timing]) -> None:
+    heads = ["runtime", ">runs", ">median ms", ">fastest", ">90 %", ">per second"]
+    rows = [
+        [t.runtime, t.runs, f"{t.median:.3f}", f"{t.fastest:.3f}", f"{t.p90:.3f}", f"{1e3 / t.median:,.1f}"]
+        for t in timings
+    ]
+    if len(timings) > 1:
+        heads.append(">agrees")
+        for row, timing in zip(rows, timings, strict=True):
+            row.append("" if timing.sqnr is None else f"{timing.sqnr:.0f} dB")
+    threads = thread_count()
+    told = f"{args.model}: {args.method}, on this machine, {threads} thread{'s' if threads > 1 else ''}"
+    console().print(table(told, heads, rows))
+    if len(timings) > 1:
+        console().print("\nby the fastest run, which other work on this machine delays least:", style="dim")
+    for other in timings[1:]:
+        ratio = other.fastest / timings[0].fastest
+        word = "faster" if ratio >= 1 else "slower"
+        told = f"Edgewright is {max(ratio, 1 / ratio):.2f} times {word} than {other.runtime} {other.version}"
+        console().print(told, style="bold", soft_wrap=True)
+
+
+def _measure(args: argparse.Namespace, method: Any, inputs: Any) -> tuple[Timing, Any]:
+    """Edgewright's own times, and its first output."""
     times: list[float] = []
     begin = time.perf_counter()
-    method.execute(inputs)  # compiles
+    outputs = method.execute(inputs)  # compiles
+    output = np.array(outputs[0], np.float64).reshape(-1) if outputs else None
     method.reset()
     first = time.perf_counter() - begin
     expected = max(3, min(10_000, int(args.seconds / max(first, 1e-4))))
@@ -108,38 +122,32 @@ def _measure(args: argparse.Namespace) -> Timing:
             times.append(time.perf_counter() - start)
             step()
     method.close()
-    return Timing.of("Edgewright", times)
+    return Timing.of("Edgewright", times, file=args.model), output
 
 
-def _peers(args: argparse.Namespace) -> list[Timing]:
-    """ExecuTorch's own runtime on the same file. It is asked for by name: nothing of ours imports it."""
-    import tempfile
-    from pathlib import Path
-
-    import numpy as np
-
-    if find_spec("executorch") is None:
-        note("ExecuTorch is not installed: pip install executorch")
-        return []
-    method = load(Job(args.model, args.data, args.method))
-    given = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
-    method.close()
-    if args.data or not all(isinstance(v, np.ndarray) for v in given):
-        note("ExecuTorch is measured on programs with tensors alone, and weights inside.")
-        return []
+def _peers(args: argparse.Namespace, wanted: list[tuple[Peer, str]], inputs: Any, output: Any) -> Iterator[Timing]:
+    """What can be measured of the peers; of the others, why not."""
+    if wanted and (args.data or args.method != "forward" or not all(isinstance(v, np.ndarray) for v in inputs)):
+        note("Peers are measured on 'forward' of programs with tensors alone, and weights inside.")
+        return
     with tempfile.TemporaryDirectory(prefix="edgewright-bench-") as folder:
-        path = Path(folder) / "inputs.npz"
-        np.savez(path, *given)
-        command = [sys.executable, "-c", _EXECUTORCH, args.model, str(path), args.method, str(args.seconds)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=args.seconds + _PATIENCE, check=False
-            )
-        except subprocess.TimeoutExpired:
-            note("ExecuTorch did not finish in time.")
-            return []
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no reason given"]
-        note(f"ExecuTorch cannot run this program: {lines[-1]}")
-        return []
-    return [Timing.of("ExecuTorch", json.loads(done.stdout.strip().splitlines()[-1]))]
+        given = Path(folder) / "inputs.npz"
+        np.savez(given, **{f"in{i}": x for i, x in enumerate(inputs)})
+        for peer, path in wanted:
+            try:
+                found = measure(peer, path, given, args.seconds, thread_count())
+            except (MissingError, VendorError) as error:
+                for line in str(error).splitlines():
+                    note(line)
+                continue
+            facts = {"version": found.version, "file": os.fspath(path), "sqnr": _agreement(output, found.output)}
+            yield Timing.of(peer.title, found.times, **facts)
+
+
+def _agreement(ours: Any, theirs: list[float]) -> float | None:
+    """Decibels between two outputs; None if they are not of one size."""
+    other = np.asarray(theirs, np.float64)
+    if ours is None or ours.shape != other.shape or not np.isfinite(ours).all() or not np.isfinite(other).all():
+        return None
+    error, signal = float(((ours - other) ** 2).sum()), float((ours**2).sum())
+    return min(200.0, 10 * math.log10(max(signal, 1e-300) / max(error, 1e-300)))

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from edgewright.cli import COMMANDS, bench
+from edgewright import peers, to_edge
+from edgewright.backends.nxp.tflite_file import write_tflite
+from edgewright.cli import COMMANDS
 from edgewright.pte import read_program
 from edgewright.runtime import Runtime
+from tests.backends.nxp.litert import graph, value
 from tests.e2e.cli import GOLDEN, Cli, recorded
 from tests.support import golden
 
@@ -144,10 +148,30 @@ def test_bench_beside_executorch(cli: Cli) -> None:
 
 
 def test_bench_without_peers_says_so(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    monkeypatch.setattr(peers.sys, "executable", "/usr/bin/false")
     result = cli("bench", LINEAR, "--seconds", "0.01", "--peers")
     assert result.code == 0
     assert "pip install executorch" in result.err
+
+
+def test_bench_beside_litert(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of another runtime's, whose images are of bytes, and have their channels last."""
+    monkeypatch.chdir(tmp_path)
+    x, y = (value(name, (1, 4, 5, 3), 1 / 64) for name in "xy")
+    Path("net.tflite").write_bytes(write_tflite(graph("RELU", [x], y)))
+    to_edge(torch.export.export(torch.nn.ReLU(), (torch.ones(1, 3, 4, 5),))).to_executorch().save("net.pte")
+    result = cli("bench", "net.pte", "--seconds", "0.02", "--peer", "net.tflite", "--json")
+    ours, theirs = json.loads(result.out)
+    assert (ours["runtime"], theirs["runtime"], theirs["runs"] >= 3) == ("Edgewright", "LiteRT", True), result.err
+    assert theirs["version"] and theirs["file"] == "net.tflite" and theirs["sqnr"] == 200
+
+
+def test_bench_says_what_a_peer_cannot_do(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "net.tflite").write_bytes(b"no model")
+    result = cli("bench", LINEAR, "--seconds", "0.01", "--peer", tmp_path / "net.tflite")
+    assert result.code == 0 and "LiteRT on" in result.err and "failed" in result.err
+    assert cli("bench", LINEAR, "--peer", tmp_path / "net.weights").code == 2
+    assert cli("bench", LINEAR, "--peer", tmp_path / "none.onnx").code == 2
 
 
 def complete(script: str, *words: str) -> list[str]:
