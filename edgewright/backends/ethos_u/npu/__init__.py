@@ -1,7 +1,7 @@
 """The Ethos-U NPU on the host: its command stream decoded, printed and run, bit for bit. No torch."""
 
 from edgewright.backends.ethos_u.npu.disasm import disassemble
-from edgewright.backends.ethos_u.npu.simulator import run, supported
+from edgewright.backends.ethos_u.npu.run import run, supported
 from edgewright.backends.ethos_u.npu.stream import Program, accelerator_of, decode
 
 __all__ = ["Program", "accelerator_of", "decode", "disassemble", "run", "supported"]

@@ -13,7 +13,7 @@ from edgewright.backends.ethos_u.npu.registers import Registers
 Array = np.ndarray[Any, Any]
 UNARY = frozenset(("LRELU", "ABS", "CLZ"))
 UNSCALED = frozenset(("MIN", "MAX", "CLZ", "SHR", "SHL"))  # unless the output's scale is asked for
-_HEADROOM = {1: 19, 2: 14, 4: 0}  # left shift of the operand that is not scaled, by element size
+HEADROOM = {1: 19, 2: 14, 4: 0}  # left shift of the operand that is not scaled, by element size
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class OperandScales:
         if self.mode == "both16":
             return a * (self.a[0] & 0xFFFF), b * (self.b & 0xFFFF)
         if self.mode == "a32":
-            return rescale(a, *self.a, self.rounding), b << _HEADROOM[size]
-        return a << _HEADROOM[size], rescale(b, *self.a, self.rounding)
+            return rescale(a, *self.a, self.rounding), b << HEADROOM[size]
+        return a << HEADROOM[size], rescale(b, *self.a, self.rounding)
 
 
 def operand_scales(registers: Registers) -> OperandScales:

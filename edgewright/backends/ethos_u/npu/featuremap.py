@@ -45,6 +45,21 @@ class FeatureMap:
             for part, channels in self._parts(memory.writable, base, tile.shape):
                 part[...] = tile[:, :, channels].reshape(part.shape)
 
+    def reach(self, height: int, width: int, depth: int) -> list[tuple[int, int]]:
+        """The first byte of each tile that is used, and the one behind its last."""
+        row, column, brick = self.strides
+        if self.layout == "NHWC":
+            steps = [(depth, self.dtype.itemsize)]
+        else:
+            column = BRICK * self.dtype.itemsize
+            steps = [(-(-depth // BRICK), brick), (min(depth, BRICK), self.dtype.itemsize)]
+        made = []
+        for base, rows, columns in self._tiles(height, width):
+            counts = [(rows.stop - rows.start, row), (columns.stop - columns.start, column), *steps]
+            ends = [(n - 1) * step for n, step in counts]
+            made.append((base + sum(e for e in ends if e < 0), base + sum(e for e in ends if e > 0) + steps[-1][1]))
+        return made
+
     def _tiles(self, height: int, width: int) -> Iterator[tuple[int, slice, slice]]:
         left, right = slice(0, min(self.width0, width)), slice(self.width0, width)
         tiles = (

@@ -22,6 +22,11 @@ class Memory:
         self._regions = dict(regions)
         self._internal = np.zeros(1024 * _INTERNAL_BYTES[accelerator.removeprefix("ethos-")], np.uint8)
 
+    @property
+    def regions(self) -> dict[int, np.ndarray[Any, Any]]:
+        """Their bytes, by number."""
+        return dict(self._regions)
+
     def view(self, region: int, at: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
         """Elements at ``at`` and beyond, after checking that the first and the last byte lie within the region."""
         buffer = self._region(region)
@@ -68,6 +73,11 @@ class Memory:
             raise FormatError(f"a table of {length} bytes must fit behind its slot", value=slot, where="cmd_data")
         return tables[at : at + length].view(dtype)
 
+    def place(self, table: np.ndarray[Any, Any]) -> tuple[int, int]:
+        """Where in the NPU's own memory a lookup table is, and how many bytes it has."""
+        start: int = table.__array_interface__["data"][0] - self._internal.__array_interface__["data"][0]
+        return start, table.nbytes
+
     def _region(self, region: int) -> np.ndarray[Any, Any]:
         if region not in self._regions:
             known = ", ".join(map(str, sorted(self._regions)))
@@ -88,6 +98,10 @@ class Budget:
             count = math.prod(shape)
             if count > self.ELEMENTS:
                 raise LimitError("feature map", f"must have at most {self.ELEMENTS} elements", value=count)
+
+    @property
+    def spent(self) -> int:
+        return self._steps - self._left
 
     def spend(self, steps: int) -> None:
         self._left -= steps

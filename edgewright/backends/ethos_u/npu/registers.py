@@ -22,6 +22,11 @@ class Registers:
     def __init__(self) -> None:
         self._set: dict[str, Instruction] = {}
 
+    def copy(self) -> Registers:
+        made = Registers()
+        made._set = dict(self._set)
+        return made
+
     def set(self, instruction: Instruction) -> None:
         self._set[instruction.command.name] = instruction
 

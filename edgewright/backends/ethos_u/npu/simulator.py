@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
@@ -15,56 +15,16 @@ from edgewright.backends.ethos_u.npu.featuremap import FeatureMap, element_type,
 from edgewright.backends.ethos_u.npu.kernel import Kernel, kernel, padded_input
 from edgewright.backends.ethos_u.npu.memory import INTERNAL, Budget, Memory
 from edgewright.backends.ethos_u.npu.output import OutputStage, output_stage
+from edgewright.backends.ethos_u.npu.record import Block, Copy, Done, Elementwise, Pool, Product, Record, Second
 from edgewright.backends.ethos_u.npu.registers import Registers
+from edgewright.backends.ethos_u.npu.replay import Replay
 from edgewright.backends.ethos_u.npu.stream import Instruction, Program
-from edgewright.errors import FormatError, InputError, MissingError
+from edgewright.errors import FormatError, MissingError
 
 Array = np.ndarray[Any, Any]
-STEPS = 1 << 38  # multiplications; an element that passes the output stage counts as 64
-_ELEMENT_STEPS = 64
+_ELEMENT_STEPS = 64  # an element that passes the output stage counts as so many multiplications
 _KEPT_WEIGHTS = 1 << 26
 _WAITS = frozenset(("DMA_WAIT", "KERNEL_WAIT", "PMU_MASK", "IRQ"))  # nothing runs ahead here, so nothing is waited for
-
-
-def supported(accelerator: str) -> str | None:
-    """Why an NPU's stream cannot be run here, or None.
-
-    >>> supported("ethos-u55-128")
-    >>> supported("ethos-u85-256")
-    'ethos-u85-256 is not simulated yet'
-    """
-    simulated = {f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)} | {"ethos-u65-256"}
-    return None if accelerator in simulated else f"{accelerator} is not simulated yet"
-
-
-def run(
-    program: Program,
-    *,
-    weights: bytes,
-    scratch: Array,
-    fast_scratch: Array | None = None,
-    regions: Mapping[int, Array] | None = None,
-    steps: int = STEPS,
-) -> None:
-    """Run a program in place on ``scratch``, which holds its inputs and will hold its outputs.
-
-    Regions 0, 1 and 2 are the constants, the scratch and the fast scratch; ``regions`` adds others or replaces them.
-    """
-    reason = supported(program.accelerator)
-    if reason is not None:
-        raise MissingError("command stream", f"cannot be run: {reason}")
-    memories = {0: np.frombuffer(weights, np.uint8), 1: _bytes_of(scratch, "scratch")}
-    if fast_scratch is not None:
-        memories[2] = _bytes_of(fast_scratch, "fast_scratch")
-    memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
-    Npu(program, Memory(program.accelerator, memories), Budget(steps)).run()
-
-
-def _bytes_of(memory: Any, name: str) -> Array:
-    array = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
-    if not array.flags.c_contiguous:
-        raise InputError(name, "must be contiguous")
-    return array.reshape(-1).view(np.uint8)
 
 
 class Npu:
@@ -75,28 +35,43 @@ class Npu:
         self._memory = memory
         self._budget = budget
         self._registers = Registers()
-
-    def run(self) -> None:
-        operations = {
+        self._record = Record()
+        self._operations: dict[str, Callable[[Instruction], Block | None]] = {
             "CONV": self._convolution,
             "DEPTHWISE": self._convolution,
             "POOL": self._pool,
             "ELEMENTWISE": self._elementwise,
             "DMA_START": self._copy,
         }
+
+    def run(self) -> Record:
+        """All operations, and what they were."""
         for instruction in self._program.instructions:
             name = instruction.command.name
             if name == "STOP":
-                return
-            if name in operations:
-                _located(operations[name], instruction)
+                self._record.spent = self._budget.spent
+                return self._record
+            if name in self._operations:
+                block = _located(self._operations[name], instruction)
+                self._record.add(instruction, self._registers, block)
             elif name not in _WAITS:
                 self._registers.set(instruction)
         raise FormatError("a command stream must end with STOP", where="cmd_data")
 
+    def repeat(self, replay: Replay) -> None:
+        """The same operations as in an earlier run, on what memories hold now."""
+        self._budget.spend(replay.spent)
+        self._budget = Budget(replay.spent)
+        replay.run(self, self._memory.regions)
+
+    def again(self, done: Done) -> None:
+        """One operation of an earlier run, on what memories hold now."""
+        self._registers = done.registers
+        _located(self._operations[done.instruction.command.name], done.instruction)
+
     # Operations -------------------------------------------------------------------------------------------------------
 
-    def _convolution(self, instruction: Instruction) -> None:
+    def _convolution(self, instruction: Instruction) -> Block | None:
         registers, window = self._registers, kernel(self._registers)
         ofm, ifm, stage, (height, width, depth) = self._ends()
         depthwise = instruction.command.name == "DEPTHWISE"
@@ -116,8 +91,12 @@ class Npu:
             multiplier, shift = (np.array(part, np.int64) for part in registers.scale("OFM_SCALE"))
         sums += bias
         self._store(ofm, stage, sums, multiplier, shift)
+        if not self._same_numbers(stage, "WEIGHT", "SCALE"):
+            return None
+        return Product(ofm, ifm, stage, window, (height, width, depth), ifm_depth, matrix, bias, multiplier, shift,
+                       depthwise)  # fmt: skip
 
-    def _pool(self, instruction: Instruction) -> None:
+    def _pool(self, instruction: Instruction) -> Block | None:
         registers, window = self._registers, kernel(self._registers)
         ofm, ifm, stage, (height, width, depth) = self._ends()
         mode = _mode(instruction)
@@ -134,9 +113,13 @@ class Npu:
         else:
             values = pooling.summed(image, window, size).sum(2, keepdims=True)
             depth = _must_be_one(depth)
-        self._store(ofm, stage, values, *self._scales(depth))
+        scales = self._scales(depth)
+        self._store(ofm, stage, values, *scales)
+        if mode == "REDUCE_SUM" or not self._same_scales(stage):
+            return None
+        return Pool(ofm, ifm, stage, window, (height, width, depth), mode, *scales)
 
-    def _elementwise(self, instruction: Instruction) -> None:
+    def _elementwise(self, instruction: Instruction) -> Block | None:
         registers, mode = self._registers, _mode(instruction)
         ofm, ifm, stage, shape = self._ends()
         height, width, depth = shape
@@ -161,9 +144,13 @@ class Npu:
                 values[rows] = np.where(result < 0, stage(result, multiplier, shift), stage(result, 1, 0))
             else:
                 values[rows] = stage(result, multiplier, shift)
-        ofm.write(self._memory, values)
+        self._write(ofm, values)
+        if not (unscaled or self._same_scales(stage)):
+            return None
+        other = None if mode in UNARY else self._second_operand(shape)
+        return Elementwise(ofm, ifm, stage, shape, mode, other, bool(swapped), scales, multiplier, shift)
 
-    def _copy(self, instruction: Instruction) -> None:
+    def _copy(self, instruction: Instruction) -> Block | None:
         registers = self._registers
         for end in ("SRC", "DST"):
             if registers.field(f"DMA0_{end}_REGION", "dimensions"):
@@ -172,12 +159,15 @@ class Npu:
             raise FormatError("a copy must not come out of the NPU", where="cmd_data", offset=instruction.offset)
         source = registers.field("DMA0_SRC_REGION", "region"), registers.address("DMA0_SRC")
         internal = registers.field("DMA0_DST_REGION", "internal")
-        region = INTERNAL if internal else registers.field("DMA0_DST_REGION", "region")
+        region: int | str = INTERNAL if internal else registers.field("DMA0_DST_REGION", "region")
         length = registers.address("DMA0_LEN")
         if length < 0:
             raise FormatError("a copy's length must not be negative", value=length, where="cmd_data")
         self._budget.spend(length)
-        self._memory.copy(source, (region, registers.address("DMA0_DST")), length)
+        target = registers.address("DMA0_DST")
+        self._memory.copy(source, (region, target), length)
+        self._record.written(region, target, target + length, self._record.fixed(*source, length))
+        return Copy(source, (region, target), length) if isinstance(region, int) and length else None
 
     # Parts ------------------------------------------------------------------------------------------------------------
 
@@ -190,17 +180,35 @@ class Npu:
 
     def _second(self, shape: tuple[int, int, int]) -> Array:
         """The second operand of an elementwise operation, less its zero point."""
+        second = self._second_operand(shape)
+        if second.map is None:
+            return np.full((1, 1, 1), second.number, np.int64)
+        return second.map.read(self._memory, *second.shape).astype(np.int64) - second.map.zero_point
+
+    def _second_operand(self, shape: tuple[int, int, int]) -> Second:
         registers = self._registers
         if registers.field("IFM2_BROADCAST", "scalar"):
             sign, bits = registers.field("IFM2_PRECISION", "signed"), registers.choice("IFM2_PRECISION", "bits")
             element_type(sign, bits)
             value = registers.signed("IFM2_SCALAR") if sign else registers.number("IFM2_SCALAR")
-            return np.full((1, 1, 1), value - registers.signed("IFM2_ZERO_POINT"), np.int64)
+            return Second(value - registers.signed("IFM2_ZERO_POINT"))
         axes = ("height", "width", "depth")
         spread = [registers.field("IFM2_BROADCAST", axis) for axis in axes]
         height, width, depth = (1 if one else n for n, one in zip(shape, spread, strict=True))
-        second = feature_map(registers, "IFM2")
-        return second.read(self._memory, height, width, depth).astype(np.int64) - second.zero_point
+        return Second(0, feature_map(registers, "IFM2"), (height, width, depth))
+
+    def _same_scales(self, stage: OutputStage) -> bool:
+        return self._same_numbers(
+            stage, *(() if self._registers.field("OFM_PRECISION", "global_scale") else ("SCALE",))
+        )
+
+    def _same_numbers(self, stage: OutputStage, *streams: str) -> bool:
+        """What an operation reads beside its maps will be the same in every run: streams, and the table it looks up."""
+        registers = self._registers
+        found = [(registers.number(f"{s}_REGION"), registers.address(f"{s}_BASE"), registers.number(f"{s}_LENGTH"))
+                 for s in streams]  # fmt: skip
+        fixed = all(self._record.fixed(*place) for place in found)
+        return fixed and (stage.table is None or self._record.fixed(INTERNAL, *self._memory.place(stage.table)))
 
     def _scales(self, channels: int) -> tuple[Any, Any]:
         """The output's multiplier and shift, where there is no bias: one for all channels, or one for each."""
@@ -239,7 +247,12 @@ class Npu:
         stored = np.empty(values.shape, ofm.dtype)
         for rows in strips(values.shape[0], values.shape[1] * values.shape[2]):
             stored[rows] = stage(values[rows], multiplier, shift)
-        ofm.write(self._memory, stored)
+        self._write(ofm, stored)
+
+    def _write(self, ofm: FeatureMap, values: Array) -> None:
+        ofm.write(self._memory, values)
+        for low, high in ofm.reach(*values.shape):
+            self._record.written(ofm.region, low, high)
 
 
 def _mode(instruction: Instruction) -> str:
@@ -257,10 +270,10 @@ def _must_be_one(depth: int) -> int:
     return depth
 
 
-def _located(operation: Any, instruction: Instruction) -> None:
+def _located(operation: Callable[[Instruction], Block | None], instruction: Instruction) -> Block | None:
     """Run one operation; what is wrong with it is reported at its place in the stream."""
     try:
-        operation(instruction)
+        return operation(instruction)
     except FormatError as error:
         if error.offset is None and error.where == "cmd_data":
             error.offset = instruction.offset

@@ -39,6 +39,8 @@ class Program:
     instructions: tuple[Instruction, ...]
     # Weights that a run has unpacked: the next one finds them here
     unpacked: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
+    # What the last run was, and what was compiled of it
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def decode(data: bytes) -> Program:

@@ -1,0 +1,204 @@
+"""Feature maps of bytes as tensors of a device graph: where they lie in memory, and the moves that make images of them.
+
+A graph's inputs and outputs are ranges of memory, as raw bytes. What lies otherwise than a range without gaps can be
+read if its rows end within the memory; it is not written, as what lies in gaps is not the map's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgewright.backends.ethos_u.npu.featuremap import BRICK, FeatureMap
+from edgewright.backends.ethos_u.npu.record import CONSTANTS
+from edgewright.ir.graph import Array, Op, QParams, Value
+
+_BYTE = np.dtype(np.uint8)
+_LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
+
+
+class NotTranslatedError(Exception):
+    """Left to the simulator's own way."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bytes of a region."""
+
+    region: int
+    at: int
+    length: int
+
+
+@dataclass
+class Builder:
+    """A device graph in the making. ``sizes``: bytes of each region; ``constants``: those of the one never written."""
+
+    sizes: dict[int, int]
+    constants: Array
+    ops: list[Op] = field(default_factory=list)
+    inputs: list[tuple[Value, Range]] = field(default_factory=list)
+    outputs: list[tuple[Value, Range]] = field(default_factory=list)
+    source: list[Any] = field(default_factory=list)  # what it was made from
+
+    def value(self, shape: Sequence[int], dtype: Any, zero: int | None = None, data: Array | None = None) -> Value:
+        kind = np.dtype(dtype)
+        q = None if zero is None else QParams(1.0, zero, kind, *_LIMITS[str(kind)])
+        return Value(f"v{len(self.ops)}", kind, tuple(shape), tuple(range(len(shape))), data, q=q)
+
+    def constant(self, data: Any, dtype: Any, zero: int | None = None) -> Value:
+        held = np.ascontiguousarray(np.asarray(data, dtype))
+        return self.value(held.shape, dtype, zero, held)
+
+    def op(self, kind: str, out: Value, /, **args: Any) -> Value:
+        self.ops.append(Op(kind, args, [out]))
+        return out
+
+    # ------------------------------------------------------------------------------------------------------ memory
+
+    def _given(self, region: int, at: int, shape: Sequence[int]) -> Value:
+        """Raw bytes of memory."""
+        length = int(np.prod(shape, dtype=np.int64))
+        if at < 0 or at + length > self.sizes[region]:
+            raise NotTranslatedError("beyond the memory")
+        if region == CONSTANTS:
+            return self.constant(self.constants[at : at + length].reshape(shape), _BYTE)
+        made = self.value(shape, _BYTE)
+        self.inputs.append((made, Range(region, at, length)))
+        return made
+
+    def copy(self, source: tuple[int, int], target: tuple[int, int], length: int) -> None:
+        data = self._given(*source, (length,))
+        out = self.op("slice", self.value((length,), _BYTE), self=data, start=[0], length=[length])
+        self._made(out, *target)
+
+    def _made(self, value: Value, region: int, at: int) -> None:
+        if region == CONSTANTS or at < 0 or at + value.nbytes > self.sizes[region]:
+            raise NotTranslatedError("beyond the memory")
+        self.outputs.append((value, Range(region, at, value.nbytes)))
+
+    # -------------------------------------------------------------------------------------------------------- maps
+
+    def read(self, fm: FeatureMap, shape: tuple[int, int, int]) -> Value:
+        """A map as an image ``[1, height, width, depth]`` of its own type, with its zero point."""
+        height, width, depth = _single(fm, shape)
+        low, high = _LIMITS[fm.dtype.name]
+        if not low <= fm.zero_point <= high:
+            raise NotTranslatedError("a zero point that is none")
+        flat = self._pixels(fm, height, width, depth) if fm.layout == "NHWC" else self._bricks(fm, height, width, depth)
+        return self._typed(flat, fm)
+
+    def _pixels(self, fm: FeatureMap, height: int, width: int, depth: int) -> Value:
+        row, column, _ = fm.strides
+        column, row = (depth if width == 1 else column), (width * column if height == 1 else row)
+        row = max(row, width * column) if height == 1 else row
+        if column == depth and row == width * depth:
+            return self._given(fm.region, fm.bases[0], (1, height, width, depth))
+        if column < depth or row < width * column:
+            raise NotTranslatedError("rows that overlap")
+        lines = self._cut(self._given(fm.region, fm.bases[0], (height, row)), (height, width * column))
+        cut = self._cut(self._viewed(lines, (height, width, column)), (height, width, depth))
+        return self._viewed(cut, (1, height, width, depth))
+
+    def _bricks(self, fm: FeatureMap, height: int, width: int, depth: int) -> Value:
+        row, _, brick = fm.strides
+        count, line = -(-depth // BRICK), width * BRICK
+        brick = line if count == 1 else brick
+        row = count * brick if height == 1 else row
+        if brick < line or row < count * brick:
+            raise NotTranslatedError("bricks in another order")
+        flat = self._given(fm.region, fm.bases[0], (height, row))
+        lines = self._viewed(self._cut(flat, (height, count * brick)), (height, count, brick))
+        bricks = self._viewed(self._cut(lines, (height, count, line)), (height, count, width, BRICK))
+        turned = self.op("permute", self.value((height, width, count, BRICK), _BYTE), self=bricks, dims=[0, 2, 1, 3])
+        return self._cut(self._viewed(turned, (1, height, width, count * BRICK)), (1, height, width, depth))
+
+    def _cut(self, x: Value, shape: Sequence[int]) -> Value:
+        """The first elements along each dimension."""
+        if x.bound == tuple(shape):
+            return x
+        return self.op("slice", self.value(shape, _BYTE), self=x, start=[0] * len(shape), length=list(shape))
+
+    def _viewed(self, x: Value, shape: Sequence[int]) -> Value:
+        return x if x.bound == tuple(shape) else self.op("view", self.value(shape, _BYTE), self=x, size=list(shape))
+
+    def _typed(self, raw: Value, fm: FeatureMap) -> Value:
+        """Raw bytes as the integers they are: the sign bit is turned, and 128 taken off."""
+        out = self.value(raw.bound, fm.dtype, fm.zero_point)
+        moved = raw
+        if fm.dtype.kind == "i":
+            moved = self.op("tosa.bitwise_xor", self.value(raw.bound, _BYTE, 0), a=raw, b=self._sign(raw))
+        return self._moved(moved, out, -128 if fm.dtype.kind == "i" else 0)
+
+    def _moved(self, x: Value, out: Value, by: int) -> Value:
+        """Plus a number, in another type of bytes."""
+        wide = self.op("tosa.cast", self.value(x.bound, np.int32), input=x, dtype="int32")
+        if by:
+            number = self.constant(np.full((1,) * len(x.bound), by), np.int32)
+            wide = self.op("tosa.add", self.value(x.bound, np.int32), a=wide, b=number)
+        return self.op("tosa.cast", out, input=wide, dtype=str(out.dtype))
+
+    def _sign(self, like: Value) -> Value:
+        return self.constant(np.full((1,) * len(like.bound), 128), _BYTE, 0)
+
+    def write(self, fm: FeatureMap, made: Value, shape: tuple[int, int, int]) -> None:
+        """An image to where a map lies."""
+        height, width, depth = _single(fm, shape)
+        signed = fm.dtype.kind == "i"
+        raw = self._moved(made, self.value(made.bound, _BYTE, 0 if signed else None), 128 if signed else 0)
+        if signed:
+            raw = self.op("tosa.bitwise_xor", self.value(made.bound, _BYTE), a=raw, b=self._sign(raw))
+        if fm.layout == "NHWC":
+            self._write_pixels(fm, raw, height, width, depth)
+        else:
+            self._write_bricks(fm, raw, height, width, depth)
+
+    def _write_pixels(self, fm: FeatureMap, raw: Value, height: int, width: int, depth: int) -> None:
+        row, column, _ = fm.strides
+        column = depth if width == 1 else column
+        row = width * column if height == 1 else row
+        if column == depth and row == width * column:
+            self._made(raw, fm.region, fm.bases[0])
+            return
+        if column != depth or row < width * column:
+            raise NotTranslatedError("pixels with gaps")
+        self._write_lines(fm, self._viewed(raw, (height, width * column)), row)
+
+    def _write_bricks(self, fm: FeatureMap, raw: Value, height: int, width: int, depth: int) -> None:
+        row, _, brick = fm.strides
+        count, line = -(-depth // BRICK), width * BRICK
+        row = count * line if height == 1 else row
+        if (count > 1 and brick != line) or row < count * line or fm.bases[0] % BRICK:
+            raise NotTranslatedError("bricks with gaps")
+        whole = raw
+        if count * BRICK != depth:  # what is left of the last brick is nobody's
+            whole = self.op("pad", self.value((1, height, width, count * BRICK), _BYTE), self=raw, before=[0] * 4,
+                            after=[0, 0, 0, count * BRICK - depth], value=0.0)  # fmt: skip
+        if count > 1 and width > 1:
+            bricks = self._viewed(whole, (height, width, count, BRICK))
+            whole = self.value((height, count, width, BRICK), _BYTE)
+            self.op("permute", whole, self=bricks, dims=[0, 2, 1, 3])
+        if row == count * line:
+            self._made(whole, fm.region, fm.bases[0])
+        else:
+            self._write_lines(fm, self._viewed(whole, (height, count * line)), row)
+
+    def _write_lines(self, fm: FeatureMap, lines: Value, row: int) -> None:
+        """Lines that others lie between: those are written over with what they are."""
+        height, length = lines.bound
+        old = self._given(fm.region, fm.bases[0], (height, row))
+        rest = self.op("slice", self.value((height, row - length), _BYTE), self=old, start=[0, length],
+                       length=[height, row - length])  # fmt: skip
+        both = self.op("cat", self.value((height, row), _BYTE), tensors=[lines, rest], dim=1)
+        self._made(both, fm.region, fm.bases[0])
+
+
+def _single(fm: FeatureMap, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The shape of a map of bytes that lies in one tile."""
+    height, width, _ = shape
+    if fm.dtype.itemsize != 1 or height > fm.height0 or width > fm.width0 or min(shape) < 1:
+        raise NotTranslatedError("not bytes in one tile")
+    return shape

@@ -1,0 +1,168 @@
+"""A stream that has run before, as machine code: what a record says of its blocks is compiled once and kept.
+
+Blocks in a row become one device graph, whose inputs and outputs are ranges of the memories: nothing is copied, and
+blocks follow each other as in the stream, each on whatever those before it have left. Blocks that the engine has no way
+for stay with the simulator, in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol, Union
+
+import numpy as np
+
+from edgewright.backends.ethos_u.npu.maps import Builder, NotTranslatedError, Range
+from edgewright.backends.ethos_u.npu.record import Done, Product, Record
+from edgewright.backends.ethos_u.npu.translate import translate
+from edgewright.engine.plan import Place, Plan, PythonCall, Slot, Tensor
+from edgewright.errors import EdgewrightError
+from edgewright.ir.graph import Graph
+
+Array = np.ndarray[Any, Any]
+_MOST_BLOCKS = 4096
+_MOST_WEIGHTS = 1 << 26
+_MEMORY = 2 << 30  # bytes that values between memories may take
+
+
+class Machine(Protocol):
+    """What runs one operation of a record by itself."""
+
+    def again(self, done: Done) -> None: ...
+
+
+class Replay:
+    """A record's parts in order: compiled ones, and operations that are run as they were."""
+
+    def __init__(self, record: Record, regions: dict[int, Array], threads: int | None = 1) -> None:
+        self.spent = record.spent
+        self._regions = sorted(region for region in regions if regions[region].flags.writeable)
+        parts = _parts(record.done, regions) if _affordable(record.done) else list[Union[Builder, Done]](record.done)
+        builders = [part for part in parts if isinstance(part, Builder)]
+        if builders and all(isinstance(part, Builder) or _internal(part) for part in parts):
+            parts = [_joined(builders, regions)]  # without tables that nobody will look into
+        sizes = [regions[region].size for region in self._regions]
+        self._parts: list[Any] = []
+        for part in parts:
+            made = _compiled(part, self._regions, sizes, threads) if isinstance(part, Builder) else part
+            self._parts += made if isinstance(made, list) else [made]
+
+    @property
+    def interpreted(self) -> int:
+        """How many operations are not machine code."""
+        return sum(isinstance(part, Done) for part in self._parts)
+
+    def run(self, machine: Machine, regions: dict[int, Array]) -> None:
+        memories = [regions[region] for region in self._regions]
+        for part in self._parts:
+            if isinstance(part, Done):
+                machine.again(part)
+            else:
+                part.run([], memories)
+
+
+class Kept:
+    """The record of a run, and from the second run on what was compiled of it."""
+
+    def __init__(self, weights: bytes, memories: dict[int, Array], record: Record) -> None:
+        self._weights, self._sizes = weights, _sizes(memories)
+        self._record = record
+        self._replay: Replay | None = None
+
+    def fits(self, weights: bytes, memories: dict[int, Array]) -> bool:
+        """The same constants, and memories as large."""
+        return self._weights is weights and self._sizes == _sizes(memories)
+
+    def replay(self, memories: dict[int, Array]) -> Replay:
+        self._replay = self._replay or Replay(self._record, memories)
+        return self._replay
+
+
+def _sizes(memories: dict[int, Array]) -> dict[int, tuple[int, bool]]:
+    return {region: (array.size, array.flags.writeable) for region, array in memories.items()}
+
+
+def _affordable(done: Sequence[Done]) -> bool:
+    """Few enough operations, and few enough constants, to be compiled in moments."""
+    held = sum(one.block.weights.size for one in done if isinstance(one.block, Product))
+    return len(done) <= _MOST_BLOCKS and held <= _MOST_WEIGHTS
+
+
+def _internal(done: Done) -> bool:
+    """A copy into the NPU's own memory."""
+    return done.instruction.command.name == "DMA_START" and bool(done.registers.field("DMA0_DST_REGION", "internal"))
+
+
+def _parts(done: Sequence[Done], regions: dict[int, Array]) -> list[Builder | Done]:
+    parts: list[Builder | Done] = []
+    sizes = {region: array.size for region, array in regions.items()}
+    for one in done:
+        if one.block is None:
+            parts.append(one)
+            continue
+        made = Builder(sizes, regions[0], source=[one])
+        try:
+            translate(made, one.block)
+        except NotTranslatedError:
+            parts.append(one)
+            continue
+        if parts and isinstance(parts[-1], Builder):
+            _join(parts[-1], made)
+        else:
+            parts.append(made)
+    return parts
+
+
+def _join(first: Builder, second: Builder) -> None:
+    first.ops += second.ops
+    first.source += second.source
+    first.inputs += second.inputs
+    first.outputs += second.outputs
+
+
+def _joined(builders: list[Builder], regions: dict[int, Array]) -> Builder:
+    made = Builder({region: array.size for region, array in regions.items()}, regions[0])
+    for one in builders:
+        _join(made, one)
+    return made
+
+
+def _compiled(builder: Builder, regions: list[int], sizes: list[int], threads: int | None) -> Any:
+    from edgewright.engine.compiler import make_plan
+    from edgewright.engine.driver import CompiledGraph
+
+    inputs, outputs = ([value for value, _ in side] for side in (builder.inputs, builder.outputs))
+    try:
+        plan = make_plan(Graph("stream", inputs, outputs, builder.ops), threads, "tosa", memory=_MEMORY)
+    except EdgewrightError:
+        return builder.source
+    if any(step.label == "clone" for step in plan.steps):  # copies of ends, which are made before and after all others
+        return builder.source
+    places = {"input": [where for _, where in builder.inputs], "output": [where for _, where in builder.outputs]}
+    return CompiledGraph(in_memory(plan, places, regions, sizes), threads)
+
+
+def in_memory(plan: Plan, places: dict[str, list[Range]], regions: list[int], sizes: list[int]) -> Plan:
+    """A plan whose inputs and outputs are ranges of memories, which are its outputs now."""
+
+    def moved(place: Place) -> Place:
+        if place.buffer not in places:
+            return place
+        where = places[place.buffer][place.index]
+        return Place("output", where.at + place.offset, regions.index(where.region))
+
+    def slot(given: Slot) -> Slot:
+        return moved(given) if isinstance(given, Place) else given
+
+    def call(python: PythonCall | None) -> PythonCall | None:
+        if python is None:
+            return None
+        reads, writes = (
+            tuple(replace(v, place=moved(v.place)) for v in side) for side in (python.reads, python.writes)
+        )
+        return replace(python, reads=reads, writes=writes)
+
+    steps = [replace(s, args=tuple(slot(a) for a in s.args), python=call(s.python), barrier=True) for s in plan.steps]
+    memories = tuple(Tensor(f"region {r}", np.dtype(np.uint8), (n,)) for r, n in zip(regions, sizes, strict=True))
+    return replace(plan, steps=tuple(steps), inputs=(), outputs=memories)

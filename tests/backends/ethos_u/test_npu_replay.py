@@ -1,0 +1,119 @@
+"""A stream's second run is machine code: it gives what the first one gives, on any data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.backends.ethos_u.npu import decode, run
+from edgewright.errors import LimitError
+from tests.backends.ethos_u.test_npu_networks import Layers, mobilenet
+from tests.backends.ethos_u.tosa_graphs import Graph, compile_graph, random_inputs
+
+
+class Stream:
+    """What Vela made of a graph; each call runs the stream on new memories."""
+
+    def __init__(self, graph: Graph, accelerator: str, options: str = "") -> None:
+        self.graph, self.model = graph, compile_graph(graph, accelerator, options)
+        self.weights = bytes(self.model.read_only.data)
+        self.program = self.fresh()
+
+    def fresh(self) -> Any:
+        return decode(bytes(self.model.command_stream))
+
+    def __call__(self, seed: int, program: Any = None, **options: Any) -> list[np.ndarray]:
+        scratch = np.zeros(self.model.scratch.size, np.uint8)
+        fast = np.zeros(max(self.model.scratch_fast.size, 0), np.uint8)
+        for tensor, array in zip(self.model.inputs, random_inputs(self.graph, seed), strict=True):
+            scratch[tensor.address : tensor.address + array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+        run(program or self.program, weights=self.weights, scratch=scratch, fast_scratch=fast, **options)
+        return [scratch[t.address : t.address + t.size].copy() for t in self.model.outputs]
+
+    @property
+    def interpreted(self) -> int:
+        """Operations that are not machine code."""
+        self(0)
+        self(0)
+        count: int = self.program.kept["run"]._replay.interpreted
+        return count
+
+
+def same(stream: Stream, most: int = 0) -> None:
+    """Three runs as each would be by itself; ``most`` operations may stay with the simulator."""
+    for seed in range(3):
+        for first, again in zip(stream(seed, stream.fresh()), stream(seed), strict=True):
+            np.testing.assert_array_equal(again, first)
+            assert first.size < 8 or len(np.unique(first)) > 1
+    assert stream.interpreted <= most
+
+
+@pytest.mark.parametrize("accelerator", ["ethos-u55-32", "ethos-u55-128", "ethos-u65-256"])
+def test_mobilenet(accelerator: str) -> None:
+    same(Stream(mobilenet(64, 0.35, classes=40), accelerator), most=1)  # the mean: its factor has 32 bits
+
+
+def test_stripes_of_rows_and_channels() -> None:
+    """With little fast memory layers come in pieces, which lie in larger maps with gaps between."""
+    same(Stream(mobilenet(96, 0.35, classes=100), "ethos-u55-128", "arena_size_limit=98304\n"), most=1)
+
+
+def test_16_bits_stay_with_the_simulator() -> None:
+    stream = Stream(mobilenet(32, 0.35, "i16", classes=10), "ethos-u55-128")
+    same(stream, most=1000)
+    assert stream.interpreted > 0
+
+
+def _pools(kind: str, pad: tuple[int, int, int, int]) -> Graph:
+    layers = Layers()
+    x = layers.conv(layers.graph.input((1, 12, 13, 5), "i8"), 20, 3)
+    return layers.graph.output(layers.graph.pool(x, kind, (3, 3), pad=pad, zero=(-3, -3)))
+
+
+@pytest.mark.parametrize("kind", ["MAX_POOL2D", "AVG_POOL2D"])
+@pytest.mark.parametrize("pad", [(0, 0, 0, 0), (1, 1, 1, 1)])
+def test_pools(kind: str, pad: tuple[int, int, int, int]) -> None:
+    same(Stream(_pools(kind, pad), "ethos-u55-128"), most=kind == "AVG_POOL2D")
+
+
+@pytest.mark.parametrize("kind", ["ADD", "SUB", "MAXIMUM", "MINIMUM"])
+@pytest.mark.parametrize("shape", [(1, 9, 7, 21), (1, 1, 1, 21)])
+def test_pairs(kind: str, shape: tuple[int, ...]) -> None:
+    layers = Layers()
+    a, b = layers.graph.input((1, 9, 7, 21), "i8"), layers.graph.input(shape, "i8")
+    wide = [layers.graph.rescale(x, 2.0**17 * by, zero=(-3, 0), to="i32") for x, by in ((a, 1.0), (b, 0.7))]
+    total = layers.graph.binary(kind, *wide)
+    same(Stream(layers.graph.output(layers.graph.rescale(total, 0.6 / 2**17, zero=(0, -3), to="i8")), "ethos-u55-128"),
+         most=3)  # fmt: skip
+
+
+def test_tables_between_layers() -> None:
+    layers = Layers()
+    x = layers.conv(layers.graph.input((1, 8, 8, 8), "i8"), 24, 3, relu=False)
+    table = np.random.default_rng(1).permutation(256) - 128
+    same(Stream(layers.graph.output(layers.conv(layers.graph.table(x, table), 16)), "ethos-u55-128"))
+
+
+def test_other_constants_are_another_stream() -> None:
+    """What was compiled belongs to the bytes it was made from."""
+    stream = Stream(mobilenet(32, 0.35, classes=10), "ethos-u55-128")
+    before = [stream(0)[0] for _ in range(3)][-1]
+    stream.weights = bytes(bytearray(stream.weights))  # equal, but perhaps not: nobody has looked
+    np.testing.assert_array_equal(stream(0)[0], before)
+
+
+def test_a_second_run_costs_what_the_first_did() -> None:
+    stream = Stream(mobilenet(32, 0.35, classes=10), "ethos-u55-128")
+    stream(0)
+    stream(0)
+    with pytest.raises(LimitError):
+        stream(0, steps=1000)
+
+
+def test_without_the_engine_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
+    stream = Stream(mobilenet(32, 0.35, classes=10), "ethos-u55-128")
+    np.testing.assert_array_equal(stream(0)[0], stream(0)[0])
+    assert not stream.program.kept
