@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewright.engine.codegen import Function, Reg, count, element, number, vec
+from edgewright.engine.codegen import I64, Function, Reg, count, element, number, vec
 
 Step = Callable[[Reg, Reg], Reg]
 
@@ -64,3 +64,18 @@ def each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None])
         return now
 
     fold(f, lanes, length, number(0, "float"), step, lambda f, x: number(0, "float"))
+
+
+def along(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
+    """``body(index, like)`` along a row, at least once for every element: the last vector lies over the one before."""
+    lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
+    like = number(0, vec(lanes, "float"))
+    whole = length // lanes * lanes
+
+    def once(i: Reg, _: list[Reg]) -> list[Reg]:
+        body(i, like)
+        return []
+
+    f.repeat(whole, [], once, lanes)
+    if whole < length:
+        body(number(length - lanes, I64), like)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen import PTR, Function, Module, Reg, count, number, vec
-from edgewright.engine.kernels.along import each, fold, halved, load
-from edgewright.engine.vector import clamp, int_max, int_min, larger, round_to_int, smaller
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.kernels.along import along, halved
+from edgewright.engine.vector import clamp, four_to_bytes, int_max, int_min, larger, round_to_int, smaller
 
 INVERSE, ZERO, SCALE = 0, 4, 8  # where they are in the notes
+_TOGETHER = 4  # vectors of a row at a time: as many hide each other's latency
 
 
 @dataclass(frozen=True)
@@ -40,35 +41,77 @@ def emit_rows(module: Module, name: str, lanes: int, rows: Rows) -> None:
 
     def row(y: Reg) -> None:
         source, target = f.at(data, f.mul(y, rows.step)), f.at(out, f.mul(y, rows.pitch))
-        low = _extreme(f, lanes, rows.length, source, smaller)
-        high = _extreme(f, lanes, rows.length, source, larger)
-        scale, zero = _choose(f, low, high)
+        scale, zero = _choose(f, *_extremes(f, lanes, rows.length, source))
         notes = f.at(target, rows.notes)
         f.store(f.op("fdiv", number(1, "float"), scale), notes, INVERSE)
         f.store(zero, notes, ZERO)
         f.store(scale, notes, SCALE)
 
-        def store(at: Reg, like: Reg) -> None:
-            wide = count(like.type)
-            whole = round_to_int(f, f.op("fmul", load(f, source, at, like), f.splat(scale, wide)))
-            moved = f.op("add", whole, f.splat(zero, wide))
-            bounded = int_min(f, int_max(f, moved, number(0, moved.type)), number(255, moved.type))
-            f.store(f.cast("trunc", bounded, vec(wide, "i8")), f.at(target, at))
-
-        each(f, lanes, rows.length, store)
+        _store(f, lanes, rows.length, source, target, scale, zero)
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()
 
 
-def _extreme(f: Function, lanes: int, length: int, source: Reg, better: Callable[[Function, Reg, Reg], Reg]) -> Reg:
-    """The least or the largest element, or 0."""
+def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale: Reg, zero: Reg) -> None:
+    """Bytes of a row: four vectors at a time, then those that are left."""
 
-    def take(a: Reg, b: Reg) -> Reg:
-        return better(f, a, b)
+    def scaled(at: Reg, wide: int) -> Reg:
+        x = f.load(vec(wide, "float"), f.at(source, f.mul(at, 4)))
+        return round_to_int(f, f.op("fmul", x, f.splat(scale, wide)))
 
-    step = lambda at, now: take(now, load(f, source, at, now))  # noqa: E731
-    return fold(f, lanes, length, number(0, "float"), step, lambda f, x: halved(f, x, take))
+    def store(at: Reg, like: Reg) -> None:
+        moved = f.op("add", scaled(at, count(like.type)), f.splat(zero, count(like.type)))
+        bounded = int_min(f, int_max(f, moved, number(0, moved.type)), number(255, moved.type))
+        f.store(f.cast("trunc", bounded, vec(count(like.type), "i8")), f.at(target, at))
+
+    def four(i: Reg, _: list[Reg]) -> list[Reg]:
+        words = f.splat(f.cast("trunc", zero, "i16"), 2 * lanes)
+        packed = four_to_bytes(f, [scaled(f.add(i, k * lanes), lanes) for k in range(4)], words)
+        fours = f.bits(packed, vec(lanes, "i32"))
+        order = [part * 4 + k for k in range(4) for part in range(lanes // 4)]
+        f.store(f.shuffle(fours, fours, order), f.at(target, i))
+        return []
+
+    done = length // (4 * lanes) * 4 * lanes if lanes >= 8 else 0
+    if done:
+        f.repeat(done, [], four, 4 * lanes)
+    if done < length:
+        source, target = f.at(source, 4 * done), f.at(target, done)
+        along(f, lanes, length - done, store)
+
+
+def _extremes(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, Reg]:
+    """The least and the largest element, or 0: several vectors at a time."""
+    lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
+    vectors, rest = divmod(length, lanes)
+    together = min(_TOGETHER, vectors)
+    kind = vec(lanes, "float")
+
+    def take(places: list[Reg], now: list[Reg]) -> list[Reg]:
+        read = [f.load(kind, f.at(source, f.mul(p, 4))) for p in places]
+        pairs = zip(now[::2], now[1::2], read, strict=False)
+        made = [x for low, high, new in pairs for x in (smaller(f, low, new), larger(f, high, new))]
+        return [*made, *now[len(made) :]]
+
+    def once(i: Reg, now: list[Reg]) -> list[Reg]:
+        return take([f.add(i, k * lanes) for k in range(together)], now)
+
+    rounds = vectors // together * together
+    found = f.repeat(rounds * lanes, [number(0, kind)] * (2 * together), once, together * lanes)
+    left = [number(k * lanes, I64) for k in range(rounds, vectors)]
+    if rest:  # the last vector covers some elements again, which changes nothing
+        left.append(number(length - lanes, I64))
+    for start in range(0, len(left), together):
+        found = take(left[start : start + together], found)
+    return tuple(_joined(f, found[i::2], better) for i, better in enumerate((smaller, larger)))  # type: ignore[return-value]
+
+
+def _joined(f: Function, found: list[Reg], better: Callable[[Function, Reg, Reg], Reg]) -> Reg:
+    best = found[0]
+    for other in found[1:]:
+        best = better(f, best, other)
+    return halved(f, best, lambda a, b: better(f, a, b))
 
 
 def _choose(f: Function, low: Reg, high: Reg) -> tuple[Reg, Reg]:
