@@ -48,6 +48,8 @@ MODULES = {
 MACS = {"mobilenet_v2": 300.8e6, "mobilenet_v3_small": 56.5e6, "resnet18": 1814.1e6, "resnet50": 4089.2e6,
         "vit_b_16": 17_564e6, "bert_base_128": 11_174e6, "decoder": 27.3e6 + 4.2e6, "linear4": 100.7e6,
         "lstm": 0.68e6}  # fmt: skip
+# Weights that are read once for each inference, and are more than caches hold: 4 bits, and a scale for each group.
+BYTES = {"linear4": 6 * 4096 * 4096 // 2 + 6 * 4096 * 4096 // networks.GROUP * 2}
 REST = 0.02  # seconds between engines: some threads keep spinning for a while
 ROUND = 0.15  # seconds an engine measures in a round, and at least one inference
 PAUSES = (0, 1, 10, 30)  # milliseconds
@@ -197,6 +199,8 @@ def show(network: str, precision: str, threads: int, engines: dict[str, Engine],
             f"{e.peak_mb:.0f}",
         )
     OUT.print(table)
+    if network in BYTES:
+        show_reading(BYTES[network], threads, engines)
     show_pauses(engines)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > threads + 0.5:
@@ -208,6 +212,17 @@ def show(network: str, precision: str, threads: int, engines: dict[str, Engine],
         "ms": {n: min(e.times) for n, e in engines.items()},
         "after_pause": {n: {p: float(np.median(t)) for p, t in e.after.items()} for n, e in engines.items()},
     }
+
+
+def show_reading(size: int, threads: int, engines: dict[str, Engine]) -> None:
+    """How much of the memory's bandwidth each engine uses: of what a loop gets that only reads as much."""
+    from edgewright.engine.isa import host
+    from edgewright.engine.machine import reading
+
+    most = max(reading(size, threads, host()) for _ in range(8))
+    shares = {e.name: size / min(e.times) / 1e6 for e in engines.values()}
+    listed = ", ".join(f"{name} {rate:.1f} ({rate / most:.0%})" for name, rate in shares.items())
+    OUT.print(f"GB/s of {size / 1e6:.0f} MB of weights: {listed}; only reading them: {most:.1f}")
 
 
 def show_pauses(engines: dict[str, Engine]) -> None:

@@ -19,7 +19,7 @@ from edgewright.engine.codegen import Function, Module, Reg, number, vec
 from edgewright.engine.cores import thread_count
 from edgewright.engine.isa import ISA, host
 from edgewright.engine.plan import Place, Plan, Step
-from edgewright.engine.vector import Dots, fma
+from edgewright.engine.vector import STREAMS, Dots, fma
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.partition.macs import count_macs
 
@@ -61,8 +61,14 @@ def measure(threads: int, isa: ISA) -> Peaks:
     products = 16 * threads * _CHAINS * _ROUNDS * isa.lanes
     reals = _best(_arithmetic(isa, "peak_float", _float_chain), threads)
     bytes_ = _best(_arithmetic(isa, "peak_byte", _byte_chain), threads)
-    stream = _best(_reading(isa), threads)
-    return Peaks(threads, isa.name, products / reals / 1e9, 4 * products / bytes_ / 1e9, _STREAM / stream / 1e9)
+    stream = reading(_STREAM, threads, isa)
+    return Peaks(threads, isa.name, products / reals / 1e9, 4 * products / bytes_ / 1e9, stream)
+
+
+def reading(size: int, threads: int, isa: ISA) -> float:
+    """Thousand millions of bytes a second at which so many are read again and again: a part may stay in a cache."""
+    whole = max(1, size // _PIECE) * _PIECE
+    return whole / _best(_reading(isa, whole), threads) / 1e9
 
 
 def _best(make: Callable[[int], Plan], threads: int) -> float:
@@ -108,27 +114,28 @@ def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
     return Dots(f, isa).add(total, (changing, changing), (even, f.op("xor", even, 1)))  # different: equal ones are one
 
 
-def _reading(isa: ISA) -> Callable[[int], Plan]:
-    """Units of a megabyte, read once."""
+def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
+    """Units of a megabyte, read once, in several places at a time."""
     module = Module()
     f = module.kernel("peak_read")
     source, kind = f.slot("ptr", 0), vec(isa.lanes, "i32")
-    width = 8 * isa.bytes
+    each = 8 // STREAMS
 
     def unit(index: Reg) -> None:
         base = f.at(source, f.mul(index, _PIECE))
 
         def once(i: Reg, sums: list[Reg]) -> list[Reg]:
-            return [f.op("or", s, f.load(kind, f.at(base, i), isa.bytes * k)) for k, s in enumerate(sums)]
+            places = [k // each * (_PIECE // STREAMS) + k % each * isa.bytes for k in range(8)]
+            return [f.op("or", s, f.load(kind, f.at(base, i), p)) for p, s in zip(places, sums, strict=True)]
 
-        for at, total in enumerate(f.repeat(_PIECE, [number(0, kind)] * 8, once, step=width)):
+        for at, total in enumerate(f.repeat(_PIECE // STREAMS, [number(0, kind)] * 8, once, step=each * isa.bytes)):
             f.store(total, f.arg("scratch"), at * isa.bytes)
 
     f.span(f.arg("begin"), f.arg("end"), unit)
     f.give()
     text = module.text()
-    step = Step("peak_read", (Place("weights", 0),), _STREAM // _PIECE, 1, macs=10**9)
-    return lambda threads: _plan(isa, step, text, _STREAM)
+    step = Step("peak_read", (Place("weights", 0),), size // _PIECE, 1, macs=10**9)
+    return lambda threads: _plan(isa, step, text, size)
 
 
 def _plan(isa: ISA, step: Step, text: str, weights: int = 0) -> Plan:

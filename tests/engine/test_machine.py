@@ -65,7 +65,7 @@ def test_every_peak_is_arithmetic_that_is_done(name: str, monkeypatch: pytest.Mo
     makers = [
         machine._arithmetic(isa, "peak_float", machine._float_chain),
         machine._arithmetic(isa, "peak_byte", machine._byte_chain),
-        machine._reading(isa),
+        machine._reading(isa, machine._STREAM),
     ]
     for make in makers:
         ((kernel, text),) = make(1).kernels.items()
