@@ -2,10 +2,10 @@
 
     python benchmarks/ops.py [--threads 1] [--only linear]
 
-An operator can be no faster than its products take at the machine's peak, nor than what it reads can be added up, nor
-than as much as it writes can be copied; all are measured in the same run, and the largest is its roofline. (What beats
-it shows that adding up is not the fastest way to read.) The least time of many runs counts, of the processor, so that
-other programs matter less.
+An operator can be no faster than its products take at the machine's peak, nor than what it reads can be read (by a
+loop that does nothing else; what caches hold, by one that adds it up), nor than as much as it writes can be copied; all
+are measured in the same run, and the largest is its roofline. The least time of many runs counts, of the processor, so
+that other programs matter less.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from edgewright.engine import compile
+from edgewright.engine import compile, machine
 from edgewright.engine.isa import host
 from edgewright.engine.machine import Peaks, measure
 from edgewright.ir.graph import Graph, Op, QParams, Value
 
 F32, I8, I64 = (np.dtype(t) for t in (np.float32, np.int8, np.int64))
 SECONDS = 0.25  # for each operator
+_NEAR = 4 << 20  # bytes that caches hold
 RNG = np.random.default_rng(0)
 Shape = tuple[int, ...]
 
@@ -94,6 +95,29 @@ def matmul(batch: int, rows: int, depth: int, columns: int) -> Case:
     return one("bmm", value(batch, rows, columns), batch * rows * depth * columns, **args)
 
 
+def scalar(kind: str, x: Value, constant: float) -> tuple[Value, Op]:
+    out = value(*x.bound)
+    return out, Op(kind, {"self": x, "other": held(np.float32([constant]))}, [out])
+
+
+def attention(batch: int, rows: int, depth: int, quantized: bool) -> Case:
+    """Scores, their softmax, and its product with values; of bytes, scores are products of bytes."""
+    shapes = ((rows, depth), (depth, rows), (rows, depth))
+    reals = [value(batch, *shape) for shape in shapes]
+    given, first = reals, []
+    if quantized:
+        q = QParams(0.05, 3, I8, -128, 127)
+        given = [value(batch, *shape, dtype=I8, q=q) for shape in shapes]
+        first = [Op("convert", {"self": x}, [y]) for x, y in zip(given, reals, strict=True)]
+    scores, shares, out = value(batch, rows, rows), value(batch, rows, rows), value(batch, rows, depth)
+    scaled, scale = scalar("mul", scores, depth**-0.5)
+    products = [Op("bmm", {"self": a, "other": b}, [c]) for a, b, c in
+                ((reals[0], reals[1], scores), (shares, reals[2], out))]  # fmt: skip
+    ops = [*first, products[0], scale, Op("softmax", {"self": scaled}, [shares]), products[1]]
+    macs = batch * rows * rows * depth
+    return Case(Graph("attention", given, [out], ops), macs + macs // (4 if quantized else 1))
+
+
 def gather(size: int, width: int, count: int) -> Case:
     at = value(count, dtype=I64)
     return replace(one("index", value(count, width), self=value(size, width), indices=[at]), reads=4 * count * width)
@@ -102,14 +126,21 @@ def gather(size: int, width: int, count: int) -> Case:
 ROWS = (197, 768)
 CASES: dict[str, Callable[[], Case]] = {
     "linear, 128 rows": lambda: linear(128, 768, 768),
+    "linear, 197 rows, 3072 deep": lambda: linear(197, 3072, 768),
     "linear, 1 row": lambda: linear(1, 4096, 4096),
     "linear int8, 128 rows": lambda: linear8(128, 768, 768),
+    "linear int8, 197 rows, 3072 deep": lambda: linear8(197, 3072, 768),
     "linear int8, 1 row": lambda: linear8(1, 4096, 4096),
     "linear qd8, 128 rows": lambda: dynamic(128, 768, 768, 8),
+    "linear qd8, 128 rows, 3072 deep": lambda: dynamic(128, 3072, 768, 8),
+    "linear 4 bits, 128 rows": lambda: dynamic(128, 768, 768, 4),
+    "linear 4 bits by 32, 128 rows": lambda: dynamic(128, 768, 768, 4, 32),
     "linear qd8, 1 row": lambda: dynamic(1, 4096, 4096, 8),
     "linear 4 bits, 1 row": lambda: dynamic(1, 4096, 4096, 4),
     "linear 4 bits by 32, 1 row": lambda: dynamic(1, 4096, 4096, 4, 32),
     "bmm, 197 rows": lambda: matmul(12, 197, 64, 197),
+    "attention, 197 rows": lambda: attention(12, 197, 64, False),
+    "attention int8, 197 rows": lambda: attention(12, 197, 64, True),
     "bmm, 1 row": lambda: matmul(16, 1, 64, 1024),
     "softmax": unary("softmax", 12, 197, 197),
     "layer_norm": lambda: one("layer_norm", value(*ROWS), input=value(*ROWS), normalized_shape=[768], eps=1e-5,
@@ -141,7 +172,9 @@ def seconds(graph: Graph, threads: int) -> float:
 
 @cache
 def reading(size: int, threads: int) -> float:
-    """How long it takes to add up so many bytes."""
+    """How long it takes to read so many bytes."""
+    if size > _NEAR:
+        return size / machine.reading(size, threads, host()) / 1e9
     x, y = value(64, max(size // 256, 16)), value(64)
     total = Op("sum", {"self": x, "dim": [1], "keepdim": False}, [y])
     return seconds(Graph("read", [x], [y], [total]), threads)
@@ -154,14 +187,10 @@ def copying(size: int, threads: int) -> float:
     return seconds(Graph("copy", [x], [y], [Op("clone", {"self": x}, [y])]), threads)
 
 
-def _rounded(size: int) -> int:
-    return 1 << max(size - 1, 1).bit_length()
-
-
 def floor(case: Case, peaks: Peaks, threads: int) -> float:
     read = case.reads or sum(v.nbytes for v in case.graph.inputs) + case.weights
     written = sum(v.nbytes for v in case.graph.outputs)
-    times = [way(_rounded(n), threads) * n / _rounded(n) for way, n in ((reading, read), (copying, written))]
+    times = [way(n, threads) for way, n in ((reading, read), (copying, written))]
     return max(case.macs / peaks.gmacs(case.quantized) / 1e9, *times)
 
 

@@ -7,7 +7,7 @@ Shares are never divided: their products are, which are fewer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -20,7 +20,7 @@ from edgewright.engine.tail import Second, Tail
 from edgewright.engine.vector import Dots, int_max, larger, to_real
 
 _LOG2E = 1.4426950408889634
-_TOGETHER = 4  # vectors of a row at a time
+_TOGETHER = 4  # rows of scores: as many hide each other's latency
 
 
 @dataclass(frozen=True)
@@ -127,33 +127,32 @@ def _emit_tile(module: Module, isa: ISA, given: Attention, size: int) -> Functio
         return gemm.emit_tile(module, size, panel, window, given.out.row, width, (Second("mul"),), "product_")
 
     _each_panel(f, given.key_panels, depth, scores, [query, keys, scratch, mask], (0, 4, 4 if given.mask else 0))
-    softmax = _emit_softmax(module, isa, given)
-
-    def row(_: Reg, now: list[Reg]) -> list[Reg]:
-        f.run(softmax, *now)
-        return [f.at(now[0], pitch), f.at(now[1], width)]
-
-    f.repeat(size, [scratch, factors], row)
+    here = [scratch, factors]
+    for rows, times in ((_TOGETHER, size // _TOGETHER), (size % _TOGETHER, 1)):
+        if rows and times:
+            here = _repeated(f, _emit_softmax(module, isa, given, rows), times, here, (rows * pitch, rows * width))
     _each_panel(f, given.value_panels, given.keys, products, [scratch, values, out, factors], (0, 4, 0))
     f.give()
     return f
 
 
-def _each_panel(f: Function, panels: Sequence[gemm.Panel], elements: int, tile: object, places: list[Reg],
-                moves: tuple[int, int, int]) -> None:  # fmt: skip
+def _repeated(f: Function, function: Function, times: int, places: list[Reg], steps: tuple[int, ...]) -> list[Reg]:
+    """A function so many times, on places so far apart."""
+
+    def once(_: Reg, now: list[Reg]) -> list[Reg]:
+        f.run(function, *now)
+        return [f.at(p, n) for p, n in zip(now, steps, strict=True)]
+
+    return f.repeat(times, places, once)
+
+
+def _each_panel(f: Function, panels: Sequence[gemm.Panel], elements: int, tile: Callable[[gemm.Panel], Function],
+                places: list[Reg], moves: tuple[int, int, int]) -> None:  # fmt: skip
     """``tile(data, weights, out, second)`` of all panels; ``moves``: how far a column moves all but the weights."""
-    data, weights, out, second = places
     for panel, run in groupby(panels):
-        function, count = tile(panel), len(list(run))  # type: ignore[operator]
-        steps = (moves[0], 0, moves[1], moves[2])
-        further = [s * panel.used for s in steps]
-        further[1] = 4 * panel.columns * (elements + 1)
-
-        def once(_: Reg, now: list[Reg], function: Function = function, further: list[int] = further) -> list[Reg]:
-            f.run(function, *now)
-            return [f.at(p, n) for p, n in zip(now, further, strict=True)]
-
-        data, weights, out, second = f.repeat(count, [data, weights, out, second], once)
+        weights = 4 * panel.columns * (elements + 1)
+        steps = (moves[0] * panel.used, weights, moves[1] * panel.used, moves[2] * panel.used)
+        places = _repeated(f, tile(panel), len(list(run)), places, steps)
 
 
 def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, window: gemm.Window,
@@ -177,65 +176,45 @@ def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, wi
     return f
 
 
-def _emit_softmax(module: Module, isa: ISA, given: Attention) -> Function:
-    """``softmax(scores, factors)`` of a row: powers in their place, and one over their sum.
+def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Function:
+    """``softmax(scores, factors)`` of some rows at a time: powers in their place, and one over their sums.
 
     Powers are within 3e-7 of the largest; of scores that are bytes' products, differences are exact before.
     """
-    if "softmax" in module.functions:
-        return module.functions["softmax"]
-    f = module.function("softmax", [(PTR, "scores"), (PTR, "factors")])
-    scores, lanes, whole = f.arg("scores"), isa.lanes, bool(given.factor)
+    name = f"softmax_{rows}"
+    if name in module.functions:
+        return module.functions[name]
+    f = module.function(name, [(PTR, "scores"), (PTR, "factors")])
+    lanes, whole = isa.lanes, bool(given.factor)
     kind, real = vec(lanes, "i32" if whole else "float"), vec(lanes, "float")
     none = number(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
-    f.store(none, scores, 4 * given.keys)
-    vectors = -(-given.keys // lanes)
+    lines = [f.at(f.arg("scores"), r * given.pitch(isa)) for r in range(rows)]
+    for line in lines:
+        f.store(none, line, 4 * given.keys)
+    length = -(-given.keys // lanes) * isa.bytes
 
     def most(a: Reg, b: Reg) -> Reg:
         return int_max(f, a, b) if whole else larger(f, a, b)
 
-    def greater(places: list[Reg], now: list[Reg]) -> list[Reg]:
-        return [most(n, f.load(kind, p)) for n, p in zip(now, places, strict=True)]
+    def greater(i: Reg, now: list[Reg]) -> list[Reg]:
+        return [most(n, f.load(kind, f.at(line, i))) for n, line in zip(now, lines, strict=True)]
 
-    found = _vectors(f, scores, vectors, isa.bytes, none, greater)
-    largest = found[0]
-    for other in found[1:]:
-        largest = most(largest, other)
-    top = f.splat(halved(f, largest, most), lanes)
+    tops = [f.splat(halved(f, x, most), lanes) for x in f.repeat(length, [none] * rows, greater, isa.bytes)]
 
-    def powers(places: list[Reg], now: list[Reg]) -> list[Reg]:
+    def powers(i: Reg, now: list[Reg]) -> list[Reg]:
         totals = []
-        for place, total in zip(places, now, strict=True):
-            x = f.load(kind, place)
-            less = f.op("sub", x, top) if whole else f.op("fsub", x, top)
-            scaled = f.op("fmul", to_real(f, less) if whole else less, number(_LOG2E * (given.factor or 1), real))
-            made = power_of_two(f, scaled)
-            f.store(made, place)
+        for line, top, total in zip(lines, tops, now, strict=True):
+            x = f.load(kind, f.at(line, i))
+            less = to_real(f, f.op("sub", x, top)) if whole else f.op("fsub", x, top)
+            made = power_of_two(f, f.op("fmul", less, number(_LOG2E * (given.factor or 1), real)))
+            f.store(made, f.at(line, i))
             totals.append(f.op("fadd", total, made))
         return totals
 
-    sums = _vectors(f, scores, vectors, isa.bytes, number(0, real), powers)
-    total = sums[0]
-    for other in sums[1:]:
-        total = f.op("fadd", total, other)
-    total = halved(f, total, lambda a, b: f.op("fadd", a, b))
-    inverse = f.splat(f.op("fdiv", number(1, "float"), total), lanes)
-    for at in range(0, given.width(isa), isa.bytes):
-        f.store(inverse, f.arg("factors"), at)
+    for r, sums in enumerate(f.repeat(length, [number(0, real)] * rows, powers, isa.bytes)):
+        total = halved(f, sums, lambda a, b: f.op("fadd", a, b))
+        inverse = f.splat(f.op("fdiv", number(1, "float"), total), lanes)
+        for at in range(0, given.width(isa), isa.bytes):
+            f.store(inverse, f.arg("factors"), r * given.width(isa) + at)
     f.give()
     return f
-
-
-def _vectors(f: Function, row: Reg, count: int, size: int, start: Reg, body: object) -> list[Reg]:
-    """``body(places, values)`` along a row, several vectors at a time, then those that are left."""
-    together = min(_TOGETHER, count)
-    rounds, rest = divmod(count, together)
-
-    def once(i: Reg, now: list[Reg]) -> list[Reg]:
-        return list(body([f.at(row, f.add(i, size * k)) for k in range(together)], now))  # type: ignore[operator]
-
-    values = f.repeat(rounds * together * size, [start] * together, once, together * size)
-    if rest:
-        places = [f.at(row, size * (rounds * together + k)) for k in range(rest)]
-        values[:rest] = body(places, values[:rest])  # type: ignore[operator]
-    return values
