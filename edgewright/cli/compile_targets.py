@@ -164,8 +164,7 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
         if report.own_kernels and report.target not in failed:
             told = f"{report.target}: the application has to bring {', '.join(map(clean, report.own_kernels))}"
             out.print(told, style="yellow", soft_wrap=True)
-        left = report.operators - report.taken
-        if left and args.verbose:
-            out.print(f"{report.target}: {left} of {report.operators} operators are left to the CPU", soft_wrap=True)
+        if report.advice and report.target not in failed:
+            out.print(f"{report.target}: {report.advice}", style="yellow", soft_wrap=True)
     seconds = ", ".join(f"{name} {spent:.1f} s" for name, spent in bench.stages.times.items() if spent >= 0.05)
     out.print(f"time: {seconds}", style="dim", soft_wrap=True)

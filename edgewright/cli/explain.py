@@ -68,5 +68,5 @@ def _show(args: argparse.Namespace, report: CompileReport) -> None:
         for line in lines(tree(method.verdicts, model_name(args.spec)), everything=args.all):
             style = "yellow" if ": " in line else ""
             out.print(clean(line), style=style, soft_wrap=True)
-        if report.precision == "float" and any("static_quant" in r for v in method.refused for r in v.refusals):
-            out.print("\nThis target works on integers: try --quantize int8.", style="bold", soft_wrap=True)
+    if "--quantize" in report.advice:
+        out.print(f"\n{report.advice}", style="bold", soft_wrap=True)

@@ -10,6 +10,8 @@ from typing import Any
 
 from edgewright.partition.report import PartitionReport, coverage_of
 
+_CONVERSIONS = ("quantize", "dequantize")  # at the ends of a method, always there
+
 
 @dataclass
 class CompileReport:
@@ -44,6 +46,17 @@ class CompileReport:
     @property
     def operators(self) -> int:
         return sum(len(m.verdicts) for m in self.methods.values())
+
+    @property
+    def advice(self) -> str:
+        """What to do about operators that were left to the CPU; empty if there are none."""
+        left = [v for m in self.methods.values() for v in m.refused if v.operator not in _CONVERSIONS]
+        if not left:
+            return ""
+        told = f"{len(left)} of {self.operators} operators are left to the CPU"
+        if self.precision == "float" and any("static_quant" in r for v in left for r in v.refusals):
+            return f"{told}: this target works on integers, try --quantize int8"
+        return f"{told}: `edgewright explain` says why"
 
     @property
     def estimates(self) -> list[Mapping[str, Any]]:
