@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.target import WITHOUT_HALF
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, Rule, over, pool_arguments, spread, tensors
 from edgewright.ir.graph import Op, Value
@@ -95,8 +96,8 @@ def fits(op: Op, target: Any) -> object:
 
 
 @rule(
-    "real numbers are computed with generate_htp_compiler_spec(use_fp16=True) only, and not by SM8350 or QCM6490: "
-    "quantize the model, or say so"
+    "real numbers are computed with generate_htp_compiler_spec(use_fp16=True) only, and not by "
+    f"{', '.join(WITHOUT_HALF[:-1])} or {WITHOUT_HALF[-1]}: quantize the model, or say so"
 )
 def real_numbers_allowed(op: Op, target: Any) -> object:
     if op.kind in ("quantize", "dequantize") or target is None or (target.fp16 and target.htp.half):

