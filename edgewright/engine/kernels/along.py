@@ -44,13 +44,26 @@ def sum_of(f: Function, x: Reg) -> Reg:
     return halved(f, x, lambda a, b: f.op("fadd", a, b))
 
 
+def joined(f: Function, parts: list[Reg]) -> Reg:
+    """One vector of several: a power of two of them."""
+    while len(parts) > 1:
+        size = count(parts[0].type)
+        parts = [f.shuffle(a, b, range(2 * size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
 def fold(f: Function, lanes: int, length: int, start: Reg, body: Step, join: Callable[[Function, Reg], Reg]) -> Reg:
     """``body(index, value)`` along a row: vectors, made one number by ``join``, then what is left one by one."""
     whole = length // lanes * lanes
     value = start
     if whole:
-        wide = Reg(f"splat ({start.type} {start})", vec(lanes, element(start.type)))
-        value = join(f, f.repeat(whole, [wide], lambda i, now: [body(i, now[0])], lanes)[0])
+        wide = Reg(f"splat ({start.type} {start})", vec(lanes, element(start.type))) if lanes > 1 else start
+        together = next(n for n in (4, 2, 1) if whole % (n * lanes) == 0)  # as many hide each other's latency
+
+        def once(i: Reg, now: list[Reg]) -> list[Reg]:
+            return [body(f.add(i, k * lanes), n) for k, n in enumerate(now)]
+
+        value = join(f, joined(f, f.repeat(whole, [wide] * together, once, together * lanes)))
     if length > whole:
         value = f.repeat(length - whole, [value], lambda i, now: [body(f.add(i, whole), now[0])])[0]
     return value

@@ -16,10 +16,10 @@ from edgewright.engine.functions import power_of_two
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import gemm, gemm8
 from edgewright.engine.kernels.along import halved
+from edgewright.engine.kernels.softmax import LOG2E
 from edgewright.engine.tail import Second, Tail
 from edgewright.engine.vector import Dots, int_max, larger, to_real
 
-_LOG2E = 1.4426950408889634
 _TOGETHER = 4  # rows of scores: as many hide each other's latency
 
 
@@ -206,7 +206,7 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
         for line, top, total in zip(lines, tops, now, strict=True):
             x = f.load(kind, f.at(line, i))
             less = to_real(f, f.op("sub", x, top)) if whole else f.op("fsub", x, top)
-            made = power_of_two(f, f.op("fmul", less, number(_LOG2E * (given.factor or 1), real)))
+            made = power_of_two(f, f.op("fmul", less, number(LOG2E * (given.factor or 1), real)))
             f.store(made, f.at(line, i))
             totals.append(f.op("fadd", total, made))
         return totals

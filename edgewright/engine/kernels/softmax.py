@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-from edgewright.engine.codegen import PTR, Module, Reg, count, number
-from edgewright.engine.functions import exp
-from edgewright.engine.kernels.along import each, fold, larger, largest_of, load, store, sum_of
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.functions import power_of_two
+from edgewright.engine.kernels.along import fold, larger, largest_of, load, store, sum_of
+
+LOG2E = 1.4426950408889634
 
 
 def emit_softmax(module: Module, name: str, lanes: int, length: int) -> None:
     """Units are rows. Slots: data, output. Results are within 1e-6 of the largest."""
     f = module.kernel(name)
     data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
 
     def row(y: Reg) -> None:
         offset = f.mul(y, 4 * length)
-        source, target = f.at(data, offset), f.at(out, offset)
-        lowest = number(float("-inf"), "float")
-        largest = fold(f, lanes, length, lowest, lambda at, now: larger(f, now, load(f, source, at, now)), largest_of)
-
-        def power(at: Reg, now: Reg) -> Reg:
-            x = f.op("fsub", load(f, source, at, now), f.splat(largest, count(now.type)))
-            made = exp(f, x)
-            store(f, made, target, at)
-            return f.op("fadd", now, made)
-
-        total = fold(f, lanes, length, number(0, "float"), power, sum_of)
-
-        def divide(at: Reg, like: Reg) -> None:
-            store(f, f.op("fdiv", load(f, target, at, like), f.splat(total, count(like.type))), target, at)
-
-        each(f, lanes, length, divide)
+        _row(f, lanes, length, f.at(data, offset), f.at(out, offset))
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()
+
+
+def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None:
+    whole, kind = length // lanes * lanes, vec(lanes, "float")
+    rest, last = length - whole, number(length - lanes, I64)  # the last vector lies over the one before it
+    lowest = number(float("-inf"), "float")
+    top = fold(f, lanes, whole, lowest, lambda at, now: larger(f, now, load(f, source, at, now)), largest_of)
+    if rest:
+        top = larger(f, top, largest_of(f, f.load(kind, source, 4 * (length - lanes))))
+
+    def power(at: Reg) -> Reg:
+        less = f.op("fsub", f.load(kind, f.at(source, f.mul(at, 4))), f.splat(top, lanes))
+        made = power_of_two(f, f.op("fmul", less, number(LOG2E, kind)))
+        store(f, made, target, at)
+        return made
+
+    total = fold(f, lanes, whole, number(0, "float"), lambda at, now: f.op("fadd", now, power(at)), sum_of)
+    if rest:
+        total = f.op("fadd", total, sum_of(f, _only_last(f, power(last), rest)))
+    inverse = f.splat(f.op("fdiv", number(1, "float"), total), lanes)
+
+    def share(at: Reg, now: Reg) -> Reg:
+        store(f, f.op("fmul", load(f, target, at, now), inverse), target, at)
+        return now
+
+    if rest:  # before the others: they are not yet what they will be
+        x = f.op("fmul", f.load(kind, target, 4 * (length - lanes)), inverse)
+        f.store_first(f.shuffle(x, x, [*range(lanes - rest, lanes), *range(lanes - rest)]), rest, target, 4 * whole)
+    fold(f, lanes, whole, number(0, "float"), share, lambda f, x: number(0, "float"))
+
+
+def _only_last(f: Function, x: Reg, rest: int) -> Reg:
+    """The last elements of a vector, and 0 for the others."""
+    lanes = count(x.type)
+    listed = ", ".join(f"i1 {int(lane >= lanes - rest)}" for lane in range(lanes))
+    return f.select(Reg(f"<{listed}>", vec(lanes, "i1")), x, number(0, x.type))
