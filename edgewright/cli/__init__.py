@@ -35,7 +35,7 @@ COMMANDS = {
     "strip": "remove what only people and tools read from a .pte",
     "bundle": "put test inputs and expected outputs into a .bpte",
     "verify": "check a file, and a .bpte against its own test cases",
-    "disasm": "print the commands of a program's Ethos-U delegates, readably",
+    "disasm": "print what is inside delegates: an NPU's commands, or the graph it was given",
     "device": "run a .pte on a device or its vendor's simulator, where one is installed",
     "compat": "run an unmodified ExecuTorch script on Edgewright",
     "migrate": "rewrite a script's imports of ExecuTorch to Edgewright's",

@@ -1,4 +1,4 @@
-"""``edgewright disasm``: what the NPU is told, command by command."""
+"""``edgewright disasm``: what delegates are told, line by line."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from edgewright.backends.ethos_u.blob import read_blob
-from edgewright.backends.ethos_u.npu.disasm import disassemble
-from edgewright.backends.ethos_u.npu.stream import decode
 from edgewright.cli.console import clean, console, plural, size
+from edgewright.cli.disasm_graphs import READERS, Held
 from edgewright.errors import UsageError
 from edgewright.pte import schema
 from edgewright.pte.ptd import read_data
 from edgewright.pte.reader import read_program
+from edgewright.runtime.twins import Twins, beside
 
-_BACKEND = "EthosUBackend"
+_MEMORY = 4 << 30  # that a twin's graph may take
 
 EXAMPLES = """examples:
-  edgewright disasm npu.pte
+  edgewright disasm npu.pte                       # Ethos-U: the NPU's commands
+  edgewright disasm m.pte                         # XNNPACK, Hexagon, Exynos, Neutron: the graph inside
   edgewright disasm npu.pte --delegate 0 --full
 """
 
@@ -27,21 +27,22 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("model", metavar="m.pte", help="a program with Ethos-U delegates")
-    add("--full", action="store_true", help="every command, not only what changes before each operation")
-    add("--delegate", type=int, metavar="N", help="only the N-th Ethos-U delegate of the program, from 0")
+    add("model", metavar="m.pte", help="a program with delegates")
+    add("--full", action="store_true", help="every command, constant and parameter")
+    add("--delegate", type=int, metavar="N", help="only the N-th delegate of the program, from 0")
     add("--data", action="append", default=[], metavar="w.ptd", help="external data that delegates look up")
     add("--json", action="store_true", help="the same, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    found = list(_delegates(read_program(args.model), args.data, args.full))
-    if not found:
-        raise UsageError(args.model, "has no Ethos-U delegate", remedy="`edgewright inspect` shows what it has.")
-    if args.delegate is not None:
-        if not 0 <= args.delegate < len(found):
-            raise UsageError("--delegate", f"must be from 0 to {len(found) - 1}", value=args.delegate)
-        found = [found[args.delegate]]
+    program = read_program(args.model)
+    held = [(plan.name, d) for plan in program.execution_plan for d in plan.delegates]
+    if not held:
+        raise UsageError(args.model, "has no delegates", remedy="`edgewright inspect` shows what it has.")
+    if args.delegate is not None and not 0 <= args.delegate < len(held):
+        raise UsageError("--delegate", f"must be from 0 to {len(held) - 1}", value=args.delegate)
+    chosen = range(len(held)) if args.delegate is None else [args.delegate]
+    found = list(_delegates(args, program, [(i, *held[i]) for i in chosen]))
     if args.json:
         print(json.dumps(found, indent=2))
         return 0
@@ -53,28 +54,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _delegates(program: schema.Program, data: list[str], full: bool) -> Iterator[dict[str, Any]]:
+def _delegates(
+    args: argparse.Namespace, program: schema.Program, chosen: list[tuple[int, str, schema.BackendDelegate]]
+) -> Iterator[dict[str, Any]]:
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    named.update({key: entry.data for path in data for key, entry in read_data(path).items()})
-    held = [(plan.name, d) for plan in program.execution_plan for d in plan.delegates if d.id == _BACKEND]
-    for index, (method, delegate) in enumerate(held):
-        blob = read_blob(program.blob(delegate), named)
-        stream = decode(bytes(blob.cmd_data))
-        yield {
-            "delegate": index,
-            "method": method,
-            "target": stream.accelerator,
-            "command_bytes": len(blob.cmd_data),
-            "weight_bytes": len(blob.weight_data),
-            "scratch_bytes": blob.scratch_size,
-            "inputs": [vars(t) for t in blob.inputs],
-            "outputs": [vars(t) for t in blob.outputs],
-            "text": disassemble(stream, full=full),
-        }
+    twins = Twins(named, beside(args.model), _MEMORY)
+    named.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
+    for index, method, delegate in chosen:
+        if delegate.id not in READERS:
+            remedy = f"It knows {', '.join(READERS)}."
+            raise UsageError(f"delegate {index}", "must be of a known backend", value=delegate.id, remedy=remedy)
+        specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
+        given = Held(program.blob(delegate), specs, named, twins, args.full)
+        yield {"delegate": index, "method": method, "backend": delegate.id, **READERS[delegate.id](given)}
 
 
 def _title(facts: dict[str, Any]) -> str:
-    ends = f"{plural(len(facts['inputs']), 'input')}, {plural(len(facts['outputs']), 'output')}"
-    sizes = ", ".join(f"{size(facts[f'{kind}_bytes'])} of {kind}s" for kind in ("command", "weight"))
-    where = f"{clean(facts['method'])}, delegate {facts['delegate']}, {facts['target']}"
-    return f"{where}: {ends}, {sizes}, {size(facts['scratch_bytes'])} of scratch"
+    parts = [f"{plural(len(facts['inputs']), 'input')}, {plural(len(facts['outputs']), 'output')}"]
+    if facts.get("operators"):
+        parts.append(plural(facts["operators"], "operator"))
+    for kind in ("command", "weight", "blob"):
+        if f"{kind}_bytes" in facts:
+            parts.append(f"{size(facts[f'{kind}_bytes'])} of {kind}{'' if kind == 'blob' else 's'}")
+    if "scratch_bytes" in facts:
+        parts.append(f"{size(facts['scratch_bytes'])} of scratch")
+    where = f"{clean(facts['method'])}, delegate {facts['delegate']}, {clean(facts['target'])}"
+    return f"{where}: {', '.join(parts)}"

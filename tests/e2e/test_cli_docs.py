@@ -27,6 +27,7 @@ FILES = {
     "weights.ptd": "mlp_portable_weights.ptd",
     "linear.bpte": "linear_relu.bpte",
     "npu.pte": "ethos_u/ethos_u55_128.pte",
+    "delegate.pte": "conv_relu_int8_pc_xnnpack.pte",
 }
 
 
