@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from edgewright.engine.specialize import Specialized
     from edgewright.engine.stored import Origin
 
+    Ends = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+
 VARIABLE = "EDGEWRIGHT_ENGINE"
 _CHOICES = ("", "native", "reference")
 _BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # numbers that fit no tensor
@@ -70,10 +72,19 @@ class Runner(Protocol):
         ...
 
 
+class GraphRunner(Runner, Protocol):
+    """One that knows what it was made for."""
+
+    @property
+    def ends(self) -> Ends:
+        """The graph's inputs and its outputs."""
+        ...
+
+
 def make_runner(
     graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False,
     origin: Callable[[], Origin] | None = None,
-) -> Runner:  # fmt: skip
+) -> GraphRunner:  # fmt: skip
     """``memory``: bytes that values may take at a time. ``varies``: shapes are not known before the first call.
 
     ``graph`` is not asked for if the graph of ``origin`` was compiled before.
@@ -128,6 +139,10 @@ class _Reference:
         self.how, self.input_count = how, len(graph.inputs)
         self._executor = Executor(graph, numerics, memory)
 
+    @property
+    def ends(self) -> Ends:
+        return _ends(self._executor.graph)
+
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
         profile: EngineProfile | None = None,
@@ -158,7 +173,13 @@ class _Native:
             self._usual = self._compiled([value.bound for value in graph().inputs])
             if origin is not None and key is not None:
                 save_form(self._usual, origin, key)
+        self._graph = graph
         self.input_count = len(graph().inputs) if self._usual is None else len(self._usual.plan.inputs)
+
+    @property
+    def ends(self) -> Ends:
+        plan = None if self._usual is None else self._usual.plan
+        return _ends(self._graph()) if plan is None else (plan.inputs, plan.outputs)
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
@@ -185,6 +206,12 @@ class _Native:
             raise
         except _BROKEN as error:
             raise ExecutionError("device graph", f"does not hold together: {error}") from error
+
+
+def _ends(graph: Graph) -> Ends:
+    from edgewright.engine.ends import tensor
+
+    return tuple(tensor(v) for v in graph.inputs), tuple(tensor(v) for v in graph.outputs)
 
 
 def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, varies: bool) -> Specialized:

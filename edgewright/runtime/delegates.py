@@ -49,10 +49,11 @@ class DelegateBlob:
     """What the file says about one delegate: its bytes, compile specs, and the data it may look up by name.
 
     ``memory``: bytes that its values may take at a time. ``twin``: gives the host twin of the blob with a SHA-256, or
-    None if there is none; for backends whose blobs only a device can run. ``threads``: how many to use, None for as
-    many as are useful. ``varies``: shapes are known only when it is called. ``method``: the one that calls it, for
-    backends whose blobs serve several. ``waits``: it may yet be joined with its neighbours, so what takes long is left
-    to ``prepare``, which is called if it was not.
+    None if there is none; for backends whose blobs only a device can run. ``twins``: a digest of all that these are
+    read from, empty if it is not known. ``threads``: how many to use, None for as many as are useful. ``varies``:
+    shapes are known only when it is called. ``method``: the one that calls it, for backends whose blobs serve several.
+    ``waits``: it may yet be joined with its neighbours, so what takes long is left to ``prepare``, which is called if
+    it was not.
     """
 
     backend: str
@@ -65,6 +66,7 @@ class DelegateBlob:
     varies: bool = False
     method: str = "forward"
     waits: bool = False
+    twins: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,10 @@ _REGISTERED: dict[str, Factory] = {}
 
 # Delegates that come with Edgewright: backend id, module, class. They are imported when a file needs them.
 _OURS = {
+    "EnnBackend": ("edgewright.backends.samsung.delegate", "EnnDelegate"),
     "EthosUBackend": ("edgewright.backends.ethos_u.delegate", "EthosUDelegate"),
+    "NeutronBackend": ("edgewright.backends.nxp.delegate", "NeutronDelegate"),
+    "QnnBackend": ("edgewright.backends.qualcomm.delegate", "QnnDelegate"),
     "XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate"),
 }
 

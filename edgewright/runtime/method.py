@@ -307,7 +307,7 @@ def _load_delegates(
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
         blob = DelegateBlob(
             delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=varies,
-            method=plan.name or "forward", waits=waits,
+            method=plan.name or "forward", waits=waits, twins=lambda: twins.digest,
         )  # fmt: skip
         loaded.append(factory(blob))
     return loaded

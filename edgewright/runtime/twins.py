@@ -4,20 +4,58 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgewright.errors import ExecutionError, FormatError, MissingDataError
-from edgewright.files import Source
-from edgewright.ir.graph import Array, Graph, Value
+from edgewright.files import Source, open_source
+from edgewright.ir.graph import Array, Graph
 from edgewright.ir.serialize import TWIN_KEY
 from edgewright.pte.flat import Buffer
 
 if TYPE_CHECKING:
+    from edgewright.engine.plan import Tensor
+    from edgewright.engine.runner import GraphRunner
+    from edgewright.engine.stored import Origin
+    from edgewright.ir.numerics import Numerics
     from edgewright.runtime.delegates import DelegateBlob
+
+
+@dataclass(frozen=True)
+class HostTwin:
+    """A blob's graph, which is not read before somebody asks: what was compiled of it before runs without it.
+
+    ``digest`` is of all the bytes that ``read`` reads; empty if those are not known, and nothing is kept then.
+    """
+
+    digest: str
+    read: Callable[[], Graph]
+
+    @cached_property
+    def graph(self) -> Graph:
+        return self.read()
+
+    def runner(
+        self, check: Callable[[Graph, int], None], numerics: Numerics, memory: int, threads: int | None
+    ) -> GraphRunner:
+        """What runs the graph, after ``check(graph, memory)`` wherever it is read."""
+        from edgewright.engine.runner import make_runner
+
+        def checked() -> Graph:
+            check(self.graph, memory)
+            return self.graph
+
+        return make_runner(checked, numerics, memory, threads, origin=self._origin if self.digest else None)
+
+    def _origin(self) -> Origin:
+        from edgewright.engine.stored import Origin, sources
+
+        return Origin(f"twin {self.digest} {sources('ir')}", lambda name: None, ())
 
 
 class Twins:
@@ -39,6 +77,16 @@ class Twins:
             self._graphs = {} if self._source is None else read_twin(self._source, self._limit)
         return self._graphs.get(digest)
 
+    @cached_property
+    def digest(self) -> str:
+        """Of everything that twins are read from, which is held from now on; empty if there is nothing."""
+        if self._source is None:
+            return ""
+        from edgewright.engine.cache import key_of
+
+        self._source, _ = open_source(self._source, "twin")
+        return key_of(self._source, str(self._limit))
+
 
 def beside(source: Source) -> Source | None:
     """The twin file next to a program's, if the program comes from a path and there is one."""
@@ -48,41 +96,52 @@ def beside(source: Source) -> Source | None:
     return path if path.exists() else None
 
 
-def fitting(inputs: Sequence[Array], values: Sequence[Value], what: str, bytes_alike: bool = False) -> list[Array]:
+def fitting(inputs: Sequence[Array], tensors: Sequence[Tensor], what: str, bytes_alike: bool = False) -> list[Array]:
     """Inputs as a twin's graph takes them; with ``bytes_alike``, bytes of either sign are the integers it has."""
-    if len(inputs) != len(values):
-        raise ExecutionError(f"{what} delegate", f"takes {len(values)} inputs", value=len(inputs))
-    for index, (array, value) in enumerate(zip(inputs, values, strict=True)):
-        alike = array.dtype == value.dtype or (bytes_alike and str(array.dtype) in ("int8", "uint8"))
-        if not alike or array.size != math.prod(value.bound):
-            rule = f"must be {list(value.bound)} of {value.dtype}"
+    if len(inputs) != len(tensors):
+        raise ExecutionError(f"{what} delegate", f"takes {len(tensors)} inputs", value=len(inputs))
+    for index, (array, tensor) in enumerate(zip(inputs, tensors, strict=True)):
+        alike = array.dtype == tensor.dtype or (bytes_alike and str(array.dtype) in ("int8", "uint8"))
+        if not alike or array.size != math.prod(tensor.shape):
+            rule = f"must be {list(tensor.shape)} of {tensor.dtype}"
             found = f"{list(array.shape)} of {array.dtype}"
             raise ExecutionError(f"input {index} of the {what} delegate", rule, value=found)
-    pairs = zip(inputs, values, strict=True)
-    return [np.ascontiguousarray(a).view(v.dtype).reshape(v.bound) for a, v in pairs]
+    pairs = zip(inputs, tensors, strict=True)
+    return [np.ascontiguousarray(a).view(t.dtype).reshape(t.shape) for a, t in pairs]
 
 
-def graph_inside(given: DelegateBlob, what: str) -> Graph:
+def graph_inside(given: DelegateBlob, what: str) -> HostTwin:
     """The graph of a blob that was made for this machine only: a twin in the blob's place."""
-    from edgewright.ir.deserialize import read_twin
+    from edgewright.engine.cache import key_of
 
-    graphs = list(read_twin(bytes(given.blob), given.memory).values())
-    if len(graphs) != 1:
-        raise FormatError("must hold one graph", where=f"{what} blob", value=len(graphs))
-    return graphs[0]
+    def read() -> Graph:
+        from edgewright.ir.deserialize import read_twin
+
+        graphs = list(read_twin(bytes(given.blob), given.memory).values())
+        if len(graphs) != 1:
+            raise FormatError("must hold one graph", where=f"{what} blob", value=len(graphs))
+        return graphs[0]
+
+    return HostTwin(key_of("inside", what, memoryview(given.blob).cast("B"), str(given.memory)), read)
 
 
-def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> Graph:
-    """The host twin of a blob, or an error that says ``why`` it is needed and what can be done ``instead``."""
+def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> HostTwin:
+    """The host twin of a blob; where there is none, an error says ``why`` it is needed and what can be done
+    ``instead``."""
     import hashlib
 
     digest = hashlib.sha256(given.blob).hexdigest()
-    graph = given.twin(digest)
-    if graph is None:
-        rule = f"has no host twin, which is needed here: {why}"
-        remedy = (
-            "Keep m.twin beside m.pte, give load_program(..., twin=...), or compile with ExecutorchBackendConfig("
-            f"host_twin='embed').{instead}"
-        )
-        raise MissingDataError(f"{what} blob {digest[:12]}", rule, remedy=remedy)
-    return graph
+
+    def read() -> Graph:
+        graph = given.twin(digest)
+        if graph is None:
+            rule = f"has no host twin, which is needed here: {why}"
+            remedy = (
+                "Keep m.twin beside m.pte, give load_program(..., twin=...), or compile with ExecutorchBackendConfig("
+                f"host_twin='embed').{instead}"
+            )
+            raise MissingDataError(f"{what} blob {digest[:12]}", rule, remedy=remedy)
+        return graph
+
+    held = given.twins()
+    return HostTwin(f"{digest} {held}" if held else "", read)

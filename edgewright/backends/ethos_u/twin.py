@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.backends.ethos_u.blob import Blob
-from edgewright.engine.runner import make_runner
 from edgewright.errors import ExecutionError, FormatError, LimitError
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import TOSA as TOSA_NUMERICS
 from edgewright.ir.tosa.table import PREFIX, TOSA
+from edgewright.runtime.twins import HostTwin
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
@@ -31,26 +31,18 @@ _MAX = 1 << 31
 class Twin:
     """A checked graph with the ends of its blob. ``memory``: bytes that an operator may take."""
 
-    def __init__(self, graph: Graph, blob: Blob, memory: int, threads: int | None = None) -> None:
-        for kind, values, tensors in (("inputs", graph.inputs, blob.inputs), ("outputs", graph.outputs, blob.outputs)):
-            if [v.nbytes for v in values] != [t.nbytes for t in tensors]:
+    def __init__(self, twin: HostTwin, blob: Blob, memory: int, threads: int | None = None) -> None:
+        self._runner = twin.runner(check_all, TOSA_NUMERICS, memory, threads)
+        self._inputs, outputs = self._runner.ends
+        for kind, tensors, of_blob in (("inputs", self._inputs, blob.inputs), ("outputs", outputs, blob.outputs)):
+            if [t.nbytes for t in tensors] != [t.nbytes for t in of_blob]:
                 raise FormatError("must have the sizes of its blob's", where=f"host twin.{kind}")
-        for index, op in enumerate(graph.ops):
-            try:
-                check(op, memory)
-            except FormatError as error:
-                raise error.inside(f"host twin.ops[{index}]") from None
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-                where = f"host twin.ops[{index}]"
-                raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
-        self._graph = graph
         self._outputs = blob.outputs
-        self._runner = make_runner(lambda: graph, TOSA_NUMERICS, memory, threads)
         self.how = self._runner.how
 
     def run(self, inputs: Sequence[Array], profile: EngineProfile | None = None) -> list[Array]:
         """Bytes in, integers of the outputs' sizes out."""
-        given = [data.view(v.dtype).reshape(v.bound) for data, v in zip(inputs, self._graph.inputs, strict=True)]
+        given = [data.view(t.dtype).reshape(t.shape) for data, t in zip(inputs, self._inputs, strict=True)]
         try:
             made = [np.ascontiguousarray(array) for array in self._runner.run(given, None, profile)]
         except (ValueError, LookupError, ArithmeticError, TypeError) as error:
@@ -60,6 +52,18 @@ class Twin:
                 raise ExecutionError("host twin", f"must give {tensor.nbytes} bytes", value=array.nbytes)
         ends = zip(made, self._outputs, strict=True)
         return [a.reshape(-1).view(f"i{t.element_size}").reshape(t.shape) for a, t in ends]
+
+
+def check_all(graph: Graph, memory: int) -> None:
+    """Raise unless every operator may run; errors say which one may not."""
+    for index, op in enumerate(graph.ops):
+        try:
+            check(op, memory)
+        except FormatError as error:
+            raise error.inside(f"host twin.ops[{index}]") from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            where = f"host twin.ops[{index}]"
+            raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
 
 
 def check(op: Op, memory: int) -> None:

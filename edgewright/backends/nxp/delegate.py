@@ -13,7 +13,6 @@ import numpy as np
 
 from edgewright.backends.nxp.blob import read_blob
 from edgewright.backends.nxp.target import ROUNDING
-from edgewright.engine.runner import make_runner
 from edgewright.errors import ExecutionError, FormatError
 from edgewright.ir.numerics import named
 from edgewright.ir.serialize import MAGIC
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.nxp")
+_WHY = "Neutron's microcode does not run on this machine"
 
 
 class NeutronDelegate:
@@ -36,36 +36,33 @@ class NeutronDelegate:
 
     def __init__(self, given: DelegateBlob) -> None:
         view = memoryview(given.blob).cast("B")
-        if bytes(view[: len(MAGIC)]) == MAGIC:
-            self._graph = graph_inside(given, "Neutron")
-            self.how = "TFLite graph, for this machine only"
-        else:
-            blob = read_blob(view)
-            self._graph = twin_of(given, "Neutron", "Neutron's microcode does not run on this machine")
-            if (len(self._graph.inputs), len(self._graph.outputs)) != (blob.arguments, len(blob.output_map)):
-                raise FormatError("must have the inputs and outputs of its blob", where="host twin")
-            self.how = "TFLite graph of the host twin"
-            log.warning("Neutron's microcode does not run here: the TFLite graph of the host twin does")
+        inside = bytes(view[: len(MAGIC)]) == MAGIC
+        blob = None if inside else read_blob(view)
+        twin = graph_inside(given, "Neutron") if blob is None else twin_of(given, "Neutron", _WHY)
         rounding = bytes(given.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
         if rounding not in NUMERICS:
             raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=rounding)
-        check(self._graph, given.memory)
-        self._runner = make_runner(lambda: self._graph, named(rounding), given.memory, given.threads)
-        self.how += f" ({self._runner.how})"
+        self._runner = twin.runner(check, named(rounding), given.memory, given.threads)
+        self._inputs, self._outputs = self._runner.ends
+        if blob is not None and (len(self._inputs), len(self._outputs)) != (blob.arguments, len(blob.output_map)):
+            raise FormatError("must have the inputs and outputs of its blob", where="host twin")
+        if blob is not None:
+            log.warning("Neutron's microcode does not run here: the TFLite graph of the host twin does")
+        self.how = f"TFLite graph{', for this machine only' if inside else ' of the host twin'} ({self._runner.how})"
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs)
+        return len(self._inputs)
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``, as they lie in memory."""
-        return self.execute_into(inputs, [None] * len(self._graph.outputs), None)
+        return self.execute_into(inputs, [None] * len(self._outputs), None)
 
     def execute_into(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
     ) -> list[Array]:
         """The same: those of ``outputs`` that could be written to, new arrays for the others."""
-        held = fitting(inputs, self._graph.inputs, "Neutron", bytes_alike=True)
+        held = fitting(inputs, self._inputs, "Neutron", bytes_alike=True)
         try:
             return self._runner.run(held, outputs, profile)
         except (ValueError, IndexError, TypeError) as error:

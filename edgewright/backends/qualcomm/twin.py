@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.emulator import End
-from edgewright.engine.runner import make_runner
+from edgewright.engine.plan import Tensor
 from edgewright.errors import ExecutionError
-from edgewright.ir.graph import Graph, Value
+from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import QNN
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.twin import missing, to_twin
 from edgewright.ir.serialize import write_twin
+from edgewright.runtime.twins import HostTwin
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.qualcomm")
@@ -37,11 +38,11 @@ def make_twin(device: Graph) -> bytes | None:
 class TwinRunner:
     """A checked twin. ``memory``: bytes that its values may take. ``how`` says what runs it."""
 
-    def __init__(self, graph: Graph, memory: int, threads: int | None = None) -> None:
-        check(graph, memory)
-        self._shapes = [v.bound for v in graph.inputs]
-        self.inputs, self.outputs = ([_end(v) for v in side] for side in (graph.inputs, graph.outputs))
-        runner = make_runner(lambda: graph, QNN, memory, threads)
+    def __init__(self, source: Graph | HostTwin, memory: int, threads: int | None = None) -> None:
+        twin = source if isinstance(source, HostTwin) else HostTwin("", lambda: source)
+        runner = twin.runner(check, QNN, memory, threads)
+        self.inputs, self.outputs = ([_end(t) for t in side] for side in runner.ends)
+        self._shapes = [end.dims for end in self.inputs]
         self._run, self.how = runner.run, f"host twin ({runner.how})"
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -56,5 +57,5 @@ class TwinRunner:
         """Nothing is held but memory."""
 
 
-def _end(value: Value) -> End:
-    return End(value.name, value.bound, str(value.dtype))
+def _end(tensor: Tensor) -> End:
+    return End(tensor.name, tensor.shape, str(tensor.dtype))

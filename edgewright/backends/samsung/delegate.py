@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.engine.runner import make_runner
+from edgewright.engine.ends import tensor
 from edgewright.errors import ExecutionError
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
@@ -24,7 +24,7 @@ from edgewright.runtime.twins import fitting, graph_inside, twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
-    from edgewright.engine.runner import Runner
+    from edgewright.engine.runner import Ends, GraphRunner
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.samsung")
@@ -38,41 +38,68 @@ class EnnDelegate:
     def __init__(self, given: DelegateBlob) -> None:
         view = memoryview(given.blob).cast("B")
         if bytes(view[: len(MAGIC)]) == MAGIC:
-            self._graph = graph_inside(given, "ENN")
+            twin = graph_inside(given, "ENN")
             self.how = "ENN graph, for this machine only"
         else:
-            self._graph = twin_of(given, "ENN", "an Exynos NPU's program does not run on this machine")
+            twin = twin_of(given, "ENN", "an Exynos NPU's program does not run on this machine")
             self.how = "ENN graph of the host twin"
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
-        check(self._graph, given.memory)
-        why = _why_numpy(self._graph)
-        self._runner: Runner | None = None
-        if not why:
-            self._runner = make_runner(lambda: self._graph, ENN, given.memory, given.threads)
-        self.how += f" ({f'numpy: {why}' if self._runner is None else self._runner.how})"
+        self._runner: GraphRunner
+        try:
+            self._runner = twin.runner(_check, ENN, given.memory, given.threads)
+        except _InNumpyError as why:
+            self._runner = _Numpy(twin.graph, str(why))
+        self._inputs, self._outputs = self._runner.ends
+        self.how += f" ({self._runner.how})"
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs)
+        return len(self._inputs)
 
     def execute(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``, as they lie in memory."""
-        return self.execute_into(inputs, [None] * len(self._graph.outputs), None)
+        return self.execute_into(inputs, [None] * len(self._outputs), None)
 
     def execute_into(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
     ) -> list[Array]:
         """The same: those of ``outputs`` that could be written to, new arrays for the others."""
-        held = fitting(inputs, self._graph.inputs, "ENN")
+        held = fitting(inputs, self._inputs, "ENN")
         try:
-            if self._runner is None:
-                return execute(self._graph, held)
             return self._runner.run(held, outputs, profile)
         except (ValueError, IndexError, TypeError, GraphError) as error:
             raise ExecutionError("ENN delegate", f"the host twin's graph does not run: {error}"[:200]) from error
 
     def close(self) -> None:
         """Nothing is held but memory."""
+
+
+class _InNumpyError(Exception):
+    """The engine does not run a graph; why."""
+
+
+class _Numpy:
+    """A graph that numpy runs."""
+
+    def __init__(self, graph: Graph, why: str) -> None:
+        self._graph, self.how, self.input_count = graph, f"numpy: {why}", len(graph.inputs)
+
+    @property
+    def ends(self) -> Ends:
+        return tuple(tensor(v) for v in self._graph.inputs), tuple(tensor(v) for v in self._graph.outputs)
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
+        profile: EngineProfile | None = None,
+    ) -> list[Array]:  # fmt: skip
+        return execute(self._graph, inputs)
+
+
+def _check(graph: Graph, memory: int) -> None:
+    check(graph, memory)
+    why = _why_numpy(graph)
+    if why:
+        raise _InNumpyError(why)
 
 
 def _why_numpy(graph: Graph) -> str:

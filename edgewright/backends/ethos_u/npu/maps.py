@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.featuremap import BRICK, FeatureMap
-from edgewright.backends.ethos_u.npu.record import CONSTANTS
+from edgewright.backends.ethos_u.npu.record import CONSTANTS, Done
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 _BYTE = np.dtype(np.uint8)
@@ -42,7 +42,7 @@ class Builder:
     ops: list[Op] = field(default_factory=list)
     inputs: list[tuple[Value, Range]] = field(default_factory=list)
     outputs: list[tuple[Value, Range]] = field(default_factory=list)
-    source: list[Any] = field(default_factory=list)  # what it was made from
+    source: list[Done] = field(default_factory=list)  # what it was made from
 
     def value(self, shape: Sequence[int], dtype: Any, zero: int | None = None, data: Array | None = None) -> Value:
         kind = np.dtype(dtype)

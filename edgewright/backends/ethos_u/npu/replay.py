@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Union
+from typing import Any, Protocol
 
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.maps import Builder, NotTranslatedError, Range
 from edgewright.backends.ethos_u.npu.record import Done, Product, Record
 from edgewright.backends.ethos_u.npu.translate import translate
+from edgewright.engine.cache import default_cache, key_of
+from edgewright.engine.driver import CompiledGraph
+from edgewright.engine.isa import host
 from edgewright.engine.plan import Place, Plan, PythonCall, Slot, Tensor
+from edgewright.engine.stored import Origin, load_form, save_form, sources
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Graph
 
 Array = np.ndarray[Any, Any]
 _MOST_BLOCKS = 4096
 _MOST_WEIGHTS = 1 << 26
+_COST = 8  # bytes that hold what a run costs
+_HERE = "backends/ethos_u/npu"
 _MEMORY = 2 << 30  # bytes that values between memories may take
 
 
@@ -33,29 +39,19 @@ class Machine(Protocol):
 
 
 class Replay:
-    """A record's parts in order: compiled ones, and operations that are run as they were."""
+    """Parts in order: compiled ones, and operations that are run as they were. ``spent``: what a run costs."""
 
-    def __init__(self, record: Record, regions: dict[int, Array], threads: int | None = 1) -> None:
-        self.spent = record.spent
-        self._regions = sorted(region for region in regions if regions[region].flags.writeable)
-        parts = _parts(record.done, regions) if _affordable(record.done) else list[Union[Builder, Done]](record.done)
-        builders = [part for part in parts if isinstance(part, Builder)]
-        if builders and all(isinstance(part, Builder) or _internal(part) for part in parts):
-            parts = [_joined(builders, regions)]  # without tables that nobody will look into
-        sizes = [regions[region].size for region in self._regions]
-        self._parts: list[Any] = []
-        for part in parts:
-            made = _compiled(part, self._regions, sizes, threads) if isinstance(part, Builder) else part
-            self._parts += made if isinstance(made, list) else [made]
+    def __init__(self, parts: list[CompiledGraph | Done], regions: list[int], spent: int) -> None:
+        self.parts, self.spent, self._regions = parts, spent, regions
 
     @property
     def interpreted(self) -> int:
         """How many operations are not machine code."""
-        return sum(isinstance(part, Done) for part in self._parts)
+        return sum(isinstance(part, Done) for part in self.parts)
 
     def run(self, machine: Machine, regions: dict[int, Array]) -> None:
         memories = [regions[region] for region in self._regions]
-        for part in self._parts:
+        for part in self.parts:
             if isinstance(part, Done):
                 machine.again(part)
             else:
@@ -63,20 +59,52 @@ class Replay:
 
 
 class Kept:
-    """The record of a run, and from the second run on what was compiled of it."""
+    """What is known of a stream on memories of some sizes: what was compiled of it, here or in an earlier process.
 
-    def __init__(self, weights: bytes, memories: dict[int, Array], record: Record) -> None:
+    A run that has to be interpreted leaves its record; the next one is compiled from that.
+    """
+
+    def __init__(self, stream: str, weights: bytes, memories: dict[int, Array]) -> None:
+        self.record: Record | None = None
         self._weights, self._sizes = weights, _sizes(memories)
-        self._record = record
-        self._replay: Replay | None = None
+        self._regions = sorted(region for region in memories if memories[region].flags.writeable)
+        self._lengths = [memories[region].size for region in self._regions]
+        digest = key_of("stream", stream, weights, str(sorted(self._sizes.items())), sources(_HERE, "ir"))
+        self._origin = Origin(digest, lambda name: None, ())
+        self._key = self._origin.key(host(), 1, "tosa", _MEMORY)
+        self._replay = self._stored()
 
     def fits(self, weights: bytes, memories: dict[int, Array]) -> bool:
         """The same constants, and memories as large."""
         return self._weights is weights and self._sizes == _sizes(memories)
 
-    def replay(self, memories: dict[int, Array]) -> Replay:
-        self._replay = self._replay or Replay(self._record, memories)
+    def replay(self, memories: dict[int, Array]) -> Replay | None:
+        """What runs the stream, or None if it has to be interpreted."""
+        if self._replay is None and self.record is not None:
+            self._replay = Replay(self._compiled(self.record, memories), self._regions, self.record.spent)
+            self.record = None
+            self._store(self._replay)
         return self._replay
+
+    def _compiled(self, record: Record, memories: dict[int, Array]) -> list[CompiledGraph | Done]:
+        made: list[CompiledGraph | Done] = []
+        for part in _parts_of(record, memories):
+            made += [part] if isinstance(part, Done) else _compiled(part, self._regions, self._lengths)
+        return made
+
+    def _stored(self) -> Replay | None:
+        """What an earlier process compiled, if it needs no interpreter and all of it is in order."""
+        cost = default_cache().get(key_of("cost", self._key))
+        form = load_form(self._origin, self._key, host(), 1) if cost is not None and len(cost) == _COST else None
+        if cost is None or form is None or [t.nbytes for t in form.plan.outputs] != self._lengths:
+            return None
+        return Replay([form], self._regions, int.from_bytes(cost, "little"))
+
+    def _store(self, replay: Replay) -> None:
+        form = replay.parts[0] if len(replay.parts) == 1 else None
+        if isinstance(form, CompiledGraph):
+            save_form(form, self._origin, self._key)
+            default_cache().put(key_of("cost", self._key), replay.spent.to_bytes(_COST, "little"))
 
 
 def _sizes(memories: dict[int, Array]) -> dict[int, tuple[int, bool]]:
@@ -92,6 +120,17 @@ def _affordable(done: Sequence[Done]) -> bool:
 def _internal(done: Done) -> bool:
     """A copy into the NPU's own memory."""
     return done.instruction.command.name == "DMA_START" and bool(done.registers.field("DMA0_DST_REGION", "internal"))
+
+
+def _parts_of(record: Record, regions: dict[int, Array]) -> list[Builder | Done]:
+    """What can be translated, in as few graphs as there can be, and what cannot."""
+    if not _affordable(record.done):
+        return list(record.done)
+    parts = _parts(record.done, regions)
+    builders = [part for part in parts if isinstance(part, Builder)]
+    if builders and all(isinstance(part, Builder) or _internal(part) for part in parts):
+        return [_joined(builders, regions)]  # without tables that nobody will look into
+    return parts
 
 
 def _parts(done: Sequence[Done], regions: dict[int, Array]) -> list[Builder | Done]:
@@ -128,19 +167,18 @@ def _joined(builders: list[Builder], regions: dict[int, Array]) -> Builder:
     return made
 
 
-def _compiled(builder: Builder, regions: list[int], sizes: list[int], threads: int | None) -> Any:
-    from edgewright.engine.compiler import make_plan
-    from edgewright.engine.driver import CompiledGraph
+def _compiled(builder: Builder, regions: list[int], sizes: list[int]) -> list[CompiledGraph | Done]:
+    from edgewright.engine.compiler import make_plan  # large, and not needed for what was compiled before
 
     inputs, outputs = ([value for value, _ in side] for side in (builder.inputs, builder.outputs))
     try:
-        plan = make_plan(Graph("stream", inputs, outputs, builder.ops), threads, "tosa", memory=_MEMORY)
+        plan = make_plan(Graph("stream", inputs, outputs, builder.ops), 1, "tosa", memory=_MEMORY)
     except EdgewrightError:
-        return builder.source
+        return list(builder.source)
     if any(step.label == "clone" for step in plan.steps):  # copies of ends, which are made before and after all others
-        return builder.source
+        return list(builder.source)
     places = {"input": [where for _, where in builder.inputs], "output": [where for _, where in builder.outputs]}
-    return CompiledGraph(in_memory(plan, places, regions, sizes), threads)
+    return [CompiledGraph(in_memory(plan, places, regions, sizes), 1)]
 
 
 def in_memory(plan: Plan, places: dict[str, list[Range]], regions: list[int], sizes: list[int]) -> Plan:

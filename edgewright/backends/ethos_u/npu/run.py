@@ -49,13 +49,18 @@ def run(
     if fast_scratch is not None:
         memories[2] = _bytes_of(fast_scratch, "fast_scratch")
     memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
-    machine, kept = Npu(program, Memory(program.accelerator, memories), Budget(steps)), program.kept.get("run")
-    if isinstance(kept, Kept) and kept.fits(weights, memories):
-        machine.repeat(kept.replay(memories))
+    machine = Npu(program, Memory(program.accelerator, memories), Budget(steps))
+    if regions or not native():
+        machine.run()
         return
-    record = machine.run()
-    if native() and not regions:
-        program.kept["run"] = Kept(weights, memories, record)
+    kept = program.kept.get("run")
+    if not isinstance(kept, Kept) or not kept.fits(weights, memories):
+        kept = program.kept["run"] = Kept(program.digest, weights, memories)
+    replay = kept.replay(memories)
+    if replay is None:
+        kept.record = machine.run()
+    else:
+        machine.repeat(replay)
 
 
 def _bytes_of(memory: Any, name: str) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.commands import Command, find
+from edgewright.engine.cache import key_of
 from edgewright.errors import FormatError, VersionError
 
 _COP2 = int.from_bytes(b"COP2", "little")
@@ -39,6 +40,7 @@ class Program:
     instructions: tuple[Instruction, ...]
     # Weights that a run has unpacked: the next one finds them here
     unpacked: dict[Any, np.ndarray[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
+    digest: str = field(default="", compare=False, repr=False)  # of the file
     # What the last run was, and what was compiled of it
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -48,7 +50,8 @@ def decode(data: bytes) -> Program:
     words = _words(data)
     accelerator, parts = _parts(words)
     family = accelerator.split("-")[1]
-    return Program(accelerator, tuple(i for start, end in parts for i in _instructions(words, start, end, family)))
+    made = tuple(i for start, end in parts for i in _instructions(words, start, end, family))
+    return Program(accelerator, made, digest=key_of(data))
 
 
 def accelerator_of(data: bytes) -> str:
