@@ -32,8 +32,8 @@ class Folding:
     how: str  # sum, max or min
     axes: tuple[int, ...] = ()
     keep: bool = True
-    window: tuple[int, int] | None = None
-    stride: tuple[int, int] = (1, 1)
+    window: tuple[int, ...] | None = None
+    stride: tuple[int, ...] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)  # above, below, left, right
     zero: int = 0  # what padding holds
     extras: tuple[Value, ...] = field(default=())
@@ -42,6 +42,9 @@ class Folding:
     def count(self) -> int:
         """Elements that make one."""
         return math.prod(self.window or (self.data.bound[a] for a in self.axes))
+
+
+FOLDINGS: dict[str, Callable[[Op], Folding]] = {}  # of dialects that say so themselves
 
 
 def finish(*kinds: str) -> Callable[[Finish], Finish]:
@@ -68,6 +71,8 @@ def _result(op: Op) -> Value:
 
 def folding(op: Op) -> Folding:
     """What an operator of ``FOLDS`` folds; raises if sizes are none that it can have."""
+    if op.kind in FOLDINGS:
+        return FOLDINGS[op.kind](op)
     name = op.kind.partition(".")[2]
     if name in ("AVERAGE_POOL_2D", "avg_pool2d", "max_pool2d"):
         return _pool(op)

@@ -39,7 +39,9 @@ def _q(value: Value) -> QParams:
 
 def real(i: Integers, x: Whole, value: Value) -> Reg:
     """What an integer stands for."""
-    q, f = _q(value), i.f
+    q, f = value.q, i.f
+    if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
+        raise NotWholeError("no integers of one scale")
     made = to_real(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
     return f.op("fmul", made, number(float(np.float32(np.asarray(q.scale))), made.type))
 
@@ -82,7 +84,10 @@ def _arithmetic(i: Integers, op: Op, given: Given) -> Whole:
 def _counted(i: Integers, op: Op, given: Given) -> Whole:
     """Of integers that stand for themselves; what is beyond the result's bits is lost."""
     name, out = op.kind.partition("ElementWise")[2], _ends(op)[1]
-    made = {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*given)
+    return _cut(i, {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*given), out)
+
+
+def _cut(i: Integers, made: Whole, out: Value) -> Whole:
     low, high = bounds(out)
     if made.low >= low and made.high <= high:
         return i.narrow(made) if out.dtype != np.dtype(np.int64) else made
@@ -172,11 +177,31 @@ def _sloped(i: Integers, op: Op, given: list[Reg]) -> Reg:
     return i.f.select(below, i.f.op("fmul", *given), given[0])
 
 
+def _affine(i: Integers, op: Op, given: list[Reg]) -> Reg:
+    """Times the first constant, plus the second."""
+    made = i.f.op("fmul", *given[:2])
+    return i.f.op("fadd", made, given[2]) if len(given) > 2 else made
+
+
+_mapped(("Batchnorm",), _affine)
 _mapped(("Relu",), _within(0.0, float("inf")))
 _mapped(("Relu6",), _within(0.0, 6.0))
-_mapped(("ReluMinMax",), _limited)
+
+
+@element(f"{PREFIX}ReluMinMax")
+def _between(i: Integers, op: Op, given: Given) -> Whole:
+    (x,), out = _ends(op)
+    if x.q is not None:
+        return stored(i, _limited(i, op, [real(i, given[0], x)]), out)
+    low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
+    least, most = bounds(out)
+    if x.dtype != out.dtype or not low <= high or any(n != int(n) for n in (low, high) if abs(n) < 1 << 31):
+        raise NotWholeError("limits between integers")
+    return i.clamp(given[0], int(max(low, least)), int(min(high, most)))
+
+
 _mapped(("Prelu",), _sloped)
-for _name, _function in {"Abs": "abs", "Neg": "neg", "Floor": "floor", "Ceil": "ceil", "SquareRoot": "sqrt"}.items():
+for _name, _function in {"Neg": "neg", "Floor": "floor", "Ceil": "ceil", "SquareRoot": "sqrt"}.items():
     _mapped((f"ElementWise{_name}",), lambda i, op, given, made=_function: FUNCTIONS[made](i.f, given[0]))  # type: ignore[misc]
 
 
@@ -197,4 +222,13 @@ def _converted(i: Integers, op: Op, given: Given) -> Whole:
     return stored(i, real(i, given[0], x), out)
 
 
+@element(f"{PREFIX}ElementWiseAbs")
+def _size(i: Integers, op: Op, given: Given) -> Whole:
+    (x,), out = _ends(op)
+    if x.q is not None:
+        return stored(i, FUNCTIONS["abs"](i.f, real(i, given[0], x)), out)
+    return _cut(i, i.largest(given[0], i.sub(i.constant(0), given[0])), out)
+
+
+TABULAR |= {f"{PREFIX}ElementWiseNeuron", f"{PREFIX}ElementWiseUnary"}
 TABULAR -= {kind for kind in ELEMENTS if kind.startswith(PREFIX)}

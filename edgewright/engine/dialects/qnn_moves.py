@@ -233,17 +233,3 @@ def _to_depth(made: QnnRewrite, op: Op) -> bool:
     down, along = op.args["block_size"]
     apart = (batch, high // down, down, wide // along, along, channels)
     return _regrouped(made, op, apart, (0, 1, 3, 5, 2, 4) if op.args["mode"] else (0, 1, 3, 2, 4, 5))
-
-
-# ---------------------------------------------------------------------------------------------------------- indices
-
-
-@rule("Gather")
-def _gather(made: QnnRewrite, op: Op) -> bool:
-    (source, index), out = ends(op)
-    x, axis = moved(made, op, source), int(op.args["axis"])
-    if x is None or index.q is not None or str(index.dtype) not in ("int32", "int64") or not some(index):
-        return False
-    flat = made.view(op, index, (int(np.prod(index.bound, dtype=np.int64)),))
-    shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
-    return give(made, op, made.then("index_select", op, x, shape, self=x, dim=axis, index=flat), out)

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.engine.dialects.elements import ELEMENTS
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.qnn.values import half
 
 SINGLE = np.dtype(np.float32)
+QUANTIZE, DEQUANTIZE = f"{PREFIX}Quantize", f"{PREFIX}Dequantize"
 _WORDS = (np.dtype(np.uint16), np.dtype(np.int16))
 
 
@@ -24,6 +26,30 @@ class QnnRewrite(Rewrite):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.halves: dict[int, Value] = {}
+
+    def keep(self, op: Op) -> None:
+        """An operator as it is; a result without dimensions may be made of numbers that have one."""
+        given, out = op.args["inputs"], op.outputs[0]
+        if op.kind in ELEMENTS and out is not None and not out.bound and any(v.bound for v in given):
+            op = Op(op.kind, {**op.args, "inputs": [self.view(op, v, ()) for v in given]}, op.outputs, op.origin)
+        super().keep(op)
+
+    def emit(self, kind: str, source: Op, out: Value, /, **args: Any) -> None:
+        """A result without dimensions may be made of numbers that have one."""
+        if not out.bound and kind not in ("view", "slice", "index_select"):
+            args = {name: self.view(source, v, ()) if isinstance(v, Value) and v.bound == (1,) else v
+                    for name, v in args.items()}  # fmt: skip
+        super().emit(kind, source, out, **args)
+
+    def bare(self, op: Op, x: Value) -> Value | None:
+        """What is stored, as integers that stand for themselves; None of what the engine stores otherwise."""
+        if x.q is None:
+            return x
+        if not movable(x) or str(x.dtype) == "int8":
+            return None
+        if x.data is not None:
+            return replace(x, q=None)
+        return self.then("view", op, replace(x, q=None), x.bound, self=x, size=list(x.bound))
 
     def temporary(self, like: Value, shape: Sequence[int], **changes: Any) -> Value:
         """A value of another shape, stored as another is."""
@@ -124,9 +150,7 @@ def real(*values: Value) -> bool:
 
 def movable(value: Value) -> bool:
     """Its elements may be moved as they are stored."""
-    return value.dtype is not None and (
-        value.q is None or whole(value) or (value.q.axis is None and value.q.dtype.itemsize > 1)
-    )
+    return value.dtype is not None and (value.q is None or (value.q.axis is None and value.q.dtype == value.dtype))
 
 
 def result(op: Op) -> Value:

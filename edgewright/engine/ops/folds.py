@@ -115,10 +115,10 @@ def _spread(home: Home, shape: list[int]) -> tuple[int, ...]:
 def _reach(data: Home, fold: Folding) -> Reach:
     layout = data.layout
     if fold.window is not None:
-        (high, wide), (down, across) = fold.window, fold.stride
-        start = -fold.pads[0] * layout.row - fold.pads[2] * layout.pixel
-        steps = (layout.image, down * layout.row, across * layout.pixel, layout.strides[-1])
-        return Reach(start, steps, ((high, layout.row), (wide, layout.pixel)))
+        first, *inner, last = layout.strides
+        start = -fold.pads[0] * inner[0] - fold.pads[2] * inner[-1]
+        steps = (first, *(n * s for n, s in zip(fold.stride, inner, strict=True)), last)
+        return Reach(start, steps, tuple(zip(fold.window, inner, strict=True)))
     along = tuple((layout.shape[a], layout.strides[a]) for a in fold.axes)
     kept = [0 if d in fold.axes else s for d, s in enumerate(layout.strides)]
     strides = tuple(kept) if fold.keep else tuple(s for d, s in enumerate(kept) if d not in fold.axes)

@@ -102,7 +102,8 @@ class Move(Lowering):
             return None
         if op.kind != "pad" and any(v.q != out.q for v in inputs if v.q is not None or out.q is not None):
             same = all(v.q is not None and out.q is not None and v.q.dtype == out.q.dtype for v in inputs)
-            return cls(node) if same and op.kind != "clone" else None
+            bare = op.kind == "view" and str(out.dtype) in ("uint8", "int16", "uint16")  # stored alike, scale or none
+            return cls(node) if (same or bare) and op.kind != "clone" else None
         return cls(node) if op.args.get("limits") is None else None
 
     def alias(self) -> Value | None:

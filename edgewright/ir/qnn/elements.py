@@ -51,7 +51,7 @@ _UNARY_BY_NUMBER = dict(enumerate((
     "Abs", "Asin", "Atan", "Ceil", "Cos", "Exp", "Floor", "Log", "Neg", "Not", None, "Round", "Rsqrt", "Sign", "Sin",
     "SquareRoot",
 )))  # fmt: skip
-_BINARY_BY_NUMBER = dict(enumerate((
+BY_NUMBER = dict(enumerate((
     "Add", "And", "Divide", "Equal", "FloorDiv", None, "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum",
     "Minimum", None, "Multiply", "NotEqual", "Or", "Power", "SquaredDifference", "Subtract", "Xor",
 )))  # fmt: skip
@@ -82,11 +82,15 @@ hard_swish = _quiet(activations.hardswish)
 prelu = _quiet(lambda x, slope: np.where(x < 0, x * slope, x))
 select = _quiet(np.where)
 is_nan, is_inf = _quiet(np.isnan), _quiet(np.isinf)
-_NEURONS = (elu, gelu, hard_sigmoid, hard_swish, relu, relu_min_max, sigmoid, softplus, tanh)
+_NEURONS: dict[str, Meaning] = {
+    "elu": elu, "gelu": gelu, "hard_sigmoid": hard_sigmoid, "hard_swish": hard_swish, "relu": relu,
+    "relu_min_max": relu_min_max, "sigmoid": sigmoid, "softplus": softplus, "tanh": tanh,
+}  # fmt: skip
+NEURONS = tuple(_NEURONS)  # by number
 
 
 def neuron(params: Params, x: Array) -> Array:
-    return _NEURONS[params["operation"]](params, x)
+    return _NEURONS[NEURONS[params["operation"]]](params, x)
 
 
 def unary(params: Params, x: Array) -> Array:
@@ -94,7 +98,7 @@ def unary(params: Params, x: Array) -> Array:
 
 
 def binary(params: Params, a: Array, b: Array) -> Array:
-    return BINARY[str(_BINARY_BY_NUMBER[params["operation"]])](params, a, b)
+    return BINARY[str(BY_NUMBER[params["operation"]])](params, a, b)
 
 
 def cast(params: Params, x: Array) -> Array:

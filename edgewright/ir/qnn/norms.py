@@ -20,7 +20,8 @@ def _scaled(x: Array, given: tuple[Array, ...]) -> Array:
 
 
 def batch_norm(params: Params, x: Array, *constants: Array) -> Array:
-    return _scaled(x.astype(np.float64), constants)
+    """In single precision, each operation rounded."""
+    return _scaled(x, constants)
 
 
 def _normal(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.qnn import elements as el
-from edgewright.ir.qnn import folds, images, moves, norms, pairs, products
+from edgewright.ir.qnn import folds, images, moves, norms, pairs, products, rows
 
 PREFIX = "qnn."
 REAL, STORED, WHOLE = "real", "stored", "whole"
@@ -124,13 +124,12 @@ QNN: dict[str, QnnOp] = {
     "CumulativeSum": QnnOp(images.summed, params=_SUMS),
     "Argmax": QnnOp(images.place(np.argmax), params={"axis": _AXIS, "keep_dims": _flag(False)}),
     "Argmin": QnnOp(images.place(np.argmin), params={"axis": _AXIS, "keep_dims": _flag(False)}),
-    "Softmax": QnnOp(images.softmax, params=_SOFTMAX),
-    "LogSoftmax": QnnOp(images.log_softmax, params=_SOFTMAX),
+    **{name: QnnOp(rows.shares, domain=WHOLE, params=_SOFTMAX) for name in ("Softmax", "LogSoftmax")},
     "Batchnorm": QnnOp(norms.batch_norm, (2, 3)),
-    "LayerNorm": QnnOp(norms.layer_norm, (1, 3), params=_NORM),
-    "RmsNorm": QnnOp(norms.rms_norm, (1, 3), params=_NORM),
-    "GroupNorm": QnnOp(norms.group_norm, (1, 3), params={"epsilon": _EPSILON, "group": Numbers(0, 1)}),
-    "InstanceNorm": QnnOp(norms.instance_norm, (1, 3), params=_INSTANCE),
+    "LayerNorm": QnnOp(rows.normed, (1, 3), WHOLE, _NORM),
+    "RmsNorm": QnnOp(rows.normed, (1, 3), WHOLE, _NORM),
+    "GroupNorm": QnnOp(rows.normed, (1, 3), WHOLE, {"epsilon": _EPSILON, "group": Numbers(0, 1)}),
+    "InstanceNorm": QnnOp(rows.normed, (1, 3), WHOLE, _INSTANCE),
     "L2Norm": QnnOp(norms.l2_norm, params={"axis": _AXIS, "epsilon": _f32(1e-12)}),
     "HadamardTransform": QnnOp(norms.hadamard, params={"scale": _f32(1.0)}),
     "Reshape": QnnOp(moves.reshape, domain=STORED),
