@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgewright.engine import make_plan
 from edgewright.engine.views import restride
 from edgewright.ir.graph import Graph, Op, Value
-from tests.engine.graphs import biases, compare, constant, cpus, filters, graph, random, real
+from tests.engine.graphs import biases, compare, constant, cpus, filters, graph, quantized, random, real
 
 
 class Builder:
@@ -139,3 +139,28 @@ def test_long_rows_lie_apart(cpu: str) -> None:
     also = b("softmax", (5, 1024), self=b("neg", (5, 1024), self=flat))
     made = graph([x], [out, also], *b.ops)
     compare(made, [random(x)], cpu, 1e-5)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("width", [20, 32, 48])
+def test_bytes_are_read_where_they_lie(cpu: str, width: int) -> None:
+    """A part of a layer's bytes, by who needs nothing beside them, and by a layer that does."""
+    x, joined = quantized("x", 5, 24), quantized("j", 5, 3 * width, scale=0.2)
+    weight, other = filters(3 * width, 24, quantize=True), filters(16, width, quantize=True)
+    cut, turned, split = (quantized(n, *s, scale=0.2) for n, s in
+                          (("c", (5, width)), ("t", (width, 5)), ("s", (5, width // 4, 4))))  # fmt: skip
+    outs = [real("a", 5, width), real("b", width, 5), real("d", 5, width // 4, 4), quantized("e", 5, 16, scale=2.0)]
+    first = {"input": x, "weight": weight, "bias": biases(3 * width, True), "transposed": False}
+    second = {"input": cut, "weight": other, "bias": biases(16, True), "transposed": False}
+    ops = [
+        Op("linear", first, [joined]),
+        Op("slice", {"self": joined, "start": [0, width], "length": [5, width]}, [cut]),
+        Op("permute", {"self": cut, "dims": [1, 0]}, [turned]),
+        Op("view", {"self": cut, "size": [5, width // 4, 4]}, [split]),
+        *(Op("convert", {"self": v}, [o]) for v, o in zip((cut, turned, split), outs, strict=False)),
+    ]
+    alone = graph([x], outs[:3], *ops)
+    compare(alone, [random(x)], cpu)
+    labels = [s.label for s in make_plan(alone, 1, cpu=cpu).steps]
+    assert "slice" not in labels, "nothing needs a copy"
+    compare(graph([x], outs, *ops, Op("linear", second, [outs[3]])), [random(x)], cpu)
