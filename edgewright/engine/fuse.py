@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -229,9 +229,8 @@ class Fuser:
         return True
 
     def _pointwise(self, op: Op) -> bool:
-        out = op.outputs[0]
         known = _unary(op) is not None or with_constant(op) is not None or op.kind in (*BINARY, "prelu")
-        return out is not None and known
+        return op.outputs[0] is not None and known
 
     def _table_from(self, value: Value, op: Op | None, taken: set[int]) -> tuple[list[Op], Array] | None:
         """The longest run of operators from bytes to bytes, each of one input, as a table of 256."""
@@ -267,10 +266,9 @@ class Fuser:
         node.tail = limits(node.op)
         self._grow_reals(node, taken)
         following = self.next_of(node.out, taken)
-        if following is not None and following.kind in ("convert", "clamp") and following.outputs[0] is not None:
-            made = following.outputs[0]
-            if byte(made.q) and made.bound == node.out.bound:
-                node.ops.append(following)
+        made = None if following is None or following.kind not in ("convert", "clamp") else following.outputs[0]
+        if following is not None and made is not None and byte(made.q) and made.bound == node.out.bound:
+            node.ops.append(following)
 
 
 def limits(op: Op) -> Tail:
@@ -291,8 +289,7 @@ def with_constant(op: Op) -> Tail | None:
     if op.kind not in BINARY:
         return None
     for name, flipped in (("other", False), ("self", True)):
-        value = op.args[name]
-        other = op.args["self" if name == "other" else "other"]
+        value, other = op.args[name], op.args["other" if flipped else "self"]
         if value.constant and single(value) and value.data.size == 1 and not other.constant:
             return (Scalar(op.kind, float(value.data.reshape(())), flipped),)
     return None
@@ -300,5 +297,4 @@ def with_constant(op: Op) -> Tail | None:
 
 def unary_items(op: Op) -> tuple[Item, ...]:
     """The tail of an operator of one input."""
-    items: Any = _unary(op)
-    return items if items is not None else with_constant(op) or ()
+    return _unary(op) or with_constant(op) or ()
