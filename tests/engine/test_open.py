@@ -14,6 +14,8 @@ from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import biases, constant, cpus, filters, graph, random, real
+from tests.engine.test_dynamic import linear as rows_times
+from tests.engine.test_dynamic import weights
 
 LENGTHS = (37, 2, 5, 16, 64, 77, 128)
 MOST = 128
@@ -132,6 +134,51 @@ def test_elements_of_other_types(cpu: str) -> None:
             given = np.random.default_rng(length).integers(-100, 100, (3, length, 5)).astype(kind)
             (got,) = special.run([given])
             np.testing.assert_array_equal(got, np.concatenate([given, given], 1))
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize(("bits", "block"), [(8, None), (4, None), (4, 32)])
+def test_rows_quantized_by_their_own_range_are_exact(cpu: str, bits: int, block: int | None) -> None:
+    made = rows_times((1, MOST, 96), weights(70, 96, bits, block))
+    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    for length in (40, 1, 6, 128):
+        given = [random(real("x", 1, length, 96), length)]
+        (want,), (got,) = Executor(made, XNNPACK).run(given), special.run(given)
+        if block is None:
+            np.testing.assert_array_equal(got, want)
+        else:
+            np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * float(np.abs(want).max()))
+    assert special.forms.compilations == 1
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("dim", [1, 2, [0, 1]])
+@pytest.mark.parametrize("kind", ["mean", "sum", "amax"])
+def test_reductions_of_any_number_of_rows(cpu: str, dim: Any, kind: str) -> None:
+    x = real("x", 3, MOST, 37)
+    left = [n for d, n in enumerate(x.bound) if d not in (dim if isinstance(dim, list) else [dim])]
+    y, reduce = op(kind, *left, self=x, dim=dim, keepdim=False)
+    made = graph([x], [y], reduce)
+    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    for length in (5, 128, 64):
+        check(made, special, [random(real("x", 3, length, 37), length)])
+    assert special.forms.compilations == 1
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_places_of_any_number(cpu: str) -> None:
+    """Rows are looked up, and written to a cache."""
+    at, table = Value("at", np.dtype(np.int64), (MOST,), (0,)), constant(np.random.default_rng(0).random((9, 20), "f4"))
+    rows, embed = op("embedding", MOST, 20, weight=table, indices=at, padding_idx=-1, scale_grad_by_freq=False,
+                     sparse=False)  # fmt: skip
+    kept = real("kept", 9, 20)
+    new, put = op("index_put", 9, 20, self=kept, indices=[at], values=rows, accumulate=False)
+    made = graph([at, kept], [new], embed, put)
+    special = Specialized(made, threads=1, varies=True, cpu=cpu)
+    for length in (4, 1, 30):
+        places = np.random.default_rng(length).integers(0, 9, length)
+        check(made, special, [places, random(kept, 1)], 0)
+    assert special.forms.compilations == 1
 
 
 def test_what_is_compiled_for_its_shape_says_so() -> None:

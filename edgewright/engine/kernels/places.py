@@ -22,45 +22,53 @@ class Places:
     inner: int
     item: int
 
+    @property
+    def code(self) -> tuple[int, int]:
+        """What code depends on; the rest it is given."""
+        return self.inner, self.item
 
-def emit_gather(module: Module, name: str, places: Places) -> None:
-    """Units are rows of the result. Slots: data, places, output."""
+
+def emit_gather(module: Module, name: str, inner: int, item: int) -> None:
+    """Units are rows of the result. Slots: data, places, output, count, size."""
     f = module.kernel(name)
     data, listed, out = (f.slot(PTR, i) for i in range(3))
+    count, size = f.slot(I64, 3), f.slot(I64, 4)
 
     def row(unit: Reg) -> None:
-        outer, at = f.op("udiv", unit, places.count), f.op("urem", unit, places.count)
-        source = f.op("add", f.mul(outer, places.size), _place(f, places, listed, at))
-        copy_row(f, places.inner, f.at(data, f.mul(source, places.inner)), f.at(out, f.mul(unit, places.inner)))
+        outer, at = f.op("udiv", unit, count), f.op("urem", unit, count)
+        source = f.op("add", f.op("mul", outer, size), _place(f, item, size, listed, at))
+        copy_row(f, inner, f.at(data, f.mul(source, inner)), f.at(out, f.mul(unit, inner)))
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()
 
 
-def emit_put(module: Module, name: str, places: Places) -> None:
-    """Units are the outer dimension: of two rows at one place the later one stays. Slots: rows, places, output."""
+def emit_put(module: Module, name: str, inner: int, item: int) -> None:
+    """Units are the outer dimension: of two rows at one place the later one stays.
+
+    Slots: rows, places, output, count, size.
+    """
     f = module.kernel(name)
     data, listed, out = (f.slot(PTR, i) for i in range(3))
+    count, size = f.slot(I64, 3), f.slot(I64, 4)
 
     def one(outer: Reg) -> None:
         def row(at: Reg, _: list[Reg]) -> list[Reg]:
-            source = f.op("add", f.mul(outer, places.count), at)
-            target = f.op("add", f.mul(outer, places.size), _place(f, places, listed, at))
-            copy_row(f, places.inner, f.at(data, f.mul(source, places.inner)), f.at(out, f.mul(target, places.inner)))
+            source = f.op("add", f.op("mul", outer, count), at)
+            target = f.op("add", f.op("mul", outer, size), _place(f, item, size, listed, at))
+            copy_row(f, inner, f.at(data, f.mul(source, inner)), f.at(out, f.mul(target, inner)))
             return []
 
-        f.repeat(places.count, [], row)
+        f.repeat(count, [], row)
 
     f.span(f.arg("begin"), f.arg("end"), one)
     f.give()
 
 
-def _place(f: Function, places: Places, listed: Reg, at: Reg) -> Reg:
-    kind = f"i{8 * places.item}"
-    given = f.cast("sext", f.load(kind, f.at(listed, f.mul(at, places.item))), I64)
-    last, zero = number(places.size - 1, I64), number(0, I64)
-    wrapped = f.select(f.compare("slt", given, 0), f.add(given, places.size), given)
-    return f.call("llvm.smin.i64", I64, f.call("llvm.smax.i64", I64, wrapped, zero), last)
+def _place(f: Function, item: int, size: Reg, listed: Reg, at: Reg) -> Reg:
+    given = f.cast("sext", f.load(f"i{8 * item}", f.at(listed, f.mul(at, item))), I64)
+    wrapped = f.select(f.compare("slt", given, 0), f.op("add", given, size), given)
+    return f.call("llvm.smin.i64", I64, f.call("llvm.smax.i64", I64, wrapped, number(0, I64)), f.add(size, -1))
 
 
 def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:

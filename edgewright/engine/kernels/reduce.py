@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from edgewright.engine.codegen import PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, count, number, vec
 from edgewright.engine.kernels.along import fold, halved, larger, load, smaller
 from edgewright.engine.kernels.packing import pieces
 
@@ -42,16 +42,16 @@ def plan_reduce(kind: str, shape: Sequence[int], axes: Sequence[int]) -> Reduce:
             dims[-1] = dims[-1][0] * n, dims[-1][1]
         else:
             dims.append((n, d in axes))
-    count = 1
+    total = 1
     for n, gone in dims:
-        count *= n if gone else 1
+        total *= n if gone else 1
     inner, inside = dims.pop() if dims else (1, False)
     sides: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
     step = 4 * inner
     for n, gone in reversed(dims):
         sides[gone].insert(0, (n, step))
         step *= n
-    share = 1 / count if kind == "mean" and count else 1.0
+    share = 1 / total if kind == "mean" and total else 1.0
     return Reduce(kind, tuple(sides[False]), tuple(sides[True]), inner, inside, share)
 
 
@@ -67,24 +67,54 @@ def units(lanes: int, reduce: Reduce) -> int:
     return total
 
 
-def emit_reduce(module: Module, name: str, lanes: int, reduce: Reduce) -> None:
-    """Units are results, or blocks of them. Slots: data, output."""
+def opened(reduce: Reduce) -> Reduce:
+    """What code depends on that is given all sizes but the innermost."""
+    kept, gone = (((0, 0),) * len(dims) for dims in (reduce.kept, reduce.gone))
+    return replace(reduce, kept=kept, gone=gone, share=0.0)
+
+
+def numbers(reduce: Reduce) -> list[int | float]:
+    """What such code is given."""
+    return [n for pair in (*reduce.kept, *reduce.gone) for n in pair] + [float(reduce.share)]
+
+
+@dataclass(frozen=True)
+class _Dims:
+    """Sizes and strides that are numbers, or in registers."""
+
+    kept: tuple[tuple[Operand, Operand], ...]
+    gone: tuple[tuple[Operand, Operand], ...]
+    share: Reg | None
+
+
+def _given(f: Function, reduce: Reduce) -> _Dims:
+    """From slots, after the addresses."""
+    count = len(reduce.kept) + len(reduce.gone)
+    pairs = tuple((f.slot(I64, 2 + 2 * i), f.slot(I64, 3 + 2 * i)) for i in range(count))
+    share = f.slot("float", 2 + 2 * count) if reduce.kind == "mean" else None
+    return _Dims(pairs[: len(reduce.kept)], pairs[len(reduce.kept) :], share)
+
+
+def emit_reduce(module: Module, name: str, lanes: int, reduce: Reduce, given: bool = False) -> None:
+    """Units are results, or blocks of them. Slots: data, output, and with ``given`` the ``numbers``."""
     f = module.kernel(name)
     data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    share = None if reduce.share == 1.0 else number(reduce.share, "float")
+    dims = _given(f, reduce) if given else _Dims(reduce.kept, reduce.gone, share)
     emit = _across if reduce.inside else _beside
-    f.span(f.arg("begin"), f.arg("end"), lambda index: emit(f, lanes, reduce, data, out, index))
+    f.span(f.arg("begin"), f.arg("end"), lambda index: emit(f, lanes, reduce, dims, data, out, index))
     f.give()
 
 
-def _start(f: Function, reduce: Reduce, data: Reg, index: Reg) -> Reg:
+def _start(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
     """Where the elements of a result begin."""
-    for n, step in reversed(reduce.kept):
+    for n, step in reversed(dims.kept):
         data = f.at(data, f.mul(f.op("urem", index, n), step))
         index = f.op("udiv", index, n)
     return data
 
 
-def _around(f: Function, gone: Sequence[tuple[int, int]], start: Reg, sums: list[Reg],
+def _around(f: Function, gone: Sequence[tuple[Operand, Operand]], start: Reg, sums: list[Reg],
             body: Callable[[Reg, list[Reg]], list[Reg]]) -> list[Reg]:  # fmt: skip
     """``body(address, sums)`` at every point of the dimensions that are made one."""
     if not gone:
@@ -97,11 +127,11 @@ def _around(f: Function, gone: Sequence[tuple[int, int]], start: Reg, sums: list
     return f.repeat(n, [start, *sums], once)[1:]
 
 
-def _shared(f: Function, reduce: Reduce, x: Reg) -> Reg:
-    return x if reduce.share == 1.0 else f.op("fmul", x, number(reduce.share, x.type))
+def _shared(f: Function, dims: _Dims, x: Reg) -> Reg:
+    return x if dims.share is None else f.op("fmul", x, f.splat(dims.share, count(x.type)))
 
 
-def _across(f: Function, lanes: int, reduce: Reduce, data: Reg, out: Reg, index: Reg) -> None:
+def _across(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
     """Elements side by side are made one number."""
     first, join = JOINS[reduce.kind]
 
@@ -112,31 +142,33 @@ def _across(f: Function, lanes: int, reduce: Reduce, data: Reg, out: Reg, index:
         )
         return [join(f, now[0], made)]
 
-    total = _around(f, reduce.gone, _start(f, reduce, data, index), [number(first, "float")], row)[0]
-    f.store(_shared(f, reduce, total), f.at(out, f.mul(index, 4)))
+    total = _around(f, dims.gone, _start(f, dims, data, index), [number(first, "float")], row)[0]
+    f.store(_shared(f, dims, total), f.at(out, f.mul(index, 4)))
 
 
-def _beside(f: Function, lanes: int, reduce: Reduce, data: Reg, out: Reg, index: Reg) -> None:
+def _beside(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
     """Results side by side, as many as registers hold at a time."""
-    size, count = block(lanes), -(-reduce.inner // block(lanes))
-    which, outer = f.op("urem", index, count), f.op("udiv", index, count)
+    size, blocks = block(lanes), -(-reduce.inner // block(lanes))
+    which, outer = f.op("urem", index, blocks), f.op("udiv", index, blocks)
     column = f.mul(which, size)
-    source = f.at(_start(f, reduce, data, outer), f.mul(column, 4))
+    source = f.at(_start(f, dims, data, outer), f.mul(column, 4))
     target = f.at(f.at(out, f.mul(outer, 4 * reduce.inner)), f.mul(column, 4))
-    last = reduce.inner - (count - 1) * size
-    is_last = f.compare("eq", which, count - 1)
-    f.when(is_last, lambda: _columns(f, lanes, reduce, source, target, last))
-    if count > 1:
-        f.when(f.op("xor", is_last, Reg("true", "i1")), lambda: _columns(f, lanes, reduce, source, target, size))
+    last = reduce.inner - (blocks - 1) * size
+    is_last = f.compare("eq", which, blocks - 1)
+    f.when(is_last, lambda: _columns(f, lanes, reduce, dims, (source, target), last))
+    if blocks > 1:
+        f.when(
+            f.op("xor", is_last, Reg("true", "i1")), lambda: _columns(f, lanes, reduce, dims, (source, target), size)
+        )
 
 
-def _columns(f: Function, lanes: int, reduce: Reduce, source: Reg, target: Reg, columns: int) -> None:
-    first, join = JOINS[reduce.kind]
+def _columns(f: Function, lanes: int, reduce: Reduce, dims: _Dims, places: tuple[Reg, Reg], columns: int) -> None:
+    (first, join), (source, target) = JOINS[reduce.kind], places
     parts = pieces(columns, lanes)
 
     def row(at: Reg, now: list[Reg]) -> list[Reg]:
         return [join(f, total, f.load(total.type, at, 4 * start)) for total, (start, _) in zip(now, parts, strict=True)]
 
-    sums = _around(f, reduce.gone, source, [number(first, vec(n, "float")) for _, n in parts], row)
+    sums = _around(f, dims.gone, source, [number(first, vec(n, "float")) for _, n in parts], row)
     for total, (start, _) in zip(sums, parts, strict=True):
-        f.store(_shared(f, reduce, total), target, 4 * start)
+        f.store(_shared(f, dims, total), target, 4 * start)

@@ -59,10 +59,10 @@ class Gather(Lowering):
         found = _places(self.node.op)
         assert found is not None
         data, index, places = found
-        name = context.kernel("gather", places, lambda module, name: emit_gather(module, name, places))
+        name = context.kernel("gather", places.code, lambda module, name: emit_gather(module, name, *places.code))
         units = places.outer * places.count
         slots = [context.home(v).at() for v in (data, index, self.node.out)]
-        context.step(name, slots, units, units * (5 + places.inner * 0.05))
+        context.step(name, [*slots, places.count, places.size], units, units * (5 + places.inner * 0.05))
 
 
 class Put(Lowering):
@@ -91,6 +91,7 @@ class Put(Lowering):
         if context.home(data).place != out.place:
             copy(context, context.home(data), out)
             context.barrier = True
-        name = context.kernel("put", places, lambda module, name: emit_put(module, name, places))
-        slots = [context.home(v).at() for v in (self.node.op.args["values"], index)]
-        context.step(name, [*slots, out.at()], places.outer, places.outer * places.count * (5 + places.inner * 0.05))
+        name = context.kernel("put", places.code, lambda module, name: emit_put(module, name, *places.code))
+        slots = [*(context.home(v).at() for v in (self.node.op.args["values"], index)), out.at()]
+        cost = places.outer * places.count * (5 + places.inner * 0.05)
+        context.step(name, [*slots, places.count, places.size], places.outer, cost)

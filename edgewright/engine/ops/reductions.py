@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from edgewright.engine.fuse import Node, single
-from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, plan_reduce, units
+from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, numbers, opened, plan_reduce, units
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.ir.dtypes import ScalarType
 
@@ -38,6 +38,9 @@ class Reduction(Lowering):
         reduce, lanes = self.reduce, context.isa.lanes
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         assert data.layout.dense and out.layout.dense
-        name = context.kernel("reduce", reduce, lambda module, name: emit_reduce(module, name, lanes, reduce))
-        elements = math.prod(data.layout.shape)
-        context.step(name, [data.at(), out.at()], units(lanes, reduce), elements * 0.1)
+        varies = context.shared is not None
+        spec = opened(reduce) if varies else reduce
+        build = lambda module, name: emit_reduce(module, name, lanes, spec, varies)  # noqa: E731
+        name = context.kernel("open_reduce" if varies else "reduce", spec, build)
+        slots = [data.at(), out.at(), *(numbers(reduce) if varies else ())]
+        context.step(name, slots, units(lanes, reduce), math.prod(data.layout.shape) * 0.1)
