@@ -35,6 +35,11 @@ PLAIN = [s for s in ScalarType if s < ScalarType.QINT8 and s != ScalarType.COMPL
 DTYPES = {str(to_numpy(s)): to_numpy(s) for s in PLAIN}
 
 
+def method_key(digest: str, method: str) -> str:
+    """The name of a method's twin, where methods share a blob."""
+    return f"{digest} {method}"
+
+
 def write_twin(graphs: Mapping[str, Graph]) -> bytes:
     """The graphs as a file, by key."""
     pool = _Pool()

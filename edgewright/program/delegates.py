@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgewright.ir.deserialize import read_twin
-from edgewright.ir.serialize import write_twin
+from edgewright.ir.serialize import method_key, write_twin
 from edgewright.pte import schema
 from edgewright.pte.flat import Buffer
 
@@ -21,18 +21,18 @@ class DelegatePool:
     delegates: list[schema.BackendDelegate] = field(default_factory=list)
     named: dict[str, Buffer] = field(default_factory=dict)  # data that blobs look up
     estimates: list[Mapping[str, Any]] = field(default_factory=list)  # what vendors expect of blobs
-    _twins: dict[str, bytes] = field(default_factory=dict)  # by the blob's SHA-256
+    _twins: dict[str, dict[str, bytes]] = field(default_factory=dict)  # by the blob's SHA-256 and the method
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def add(
         self, backend: str, blob: Buffer, specs: Mapping[str, bytes], twin: bytes | None = None,
-        estimates: Mapping[str, Any] | None = None,
+        estimates: Mapping[str, Any] | None = None, method: str = "forward",
     ) -> schema.BackendDelegate:  # fmt: skip
         """What a method says about one call of a delegate."""
         digest = hashlib.sha256(blob)
         index = self._known.setdefault(digest.digest(), len(self.blobs))
         if twin is not None:
-            self._twins[digest.hexdigest()] = twin
+            self._twins.setdefault(digest.hexdigest(), {})[method] = twin
         if index == len(self.blobs):
             self.blobs.append(blob)
             self.estimates += [] if estimates is None else [estimates]
@@ -45,10 +45,18 @@ class DelegatePool:
         return made
 
     def twin(self) -> bytes | None:
-        """The host twins of all blobs in one file, by the SHA-256 of the blob, or None if none needs one."""
+        """The host twins of all blobs in one file, or None if none needs one.
+
+        They are named by the SHA-256 of the blob; where methods have different twins for one, by the method, too.
+        """
         if not self._twins:
             return None
-        return write_twin({key: next(iter(read_twin(data).values())) for key, data in sorted(self._twins.items())})
+        found = {}
+        for digest, held in sorted(self._twins.items()):
+            alone = len(set(held.values())) == 1
+            for method, data in sorted(held.items()):
+                found[digest if alone else method_key(digest, method)] = next(iter(read_twin(data).values()))
+        return write_twin(found)
 
     def store(self, program: schema.Program, *, extract: bool, alignment: int) -> None:
         """Put the blobs into segments of their own or, unless ``extract``, into the tables."""

@@ -132,7 +132,8 @@ class Emitter:
         inputs = [self.argument(v, Kind.ANY) for v in op.args["inputs"]]
         outputs = [self.define(v) for v in op.outputs if v is not None]
         held = (op.args.get(name) for name in ("twin", "estimates"))
-        self.delegates.append(self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], *held))
+        made = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], *held, method=self.graph.name)
+        self.delegates.append(made)
         self.blobs.named.update(op.args.get("named", {}))
         self.storage.tail = max(self.storage.tail, op.args.get("tail", 0))
         self.instruction(schema.DelegateCall(delegate_index=len(self.delegates) - 1, args=[*inputs, *outputs]), op)

@@ -15,7 +15,7 @@ import numpy as np
 from edgewright.errors import ExecutionError, FormatError, MissingDataError
 from edgewright.files import Source, open_source
 from edgewright.ir.graph import Array, Graph
-from edgewright.ir.serialize import TWIN_KEY
+from edgewright.ir.serialize import TWIN_KEY, method_key
 from edgewright.pte.flat import Buffer
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class HostTwin:
 class Twins:
     """The twins of a program: inside it, given by the user, or in ``m.twin`` beside ``m.pte``.
 
-    They are read when a delegate first asks for its own, by the SHA-256 of its blob.
+    They are read when a delegate first asks for its own, by the SHA-256 of its blob, and by its method where a blob
+    serves several.
     """
 
     def __init__(self, named: Mapping[str, Buffer], source: Source | None, limit: int) -> None:
@@ -134,6 +135,7 @@ def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> Host
 
     def read() -> Graph:
         graph = given.twin(digest)
+        graph = given.twin(method_key(digest, given.method)) if graph is None else graph
         if graph is None:
             rule = f"has no host twin, which is needed here: {why}"
             remedy = (
@@ -144,4 +146,4 @@ def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> Host
         return graph
 
     held = given.twins()
-    return HostTwin(f"{digest} {held}" if held else "", read)
+    return HostTwin(f"{method_key(digest, given.method)} {held}" if held else "", read)

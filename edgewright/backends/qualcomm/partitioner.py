@@ -128,8 +128,8 @@ class QnnPartitioner(Partitioner):
             return LoweredBackendModule(self.backend_id, twin, specs, {}, estimates=expected)
         build = probe_for(self._target).build
         _say_release(release(build))
-        if self.shared is not None:  # a context of several methods has no twin of its own
-            waiting = LoweredBackendModule(self.backend_id, b"", specs, {}, estimates=expected)
+        if self.shared is not None:
+            waiting = LoweredBackendModule(self.backend_id, b"", specs, {}, twin, estimates=expected)
             self.shared.add(self._method, device, waiting)
             return waiting
         context = compile_apart(device, self._target, self._method)

@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from edgewright.backends.qualcomm import QuantDtype, delegate
+from edgewright.backends.qualcomm import (
+    QuantDtype,
+    delegate,
+    generate_htp_compiler_spec,
+    generate_qnn_executorch_compiler_spec,
+)
 from edgewright.backends.qualcomm.delegate import CHOICE
-from edgewright.backends.qualcomm.partitioner import QnnPartitioner
+from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_edge_transform_and_lower_to_qnn
 from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingDataError, MissingError, UsageError
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Graph, Op, QParams, Value
@@ -90,6 +95,26 @@ def test_who_asks_is_given_the_twin_or_the_emulator(quantized, monkeypatch) -> N
     monkeypatch.setenv(CHOICE, "phone")
     with pytest.raises(UsageError, match="must be emulator or twin; got phone"):
         run(bytes(manager.buffer), inputs)
+
+
+def test_methods_of_one_context_have_a_twin_each(monkeypatch) -> None:
+    """The emulator does not load contexts of several methods: only twins run them here."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(32, 16)
+    models = {"one": torch.nn.Sequential(layer, torch.nn.ReLU()), "many": torch.nn.Sequential(layer, torch.nn.Tanh())}
+    inputs = {"one": (torch.randn(1, 32),), "many": (torch.randn(8, 32),)}
+    htp = generate_htp_compiler_spec(use_fp16=True, use_weight_sharing=True)
+    specs = generate_qnn_executorch_compiler_spec("SM8650", htp)
+    manager = to_edge_transform_and_lower_to_qnn(models, inputs, specs).to_executorch()
+    assert len(read_twin(manager.twin)) == 2
+    monkeypatch.setenv(CHOICE, "twin")
+    program = Runtime.get().load_program(bytes(manager.buffer), twin=manager.twin)
+    for name, model in models.items():
+        method = program.load_method(name)
+        found = torch.as_tensor(np.asarray(method.execute([x.numpy() for x in inputs[name]])[0]))
+        with torch.no_grad():
+            assert ratio(model(*inputs[name]), found) > 50
+        assert "host twin" in how(method)
 
 
 @pytest.mark.parametrize("make", [cifarnet, block])

@@ -89,7 +89,10 @@ class Context:
                 )
             except VendorError as error:
                 if "Shared weights" in str(error.value):
-                    error.remedy = "Devices run it. To run it here, too, compile it without use_weight_sharing=True."
+                    error.remedy = (
+                        "Devices run it. To run it here, too, compile it without use_weight_sharing=True, or run its "
+                        "host twin: EDGEWRIGHT_QNN=twin."
+                    )
                 raise
 
     def binary(self) -> bytes:
