@@ -71,32 +71,42 @@ class Builder:
         return made
 
     def copy(self, source: tuple[int, int], target: tuple[int, int], length: int) -> None:
-        data = self._given(*source, (length,))
-        out = self.op("slice", self.value((length,), _BYTE), self=data, start=[0], length=[length])
-        self._made(out, *target)
+        self._made(self._given(*source, (length,)), *target)
 
     def _made(self, value: Value, region: int, at: int) -> None:
         if region == CONSTANTS or at < 0 or at + value.nbytes > self.sizes[region]:
             raise NotTranslatedError("beyond the memory")
+        if not self.ops or self.ops[-1].outputs[0] is not value or self.ops[-1].kind == "view":  # another's bytes
+            copied = self.value(value.bound, _BYTE)
+            zeros = [0] * len(value.bound)
+            value = self.op("slice", copied, self=value, start=zeros, length=list(value.bound))
         self.outputs.append((value, Range(region, at, value.nbytes)))
 
     # -------------------------------------------------------------------------------------------------------- maps
 
     def read(self, fm: FeatureMap, shape: tuple[int, int, int]) -> Value:
         """A map as an image ``[1, height, width, depth]`` of its own type, with its zero point."""
-        height, width, depth = _single(fm, shape)
         low, high = _LIMITS[fm.dtype.name]
         if not low <= fm.zero_point <= high:
             raise NotTranslatedError("a zero point that is none")
-        flat = self._pixels(fm, height, width, depth) if fm.layout == "NHWC" else self._bricks(fm, height, width, depth)
-        return self._typed(flat, fm)
+        return self._typed(self._raw(fm, shape), fm)
+
+    def move(self, source: FeatureMap, target: FeatureMap, shape: tuple[int, int, int]) -> None:
+        """A map's bytes as they are, to where another lies."""
+        self._write_raw(target, self._raw(source, shape), shape)
+
+    def _raw(self, fm: FeatureMap, shape: tuple[int, int, int]) -> Value:
+        height, width, depth = _single(fm, shape)
+        return self._pixels(fm, height, width, depth) if fm.layout == "NHWC" else self._bricks(fm, height, width, depth)
 
     def _pixels(self, fm: FeatureMap, height: int, width: int, depth: int) -> Value:
         row, column, _ = fm.strides
-        column, row = (depth if width == 1 else column), (width * column if height == 1 else row)
-        row = max(row, width * column) if height == 1 else row
-        if column == depth and row == width * depth:
-            return self._given(fm.region, fm.bases[0], (1, height, width, depth))
+        order = _order((height, width, depth), (row, column, 1))
+        if order is not None:
+            lying = self._given(fm.region, fm.bases[0], [(height, width, depth)[d] for d in order])
+            return self._viewed(self._turned(lying, np.argsort(order).tolist()), (1, height, width, depth))
+        column = depth if width == 1 else column
+        row = width * column if height == 1 else row
         if column < depth or row < width * column:
             raise NotTranslatedError("rows that overlap")
         lines = self._cut(self._given(fm.region, fm.bases[0], (height, row)), (height, width * column))
@@ -115,6 +125,14 @@ class Builder:
         bricks = self._viewed(self._cut(lines, (height, count, line)), (height, count, width, BRICK))
         turned = self.op("permute", self.value((height, width, count, BRICK), _BYTE), self=bricks, dims=[0, 2, 1, 3])
         return self._cut(self._viewed(turned, (1, height, width, count * BRICK)), (1, height, width, depth))
+
+    def _turned(self, x: Value, dims: list[int]) -> Value:
+        """With other dimensions first, if that makes a difference."""
+        shape = [x.bound[d] for d in dims]
+        kept = [d for d in dims if x.bound[d] != 1]
+        if kept == sorted(kept):
+            return self._viewed(x, shape)
+        return self.op("permute", self.value(shape, _BYTE), self=x, dims=dims)
 
     def _cut(self, x: Value, shape: Sequence[int]) -> Value:
         """The first elements along each dimension."""
@@ -146,11 +164,14 @@ class Builder:
 
     def write(self, fm: FeatureMap, made: Value, shape: tuple[int, int, int]) -> None:
         """An image to where a map lies."""
-        height, width, depth = _single(fm, shape)
         signed = fm.dtype.kind == "i"
         raw = self._moved(made, self.value(made.bound, _BYTE, 0 if signed else None), 128 if signed else 0)
         if signed:
             raw = self.op("tosa.bitwise_xor", self.value(made.bound, _BYTE), a=raw, b=self._sign(raw))
+        self._write_raw(fm, raw, shape)
+
+    def _write_raw(self, fm: FeatureMap, raw: Value, shape: tuple[int, int, int]) -> None:
+        height, width, depth = _single(fm, shape)
         if fm.layout == "NHWC":
             self._write_pixels(fm, raw, height, width, depth)
         else:
@@ -158,11 +179,12 @@ class Builder:
 
     def _write_pixels(self, fm: FeatureMap, raw: Value, height: int, width: int, depth: int) -> None:
         row, column, _ = fm.strides
+        order = _order((height, width, depth), (row, column, 1))
+        if order is not None:
+            self._made(self._turned(self._viewed(raw, (height, width, depth)), order), fm.region, fm.bases[0])
+            return
         column = depth if width == 1 else column
         row = width * column if height == 1 else row
-        if column == depth and row == width * column:
-            self._made(raw, fm.region, fm.bases[0])
-            return
         if column != depth or row < width * column:
             raise NotTranslatedError("pixels with gaps")
         self._write_lines(fm, self._viewed(raw, (height, width * column)), row)
@@ -194,6 +216,21 @@ class Builder:
                        length=[height, row - length])  # fmt: skip
         both = self.op("cat", self.value((height, row), _BYTE), tensors=[lines, rest], dim=1)
         self._made(both, fm.region, fm.bases[0])
+
+
+def _order(shape: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """The dimensions as they lie in memory, if there are no gaps.
+
+    >>> _order((3, 224, 1), (1, 3, 1))
+    [1, 0, 2]
+    """
+    dims = sorted(range(len(shape)), key=lambda d: (-strides[d] if shape[d] != 1 else 0, d))
+    step = 1
+    for d in reversed(dims):
+        if shape[d] != 1 and strides[d] != step:
+            return None
+        step *= shape[d]
+    return dims
 
 
 def _single(fm: FeatureMap, shape: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -6,19 +6,22 @@ What has more bits than that, or rounds otherwise, is left to the simulator's ow
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.elementwise import HEADROOM, OperandScales
 from edgewright.backends.ethos_u.npu.maps import Builder, NotTranslatedError
-from edgewright.backends.ethos_u.npu.output import OutputStage
+from edgewright.backends.ethos_u.npu.output import OutputStage, rescale
 from edgewright.backends.ethos_u.npu.record import Block, Copy, Elementwise, Pool, Product, Second
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.scaling import Scaling
 
 _ROUNDINGS = {"natural": "single", "tfl": "double"}
 _INT32 = np.dtype(np.int32)
+_LARGEST = 511  # of a byte less a zero point
+_TRIED = 1 << 20  # sums for which another factor is tried
 _SIMPLE = {"ADD": "add", "SUB": "sub", "MIN": "minimum", "MAX": "maximum"}
 
 
@@ -76,7 +79,7 @@ def _product(b: Builder, block: Product) -> None:
     scaling, bias = _scaling(block.stage, block.multiplier, block.shift), _whole(block.bias, np.int32)
     shape, where = _window(block, block.depth)
     filters = _whole(block.weights, np.int8)
-    reach = np.abs(block.weights.astype(np.int64)).reshape(len(filters), -1).sum(axis=1) * 511 + np.abs(block.bias)
+    reach = np.abs(block.weights.astype(np.int64)).reshape(len(filters), -1).sum(axis=1) * _LARGEST + np.abs(block.bias)
     if int(reach.max(initial=0)) >= 1 << 31:
         raise NotTranslatedError("sums of more than 32 bits")
     _convolve(b, block, b.read(block.ifm, shape), filters, bias, scaling, where, block.deep)
@@ -94,7 +97,10 @@ def _convolve(b: Builder, block: Product | Pool, x: Value, filters: Array, bias:
 def _pool(b: Builder, block: Pool) -> None:
     depth = block.shape[2]
     shape, where = _window(block, depth)
+    block = _simpler(block)
     if block.window.elements == 1 and not block.window.padded and block.window.stride == (1, 1):
+        if _unchanged(block):
+            return b.move(block.ifm, block.ofm, block.shape)
         return _stored(b, block, _centred(b, b.read(block.ifm, shape), block.ifm.zero_point))
     if block.mode == "AVERAGE" and not block.window.padded:  # a padded one counts what is inside
         scaling = _scaling(block.stage, block.multiplier, block.shift)
@@ -108,6 +114,30 @@ def _pool(b: Builder, block: Pool) -> None:
     most = b.value((1, *block.shape), block.ifm.dtype, block.ifm.zero_point)
     b.op("max_pool2d", most, self=x, kernel_size=list(block.window.size), **where)
     return _stored(b, block, _centred(b, most, block.ifm.zero_point))
+
+
+def _simpler(block: Pool) -> Pool:
+    """With another factor that gives the same results for every sum there can be: 1, or one of fewer bits."""
+    if np.size(block.multiplier) != 1 or np.size(block.shift) != 1:
+        return block
+    by, bits = int(np.ravel(block.multiplier)[0]), int(np.ravel(block.shift)[0])
+    reach = _LARGEST * (1 if block.mode == "MAX" else block.window.elements)
+    if reach > _TRIED:
+        return block
+    every = np.arange(-reach, reach + 1, dtype=np.int64)
+    wanted = rescale(every, by, bits, block.stage.rounding)
+    for other, fewer in ((1, 0), ((by + 1) >> 1, bits - 1), (by >> 1, bits - 1)):
+        if fewer >= 0 and np.array_equal(rescale(every, other, fewer, block.stage.rounding), wanted):
+            return replace(block, multiplier=other, shift=fewer)
+    return block
+
+
+def _unchanged(block: Pool) -> bool:
+    """Bytes come out as they went in."""
+    stage, info = block.stage, np.iinfo(block.ofm.dtype)
+    factor = (int(np.ravel(block.multiplier)[0]), int(np.ravel(block.shift)[0])) if np.size(block.shift) == 1 else ()
+    alike = block.ifm.dtype == block.ofm.dtype and block.ifm.zero_point == stage.zero_point and stage.table is None
+    return alike and factor == (1, 0) and (stage.low, stage.high) == (info.min, info.max)
 
 
 def _elementwise(b: Builder, block: Elementwise) -> None:
