@@ -21,7 +21,7 @@ from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
-from edgewright.backends.qualcomm.sharing import SharedContexts
+from edgewright.backends.qualcomm.sharing import SharedContexts, SharedSpills
 from edgewright.backends.qualcomm.target import (
     QcomChipset,
     QnnTarget,
@@ -50,7 +50,8 @@ class QnnPartitioner(Partitioner):
     ``compiler_specs``: of ``generate_qnn_executorch_compiler_spec``. ``skip_node_id_set``: names of nodes, and
     ``skip_node_op_set``: names of operators (``aten.add.Tensor``), to leave alone. ``simulate_only``: make a program
     that runs on this machine and never on a device; Qualcomm's libraries are not needed, or asked.
-    ``optimization_level``: 1 to 3, the compiler's effort. ``shared``: where groups wait for those of other methods.
+    ``optimization_level``: 1 to 3, the compiler's effort. ``shared``: where groups wait for those of other methods;
+    ``spills``: whom they share memory with.
     """
 
     backend = BACKEND
@@ -60,7 +61,7 @@ class QnnPartitioner(Partitioner):
     def __init__(
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
         *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
-        optimization_level: int = 3, shared: SharedContexts | None = None,
+        optimization_level: int = 3, shared: SharedContexts | None = None, spills: SharedSpills | None = None,
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
         self.simulate_only = simulate_only
@@ -69,9 +70,7 @@ class QnnPartitioner(Partitioner):
             raise UsageError("optimization_level", "must be 1, 2 or 3", value=optimization_level)
         self._target = replace(QnnTarget.of(compiler_specs), level=optimization_level)
         self.shared = shared
-        if self._target.unused:
-            log.warning("%s: written into the file, but the compiler here does not act on it yet",
-                        ", ".join(self._target.unused))  # fmt: skip
+        self.spills = SharedSpills() if spills is None else spills
         self.skipped_nodes = _names("skip_node_id_set", skip_node_id_set)
         self.skipped_ops = _names("skip_node_op_set", skip_node_op_set)
         self._method = "forward"
@@ -134,7 +133,9 @@ class QnnPartitioner(Partitioner):
             return waiting
         context = compile_apart(device, self._target, self._method)
         expected = {**expected, "compiler": f"QNN {build}"}
-        return LoweredBackendModule(self.backend_id, write_blob(context), specs, {}, twin, estimates=expected)
+        made = LoweredBackendModule(self.backend_id, write_blob(context), specs, {}, twin, estimates=expected)
+        self.spills.add(self._target, made, context)
+        return made
 
 
 def _specs(soc: str) -> list[Any]:
@@ -182,7 +183,7 @@ def to_edge_transform_and_lower_to_qnn(
     from edgewright.program.lower import to_edge_transform_and_lower
 
     modules = dict(module) if isinstance(module, Mapping) else {"forward": module}
-    partitioners, exported, shared = {}, {}, SharedContexts()
+    partitioners, exported, shared, spills = {}, {}, SharedContexts(), SharedSpills()
     for name, each in modules.items():
         given = _of(inputs, name)
         if not isinstance(given, tuple):
@@ -192,7 +193,7 @@ def to_edge_transform_and_lower_to_qnn(
         specs = _of(compiler_specs, name)
         partitioner = QnnPartitioner(
             specs, skip_node_id_set, skip_node_op_set, optimization_level=optimization_level,
-            shared=shared if _shares(modules, specs) else None,
+            shared=shared if _shares(modules, specs) else None, spills=spills,
         )  # fmt: skip
         partitioners[name] = [partitioner]
     made = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
@@ -200,7 +201,7 @@ def to_edge_transform_and_lower_to_qnn(
     if len(targets) > 1:
         raise UsageError("compiler_specs", "of methods that share weights must be the same", value=len(targets))
     for target in targets:
-        shared.compile(target)
+        shared.compile(target, spills)
     return made
 
 

@@ -198,6 +198,7 @@ class QnnTarget:
     vtcm_mb: int = 0  # of fast memory that are used; 0 for all
     flags: tuple[str, ...] = ()  # of ``FLAGS``
     sharing: bool = False  # methods keep equal weights once
+    turns: bool = False  # contexts take turns in one buffer
 
     @property
     def htp(self) -> Htp:
@@ -207,13 +208,6 @@ class QnnTarget:
     def vtcm(self) -> int:
         """Megabytes of fast memory that are used."""
         return self.vtcm_mb or self.htp.vtcm
-
-    @property
-    def unused(self) -> list[str]:
-        """Options that are set, and written for the device, but that compiling here does not act on."""
-        backend = read_options(self.value).backend_options
-        htp = backend.htp_options if backend is not None else None
-        return ["use_multi_contexts"] if htp is not None and htp.use_multi_contexts else []
 
     @classmethod
     def of(cls, specs: Any) -> QnnTarget:
@@ -240,5 +234,5 @@ class QnnTarget:
         if vtcm > most:
             raise FormatError(f"must be at most {most}", where="vtcm_size_in_mb", value=vtcm)
         flags = tuple(name for name in FLAGS if getattr(htp, name))
-        sharing = bool(htp.use_weight_sharing)
-        return cls(QcomChipset(soc), htp.precision == FP16, value=value, vtcm_mb=vtcm, flags=flags, sharing=sharing)
+        shared = {"sharing": bool(htp.use_weight_sharing), "turns": bool(htp.use_multi_contexts)}
+        return cls(QcomChipset(soc), htp.precision == FP16, value=value, vtcm_mb=vtcm, flags=flags, **shared)

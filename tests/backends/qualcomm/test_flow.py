@@ -17,7 +17,8 @@ from edgewright.backends.qualcomm import (
     to_edge_transform_and_lower_to_qnn,
 )
 from edgewright.backends.qualcomm.blob import read_blob
-from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings
+from edgewright.backends.qualcomm.options import read_options
+from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings, spill_of
 from edgewright.errors import UsageError, VendorError
 from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
@@ -114,6 +115,22 @@ def test_what_the_compiler_is_told_is_what_its_context_says() -> None:
     said = settings(read_blob(blob).context)
     assert {n: said[n] for n in ("enable_dlbc", "slc_allocate")} == {"enable_dlbc": {"true"}, "slc_allocate": {"true"}}
     assert said["vtcm_size"] == {str(4 << 20)} and "2" in said["O"]
+
+
+def test_contexts_that_take_turns_all_say_what_the_largest_needs() -> None:
+    torch.manual_seed(0)
+    convs = [nn.Conv2d(a, b, 3, 1, 1) for a, b in ((3, 32), (32, 32), (32, 8))]
+    model = nn.Sequential(convs[0], nn.ReLU(), convs[1], nn.Tanh(), convs[2]).eval()
+    htp = generate_htp_compiler_spec(use_fp16=True, use_multi_contexts=True)
+    specs = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, htp, vtcm_mb=1)
+    inputs = (torch.zeros(1, 3, 96, 96),)
+    made = to_edge_transform_and_lower_to_qnn(model, inputs, specs, skip_node_op_set={"aten.tanh.default"})
+    file = bytes(made.to_executorch().buffer)
+    needed = [spill_of(read_blob(blob).context) for blob in _blobs(file)]
+    assert len(needed) == 2 and max(needed) > 0
+    for delegate in read_program(file).execution_plan[0].delegates:
+        (spec,) = delegate.compile_specs
+        assert read_options(spec.value).backend_options.htp_options.max_sf_buf_size == max(needed)
 
 
 def test_options_out_of_range_are_refused() -> None:

@@ -8,7 +8,6 @@ from executorch.backends.qualcomm.serialization.qc_schema_serialize import flatb
 
 from edgewright.backends.qualcomm import options
 from edgewright.backends.qualcomm.blob import check_context
-from edgewright.backends.qualcomm.partitioner import QnnPartitioner
 from edgewright.backends.qualcomm.target import (
     CHIPSETS,
     CompileSpec,
@@ -110,12 +109,3 @@ def test_options_for_what_is_no_htp_are_refused() -> None:
     )
     with pytest.raises(FormatError, match="must be the number of a known SoC; got 1"):
         QnnTarget.read(options.write_options(unknown))
-
-
-def test_options_that_compiling_does_not_act_on_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    htp = generate_htp_compiler_spec(use_fp16=True, use_multi_contexts=True)
-    QnnPartitioner(generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, htp, profile_level=2))
-    assert "use_multi_contexts: written into the file, but the compiler here does not act" in caplog.text
-    caplog.clear()
-    QnnPartitioner(generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, generate_htp_compiler_spec(use_fp16=True)))
-    assert caplog.text == ""

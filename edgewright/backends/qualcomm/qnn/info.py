@@ -31,9 +31,12 @@ class End:
 
 @dataclass(frozen=True)
 class Graph:
+    """``spill``: bytes of memory that it needs for what the HTP's own does not hold."""
+
     name: str
     inputs: tuple[End, ...]
     outputs: tuple[End, ...]
+    spill: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,14 @@ def _graph(info: s.GraphInfo) -> Graph:
         tuple(_end(side[i]) for i in range(count))
         for side, count in ((info.inputs, info.input_count), (info.outputs, info.output_count))
     ]
-    return Graph(_text(info.name), ends[0], ends[1])
+    return Graph(_text(info.name), ends[0], ends[1], _spill(info))
+
+
+def _spill(info: s.GraphInfo) -> int:
+    if info.version != 3 or not info.blob or info.blob_size < c.sizeof(s.GraphBlob):
+        return 0
+    blob = s.GraphBlob.from_address(info.blob)
+    return int(blob.spill) if blob.version == 1 else 0
 
 
 def _end(tensor: s.Tensor) -> End:
@@ -104,6 +114,15 @@ def _limited(count: int, most: int, what: str) -> None:
 
 def _text(given: Any) -> str:
     return (given or b"")[:_NAME].decode(errors="replace")
+
+
+def spill_of(binary: bytes) -> int:
+    """Bytes of memory that the graphs of a context need, one at a time, for what the HTP's own does not hold."""
+    reader = BinaryReader(binary)
+    try:
+        return max((graph.spill for graph in reader.info.graphs), default=0)
+    finally:
+        reader.close()
 
 
 def settings(binary: bytes) -> dict[str, set[str]]:

@@ -241,6 +241,12 @@ class GraphInfo(c.Structure):
     )
 
 
+class GraphBlob(c.Structure):
+    """What the HTP adds to that (version 1): ``spill`` bytes of memory for what its own does not hold."""
+
+    _fields_ = (("version", c.c_uint32), ("spill", c.c_uint64), ("vtcm", c.c_uint32), ("level", c.c_uint32))
+
+
 class BinaryBody(c.Structure):
     _fields_ = (
         ("backend", c.c_uint32),
