@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from edgewright.engine.fuse import byte, single, with_constant
 from edgewright.engine.tail import Scalar, Second, Tail
 from edgewright.ir.graph import Graph, Op, Value
@@ -24,7 +26,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Found:
-    """``ops`` in the order of the graph. ``scores`` is the shape in which the mask is added."""
+    """``ops`` in the order of the graph. ``scores`` is the shape in which the mask is added.
+
+    ``safe``: queries all of whose keys are masked get zeros.
+    """
 
     ops: tuple[Op, ...]
     query: Operand
@@ -34,6 +39,7 @@ class Found:
     tail: Tail
     mask: Value | None
     scores: tuple[int, ...]
+    safe: bool = False
 
     @property
     def bytes(self) -> bool:
@@ -79,9 +85,9 @@ class _Finder:
         found = [self._around(op) for op in softmaxes]
         return [f for f in found if f is not None]
 
-    def _hidden(self, value: Value) -> bool:
-        """One operator reads a value, once, and nothing else ever sees it."""
-        return len(self.readers.get(id(value), ())) == 1 and id(value) not in self.outputs
+    def _hidden(self, value: Value, readers: int = 1) -> bool:
+        """So many operators read a value, once each, and nothing else ever sees it."""
+        return len(self.readers.get(id(value), ())) == readers and id(value) not in self.outputs
 
     def _around(self, op: Op) -> Found | None:
         given, out = op.args["self"], op.outputs[0]
@@ -89,25 +95,27 @@ class _Finder:
             return None
         if len(out.bound) < 2 or int(op.args.get("dim", -1)) not in (-1, len(out.bound) - 1):
             return None
-        before, after = self._scores(given), self._after(out)
+        safe = self._made_safe(given, out)
+        before, after = self._scores(given, 2 if safe else 1), self._after(safe[0].outputs[0] if safe else out)
         if before is None or after is None:
             return None
         first, last = self.maker[id(before.start)], after[-1]
-        key, value, made = first.args["other"], last.args["other"], last.outputs[0]
-        if made is None or not _products(first, last):
+        if last.outputs[0] is None or not _products(first, last):
             return None
-        query, keys, ops = self._bytes(first.args["self"], key) if _plain(before) else _reals(first.args["self"], key)
-        values, more = self._from_bytes(value, scaled=False) or (Operand(value), ())
-        together = {id(o): o for o in (*ops, *more, first, *before.ops, op, *after)}
+        matrices = first.args["self"], first.args["other"]
+        query, keys, ops = self._bytes(*matrices) if _plain(before) else self._reals(*matrices)
+        values, more = self._from_bytes(last.args["other"], scaled=False) or self._source(last.args["other"])
+        made, seen = self._seen(last.outputs[0])
+        together = {id(o): o for o in (*ops, *more, first, *before.ops, op, *safe, *after, *seen)}
         ordered = tuple(sorted(together.values(), key=lambda o: self.place[id(o)]))
-        return Found(ordered, query, keys, values, made, before.tail, before.mask, before.scores)
+        return Found(ordered, query, keys, values, made, before.tail, before.mask, before.scores, bool(safe))
 
     # ------------------------------------------------------------------------------------------------------ scores
 
-    def _scores(self, value: Value) -> _Chain | None:
+    def _scores(self, value: Value, readers: int = 1) -> _Chain | None:
         """From what the softmax is given back to a product."""
         chain = _Chain((), value)
-        while self._hidden(chain.start):
+        while self._hidden(chain.start, readers if chain.start is value else 1):
             op = self.maker.get(id(chain.start))
             if op is None or op.args.get("limits") is not None:
                 return None
@@ -134,19 +142,57 @@ class _Finder:
                     return _Chain(ops, start, tail, mask, tuple(int(n) for n in start.bound))
         return None
 
-    def _after(self, value: Value) -> list[Op] | None:
+    def _made_safe(self, scores: Value, shares: Value) -> list[Op]:
+        """What puts zeros in the place of shares where all scores are minus infinity; empty if nothing does."""
+        if not self._hidden(shares) or self.readers[id(shares)][0].kind != "where":
+            return []
+        where = self.readers[id(shares)][0]
+        zeros, value, ops, wanted = where.args["self"], where.args["condition"], [where], list(_ALL_MASKED)
+        if where.args["other"] is not shares or not zeros.constant or np.any(zeros.data):
+            return []
+        while wanted and self._hidden(value) and (op := self.maker.get(id(value))) is not None:
+            if op.kind in wanted[0]:
+                wanted.pop(0)
+            elif op.kind not in ("view", "clone"):
+                return []
+            ops.append(op)
+            value = op.args["self"]
+        return ops if not wanted and value is scores and _rows_of_infinity(ops, scores) else []
+
+    def _after(self, value: Value | None) -> list[Op] | None:
         """From shares to their product with values."""
         ops: list[Op] = []
-        while self._hidden(value):
+        while value is not None and self._hidden(value):
             op = self.readers[id(value)][0]
             ops.append(op)
             if op.kind == "bmm":
                 fits = op.args["self"] is value and op.args["other"] is not value and op.args.get("limits") is None
                 return ops if fits else None
-            if not _same_matrices(op) or op.outputs[0] is None:
+            if not _same_matrices(op):
                 return None
             value = op.outputs[0]
         return None
+
+    def _seen(self, value: Value) -> tuple[Value, list[Op]]:
+        """A result in the shape it is read in."""
+        ops: list[Op] = []
+        while self._hidden(value) and _same_matrices(op := self.readers[id(value)][0]):
+            ops.append(op)
+            assert op.outputs[0] is not None
+            value = op.outputs[0]
+        return value, ops
+
+    def _source(self, value: Value) -> tuple[Operand, tuple[Op, ...]]:
+        """A matrix in the shape it was made in."""
+        ops: list[Op] = []
+        while self._hidden(value) and (op := self.maker.get(id(value))) is not None and _same_matrices(op):
+            ops.append(op)
+            value = op.args["self"]
+        return Operand(value), tuple(ops)
+
+    def _reals(self, query: Value, keys: Value) -> tuple[Operand, Operand, tuple[Op, ...]]:
+        (first, one), (second, other) = self._source(query), self._source(keys)
+        return first, second, (*one, *other)
 
     # ------------------------------------------------------------------------------------------------------- bytes
 
@@ -155,7 +201,7 @@ class _Finder:
         found = [self._from_bytes(v) for v in (query, keys)]
         depth = int(query.bound[-1])
         if query is keys or found[0] is None or found[1] is None or depth % 16 or depth > _DEEP:
-            return _reals(query, keys)
+            return self._reals(query, keys)
         (first, one), (second, other) = found[0], found[1]
         return first, second, (*one, *other)
 
@@ -176,21 +222,30 @@ class _Finder:
         return None
 
 
-def _reals(query: Value, keys: Value) -> tuple[Operand, Operand, tuple[Op, ...]]:
-    return Operand(query), Operand(keys), ()
-
-
 def _plain(chain: _Chain) -> bool:
     """Scores are only multiplied by positive numbers."""
     return all(isinstance(i, Scalar) and i.kind in ("mul", "div") and not i.flipped and i.value > 0 for i in chain.tail)
 
 
+_ALL_MASKED = (("logical_not",), ("amax", "any"), ("logical_not",), ("eq",))  # from the last to the first
+
+
+def _rows_of_infinity(ops: Sequence[Op], scores: Value) -> bool:
+    """Whether scores are compared with minus infinity, and the answers joined along rows."""
+    equal, most = ops[-1].args["other"], next(op for op in ops if op.kind in _ALL_MASKED[1])
+    dims, last = most.args.get("dim"), len(scores.bound) - 1
+    rows = list(dims) if isinstance(dims, list | tuple) else [dims]
+    return equal.constant and equal.data.size == 1 and equal.data.item() == -np.inf and rows in ([-1], [last])
+
+
 def _same_matrices(op: Op) -> bool:
     """Another shape with the same last two dimensions."""
     out = op.outputs[0]
-    if op.kind not in ("view", "clone") or out is None:
+    if op.kind not in ("view", "clone", "expand") or out is None:
         return False
     given = op.args["self"]
+    if op.kind == "expand" and given.bound != out.bound:
+        return False
     return min(len(given.bound), len(out.bound)) >= 2 and given.bound[-2:] == out.bound[-2:] and given.q == out.q
 
 

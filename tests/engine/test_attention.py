@@ -101,6 +101,34 @@ def test_rows_that_are_no_numbers(cpu: str) -> None:
     assert np.isnan(run(made, [q, k, v, given], cpu)[0][:, [3, 5, 7]]).all()
 
 
+@pytest.mark.parametrize("cpu", cpus())
+def test_queries_without_keys_get_zeros(cpu: str) -> None:
+    """As PyTorch's own attention has it: shares of rows that are masked as a whole are 0."""
+    mask = real("mask", 1, 1, 20, 24)
+    made = attention((2, 20, 24, 8, 16), mask)
+    at = next(i for i, op in enumerate(made.ops) if op.kind == "softmax")
+    scores, shares = made.ops[at].args["self"], made.ops[at].outputs[0]
+    assert shares is not None
+    flags = [Value(n, np.dtype(bool), (1, 2, 20, k), (0, 1, 2, 3)) for n, k in zip("efgh", (24, 24, 1, 1), strict=True)]
+    safe, zeros = real("z", 1, 2, 20, 24), constant(np.zeros((1, 2, 20, 24), np.float32))
+    made.ops[at + 1].args["self"] = safe
+    made.ops[at + 1 : at + 1] = [
+        Op("eq", {"self": scores, "other": constant(np.float32(-np.inf))}, [flags[0]]),
+        Op("logical_not", {"self": flags[0]}, [flags[1]]),
+        Op("amax", {"self": flags[1], "dim": [3], "keepdim": True}, [flags[2]]),
+        Op("logical_not", {"self": flags[2]}, [flags[3]]),
+        Op("where", {"condition": flags[3], "self": zeros, "other": shares}, [safe]),
+    ]
+    (found,) = find_attention(made)
+    assert found.safe
+    data = np.zeros((1, 1, 20, 24), np.float32)
+    data[..., 3, :], data[..., 5, 1:], data[..., 7, 2] = -np.inf, -np.inf, np.nan
+    given = [*(random(x, i) for i, x in enumerate(made.inputs[:3])), data]
+    compare(made, given, cpu, 3e-6)
+    got = run(made, given, cpu)[0]
+    assert not got[:, 3].any() and np.isnan(got[:, 7]).all()
+
+
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e3])
 def test_scores_of_any_size(size: float) -> None:
     made = attention((2, 17, 50, 16, 16))

@@ -13,6 +13,7 @@ from edgewright.errors import ExecutionError
 from edgewright.ir.dtypes import ScalarType
 from edgewright.ir.graph import Graph, QParams, Value
 from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.runtime import Profile
 from edgewright.runtime.portable import Maker
 from edgewright.runtime.tensor import TensorSlot
 from tests.engine.test_runtime_segments import loaded, lowered, segments
@@ -108,6 +109,30 @@ def test_many_delegates_and_what_is_between_them_are_one_graph(monkeypatch: pyte
     assert not segments(plain)
     for got, want in zip(plain.execute([x.numpy()]), wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+class Attending(nn.Module):
+    """PyTorch's own attention, of two inputs at a time."""
+
+    def __init__(self, **how: object) -> None:
+        super().__init__()
+        self.how, self.inside = how, nn.Linear(64, 192)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (t.view(2, 40, 4, 16).transpose(1, 2) for t in self.inside(x).split(64, -1))
+        made = nn.functional.scaled_dot_product_attention(query, key, value, **self.how)  # type: ignore[arg-type]
+        return made.transpose(1, 2).reshape(2, 40, 64)
+
+
+@pytest.mark.parametrize("how", [{}, {"is_causal": True}])
+def test_attention_is_one_node(how: dict[str, object]) -> None:
+    torch.manual_seed(5)
+    model, x, profile = Attending(**how).eval(), torch.randn(2, 40, 64), Profile()
+    method = loaded(lowered(model, x))
+    (made,) = method.execute([x.numpy()], profile=profile)
+    np.testing.assert_allclose(made, model(x).detach().numpy(), atol=2e-6)
+    labels = [part.name for step in profile.runs[0].steps for part in step.parts]
+    assert "attention" in labels and "softmax" not in labels and "where" not in labels
 
 
 class Residual(nn.Module):

@@ -7,6 +7,7 @@ Shares are never divided: their products are, which are fewer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -44,6 +45,7 @@ class Attention:
     """``queries`` by ``keys``, in tiles of at most ``largest`` queries; ``depth`` of both.
 
     ``factor``: queries and keys are bytes, and the sums of their products are so many times too small; else 0.
+    ``safe``: queries all of whose keys are masked get zeros.
     """
 
     queries: int
@@ -57,6 +59,7 @@ class Attention:
     value_panels: tuple[gemm.Panel, ...]
     tail: Tail  # of scores
     factor: float = 0.0
+    safe: bool = False
 
     @property
     def tiles(self) -> int:
@@ -199,7 +202,10 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
     def greater(i: Reg, now: list[Reg]) -> list[Reg]:
         return [most(n, f.load(kind, f.at(line, i))) for n, line in zip(now, lines, strict=True)]
 
-    tops = [f.splat(halved(f, x, most), lanes) for x in f.repeat(length, [none] * rows, greater, isa.bytes)]
+    found = [halved(f, x, most) for x in f.repeat(length, [none] * rows, greater, isa.bytes)]
+    if given.safe and not whole:
+        found = [f.select(f.compare("oeq", x, number(-math.inf, "float")), number(0, "float"), x) for x in found]
+    tops = [f.splat(x, lanes) for x in found]
 
     def powers(i: Reg, now: list[Reg]) -> list[Reg]:
         totals = []
@@ -213,7 +219,10 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
 
     for r, sums in enumerate(f.repeat(length, [number(0, real)] * rows, powers, isa.bytes)):
         total = halved(f, sums, lambda a, b: f.op("fadd", a, b))
-        inverse = f.splat(f.op("fdiv", number(1, "float"), total), lanes)
+        inverse = f.op("fdiv", number(1, "float"), total)
+        if given.safe:
+            inverse = f.select(f.compare("oeq", total, number(0, "float")), number(0, "float"), inverse)
+        inverse = f.splat(inverse, lanes)
         for at in range(0, given.width(isa), isa.bytes):
             f.store(inverse, f.arg("factors"), r * given.width(isa) + at)
     f.give()

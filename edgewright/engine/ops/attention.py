@@ -71,7 +71,7 @@ class FusedAttention(Lowering):
         made = Attention(
             self.queries, self.keys, self.depth, gemm.most_pixels(isa, vectors), _walk(query), _walk(out),
             None if found.mask is None else self._mask(mask), tuple(panels[0]), tuple(panels[1]), found.tail,
-            self._factor(),
+            self._factor(), found.safe,
         )  # fmt: skip
         context.scratch = max(context.scratch, made.scratch(isa))
         name = context.kernel("attention", made, lambda module, name: emit_attention(module, name, isa, made))
