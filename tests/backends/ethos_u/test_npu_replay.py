@@ -105,6 +105,17 @@ def test_tables_between_layers() -> None:
     same(Stream(layers.graph.output(layers.conv(layers.graph.table(x, table), 16)), "ethos-u55-128"))
 
 
+def test_maps_inside_larger_ones() -> None:
+    """What lies between rows and bricks of a map stays: here pixels around an image, and another's channels."""
+    layers = Layers()
+    x = layers.conv(layers.graph.input((1, 9, 10, 8), "i8"), 40, 3)
+    sides = layers.graph.sizes(0, 0, 1, 2, 2, 1, 0, 0)
+    wide = layers.graph.op("PAD", [x, sides, layers.graph.const([7], "i8")], (1, 12, 13, 40), "i8")
+    parts = [layers.conv(wide, 32), layers.conv(wide, 24)]
+    joined = layers.graph.op("CONCAT", parts, (1, 12, 13, 56), "i8", 3)
+    same(Stream(layers.graph.output(layers.conv(joined, 16)), "ethos-u55-128"), most=2)
+
+
 def test_other_constants_are_another_stream() -> None:
     """What was compiled belongs to the bytes it was made from."""
     stream = Stream(mobilenet(32, 0.35, classes=10), "ethos-u55-128")

@@ -192,9 +192,10 @@ class Builder:
     def _write_bricks(self, fm: FeatureMap, raw: Value, height: int, width: int, depth: int) -> None:
         row, _, brick = fm.strides
         count, line = -(-depth // BRICK), width * BRICK
-        row = count * line if height == 1 else row
-        if (count > 1 and brick != line) or row < count * line or fm.bases[0] % BRICK:
-            raise NotTranslatedError("bricks with gaps")
+        brick = line if count == 1 else brick
+        row = count * brick if height == 1 else row
+        if brick < line or row < count * brick or fm.bases[0] % BRICK:
+            raise NotTranslatedError("bricks that overlap")
         whole = raw
         if count * BRICK != depth:  # what is left of the last brick is nobody's
             whole = self.op("pad", self.value((1, height, width, count * BRICK), _BYTE), self=raw, before=[0] * 4,
@@ -205,17 +206,24 @@ class Builder:
             self.op("permute", whole, self=bricks, dims=[0, 2, 1, 3])
         if row == count * line:
             self._made(whole, fm.region, fm.bases[0])
-        else:
-            self._write_lines(fm, self._viewed(whole, (height, count * line)), row)
+            return
+        if brick > line:
+            old = self._cut(self._given(fm.region, fm.bases[0], (height, row)), (height, count * brick))
+            whole = self._filled(self._viewed(whole, (height, count, line)), self._viewed(old, (height, count, brick)))
+        self._write_lines(fm, self._viewed(whole, (height, count * brick)), row)
 
     def _write_lines(self, fm: FeatureMap, lines: Value, row: int) -> None:
         """Lines that others lie between: those are written over with what they are."""
-        height, length = lines.bound
-        old = self._given(fm.region, fm.bases[0], (height, row))
-        rest = self.op("slice", self.value((height, row - length), _BYTE), self=old, start=[0, length],
-                       length=[height, row - length])  # fmt: skip
-        both = self.op("cat", self.value((height, row), _BYTE), tensors=[lines, rest], dim=1)
-        self._made(both, fm.region, fm.bases[0])
+        old = self._given(fm.region, fm.bases[0], (lines.bound[0], row))
+        self._made(self._filled(lines, old), fm.region, fm.bases[0])
+
+    def _filled(self, new: Value, old: Value) -> Value:
+        """Rows that begin as the first and end as the second."""
+        start, shape = [0] * (len(new.bound) - 1) + [new.bound[-1]], (*old.bound[:-1], old.bound[-1] - new.bound[-1])
+        if shape[-1] == 0:
+            return new
+        rest = self.op("slice", self.value(shape, _BYTE), self=old, start=start, length=list(shape))
+        return self.op("cat", self.value(old.bound, _BYTE), tensors=[new, rest], dim=len(shape) - 1)
 
 
 def _order(shape: Sequence[int], strides: Sequence[int]) -> list[int] | None:
