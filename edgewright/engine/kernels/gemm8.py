@@ -32,18 +32,26 @@ from edgewright.ir.graph import Array
 
 @dataclass(frozen=True)
 class BytePanel:
-    """``vectors`` of sums (1, 2 or 4), whose first ``used`` bytes are stored."""
+    """``vectors`` of sums (1, 2 or 4), whose first ``used`` bytes are stored.
+
+    Weights of ``streams`` parts of the vectors lie one after the other: memory is read faster in several places.
+    """
 
     vectors: int
     used: int
+    streams: int = 1
 
 
-def panels(isa: ISA, stored: int, vectors: int) -> list[BytePanel]:
-    """Panels of so many vectors for so many stored bytes of a pixel, and a narrower one if little is left."""
+def panels(isa: ISA, stored: int, vectors: int, pixels: int = 0) -> list[BytePanel]:
+    """Panels of so many vectors for so many stored bytes of a pixel, and a narrower one if little is left.
+
+    For a single pixel each vector's weights are read in a place of their own.
+    """
     lanes = isa.lanes
     full, rest = divmod(stored, vectors * lanes)
     last = next((v for v in (1, 2, 4) if v * lanes >= rest and v <= vectors), vectors)
-    return [BytePanel(vectors, vectors * lanes)] * full + ([BytePanel(last, rest)] if rest else [])
+    whole = BytePanel(vectors, vectors * lanes, vectors if pixels == 1 else 1)
+    return [whole] * full + ([BytePanel(last, rest)] if rest else [])
 
 
 _FIRST_CACHE = 24 << 10  # bytes of it that weights may fill
@@ -113,7 +121,8 @@ def pack(
         words = np.where(there, factors.view(np.int32)[:, channels], no_factor(ending)[:, None, None])
         blocks[:, 4 * width : front].view(np.int32).reshape(count, ending.words, width)[:] = words.swapaxes(0, 1)
         blocks[:, front:head] = tail
-        blocks[:, head:].view(np.int32).reshape(count, -1, width)[:] = body.transpose(0, 2, 1)
+        parts = body.reshape(count, panel.streams, -1, fours.shape[1])
+        blocks[:, head:].view(np.int32).reshape(*parts.shape[:2], fours.shape[1], -1)[:] = parts.swapaxes(2, 3)
         start += count * panel.used
     assert not len(left)
 
@@ -156,28 +165,29 @@ def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Wind
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
     begin = f.at(weights, (1 + ending.words) * panel.vectors * size + ending.notes)
     further = panel_bytes(isa, panel, ending, window.elements) if ahead else 0
-    return multiply(f, Dots(f, isa), pixels, window, begin, bias, further, near=False)
+    return multiply(f, Dots(f, isa), pixels, window, begin, bias, further, near=False, streams=panel.streams)
 
 
 def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin: Reg, bias: list[Reg],
-             ahead: int = 0, near: bool = True) -> list[Reg]:  # fmt: skip
+             ahead: int = 0, near: bool = True, streams: int = 1) -> list[Reg]:  # fmt: skip
     """The sums of each pixel, a vector for each of ``bias``: four bytes of data by as many of the weights at a time.
 
     ``ahead``: the weights so many bytes farther on will be needed next; ``near``: in the first cache.
     """
     vectors, lanes = len(bias), count(bias[0].type)
-    size, bytes_ = 4 * lanes, vec(4 * lanes, "i8")
+    size, bytes_, each = 4 * lanes, vec(4 * lanes, "i8"), vectors // streams
+    places = [s * each * size * window.elements + j * size for s in range(streams) for j in range(each)]
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
-        row = [dots.weights(f.load(bytes_, weights, j * size, size)) for j in range(vectors)]
+        row = [dots.weights(f.load(bytes_, weights, place, size)) for place in places]
         for offset in range(0, vectors * size if ahead else 0, LINE):
             fetch(f, weights, ahead + offset, near)
         for p in range(pixels):
             x = dots.data(f.bits(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
             for j, w in enumerate(row):
                 sums[p * vectors + j] = dots.add(sums[p * vectors + j], x, w)
-        return [f.at(data, 4), f.at(weights, vectors * size), *sums]
+        return [f.at(data, 4), f.at(weights, each * size), *sums]
 
     return around(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
 

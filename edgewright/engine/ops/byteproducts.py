@@ -202,7 +202,7 @@ class ByteProduct(Lowering):
         stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
         rows = 1 if flat else conv.size[0]
         tile = self._tile(context, (reach, stored, rows, columns))
-        made = gemm8.panels(isa, stored, tile.vectors)
+        made = gemm8.panels(isa, stored, tile.vectors, rows * columns)
         places = self._pack(context, data, made, reach.elements)
         for part in parts(conv, tile.pixels, data, out, second):
             size = sum(gemm8.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
