@@ -10,6 +10,7 @@ from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.halves import widen
 from edgewright.engine.isa import host
 from edgewright.engine.plan import Plan
+from edgewright.engine.rewording import reword
 from edgewright.engine.schedule import schedule
 from edgewright.engine.sharedweights import SharedWeights
 from edgewright.errors import ExecutionError
@@ -36,7 +37,7 @@ def make_plan(
     rounding = named(numerics)
     graph = translate(graph, rounding)
     check_graph(graph, memory)
-    wide = widen(graph)
+    wide = reword(widen(graph))
     if wide is not graph:
         check_graph(wide, memory)  # its constants are larger
     isa, count = host(cpu), thread_count(threads)

@@ -359,6 +359,8 @@ def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 
 # These add rows to ``ROWS``.
+from edgewright.runtime import portable_convolutions as portable_convolutions  # noqa: E402
+from edgewright.runtime import portable_embeddings as portable_embeddings  # noqa: E402
 from edgewright.runtime import portable_functions as portable_functions  # noqa: E402
 from edgewright.runtime import portable_grid as portable_grid  # noqa: E402
 from edgewright.runtime import portable_images as portable_images  # noqa: E402
@@ -366,6 +368,7 @@ from edgewright.runtime import portable_layers as portable_layers  # noqa: E402
 from edgewright.runtime import portable_moves as portable_moves  # noqa: E402
 from edgewright.runtime import portable_picks as portable_picks  # noqa: E402
 from edgewright.runtime import portable_places as portable_places  # noqa: E402
+from edgewright.runtime import portable_quantized as portable_quantized  # noqa: E402
 from edgewright.runtime import portable_state as portable_state  # noqa: E402
 from edgewright.runtime import portable_tables as portable_tables  # noqa: E402
 from edgewright.runtime import portable_typed as portable_typed  # noqa: E402

@@ -67,6 +67,25 @@ def _narrowed(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     return sliced(m, {**a, "start": start, "end": start + a["length"], "step": 1}, outs)
 
 
+@otherwise("aten::cat.out", "aten::stack.out")
+def _mixed(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
+    """Tensors of several types, in that of the result."""
+    given, out = list(a["tensors"]), outs[0]
+    stacked, rank = "stack" in a["key"], len(out.bound)
+    if not all(isinstance(x, TensorSlot) for x in given) or not m.known(*given, out) or not -rank <= a["dim"] < rank:
+        return False
+    if len({x.dtype for x in given}) == 1 or any(len(x.bound) != rank - stacked for x in given):
+        return False
+    dim, parts = a["dim"] % rank, [as_type(m, x, out.dtype) for x in given]
+    if any(p.data is not None for p in parts):
+        return False
+    if stacked:
+        sizes = [[*p.bound[:dim], 1, *p.bound[dim:]] for p in parts]
+        parts = [m.between("view", s, {"self": p, "size": s}, out.dtype) for p, s in zip(parts, sizes, strict=True)]
+    m.add("cat", out, {"tensors": parts, "dim": dim})
+    return True
+
+
 @taken("aten::constant_pad_nd.out")
 def _padded(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     """What is cut off first, then what is put around."""

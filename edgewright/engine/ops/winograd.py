@@ -79,7 +79,7 @@ class Winograd(RealProduct):
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         made = RealProduct.accept(node, context) if node.op.kind == "conv2d" else None
-        if not isinstance(made, RealProduct):
+        if not isinstance(made, RealProduct) or node.op.args.get("exact"):
             return None
         conv, lanes = made.conv, context.isa.lanes
         if not simple_window(conv):

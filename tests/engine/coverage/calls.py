@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,8 @@ from tests.engine.coverage.vendors import native
 from tests.ops.harness import Sample, all_samples, eager, out_dtypes
 
 TYPES = {"float32", "bool", "uint8", "int8", "int16", "int32", "int64"}
-HELD = {"weight", "bias", "running_mean", "running_var"}  # arguments that a file holds
+# Arguments that a file holds.
+HELD = {"weight", "bias", "running_mean", "running_var", "scale", "zero_point", "scales", "zero_points"}
 
 
 def _arrays(given: Any) -> list[Array]:
@@ -56,31 +58,44 @@ class Slots:
         return slot
 
 
-def taken(sample: Sample) -> tuple[Graph, list[Array], list[Array]] | None:
-    """The graph of a call, its inputs, and what eager torch makes of them; None if no row takes it."""
+@dataclass(frozen=True)
+class Taken:
+    """The graph of a call, its inputs, and what eager torch makes of them."""
+
+    sample: Sample
+    graph: Graph
+    given: list[Array]
+    wanted: list[Array]
+
+
+def taken(sample: Sample) -> Taken | None:
+    """A call as a segment has it; None if no row takes it."""
     signature, wanted = operators()[sample.key], eager(sample)
-    if not has_way(sample.key) or any(w.size == 0 for w in wanted):
+    if not has_way(sample.key) or not wanted[0].size:
         return None
     slots, maker = Slots(), Maker(lambda slot: False)
     args = {a.name: slots.make(v, a.name in HELD) for a, v in zip(signature.inputs, sample.args, strict=True)}
     for slot in (s for given in args.values() for s in (given if isinstance(given, list) else [given])):
         if isinstance(slot, TensorSlot) and slot.memory is None:
             maker.planes(slot)  # moves join what has begun
-    outs = [TensorSlot(to_scalar_type(w.dtype), w.shape, tuple(range(w.ndim))) for w in wanted]
+    orders = [sample.dim_order if i == 0 and sample.dim_order else tuple(range(w.ndim)) for i, w in enumerate(wanted)]
+    outs = [TensorSlot(to_scalar_type(w.dtype), w.shape, o) for w, o in zip(wanted, orders, strict=True)]
     if not take(maker, {**args, "key": sample.key}, outs):
         return None
     made = [(slot, array) for slot, array in zip(outs, wanted, strict=True) if maker.is_made(slot)]
     maker.graph.outputs = [maker.output(slot) for slot, _ in made]
     given = [slots.arrays[id(slot)] for slot in maker.given]
-    return maker.graph, given, [array for _, array in made]
+    return Taken(sample, maker.graph, given, [array.transpose(slot.dim_order) for slot, array in made])
 
 
 def in_numpy(key: str) -> bool:
     """Whether numpy has to do some sample of a kernel, or some step of it."""
+    tried = 0
     for sample in samples()[key]:
-        if 0 in [w.size for w in eager(sample)]:
+        wanted = eager(sample)
+        if not wanted[0].size or not {str(w.dtype) for w in wanted} <= TYPES:
             continue
-        found = taken(sample)
-        if found is None or not native(found[0]):
+        found, tried = taken(sample), tried + 1
+        if found is None or not native(found.graph):
             return True
-    return not samples()[key]
+    return not tried
