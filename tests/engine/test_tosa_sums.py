@@ -126,3 +126,9 @@ def test_constants_of_constants_are_made_once() -> None:
     least, most = plain("l", (1, 1), "int32"), plain("m", (1, 1), "int32")
     ops = [tosa("maximum", least, a=numbers([[3]]), b=numbers([[9]])), tosa("minimum", most, a=least, b=numbers([[7]]))]
     same(graph([y], *ops, tosa("mul", y, a=x, b=most, shift=0)), "tosa")
+
+
+def test_numbers_alone_are_made_once_too() -> None:
+    x, y, most = plain("x", (3, 5), "int32"), plain("y", (3, 5), "int32"), plain("m", (), "int32")
+    first = tosa("minimum", most, a=numbers(3), b=numbers(9))
+    same(graph([y], first, tosa("mul", y, a=x, b=most, shift=0)), "tosa")

@@ -37,7 +37,7 @@ def _fold(made: Tosa, op: Op) -> bool:
         data = np.asarray(run_op(op, held), out.dtype)
     except (ValueError, LookupError, ArithmeticError, TypeError):
         return False  # it will be said when it runs
-    made.values[id(out)] = replace(made.value(out), data=np.ascontiguousarray(data))
+    made.values[id(out)] = replace(made.value(out), data=np.ascontiguousarray(data).reshape(out.bound))
     return True
 
 
