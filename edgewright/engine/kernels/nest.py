@@ -47,6 +47,10 @@ class Grid:
         larger = [self.small + 1] if self.longer else []
         return larger + ([self.small] if self.longer < self.tiles else [])
 
+    def late(self, pixels: int) -> bool:
+        """Whether tiles of so many pixels come last, several of them; all do if few are smaller than the others."""
+        return pixels == self.small or self.tiles - self.longer < 2
+
 
 @dataclass(frozen=True)
 class Run:

@@ -276,7 +276,7 @@ class ByteProduct(Lowering):
 
             def tile(pixels: int, panel: gemm8.BytePanel = panel) -> Function:
                 steps = (grid.out.pixel, grid.second.pixel)
-                return gemm8.emit_tile(module, isa, pixels, panel, reach, *steps, ending, ahead)
+                return gemm8.emit_tile(module, isa, pixels, panel, reach, *steps, ending, ahead and grid.late(pixels))
 
             runs.append(Run(count, size, offset, column, panel.used, tile))
             offset, column = offset + count * size, column + count * panel.used

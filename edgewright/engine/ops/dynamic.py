@@ -121,7 +121,9 @@ class RowProduct(Lowering):
 
             def tile(pixels: int, panel: rowgemm.RowPanel = panel) -> Function:
                 steps = (grid.out.pixel, grid.second.pixel)
-                return rowgemm.emit_tile(module, isa, pixels, panel, weights, rows, *steps, tail, ahead)
+                return rowgemm.emit_tile(
+                    module, isa, pixels, panel, weights, rows, *steps, tail, ahead and grid.late(pixels)
+                )
 
             runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
             offset, column = offset + count * size, column + count * panel.used
