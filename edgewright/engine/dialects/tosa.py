@@ -8,6 +8,7 @@ import numpy as np
 
 from edgewright.engine.dialects import tosa_products  # noqa: F401  (it registers what it knows)
 from edgewright.engine.dialects.elements import ELEMENTS
+from edgewright.engine.dialects.tosa_reals import translate_real
 from edgewright.engine.dialects.tosa_rewrite import BYTES, Tosa, pairs, result_of, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
@@ -19,7 +20,7 @@ _SMALL = 1 << 12  # elements that are computed now
 def translate(graph: Graph, numerics: Numerics) -> Graph:
     made = Tosa(graph)
     for op in graph.ops:
-        if not _fold(made, op):
+        if not _fold(made, op) and not translate_real(made, op):
             rule.apply(made, op)
     return made.finish()
 
