@@ -164,15 +164,15 @@ def gelu(f: Function, x: Reg) -> Reg:
     if count(x.type) != 16:
         return f.op("fmul", x, _ratio(f, x, math.sqrt(0.5), 0.5, (0, 1)))
     size = FUNCTIONS["abs"](f, x)
-    place = smaller(f, f.op("fmul", size, number(16 / _BELL_END, x.type)), number(16, x.type))
-    index = f.call("llvm.x86.avx512.mask.cvttps2dq.512", vec(16, "i32"), place, number(0, vec(16, "i32")),
-                   Reg("-1", "i16"), Reg("4", "i32"))  # fmt: skip
-    rest = f.op("fsub", place, to_real(f, index))
+    place = smaller(f, f.op("fmul", size, number(16 / _BELL_END, x.type)), number(15.5, x.type))
+    whole, all_lanes, as_set = vec(16, "i32"), Reg("-1", "i16"), Reg("4", "i32")
+    index = f.call("llvm.x86.avx512.mask.cvttps2dq.512", whole, place, number(0, whole), all_lanes, as_set)
+    toward_zero = Reg("11", "i32")  # what is left of a number without its whole part, quietly
+    rest = f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, place, toward_zero, place, all_lanes, as_set)
     chosen = [f.call("llvm.x86.avx512.permvar.sf.512", x.type, t, index) for t in _tables(_bell())]
     share = chosen[0]
     for c in chosen[1:]:
         share = fma(f, share, rest, c)
-    share = f.select(f.compare("oge", place, number(16, x.type)), number(0.5, x.type), share)
     return fma(f, size, share, f.op("fmul", x, number(0.5, x.type)))
 
 
@@ -181,10 +181,14 @@ _BELL_END = 5.6  # in units of the deviation: beyond, half of the bell's area li
 
 @cache
 def _bell() -> Array:
-    """erf(x / sqrt(2)) / 2 in 16 pieces, each of 4th degree: [powers, the highest first, pieces]. Within 1e-7."""
+    """erf(x / sqrt(2)) / 2 in 16 pieces, each of 4th degree: [powers, the highest first, pieces]. Within 1e-7.
+
+    The last piece is what all that follows is: a half.
+    """
     nodes = (1 - np.cos((2 * np.arange(5) + 1) / 10 * np.pi)) / 2
     areas = [[math.erf((k + at) * _BELL_END / 16 / math.sqrt(2)) / 2 for at in nodes] for k in range(16)]
-    return np.asarray(np.linalg.solve(np.vander(nodes), np.transpose(areas)))
+    areas[-1] = [0.5] * 5
+    return np.asarray(np.linalg.solve(np.vander(nodes), np.transpose(areas))).round(12)
 
 
 def _tables(rows: Array) -> list[Reg]:
