@@ -62,7 +62,7 @@ _QNN = "edgewright.backends.qualcomm"
 _QNN_UTILS = {
     **_at(_QNN, "QcomChipset generate_htp_compiler_spec generate_qnn_executorch_compiler_spec"),
     **_at(_QNN, "get_soc_to_chipset_map"),
-    **_at(f"{_QNN}.compat", "to_edge_transform_and_lower_to_qnn"),
+    **_at(f"{_QNN}.compat", "to_edge_transform_and_lower_to_qnn update_spill_fill_size"),
     **_at("edgewright.compat.qualcomm", "convert_linear_to_conv2d draw_graph dump_context_from_pte"),
 }
 _QNN_OWN = "edgewright.compat.qualcomm"
@@ -160,7 +160,10 @@ TABLE: dict[str, dict[str, str]] = {
         "MovingAverageMinMaxObserver": "torchao.quantization.pt2e",
         "get_ptq_per_channel_quant_config": f"{_QNN}.compat",
     },
-    "executorch.backends.qualcomm.quantizer.quantizer": {"QnnQuantizer": f"{_QNN}.compat", "QuantDtype": _QNN},
+    "executorch.backends.qualcomm.quantizer.quantizer": {
+        "QnnQuantizer": f"{_QNN}.compat",
+        **_at(_QNN, "ModuleQConfig QuantDtype get_submodule_name_predicate get_submodule_type_predicate"),
+    },
     "executorch.backends.qualcomm.serialization.qc_schema": {
         "QcomChipset": _QNN,
         "QnnExecuTorchBackendType": f"{_QNN}.compat",

@@ -61,7 +61,7 @@ class QuantizationConfig:
     def fixed(self, low: float, high: float) -> FixedQParamsQuantizationSpec:
         """For results whose range is known."""
         first, last = int(self.activation.quant_min or 0), int(self.activation.quant_max or 0)
-        if self.activation.qscheme == torch.per_tensor_symmetric:
+        if self.activation.qscheme == torch.per_tensor_symmetric and first < 0:
             scale = max(abs(low), abs(high)) / last
             return FixedQParamsQuantizationSpec(
                 self.activation.dtype, scale, 0, first, last, torch.per_tensor_symmetric

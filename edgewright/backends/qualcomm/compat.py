@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from edgewright.backends.qualcomm.options import KEY, read_options
 from edgewright.backends.qualcomm.partitioner import to_edge_transform_and_lower_to_qnn as _lower
 from edgewright.backends.qualcomm.quantizer import QnnQuantizer as _Quantizer
 from edgewright.backends.qualcomm.quantizer import QuantDtype, get_qnn_quantization_config
@@ -26,16 +27,33 @@ class QnnExecuTorchBackendType(enum.IntEnum):
 
 
 class QnnQuantizer(_Quantizer):
-    """Edgewright's quantizer, made as ExecuTorch's is."""
+    """Edgewright's quantizer, made as ExecuTorch's is. ``strict`` or not, what the rows refuse stays as it is, and the
+    partitioner's report says why."""
 
     def __init__(
         self, backend: QnnExecuTorchBackendType = QnnExecuTorchBackendType.kHtpBackend,
-        soc_model: Any = QcomChipset.SM8750,
+        soc_model: Any = QcomChipset.SM8750, strict: bool = True,
     ) -> None:  # fmt: skip
         if backend != QnnExecuTorchBackendType.kHtpBackend:
             name = getattr(backend, "name", backend)
             raise UsageError("backend", "must be kHtpBackend: Edgewright compiles for the HTP", value=name)
         super().__init__(soc_model)
+
+    def set_recipe(self, recipe: Any) -> None:
+        """ExecuTorch's recipes annotate with rules of its own, which are not here."""
+        remedy = "Say it with set_default_quant_config, set_submodule_qconfig_list and add_discard_nodes."
+        raise UsageError("set_recipe", "is not supported", value=type(recipe).__name__, remedy=remedy)
+
+
+def update_spill_fill_size(exported_program: Any) -> int:
+    """What the contexts of a program share (``use_multi_contexts``), in bytes. Lowering has told them already."""
+    listed = isinstance(exported_program, list | tuple)
+    found = exported_program if listed else exported_program.graph_module.modules()
+    values = [value for module in found for key, value in getattr(module, "compile_specs", ()) if key == KEY]
+    options = [read_options(value).backend_options for value in values]
+    return max(
+        (o.htp_options.max_sf_buf_size for o in options if o is not None and o.htp_options is not None), default=0
+    )
 
 
 def to_edge_transform_and_lower_to_qnn(

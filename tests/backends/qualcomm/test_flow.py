@@ -17,6 +17,7 @@ from edgewright.backends.qualcomm import (
     to_edge_transform_and_lower_to_qnn,
 )
 from edgewright.backends.qualcomm.blob import read_blob
+from edgewright.backends.qualcomm.compat import QnnQuantizer, update_spill_fill_size
 from edgewright.backends.qualcomm.options import read_options
 from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings, spill_of
 from edgewright.errors import UsageError, VendorError
@@ -131,6 +132,7 @@ def test_contexts_that_take_turns_all_say_what_the_largest_needs() -> None:
     for delegate in read_program(file).execution_plan[0].delegates:
         (spec,) = delegate.compile_specs
         assert read_options(spec.value).backend_options.htp_options.max_sf_buf_size == max(needed)
+    assert update_spill_fill_size(made.exported_program()) == max(needed)  # as scripts ask for it
 
 
 def test_options_out_of_range_are_refused() -> None:
@@ -146,3 +148,8 @@ def test_methods_that_share_weights_are_for_one_soc() -> None:
     specs = {n: generate_qnn_executorch_compiler_spec(s, htp) for n, s in (("a", "SM8650"), ("b", "SM8550"))}
     with pytest.raises(UsageError, match="of methods that share weights must be the same"):
         to_edge_transform_and_lower_to_qnn({"a": net(), "b": net()}, INPUTS, specs)
+
+
+def test_recipes_of_others_are_refused() -> None:
+    with pytest.raises(UsageError, match="set_recipe: is not supported; got dict"):
+        QnnQuantizer(strict=False).set_recipe({})

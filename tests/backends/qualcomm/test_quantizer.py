@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import torch
+from executorch.backends.qualcomm.quantizer import quantizer as stock
 from torch import fx, nn
 from torchao.quantization.pt2e import MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
@@ -176,3 +179,42 @@ def test_activations_may_be_watched_by_another() -> None:
     made = converted(quantizer)
     scales = {n.args[1] for n in made.graph.nodes if "quantize_per_tensor" in str(n.target)}
     assert scales == {2.0}
+
+
+@pytest.mark.parametrize("scheme", [QuantDtype.use_8a8w, QuantDtype.use_16a8w])
+@pytest.mark.parametrize("qat", [False, True])
+def test_activations_may_have_zero_in_their_middle(scheme: QuantDtype, qat: bool) -> None:
+    quantizer = QnnQuantizer()
+    quantizer.set_default_quant_config(scheme, is_qat=qat, act_symmetric=True)
+    made = converted(quantizer, qat=qat)
+    found = [
+        n.args for n in made.graph.nodes if "dequantize_per_tensor" in str(n.target) and n.args[0].op != "get_attr"
+    ]
+    assert all(abs(int(zero) - (low + high) / 2) <= 0.5 for _, _, zero, low, high, *_ in found)
+    with torch.no_grad():
+        assert torch.allclose(made(*X), Net()(*X), atol=0.05)
+
+
+def test_ranges_that_are_known_stay_what_they_are() -> None:
+    config = get_qnn_quantization_config(QuantDtype.use_8a8w, act_symmetric=True)
+    assert (config.fixed(-1.0, 1.0).zero_point, config.fixed(0.0, 1.0).zero_point) == (128, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"is_embedding_per_channel": True}, "is_embedding_per_channel: must be False"),
+        ({"quant_dtype": QuantDtype.use_16a2w}, r"must be one of use_8a8w.*got use_16a2w\n  weights of 2 bits"),
+        ({"quant_dtype": QuantDtype.use_fp16a8w}, "real numbers beside integer weights"),
+    ],
+)
+def test_what_the_htp_does_not_have_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        QnnQuantizer().set_default_quant_config(**options)
+
+
+def test_options_are_stocks_in_its_order() -> None:
+    theirs = list(inspect.signature(stock.QnnQuantizer.set_default_quant_config).parameters)
+    assert list(inspect.signature(QnnQuantizer.set_default_quant_config).parameters) == theirs
+    assert [f.name for f in fields(ModuleQConfig)] == [f.name for f in fields(stock.ModuleQConfig)]
+    assert {s.name: int(s) for s in QuantDtype} == {s.name: int(s) for s in stock.QuantDtype}
