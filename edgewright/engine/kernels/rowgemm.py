@@ -92,8 +92,9 @@ def pack(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weig
         added[: panel.used] = bias[start : start + panel.used]
         head = here[: 12 * width].view(np.float32).reshape(3, width)
         _pack_head(head, own, factors, added, weights)
-        for part in zip(*(np.split(a, panel.streams) for a in (here[12 * width :], own, factors)), strict=True):
-            _pack_body(*part, weights)
+        bodies, columns, scaled = (np.split(a, panel.streams) for a in (here[12 * width :], own, factors))
+        for body, filter_, scale in zip(bodies, columns, scaled, strict=True):
+            _pack_body(body, filter_, scale, weights)
         start += panel.used
 
 

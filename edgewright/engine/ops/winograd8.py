@@ -11,7 +11,8 @@ from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.winograd import Outputs, Patches, Points, emit_patches
 from edgewright.engine.layout import Border
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.byteproducts import ByteProduct, Numbers
+from edgewright.engine.ops.bytenumbers import Numbers
+from edgewright.engine.ops.byteproducts import ByteProduct
 from edgewright.engine.ops.geometry import Convolution
 from edgewright.engine.ops.winograd import Sizes, Work, reach, simple_window
 from edgewright.ir.graph import Value
