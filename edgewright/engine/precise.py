@@ -121,11 +121,9 @@ def _acos(f: Function, x: Reg) -> Reg:
 
 
 def _sinh(f: Function, x: Reg) -> Reg:
-    grown = expm1(f, x)
+    grown = expm1(f, call(f, "fabs", x))
     fallen = f.op("fdiv", grown, f.op("fadd", grown, number(1, x.type)))
-    fallen = choose(f, "oeq", grown, -1, number(-math.inf, x.type), fallen)
-    made = f.op("fmul", f.op("fadd", grown, fallen), number(0.5, x.type))
-    return choose(f, "ogt", x, 300, grown, made)
+    return call(f, "copysign", f.op("fmul", f.op("fadd", grown, fallen), number(0.5, x.type)), x)
 
 
 def _cosh(f: Function, x: Reg) -> Reg:
@@ -184,7 +182,7 @@ for _name, _intrinsic in {"round": "rint", "trunc": "trunc"}.items():
 
 @function("tan")
 def tan(f: Function, x: Reg) -> Reg:
-    """Within 3."""
+    """Within 5."""
     return f.op("fdiv", FUNCTIONS["sin"](f, x), FUNCTIONS["cos"](f, x))
 
 

@@ -64,6 +64,10 @@ EXACT: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp, "log": np.log, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "tanh": np.tanh,
     "rsqrt": lambda x: 1 / np.sqrt(x), "sqrt": np.sqrt, "abs": np.abs, "floor": np.floor, "ceil": np.ceil,
     "neg": np.negative, "square": np.square, "sin": np.sin, "cos": np.cos,
+    "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "expm1": np.expm1, "atan": np.arctan, "asin": np.arcsin,
+    "acos": np.arccos, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "tan": np.tan, "round": np.rint, "trunc": np.trunc, "sign": np.sign,
+    "reciprocal": np.reciprocal,
     "round_to_half": lambda x: x.astype(np.float16).astype(np.float64),
     "round_to_bfloat": lambda x: x.astype(np.float32).astype(bfloat16).astype(np.float64),
 }  # fmt: skip
@@ -71,7 +75,11 @@ UNITS = [("exp", -87.0, 88.7, 1), ("log", 1e-38, 3e38, 2), ("sigmoid", -86.0, 10
          ("rsqrt", 1e-38, 3e38, 1.5), ("sqrt", 0.0, 3e38, 0.5), ("abs", -3e38, 3e38, 0), ("floor", -1e30, 1e30, 0),
          ("ceil", -1e30, 1e30, 0), ("neg", -3e38, 3e38, 0), ("square", -1e18, 1e18, 0.5),
          ("sin", -3e38, 3e38, 2), ("cos", -3e38, 3e38, 2), ("round_to_half", -6e4, 6e4, 0),
-         ("round_to_bfloat", -3e38, 3e38, 0)]  # fmt: skip
+         ("round_to_bfloat", -3e38, 3e38, 0), ("log2", 1e-38, 3e38, 1), ("log10", 1e-38, 3e38, 1),
+         ("log1p", -0.9999, 3e38, 1), ("expm1", -80.0, 88.7, 1), ("atan", -3e38, 3e38, 1), ("asin", -1.0, 1.0, 1),
+         ("acos", -1.0, 1.0, 1), ("sinh", -88.0, 88.0, 1), ("cosh", -88.0, 88.0, 1), ("asinh", -3e38, 3e38, 1),
+         ("acosh", 1.0, 3e38, 1), ("atanh", -0.9999, 0.9999, 1), ("tan", -3e38, 3e38, 5), ("round", -1e30, 1e30, 0),
+         ("trunc", -1e30, 1e30, 0), ("sign", -3e38, 3e38, 0), ("reciprocal", 1e-37, 1e37, 0.5)]  # fmt: skip
 
 
 @pytest.mark.parametrize("cpu", cpus())
