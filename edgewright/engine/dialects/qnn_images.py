@@ -13,6 +13,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
     QnnRewrite,
     alike,
     byte,
+    constant,
     ends,
     real,
     rule,
@@ -20,7 +21,9 @@ from edgewright.engine.dialects.qnn_rewrite import (
     whole,
     word,
 )  # fmt: skip
-from edgewright.ir.graph import Op, Value
+from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.numerics import single
+from edgewright.ir.qnn.images import resize_axes, resize_taps
 
 
 @rule("PoolMax2d")
@@ -114,10 +117,72 @@ def _bilinear(made: QnnRewrite, op: Op) -> bool:
     elif real(x, out):
         made.computed("upsample_bilinear2d", op, out, input=made.half(op, x), **args)
     elif whole(x, out):
-        single = replace(x, q=None, dtype=SINGLE)
-        given = made.then(DEQUANTIZE, op, single, x.bound, inputs=[x])
-        larger = made.then("upsample_bilinear2d", op, single, out.bound, input=given, **args)
+        like = replace(x, q=None, dtype=SINGLE)
+        given = made.then(DEQUANTIZE, op, like, x.bound, inputs=[x])
+        larger = made.then("upsample_bilinear2d", op, like, out.bound, input=given, **args)
         made.emit(QUANTIZE, op, out, inputs=[larger])
     else:
         return False
     return True
+
+
+@rule("Resize")
+def _resize(made: QnnRewrite, op: Op) -> bool:
+    """Elements by weights, tap by tap, along one side and then the other."""
+    (x,), out = ends(op)
+    if not some(x, out) or x.constant or len(x.bound) != 4 or not (whole(x, out) or real(x, out)):
+        return False
+    like = replace(x, q=None, dtype=SINGLE)
+    held = made.half(op, x) if real(x) else made.then(DEQUANTIZE, op, like, x.bound, inputs=[x])
+    for axis in resize_axes(x.bound, out.bound):
+        total: Value | None = None
+        shape = [out.bound[axis] if d == axis else n for d, n in enumerate(held.bound)]
+        for elements, weight in resize_taps(op.args, held.bound[axis], out.bound[axis]):
+            index = constant("places", elements)
+            picked = made.then("index_select", op, like, shape, self=held, dim=axis, index=index)
+            by = constant("weights", weight.reshape(-1, *(1,) * (3 - axis)))
+            part = made.then("mul", op, like, shape, self=picked, other=by)
+            total = part if total is None else made.then("add", op, like, shape, self=total, other=part)
+        assert total is not None
+        held = total
+    if real(x):
+        made.computed("clone", op, out, self=held)
+    else:
+        made.emit(QUANTIZE, op, out, inputs=[held])
+    return True
+
+
+@rule("CumulativeSum")
+def _running(made: QnnRewrite, op: Op) -> bool:
+    (x,), out = ends(op)
+    axis, backwards = int(op.args["axis"]), bool(op.args["reverse"])
+    given = made.half(op, x) if real(x, out) else made.bare(op, x) if whole(x, out) else None
+    if given is None or given.constant or not some(x) or not x.bound or op.args["exclusive"]:
+        return False
+    places = constant("places", np.arange(x.bound[axis], dtype=np.int64)[::-1].copy())
+    if x.q is not None:
+        wide = replace(given, dtype=np.dtype(np.int64))
+        given = made.then("cast", op, wide, x.bound, self=given)
+        zero = constant("zero", np.asarray([int(np.asarray(x.q.zero_point))], np.int64))
+        given = made.then("sub", op, wide, x.bound, self=given, other=zero)
+    if backwards:
+        given = made.then("index_select", op, given, x.bound, self=given, dim=axis, index=places)
+    total = made.then("cumsum", op, given, x.bound, self=given, dim=axis)
+    if backwards:
+        total = made.then("index_select", op, total, x.bound, self=total, dim=axis, index=places)
+    if x.q is None:
+        made.computed("clone", op, out, self=total)
+    else:
+        _in_steps(made, op, total, x.q, out)
+    return True
+
+
+def _in_steps(made: QnnRewrite, op: Op, total: Value, q: QParams, out: Value) -> None:
+    """Whole numbers in the operand's steps, brought to the result's in single precision."""
+    assert out.q is not None
+    single_ = replace(total, dtype=SINGLE)
+    factor = constant("factor", np.asarray([single(q.scale) / single(out.q.scale)], np.float32))
+    real_ = made.then("cast", op, single_, out.bound, self=total)
+    scaled = made.then("mul", op, single_, out.bound, self=real_, other=factor)
+    steps = made.then(QUANTIZE, op, replace(out, q=replace(out.q, scale=1.0)), out.bound, inputs=[scaled])
+    made.finish_as(op, steps, out)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.engine.dialects.picks import pick
 from edgewright.engine.dialects.qnn_rewrite import (
     QnnRewrite,
     alike,
-    constant,
     ends,
     movable,
     real,
@@ -19,7 +19,9 @@ from edgewright.engine.dialects.qnn_rewrite import (
     some,
     whole,
 )  # fmt: skip
+from edgewright.engine.whole import NotWholeError
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.qnn.table import PREFIX
 
 Lists = Sequence[Any]
 
@@ -119,49 +121,71 @@ def _unpack(made: QnnRewrite, op: Op) -> bool:
 # -------------------------------------------------------------------------------------------------- lists of places
 
 
-def picked(made: QnnRewrite, op: Op, x: Value, places: Sequence[Array], out: Value) -> bool:
-    """The elements at places that are known now, along each dimension."""
-    for axis, listed in enumerate(places):
-        listed = np.asarray(listed, np.int64)
-        first, many = (int(listed[0]), listed.size) if listed.size else (0, 0)
-        if np.array_equal(listed, np.arange(first, first + many)):
-            shape = [many if d == axis else n for d, n in enumerate(x.bound)]
-            x = made.cut(op, x, [first if d == axis else 0 for d in range(len(shape))], shape)
-        else:
-            shape = [listed.size if d == axis else n for d, n in enumerate(x.bound)]
-            x = made.then("index_select", op, x, shape, self=x, dim=axis, index=constant("places", listed))
-    return give(made, op, x, out)
-
-
-@rule("StridedSlice")
-def _slice(made: QnnRewrite, op: Op) -> bool:
-    out, source = result(op), op.args["inputs"][0]
-    x = moved(made, op, source)
-    if x is None:
-        return False
-    places = []
+def _ranges(op: Op) -> list[Array]:
+    """Which elements a slice takes along each dimension; of one that is left out, the first of its range."""
+    x, found = op.args["inputs"][0], []
     for axis, (begin, end, step) in enumerate(op.args["ranges"]):
+        every = np.arange(x.bound[axis])
         if op.args["shrink_axes"] >> axis & 1:
-            places.append(np.arange(x.bound[axis])[begin : begin + 1 or None])
+            found.append(every[begin : begin + 1 or None])
             continue
         first = None if op.args["begin_mask"] >> axis & 1 else begin
         last = None if op.args["end_mask"] >> axis & 1 or (step < 0 and end < 0) else end
-        places.append(np.arange(x.bound[axis])[first:last:step])
-    return picked(made, op, x, places, out)
+        found.append(every[first:last:step])
+    return found
 
 
-@rule("ResizeNearestNeighbor")
-def _nearest(made: QnnRewrite, op: Op) -> bool:
-    out, source = result(op), op.args["inputs"][0]
-    x = moved(made, op, source)
-    if x is None:
-        return False
-    places = [np.arange(n) for n in x.bound]
+def _nearest(op: Op) -> list[Array]:
+    x, out = op.args["inputs"][0], result(op)
+    found = [np.arange(n) for n in x.bound]
     middle = 0.5 if op.args["half_pixel_centers"] else 0.0
     for d in (1, 2):
         n, m = x.bound[d], out.bound[d]
-        places[d] = np.clip(np.floor((np.arange(m) + middle) * (n / m)).astype(np.int64), 0, n - 1)
-    return picked(made, op, x, places, out)
+        found[d] = np.clip(np.floor((np.arange(m) + middle) * (n / m)).astype(np.int64), 0, n - 1)
+    return found
+
+
+_MODES: dict[int, Any] = {1: "symmetric", 2: "reflect", 3: "edge"}
+
+
+def _mirrored(op: Op) -> list[Array]:
+    if not op.args["scheme"]:
+        raise NotWholeError("a number around it")
+    pairs = [(int(a), int(b)) for a, b in op.args["pad_amount"]]
+    mode = _MODES[op.args["scheme"]]
+    return [np.pad(np.arange(n), pair, mode=mode) for n, pair in zip(op.args["inputs"][0].bound, pairs, strict=True)]
+
+
+_LISTS = {"StridedSlice": _ranges, "ResizeNearestNeighbor": _nearest, "Pad": _mirrored}
+for _name, _lists in _LISTS.items():
+    pick(PREFIX + _name)(lambda op, lists=_lists: (op.args["inputs"][0], lists(op)))  # type: ignore[misc]
+
+
+def _steady(listed: Array) -> bool:
+    return listed.size > 0 and np.array_equal(listed, np.arange(listed[0], listed[0] + listed.size))
+
+
+@rule("StridedSlice", "ResizeNearestNeighbor")
+def _picked(made: QnnRewrite, op: Op) -> bool:
+    """The elements at places that are known now, along each dimension."""
+    source, out = op.args["inputs"][0], result(op)
+    x = moved(made, op, source)
+    if x is None:
+        return False
+    lists = _LISTS[op.kind.removeprefix(PREFIX)](op)
+    shape = [listed.size for listed in lists]
+    if all(_steady(listed) for listed in lists):
+        last = made.cut(op, x, [int(listed[0]) for listed in lists], shape)
+    else:
+        args = {**op.args, "inputs": [x]}
+        if args.get("shrink_axes"):
+            ranges = enumerate(op.args["ranges"])
+            args["ranges"] = [[b, b + 1, 1] if args["shrink_axes"] >> d & 1 else [b, e, s] for d, (b, e, s) in ranges]
+            args["shrink_axes"] = 0
+        last = made.then(op.kind, op, x, shape, **args)
+    if made.halves.get(id(x)) is x:
+        made.halves[id(last)] = last
+    return give(made, op, last, out)
 
 
 @rule("Tile")
@@ -176,9 +200,6 @@ def _tile(made: QnnRewrite, op: Op) -> bool:
     return give(made, op, made.then("expand", op, x, wide, self=x, size=wide), out)
 
 
-_MODES: dict[int, Any] = {1: "symmetric", 2: "reflect", 3: "edge"}
-
-
 @rule("Pad")
 def _pad(made: QnnRewrite, op: Op) -> bool:
     out, source = result(op), op.args["inputs"][0]
@@ -187,10 +208,8 @@ def _pad(made: QnnRewrite, op: Op) -> bool:
         return False
     pairs = [(int(a), int(b)) for a, b in op.args["pad_amount"]]
     if op.args["scheme"]:
-        mode = _MODES[op.args["scheme"]]
-        return picked(
-            made, op, x, [np.pad(np.arange(n), p, mode=mode) for n, p in zip(x.bound, pairs, strict=True)], out
-        )
+        made.emit(op.kind, op, out, **{**op.args, "inputs": [x]})
+        return True
     made.emit("pad", op, out, self=x, before=[a for a, _ in pairs], after=[b for _, b in pairs],
               value=float(op.args["pad_constant_value"]))  # fmt: skip
     return True

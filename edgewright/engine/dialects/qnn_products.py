@@ -179,9 +179,11 @@ def _convolution(made: QnnRewrite, op: Op) -> bool:
 
 @rule("Conv3d")
 def _volume(made: QnnRewrite, op: Op) -> bool:
-    p = _product(made, op) if int(op.args["group"]) == 1 and _affordable(op) else None
+    p, groups = _product(made, op) if _affordable(op) else None, int(op.args["group"])
     if p is None:
         return False
+    if groups > 1:
+        p.weights = np.stack([_joined(w.transpose(3, 0, 1, 2), groups).transpose(1, 2, 3, 0) for w in p.weights])
     (deep, down, along), pads, dilation = (list(op.args[n]) for n in ("stride", "pad_amount", "dilation"))
     planes = _planes(made, op, p.x, p.weights.shape[0], deep, pads[0], dilation[0], p.out.bound[1])
     weights = np.concatenate(list(p.weights), axis=2)  # [high, wide, planes by inputs, outputs]

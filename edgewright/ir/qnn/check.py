@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import FormatError, LimitError
+from edgewright.errors import FormatError
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.qnn.shapes import shapes_of
 from edgewright.ir.qnn.table import PREFIX, QNN, Numbers
+from edgewright.ir.twins import LARGEST, LONGEST, afford, check_ops, check_scales
 
-_ITEM = 8  # bytes of the widest element that an operator computes with
-_MAX, _LONGEST = 1 << 31, 1 << 16
 _TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "bool", "float32", "float16")
 
 
@@ -25,24 +24,15 @@ def check(graph: Graph, memory: int) -> None:
     """Raise unless every operator is one of QNN's, fits its tensors, and can be afforded."""
     for value in graph.values():
         _check_value(value, memory)
-    for index, op in enumerate(graph.ops):
-        where = f"host twin.ops[{index}]"
-        try:
-            _check_op(op)
-        except FormatError as error:
-            raise error.inside(where) from None
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
-        taken = _ITEM * sum(math.prod(v.bound) for v in (*op.inputs(), *op.outputs) if v is not None)
-        if taken > memory:
-            raise LimitError(f"host twin: {op.kind}", f"may take {memory} bytes", value=taken)
+    check_ops(graph, _check_op)
+    for op in graph.ops:
+        afford(op.kind, sum(math.prod(v.bound) for v in (*op.inputs(), *op.outputs) if v is not None), memory)
 
 
 def _check_value(value: Value, memory: int) -> None:
     if value.dynamic or str(value.dtype) not in _TYPES:
         raise FormatError("must be of a fixed shape and a known type", where=value.name, value=str(value.dtype))
-    if math.prod(value.bound) * _ITEM > memory:
-        raise LimitError(f"host twin: {value.name}", f"may take {memory} bytes", value=math.prod(value.bound) * _ITEM)
+    afford(value.name, math.prod(value.bound), memory)
     q = value.q
     if q is None:
         return
@@ -52,8 +42,7 @@ def _check_value(value: Value, memory: int) -> None:
     ends = np.iinfo(q.dtype)
     if not ends.min <= q.qmin <= q.qmax <= ends.max or zeros.min() < ends.min or zeros.max() > ends.max:
         raise FormatError("must have a range and a zero point of its type", where=value.name, value=(q.qmin, q.qmax))
-    if not np.all(np.isfinite(scales)) or scales.min() <= 1e-30 or scales.max() > 1e30:
-        raise FormatError("must have positive scales", where=value.name)
+    check_scales(value)
     if q.block is not None:
         _check_blocks(value, scales.size, zeros)
     elif q.axis is None:
@@ -96,12 +85,12 @@ def _check_op(op: Op) -> None:
 
 def _check_numbers(name: str, wanted: Numbers, given: Any, dims: int) -> None:
     if dims:
-        if not isinstance(given, list) or len(given) > _LONGEST:
+        if not isinstance(given, list) or len(given) > LONGEST:
             raise FormatError("must be a list of numbers", where=name, value=type(given).__name__)
         for item in given:
             _check_numbers(name, wanted, item, dims - 1)
     elif wanted.real:
         if type(given) not in (float, int) or not math.isfinite(given) or abs(given) > 3.5e38:
             raise FormatError("must be a number", where=name, value=given)
-    elif type(given) not in (int, bool) or not wanted.low <= given < _MAX:
+    elif type(given) not in (int, bool) or not wanted.low <= given < LARGEST:
         raise FormatError(f"must be whole numbers from {wanted.low}", where=name, value=given)

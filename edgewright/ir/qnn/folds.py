@@ -103,3 +103,16 @@ def extreme(function: Any) -> Any:
         return converted(x, made, out) if x.q is not None else stored(out, made)
 
     return meaning
+
+
+def running(op: Op, arrays: Sequence[Array]) -> Array:
+    """``CumulativeSum``."""
+    x, out = _ends(op)
+    axis, wide = int(op.args["axis"]), _wide(x, arrays[0])
+    turned = np.flip(wide, axis) if op.args["reverse"] else wide
+    total = np.cumsum(turned, axis, dtype=turned.dtype)
+    total = total - turned if op.args["exclusive"] else total
+    total = np.flip(total, axis) if op.args["reverse"] else total
+    if x.q is not None and out.q is not None:
+        return QNN.requantize(total, single(x.q.scale) / single(out.q.scale), out.q)
+    return stored(out, total if total.dtype.kind != "f" else total.astype(np.float32))

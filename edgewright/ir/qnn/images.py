@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from edgewright.ir.graph import Array
 from edgewright.ir.qnn.folds import visits
-from edgewright.ir.reference.grid import grid_sampler
-from edgewright.ir.reference.resample import upsample_bicubic2d, upsample_bilinear2d
+from edgewright.ir.reference.grid import cubic, grid_sampler
+from edgewright.ir.reference.resample import upsample_bilinear2d
+from edgewright.ir.reference.windows import cheaper_first
 
 Params = Mapping[str, Any]
 _F32 = np.float32
@@ -48,13 +49,37 @@ bilinear = _planar(lambda params, x, size: upsample_bilinear2d(x, size, bool(par
 _BICUBIC, _CORNERS = 2, 2  # numbers of modes
 
 
-def _resize(params: Params, x: Array, size: list[int]) -> Array:
+def resize_taps(params: Params, size: int, count: int) -> list[tuple[Array, Array]]:
+    """For each tap of a side, which elements results read, and with what weights."""
     corners = params["transformation_mode"] == _CORNERS
-    resized = upsample_bicubic2d if params["interpolation_mode"] == _BICUBIC else upsample_bilinear2d
-    return resized(x, size, corners, None)
+    ratio = ((size - 1) / (count - 1) if count > 1 else 0.0) if corners else size / count
+    positions, step, middle = np.arange(count, dtype=_F32), _F32(ratio), _F32(0.5)
+    at = positions * step if corners else (positions + middle) * step - middle
+    if params["interpolation_mode"] == _BICUBIC:
+        return [(_element(place, size), weight.astype(_F32)) for place, weight in cubic(at)]
+    lower = _element(np.maximum(at, 0), size)
+    part = np.clip(np.maximum(at, 0) - lower, 0, 1).astype(_F32)
+    return [(lower, _F32(1) - part), (np.minimum(lower + 1, size - 1), part)]
 
 
-resize = _planar(_resize)
+def _element(place: Array, size: int) -> Array:
+    return np.clip(np.nan_to_num(place), 0, size - 1).astype(np.int64)
+
+
+def resize_axes(have: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """The dimensions of an image in the order that they are resized in: first the one that leaves less to do."""
+    return [3 + dim for dim in cheaper_first(tuple(have[1:3]), tuple(wanted[1:3]))]
+
+
+def resize(params: Params, x: Array) -> Array:
+    """Sums by weights, along one side and then the other, each product and each sum rounded to single precision."""
+    for axis in resize_axes(x.shape, params["shape"]):
+        total = None
+        for elements, weight in resize_taps(params, x.shape[axis], params["shape"][axis]):
+            part = np.take(x, elements, axis) * weight.reshape(-1, *(1,) * (3 - axis))
+            total = part if total is None else total + part
+        x = np.asarray(total)
+    return x
 
 
 def grid_sample(params: Params, x: Array, grid: Array) -> Array:
@@ -63,15 +88,6 @@ def grid_sample(params: Params, x: Array, grid: Array) -> Array:
     given = np.ascontiguousarray(x.transpose(0, x.ndim - 1, *inner))
     made = grid_sampler(given, grid, params["mode"], params["padding_mode"], bool(params["align_corners"]))
     return made.transpose(0, *range(2, x.ndim), 1)
-
-
-def summed(params: Params, x: Array) -> Array:
-    """Running sums."""
-    axis = params["axis"]
-    turned = np.flip(x, axis) if params["reverse"] else x
-    total = np.cumsum(turned, axis, dtype=np.float64 if x.dtype.kind == "f" else x.dtype)
-    total = total - turned if params["exclusive"] else total
-    return np.asarray(np.flip(total, axis) if params["reverse"] else total).astype(x.dtype)
 
 
 def place(function: Any) -> Any:

@@ -121,7 +121,7 @@ QNN: dict[str, QnnOp] = {
     "ReduceSum": QnnOp(folds.reduced, domain=WHOLE, params=_KEPT),
     "ReduceMax": QnnOp(folds.extreme(np.max), domain=WHOLE, params=_KEPT),
     "ReduceMin": QnnOp(folds.extreme(np.min), domain=WHOLE, params=_KEPT),
-    "CumulativeSum": QnnOp(images.summed, params=_SUMS),
+    "CumulativeSum": QnnOp(folds.running, domain=WHOLE, params=_SUMS),
     "Argmax": QnnOp(images.place(np.argmax), params={"axis": _AXIS, "keep_dims": _flag(False)}),
     "Argmin": QnnOp(images.place(np.argmin), params={"axis": _AXIS, "keep_dims": _flag(False)}),
     **{name: QnnOp(rows.shares, domain=WHOLE, params=_SOFTMAX) for name in ("Softmax", "LogSoftmax")},
