@@ -60,7 +60,7 @@ class CompiledGraph:
         self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no two threads write to one cache line
         self._scratch = aligned(self._stride * self.threads)
         self._scratch_address = address_of(self._scratch)
-        self._patches: list[tuple[int, Place]] = []
+        self._patches: list[tuple[int, int, int]] = []  # a slot, which of inputs and outputs it points to, and where
         self._args = self._make_args()
         self._parts = self._make_parts()
         self._lock = threading.Lock()
@@ -88,8 +88,9 @@ class CompiledGraph:
         with self._lock:
             self._bring(given, made)
             bases = {"input": given, "output": made}
-            for at, place in self._patches:
-                self._args[at] = address_of(bases[place.buffer][place.index]) + place.offset
+            addresses, args = [address_of(array) for array in (*given, *made)], self._args
+            for at, which, offset in self._patches:
+                args[at] = addresses[which] + offset
             if profile is not None:
                 profile.begin()
             for part in self._parts:
@@ -187,7 +188,8 @@ class CompiledGraph:
         if slot.buffer in ("input", "output"):
             tensors = self.plan.inputs if slot.buffer == "input" else self.plan.outputs
             sizes[slot.buffer] = tensors[slot.index].nbytes
-            self._patches.append((at, slot))
+            before = 0 if slot.buffer == "input" else len(self.plan.inputs)
+            self._patches.append((at, before + slot.index, slot.offset))
         if not 0 <= slot.offset <= sizes[slot.buffer]:
             rule = f"must lie in the {slot.buffer} of {sizes[slot.buffer]} bytes"
             raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
