@@ -36,7 +36,7 @@ class Rewriter:
         self.origin: fx.Node | None = None  # the exported node being rewritten
         self.mode: Any = None  # of the fake values, for operators that create tensors
         self._depth = 0
-        self._sizes: dict[tuple[fx.Node, int], Any] = {}
+        self._sizes: dict[Any, fx.Node] = {}  # by what they are, in symbols
         self._views = _views_of_copies()
 
     # ----------------------------------------------------------------------------------------------- emission
@@ -59,6 +59,8 @@ class Rewriter:
         from edgewright.frontend.decompose import decompose
         from edgewright.frontend.rules import RENAMES, RULES
 
+        if op is aten.sym_size.int and isinstance(args[0], fx.Node) and op not in self.kept:
+            return self.size(args[0], args[1])
         op = op if op in self.kept else RENAMES.get(op, op)
         rule = RULES.get(op)
         if rule is not None and op not in self.kept:
@@ -111,10 +113,20 @@ class Rewriter:
             return size
         if size.node.is_constant():
             return int(size)
-        key = (node, dim)
-        if key not in self._sizes:
-            self._sizes[key] = self.emit(aten.sym_size.int, (node, dim), val=size)
-        return self._sizes[key]
+        known = size.node.expr
+        if known not in self._sizes:
+            source = self._source(known) or (node, dim)
+            self._sizes[known] = self.emit(aten.sym_size.int, source, val=size)
+        return self._sizes[known]
+
+    def _source(self, size: Any) -> tuple[fx.Node, int] | None:
+        """An input that has this size: to know it, nothing must be computed."""
+        for node in self.graph.find_nodes(op="placeholder"):
+            val = node.meta.get("val")
+            for dim, own in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
+                if isinstance(own, torch.SymInt) and own.node.expr == size:
+                    return node, dim
+        return None
 
     def plus(self, a: Any, b: Any) -> Any:
         """The sum of two sizes: an integer, or a node that computes it."""
