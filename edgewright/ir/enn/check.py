@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import FormatError, LimitError
+from edgewright.errors import FormatError
 from edgewright.ir.enn.products import LIMITS
 from edgewright.ir.enn.table import ENN, FLAG, INT, INTS, OPTIONAL, PREFIX, REAL, REALS, TEXT, EnnOp
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.twins import LARGEST, LONGEST, afford, check_ops, check_scales
 
-_ITEM = 8  # bytes of the widest element that an operator computes with
-_MAX = 1 << 31
-_LONGEST = 1 << 16  # of lists and words
 ELEMENTS = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64")
 _STORED = ("int8", "uint8", "int16", "uint16")
 # Operators whose result stores elements as their first operand does.
@@ -25,14 +23,7 @@ _MOVES = ("RESHAPE", "TRANSPOSE", "CONCAT", "STRIDEDSLICE", "SPLIT", "PAD", "GAT
 
 def check(graph: Graph, memory: int) -> None:
     """Raise unless every operator of a graph is ENN's, fits its shapes and can be afforded."""
-    for index, op in enumerate(graph.ops):
-        where = f"host twin.ops[{index}]"
-        try:
-            _check_op(op, memory)
-        except FormatError as error:
-            raise error.inside(where) from None
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
+    check_ops(graph, lambda op: _check_op(op, memory))
 
 
 def _check_op(op: Op, memory: int) -> None:
@@ -41,7 +32,7 @@ def _check_op(op: Op, memory: int) -> None:
         raise FormatError("must be an operator of ENN", value=op.kind)
     given = op.args["inputs"]
     fewest, most = row.operands
-    if not isinstance(given, list) or not fewest <= len(given) <= (most or _LONGEST):
+    if not isinstance(given, list) or not fewest <= len(given) <= (most or LONGEST):
         raise FormatError(f"must have {fewest} operands", where="inputs")
     made = [o for o in op.outputs if o is not None]
     if any(not isinstance(v, Value) for v in given) or (row.results or len(made)) != len(op.outputs) or not made:
@@ -65,8 +56,7 @@ def _check_value(value: Value) -> None:
     if str(value.dtype) not in _STORED or q.dtype != value.dtype or q.dynamic or q.block:
         raise FormatError("must be integers of 8 or 16 bits", where=value.name, value=value.dtype)
     limits = np.iinfo(value.dtype)
-    if not scales.size or not np.all(np.isfinite(scales)) or scales.min() <= 1e-30 or scales.max() > 1e30:
-        raise FormatError("must have positive scales", where=value.name)
+    check_scales(value)
     if not limits.min <= q.qmin <= q.qmax <= limits.max or zeros.shape != scales.shape or scales.ndim > 1:
         raise FormatError("must have limits of its type", where=value.name, value=(q.qmin, q.qmax))
     if zeros.min(initial=0) < limits.min or zeros.max(initial=0) > limits.max:
@@ -78,17 +68,17 @@ def _check_value(value: Value) -> None:
 
 def _check_param(name: str, value: Any, kind: str) -> None:
     if kind in (INTS, REALS):
-        if not isinstance(value, list) or len(value) > _LONGEST:
+        if not isinstance(value, list) or len(value) > LONGEST:
             raise FormatError("must be a list", where=name)
         for item in value:
             _check_param(name, item, INT if kind == INTS else REAL)
         return
-    whole = type(value) is int and -_MAX < value < _MAX
+    whole = type(value) is int and -LARGEST < value < LARGEST
     holds = {
         INT: whole,
         REAL: whole or (type(value) is float and not math.isnan(value)),
         FLAG: type(value) is bool,
-        TEXT: type(value) is str and len(value) < _LONGEST,
+        TEXT: type(value) is str and len(value) < LONGEST,
     }
     if not holds[kind]:
         raise FormatError(f"must be of kind {kind}", where=name, value=value)
@@ -135,5 +125,4 @@ def _check_shapes(op: Op, row: EnnOp, memory: int) -> None:
         top, left, bottom, right = op.args["explicit_padding"]
         n, c, h, w = op.args["inputs"][0].bound
         size += n * c * (h + top + bottom) * (w + left + right)
-    if size * _ITEM > memory:
-        raise LimitError(f"host twin: {op.kind}", f"may take {memory} bytes", value=size * _ITEM)
+    afford(op.kind, size, memory)
