@@ -158,3 +158,25 @@ def test_training_goes_through_the_same_call(precision: str) -> None:
     assert stored(graph) == tuple({t} for t in TYPES[precision])
     with pytest.raises(UsageError, match="train_fn"):
         quantize_module(model.eval(), (data,), [], precision, train_fn=train)
+
+
+class _Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        q, k, v = (layer(x) for layer in self.layers)
+        never = (1.0 - attention_mask[:, None, :]) * -10000.0
+        return torch.softmax(q @ k.transpose(1, 2) / 4 + never, -1) @ v
+
+
+def test_masks_of_attention_cost_scores_no_precision() -> None:
+    """Stock changes the number, if the mask has its usual name: by its own range nothing would be left of scores."""
+    torch.manual_seed(0)
+    model = _Masked().eval()
+    data = [(2 * torch.randn(1, 12, 16), torch.tensor([[1.0] * n + [0.0] * (12 - n)])) for n in (9, 12, 7, 5)]
+    made = quantize_module(model, data[0], data, Precision.A8W8)
+    with torch.no_grad():
+        wanted, got = (m(*data[0]).numpy() for m in (model, made))
+    assert 10 * np.log10((wanted**2).sum() / ((got - wanted) ** 2).sum()) > 28
