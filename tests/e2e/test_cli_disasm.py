@@ -10,6 +10,7 @@ import pytest
 
 from edgewright import compile as compile_model
 from edgewright.pte import read_program, write_program
+from tests.backends.nxp.litert import interpreter
 from tests.e2e.cli import GOLDEN, Cli
 from tests.workbench.models import calls, net
 
@@ -100,3 +101,13 @@ def test_a_twin_that_is_not_there_is_named(compiled: Path, tmp_path: Path, cli: 
     done = cli("disasm", tmp_path / "sm8550.pte")
     assert done.code == 0 and "is in the host twin (m.twin), which is not beside the file" in done.out
     assert "SM8550: 1 input, 1 output" in done.out
+
+
+def test_neutrons_graph_as_tflite(compiled: Path, tmp_path: Path, cli: Cli) -> None:
+    """LiteRT opens it, and finds the layers."""
+    done = cli("disasm", compiled / "imxrt700.pte", "--tflite", tmp_path / "net.tflite")
+    assert done.code == 0 and "wrote" in done.out, done.err
+    ready = interpreter((tmp_path / "net.tflite").read_bytes())
+    assert "CONV_2D" in {op["op_name"] for op in ready._get_ops_details()}
+    done = cli("disasm", compiled / "e9955.pte", "--tflite", tmp_path / "none.tflite")
+    assert done.code == 2 and not (tmp_path / "none.tflite").exists()
