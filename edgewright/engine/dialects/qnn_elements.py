@@ -184,7 +184,16 @@ def _affine(i: Integers, op: Op, given: list[Reg]) -> Reg:
 
 
 _mapped(("Batchnorm",), _affine)
-_mapped(("Relu",), _within(0.0, float("inf")))
+
+
+@element(f"{PREFIX}Relu")
+def _relu(i: Integers, op: Op, given: Given) -> Whole:
+    (x,), out = _ends(op)
+    if x.q is None:
+        return i.largest(given[0], i.constant(0))
+    return stored(i, clamp(i.f, real(i, given[0], x), 0.0, float("inf")), out)
+
+
 _mapped(("Relu6",), _within(0.0, 6.0))
 
 

@@ -13,7 +13,6 @@ from edgewright.engine.dialects.qnn_rewrite import (
     alike,
     ends,
     movable,
-    real,
     result,
     rule,
     some,
@@ -204,7 +203,7 @@ def _tile(made: QnnRewrite, op: Op) -> bool:
 def _pad(made: QnnRewrite, op: Op) -> bool:
     out, source = result(op), op.args["inputs"][0]
     x = moved(made, op, source)
-    if x is None or not (whole(x) or real(x)):
+    if x is None:
         return False
     pairs = [(int(a), int(b)) for a, b in op.args["pad_amount"]]
     if op.args["scheme"]:

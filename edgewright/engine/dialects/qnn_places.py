@@ -9,17 +9,6 @@ from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, constant, 
 from edgewright.ir.graph import Op, Value
 
 
-@rule("Gather")
-def _gather(made: QnnRewrite, op: Op) -> bool:
-    (source, index), out = ends(op)
-    x, axis = moved(made, op, source), int(op.args["axis"])
-    if x is None or index.q is not None or str(index.dtype) not in ("int32", "int64") or not some(index):
-        return False
-    flat = made.view(op, index, (int(np.prod(index.bound, dtype=np.int64)),))
-    shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
-    return give(made, op, made.then("index_select", op, x, shape, self=x, dim=axis, index=flat), out)
-
-
 def _places(index: Value) -> bool:
     return index.q is None and str(index.dtype) in ("int32", "int64") and some(index)
 
@@ -39,6 +28,17 @@ def _stripped(made: QnnRewrite, op: Op, *values: Value) -> list[Value] | None:
 def _dressed(made: QnnRewrite, op: Op, x: Value) -> bool:
     """The result is what is stored."""
     return give(made, op, x, result(op))
+
+
+@rule("Gather")
+def _gather(made: QnnRewrite, op: Op) -> bool:
+    source, index = op.args["inputs"]
+    found, axis = _stripped(made, op, source) if _places(index) else None, int(op.args["axis"])
+    if found is None:
+        return False
+    x, flat = found[0], made.view(op, index, (int(np.prod(index.bound, dtype=np.int64)),))
+    shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
+    return _dressed(made, op, made.then("index_select", op, x, shape, self=x, dim=axis, index=flat))
 
 
 @rule("GatherElements")

@@ -64,7 +64,8 @@ _unary(_ACTIVATIONS, "", False)
 
 
 def limited(made: QnnRewrite, op: Op, low: float, high: float) -> bool:
-    found = _one(made, op)
+    """Of limits that are not in order, the upper one has the last word."""
+    found, low = _one(made, op), min(low, high)
     if found is None or not low <= high:
         return False
     made.computed("clamp", op, found[1], self=found[0], limits=(float(np.float32(low)), float(np.float32(high))))
