@@ -168,7 +168,8 @@ class _Masked(nn.Module):
     def forward(self, x: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         q, k, v = (layer(x) for layer in self.layers)
         never = (1.0 - attention_mask[:, None, :]) * -10000.0
-        return torch.softmax(q @ k.transpose(1, 2) / 4 + never, -1) @ v
+        made: torch.Tensor = torch.softmax(q @ k.transpose(1, 2) / 4 + never, -1) @ v
+        return made
 
 
 def test_masks_of_attention_cost_scores_no_precision() -> None:
