@@ -103,6 +103,7 @@ class _Simulated:
         self._program = npu.decode(bytes(blob.cmd_data))
         self._blob = blob
         self._weights = bytes(blob.weight_data)
+        self._threads = given.threads
         self._fast = min(_fast_bytes(given.compile_specs), given.memory)
         self._steps = _STEPS_PER_BYTE * given.memory  # who may have little memory may not have much time either
         needed = blob.scratch_size + len(self._weights)
@@ -116,7 +117,8 @@ class _Simulated:
         for data, tensor in zip(inputs, self._blob.inputs, strict=True):
             scratch[tensor.offset : tensor.offset + tensor.nbytes] = data
         fast = np.zeros(self._fast, np.uint8)
-        npu.run(self._program, weights=self._weights, scratch=scratch, fast_scratch=fast, steps=self._steps)
+        npu.run(self._program, weights=self._weights, scratch=scratch, fast_scratch=fast, steps=self._steps,
+                threads=self._threads)  # fmt: skip
         ends = [(t, scratch[t.offset : t.offset + t.nbytes]) for t in self._blob.outputs]
         return [data.copy().view(_integers(t)).reshape(t.shape) for t, data in ends]
 

@@ -64,19 +64,19 @@ class Kept:
     A run that has to be interpreted leaves its record; the next one is compiled from that.
     """
 
-    def __init__(self, stream: str, weights: bytes, memories: dict[int, Array]) -> None:
+    def __init__(self, stream: str, weights: bytes, memories: dict[int, Array], threads: int = 1) -> None:
         self.record: Record | None = None
-        self._weights, self._sizes = weights, _sizes(memories)
+        self._weights, self._sizes, self._threads = weights, _sizes(memories), threads
         self._regions = sorted(region for region in memories if memories[region].flags.writeable)
         self._lengths = [memories[region].size for region in self._regions]
         digest = key_of("stream", stream, weights, str(sorted(self._sizes.items())), sources(_HERE, "ir"))
         self._origin = Origin(digest, lambda name: None, ())
-        self._key = self._origin.key(host(), 1, "tosa", _MEMORY)
+        self._key = self._origin.key(host(), threads, "tosa", _MEMORY)
         self._replay = self._stored()
 
-    def fits(self, weights: bytes, memories: dict[int, Array]) -> bool:
-        """The same constants, and memories as large."""
-        return self._weights is weights and self._sizes == _sizes(memories)
+    def fits(self, weights: bytes, memories: dict[int, Array], threads: int = 1) -> bool:
+        """The same constants, memories as large, and as many threads."""
+        return self._weights is weights and self._sizes == _sizes(memories) and self._threads == threads
 
     def replay(self, memories: dict[int, Array]) -> Replay | None:
         """What runs the stream, or None if it has to be interpreted."""
@@ -89,14 +89,16 @@ class Kept:
     def _compiled(self, record: Record, memories: dict[int, Array]) -> list[CompiledGraph | Done]:
         made: list[CompiledGraph | Done] = []
         for part in _parts_of(record, memories):
-            made += [part] if isinstance(part, Done) else _compiled(part, self._regions, self._lengths)
+            made += [part] if isinstance(part, Done) else _compiled(part, self._regions, self._lengths, self._threads)
         return made
 
     def _stored(self) -> Replay | None:
         """What an earlier process compiled, if it needs no interpreter and all of it is in order."""
         cost = default_cache().get(key_of("cost", self._key))
-        form = load_form(self._origin, self._key, host(), 1) if cost is not None and len(cost) == _COST else None
-        if cost is None or form is None or [t.nbytes for t in form.plan.outputs] != self._lengths:
+        if cost is None or len(cost) != _COST:
+            return None
+        form = load_form(self._origin, self._key, host(), self._threads)
+        if form is None or [t.nbytes for t in form.plan.outputs] != self._lengths:
             return None
         return Replay([form], self._regions, int.from_bytes(cost, "little"))
 
@@ -167,18 +169,18 @@ def _joined(builders: list[Builder], regions: dict[int, Array]) -> Builder:
     return made
 
 
-def _compiled(builder: Builder, regions: list[int], sizes: list[int]) -> list[CompiledGraph | Done]:
+def _compiled(builder: Builder, regions: list[int], sizes: list[int], threads: int) -> list[CompiledGraph | Done]:
     from edgewright.engine.compiler import make_plan  # large, and not needed for what was compiled before
 
     inputs, outputs = ([value for value, _ in side] for side in (builder.inputs, builder.outputs))
     try:
-        plan = make_plan(Graph("stream", inputs, outputs, builder.ops), 1, "tosa", memory=_MEMORY)
+        plan = make_plan(Graph("stream", inputs, outputs, builder.ops), threads, "tosa", memory=_MEMORY)
     except EdgewrightError:
         return list(builder.source)
     if any(step.label == "clone" for step in plan.steps):  # copies of ends, which are made before and after all others
         return list(builder.source)
     places = {"input": [where for _, where in builder.inputs], "output": [where for _, where in builder.outputs]}
-    return [CompiledGraph(in_memory(plan, places, regions, sizes), 1)]
+    return [CompiledGraph(in_memory(plan, places, regions, sizes), threads)]
 
 
 def in_memory(plan: Plan, places: dict[str, list[Range]], regions: list[int], sizes: list[int]) -> Plan:

@@ -11,6 +11,7 @@ from edgewright.backends.ethos_u.npu.memory import Budget, Memory
 from edgewright.backends.ethos_u.npu.replay import Kept
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.backends.ethos_u.npu.stream import Program
+from edgewright.engine.cores import thread_count
 from edgewright.engine.runner import native
 from edgewright.errors import InputError, MissingError
 
@@ -37,10 +38,12 @@ def run(
     fast_scratch: Array | None = None,
     regions: Mapping[int, Array] | None = None,
     steps: int = STEPS,
+    threads: int | None = 1,
 ) -> None:
     """Run a program in place on ``scratch``, which holds its inputs and will hold its outputs.
 
     Regions 0, 1 and 2 are the constants, the scratch and the fast scratch; ``regions`` adds others or replaces them.
+    ``threads``: of what was compiled, None for as many as are useful.
     """
     reason = supported(program.accelerator)
     if reason is not None:
@@ -54,8 +57,9 @@ def run(
         machine.run()
         return
     kept = program.kept.get("run")
-    if not isinstance(kept, Kept) or not kept.fits(weights, memories):
-        kept = program.kept["run"] = Kept(program.digest, weights, memories)
+    count = thread_count(threads)
+    if not isinstance(kept, Kept) or not kept.fits(weights, memories, count):
+        kept = program.kept["run"] = Kept(program.digest, weights, memories, count)
     replay = kept.replay(memories)
     if replay is None:
         kept.record = machine.run()
