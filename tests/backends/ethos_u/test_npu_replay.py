@@ -59,11 +59,29 @@ def same(stream: Stream, most: int = 0) -> None:
     assert stream.interpreted <= most
 
 
-@pytest.mark.parametrize("accelerator", ["ethos-u55-32", "ethos-u55-128", "ethos-u65-256"])
+def _sum() -> Graph:
+    layers = Layers()
+    x = layers.conv(layers.graph.input((1, 8, 8, 8), "i8"), 24, 3, relu=False)
+    return layers.graph.output(layers.add(x, layers.conv(x, 24)))
+
+
+@pytest.mark.parametrize(
+    "accelerator",
+    ["ethos-u55-128", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ethos-u55-32", "ethos-u65-256"))],
+)
 def test_mobilenet(accelerator: str) -> None:
     same(Stream(mobilenet(64, 0.35, classes=40), accelerator), most=1)  # the mean: its factor has 32 bits
 
 
+def test_threads() -> None:
+    """Blocks wait for each other: what one leaves in memory another reads."""
+    stream = Stream(_sum(), "ethos-u55-128")
+    wanted = stream.simulated(0)[0]
+    for _ in range(4):
+        np.testing.assert_array_equal(stream(0, threads=3)[0], wanted)
+
+
+@pytest.mark.slow
 def test_stripes_of_rows_and_channels() -> None:
     """With little fast memory layers come in pieces, which lie in larger maps with gaps between."""
     same(Stream(mobilenet(96, 0.35, classes=100), "ethos-u55-128", "arena_size_limit=98304\n"), most=9)
@@ -118,14 +136,14 @@ def test_maps_inside_larger_ones() -> None:
 
 def test_other_constants_are_another_stream() -> None:
     """What was compiled belongs to the bytes it was made from."""
-    stream = Stream(mobilenet(32, 0.35, classes=10), "ethos-u55-128")
+    stream = Stream(_sum(), "ethos-u55-128")
     before = [stream(0)[0] for _ in range(3)][-1]
     stream.weights = bytes(bytearray(stream.weights))  # equal, but perhaps not: nobody has looked
     np.testing.assert_array_equal(stream(0)[0], before)
 
 
 def test_a_second_run_costs_what_the_first_did() -> None:
-    stream = Stream(mobilenet(32, 0.35, classes=10), "ethos-u55-128")
+    stream = Stream(_sum(), "ethos-u55-128")
     stream(0)
     stream(0)
     with pytest.raises(LimitError):
@@ -134,21 +152,15 @@ def test_a_second_run_costs_what_the_first_did() -> None:
 
 def test_without_the_engine_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
-    stream = Stream(mobilenet(32, 0.35, classes=10), "ethos-u55-128")
+    stream = Stream(_sum(), "ethos-u55-128")
     np.testing.assert_array_equal(stream(0)[0], stream(0)[0])
     assert not stream.program.kept
-
-
-def _table() -> Graph:
-    layers = Layers()
-    x = layers.conv(layers.graph.input((1, 8, 8, 8), "i8"), 24, 3, relu=False)
-    return layers.graph.output(layers.add(x, layers.conv(x, 24)))
 
 
 def test_another_process_does_not_interpret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was compiled is kept with the engine's plans, for these constants and memories."""
     monkeypatch.setenv("EDGEWRIGHT_CACHE", str(tmp_path / "cache"))
-    stream = Stream(_table(), "ethos-u55-128")
+    stream = Stream(_sum(), "ethos-u55-128")
     first = [stream(0)[0] for _ in range(2)][-1]
 
     def refuse(self: Any) -> Any:
@@ -166,7 +178,7 @@ def test_another_process_does_not_interpret(tmp_path: Path, monkeypatch: pytest.
 
 def test_kept_streams_that_are_not_in_order_are_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_CACHE", str(tmp_path / "cache"))
-    stream = Stream(_table(), "ethos-u55-128")
+    stream = Stream(_sum(), "ethos-u55-128")
     first = [stream(0)[0] for _ in range(2)][-1]
     for path in (tmp_path / "cache").rglob("*"):
         if path.is_file():
