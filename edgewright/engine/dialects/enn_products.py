@@ -54,7 +54,7 @@ def _twice(made: EnnRewrite, op: Op) -> Op | None:
         return None
     kind = np.dtype(np.int8 if byte(x) else np.int16)
     whole = w.data.astype(np.int32) - int(np.asarray(w.q.zero_point))
-    ends = np.iinfo(kind)
+    ends: Any = np.iinfo(kind)
     first = np.clip(whole, ends.min, ends.max)
     second = whole - first
     if second.min(initial=0) < -ends.max or second.max(initial=0) > ends.max or not some(x, out):

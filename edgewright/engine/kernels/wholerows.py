@@ -181,7 +181,12 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormRows) -> None:
 
     if norm.loops is not None:
         loops = norm.loops
-        emit_units(f, 1, loops, [data, out], lambda now, at, _: normalize(*_starts(f, loops, now, at), None))
+
+        def apart(now: list[Reg], at: Reg, _: int) -> None:
+            source, target = _starts(f, loops, now, at)
+            normalize(source, target, None)
+
+        emit_units(f, 1, loops, [data, out], apart)
         return
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()

@@ -120,8 +120,8 @@ def layer_norm(values: Values, op: Op) -> None:
     x, weight, bias = inputs_of(op)
     made = _rows(values, op, x.bound, True)
     if made is None:
-        real = [values.real(v) for v in (x, weight, bias)]
-        whole = norm.layer_norm(real[0], [x.bound[-1]], *real[1:], float(op.args["epsilon"]))
+        real, by, plus = (values.real(v) for v in (x, weight, bias))
+        whole = norm.layer_norm(real, [x.bound[-1]], by, plus, float(op.args["epsilon"]))
         made = whole[0] if isinstance(whole, tuple) else whole
     else:
         made = made * values.real(weight) + values.real(bias)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class RealScaling:
 
     def apply(self, total: Array) -> Array:
         """Stored integers, in 64 bits."""
-        kind = np.float32 if self.rounding == "even" else np.float64
+        kind: Any = np.float32 if self.rounding == "even" else np.float64
         factor = np.asarray(self.factor if len(self.factor) > 1 else self.factor[0], kind)
         with np.errstate(all="ignore"):
             scaled = np.asarray(total).astype(kind) * factor
