@@ -49,7 +49,7 @@ _CLOCKS = {68: 1.0e9, 69: 1.0e9, 73: 1.2e9, 75: 1.3e9, 79: 1.4e9, 81: 1.5e9}
 def peaks(soc: QcomChipset) -> Peaks:
     """The figures of a SoC."""
     htp = CHIPSETS[soc]
-    assumed = _SMALL if htp.vtcm < 4 else _TOPS_BY_ARCH[htp.arch]
+    assumed = _SMALL if htp.vtcm <= 4 else _TOPS_BY_ARCH[htp.arch]
     return Peaks(_TOPS.get(soc, Figure(assumed)), _memory(soc), Figure(_CLOCKS[htp.arch]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ def quantize(model: nn.Module, batches: Sequence[torch.Tensor], scheme: str, qua
     """Step 2. ``batches``: to calibrate or to train with; the first is the example."""
     quantizer = QnnQuantizer()
     quantizer.set_default_quant_config(QuantDtype[f"use_{scheme}"], is_qat=quantization_type == QAT)
+    model = copy.deepcopy(model)  # what is exported shares its weights, and training would change the caller's
     m = torch.export.export(model, (batches[0],), strict=True).module()
     if scheme == "16a4w_block":
         quantizer.set_block_size_map(_blocks(m))

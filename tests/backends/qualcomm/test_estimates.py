@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -63,3 +65,12 @@ def test_it_is_told_in_a_line_that_says_whose_it_is() -> None:
         and "cycles" in said
         and "DRAM" in said
     )
+
+
+def test_the_guide_shows_every_figure_with_its_source() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "qualcomm.md").read_text(encoding="utf-8")
+    for soc in QcomChipset:
+        found = peaks(soc)
+        shown = [(found.tops, 1.0), (found.memory, 1.0), (found.clock, 1e9)]
+        cells = [f"{figure.value / unit:g} ({figure.source})" for figure, unit in shown]
+        assert f"| {soc.name} | {' | '.join(cells)} |" in guide
