@@ -64,9 +64,10 @@ def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
     if limits is not None and limits[0] > limits[1]:
         args["limits"] = (limits[1], limits[1])  # the upper one has the last word
     new = Op(op.kind, args, list(op.outputs), op.origin)
-    if len(op.outputs) > 1 and [v.bound for v in new.inputs()] == [v.bound for v in op.inputs()]:
-        return new  # what it was checked for
     rule = RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
+    unchanged = [v.bound for v in new.inputs()] == [v.bound for v in op.inputs()]
+    if unchanged and (len(op.outputs) > 1 or rule is None):
+        return new  # what it was checked for
     if rule is None or len(op.outputs) != 1 or op.outputs[0] is None:
         raise ExecutionError(f"device graph: {op.kind}", "must have one output, of a shape that is known here")
     try:
