@@ -58,7 +58,8 @@ def fold(f: Function, lanes: int, length: int, start: Reg, body: Step, join: Cal
     value = start
     if whole:
         wide = Reg(f"splat ({start.type} {start})", vec(lanes, element(start.type))) if lanes > 1 else start
-        together = next(n for n in (4, 2, 1) if whole % (n * lanes) == 0)  # as many hide each other's latency
+        # As many hide each other's latency; single elements make no vector.
+        together = next(n for n in (4, 2, 1) if n == 1 or (lanes > 1 and whole % (n * lanes) == 0))
 
         def once(i: Reg, now: list[Reg]) -> list[Reg]:
             return [body(f.add(i, k * lanes), n) for k, n in enumerate(now)]
