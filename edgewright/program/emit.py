@@ -131,8 +131,8 @@ class Emitter:
         """A call of a delegate: ``id``, ``blob``, ``specs``, and ``inputs`` in the blob's order."""
         inputs = [self.argument(v, Kind.ANY) for v in op.args["inputs"]]
         outputs = [self.define(v) for v in op.outputs if v is not None]
-        held = (op.args.get(name) for name in ("twin", "estimates"))
-        made = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], *held, method=self.graph.name)
+        held = {name: op.args.get(name) for name in ("twin", "estimates")}
+        made = self.blobs.add(op.args["id"], op.args["blob"], op.args["specs"], **held, method=self.graph.name)
         self.delegates.append(made)
         self.blobs.named.update(op.args.get("named", {}))
         self.storage.tail = max(self.storage.tail, op.args.get("tail", 0))
