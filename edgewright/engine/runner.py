@@ -177,6 +177,11 @@ class _Native:
         self.input_count = len(graph().inputs) if self._usual is None else len(self._usual.plan.inputs)
 
     @property
+    def compiled(self) -> CompiledGraph | None:
+        """The machine code, if there is one for all calls."""
+        return self._usual
+
+    @property
     def ends(self) -> Ends:
         plan = None if self._usual is None else self._usual.plan
         return _ends(self._graph()) if plan is None else (plan.inputs, plan.outputs)

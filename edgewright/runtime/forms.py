@@ -168,7 +168,7 @@ class FormStep(SegmentStep):
         table_numbers = self._numbers
         for index, number in table_numbers.items():
             table[index] = number
-        given = [slot.array.transpose(slot.dim_order) for slot in self._inputs]  # type: ignore[union-attr]
+        given = [slot.array.transpose(slot.dim_order) for slot in self.inputs]  # type: ignore[union-attr]
         targets = [None if view else self._target(slot, shape) for slot, shape, view in self._made]
         profile = None if parts is None else engine_profile()
         made = self.runner.run(given, targets, profile)

@@ -29,6 +29,7 @@ from edgewright.runtime.delegates import (
     describe_backend,
     find_delegate,
 )
+from edgewright.runtime.direct import Direct, find_direct
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.registry import Kernel, all_kernels
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
@@ -78,6 +79,7 @@ class Method:
         self._forms = self._find_forms(threads)
         self._running = self._chains  # those of the sizes at hand
         self._prepare()
+        self._direct = None if self._forms is not None else self._find_direct()
         say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
 
@@ -88,6 +90,11 @@ class Method:
         from edgewright.runtime.forms import forms_of
 
         return forms_of(self._plan, self._table.values, self._chains, self._limits.memory, threads)
+
+    def _find_direct(self) -> Direct | None:
+        values, plan = self._table.values, self._plan
+        ends = ([values[i] for i in plan.inputs], [values[i] for i in plan.outputs])
+        return find_direct(*ends, self._chains, values, self._limits.memory)
 
     def _prepare(self) -> None:
         """Delegates that were not joined with anything are made ready now."""
@@ -105,6 +112,11 @@ class Method:
 
     def execute(self, inputs: Sequence[Any] = (), *, profile: Profile | None = None) -> list[Any]:
         """Run once. Inputs are numpy arrays, torch tensors or numbers; outputs come as the inputs did."""
+        if self._direct is not None and profile is None:
+            with self._lock:
+                made = self._direct.run(inputs)
+            if made is not None:
+                return made
         with self._lock, np.errstate(all="ignore"):
             values = list(self._table.values)
             as_torch = take(self.metadata, [values[i] for i in self._plan.inputs], inputs)
@@ -140,7 +152,7 @@ class Method:
         """Close the delegates; the method cannot run afterwards."""
         for delegate in self._delegates:
             delegate.close()
-        self._delegates = []
+        self._delegates, self._direct = [], None
 
     def _run(self, chain: int, steps: list[Step], values: Values, budget: int, profile: Profile | None) -> int:
         at = 0

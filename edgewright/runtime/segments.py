@@ -41,8 +41,9 @@ class SegmentStep:
         self, runner: Runner, inputs: list[TensorSlot], outputs: list[TensorSlot], calls: list[Any], end: int,
         guards: Iterable[tuple[TensorSlot, int, bool]],
     ) -> None:  # fmt: skip
-        self.runner, self._inputs, self._outputs, self.end = runner, inputs, outputs, end
+        self.runner, self.inputs, self.outputs, self.end = runner, inputs, outputs, end
         self._calls, self._guards = calls, tuple(guards)
+        self.guarded = bool(self._guards)  # places are looked at before each run
         self.label = f"{len(calls)} calls ({runner.how})"
 
     def __call__(self, table: Values) -> int:
@@ -52,13 +53,13 @@ class SegmentStep:
         """Run; the times of the engine's steps are added to ``parts``."""
         if not self.inside(table):
             return self.one_by_one(table)
-        given = [load(slot, table).transpose(slot.dim_order) for slot in self._inputs]
-        targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self._outputs]
+        given = [load(slot, table).transpose(slot.dim_order) for slot in self.inputs]
+        targets = [None if s.array is None else s.array.transpose(s.dim_order) for s in self.outputs]
         profile = None if parts is None else engine_profile()
         made = self.runner.run(given, targets, profile)
         if parts is not None and profile is not None:
             parts += parts_of(profile)
-        for slot, array, target in zip(self._outputs, made, targets, strict=True):
+        for slot, array, target in zip(self.outputs, made, targets, strict=True):
             if array is not target:
                 slot.store(array.transpose([slot.dim_order.index(d) for d in range(array.ndim)]))
         return self.end

@@ -17,6 +17,7 @@ from edgewright.pte.flat import Buffer
 from edgewright.runtime.delegates import DelegateBlob
 
 if TYPE_CHECKING:
+    from edgewright.engine.driver import CompiledGraph
     from edgewright.engine.profile import EngineProfile
     from edgewright.engine.stored import Origin
 
@@ -48,6 +49,11 @@ class XnnpackDelegate:
     @property
     def how(self) -> str:
         return self._runner.how
+
+    @property
+    def compiled(self) -> CompiledGraph | None:
+        """The machine code, if there is one for all calls."""
+        return getattr(self._runner, "compiled", None)
 
     @property
     def waits(self) -> bool:
