@@ -1,4 +1,4 @@
-"""Methods that are one compiled graph: straight from the caller's arrays to new ones, results as the long way has them."""
+"""Methods that are one compiled graph: from the caller's arrays to new ones, with results as the long way has them."""
 
 from __future__ import annotations
 
