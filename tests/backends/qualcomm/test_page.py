@@ -19,13 +19,14 @@ FLOAT = "fp16"
 CUSTOM, MOBILENET = "custom", "mobilenet_v2"
 DECIBELS = {FLOAT: 40, "8a8w": 30, **{s: 45 for s in SCHEMES if s.startswith("16a")}}
 # What the emulator was seen to give of MobileNetV2 in these; less than of the others, for reasons that are not known.
-DEEP = {("16a4w", PTQ): 34, ("16a4w_block", PTQ): 34, ("8a8w", QAT): 26}
+DEEP = {("16a4w", PTQ): 34, ("16a4w_block", PTQ): 34, ("8a8w", QAT): 26, ("16a4w", QAT): 30, ("16a4w_block", QAT): 30}
 # In the quick run: a scheme for each SoC, that its architecture has.
 QUICK = {
     "SA8295": "8a8w", "SM8450": "16a4w_block", "SM8475": "16a8w", "SM8550": "16a16w", "SM8650": "8a8w",
     "SM8750": "16a4w_block", "SSG2115P": "16a8w", "SSG2125P": "16a4w", "SXR1230P": "16a16w", "SXR2230P": "16a4w",
     "SXR2330P": "8a8w",
 }  # fmt: skip
+TRAINED = ("SA8295", "SM8450", "SM8475", "SM8550", "SSG2125P")  # a quick run trains every scheme once
 
 
 @cache
@@ -70,7 +71,8 @@ def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
 def test_the_pages_code_runs_on_all_its_socs(soc: str, tmp_path: Path) -> None:
     check(soc, CUSTOM, FLOAT, PTQ, tmp_path)
     check(soc, CUSTOM, QUICK[soc], PTQ, tmp_path)
-    check(soc, CUSTOM, QUICK[soc], QAT, tmp_path)
+    if soc in TRAINED:
+        check(soc, CUSTOM, QUICK[soc], QAT, tmp_path)
 
 
 @pytest.mark.slow
