@@ -2,7 +2,7 @@
 
 On their way to a softmax they become ``LOW``, which means the same there. What holds scores and masks in one is watched
 without the masked ones, and its range goes on a little below the lowest score: integers end there, and a softmax makes
-nothing of what lies there. So a mask costs the scores no precision.
+nothing of what lies there. Steps of scores are coarser by that room, and by no more.
 """
 
 from __future__ import annotations

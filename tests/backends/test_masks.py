@@ -1,4 +1,4 @@
-"""Masks of attention under quantizers: minus infinity is no integer, and costs the scores nothing."""
+"""Masks of attention under quantizers: minus infinity is no integer, and must not take the range of the scores."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def found(model: nn.Module, quantizer, inputs: tuple[Tensor, ...], *, qat: bool 
 
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize(("scheme", "decibels"), [("8a8w", 30), ("16a8w", 40)])
-def test_masks_cost_nothing(join, scheme: str, decibels: float) -> None:
+def test_masks_leave_room_for_scores(join, scheme: str, decibels: float) -> None:
     quantizer = QnnQuantizer("SM8650")
     quantizer.set_default_quant_config(QuantDtype[f"use_{scheme}"], is_linear_per_channel=True)
     model = Attention(join).eval()
