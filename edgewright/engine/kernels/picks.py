@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
-from edgewright.engine.kernels.packing import pieces
+from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.kernels.places import copy_row
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def emit_picks(module: Module, name: str, picks: Picks) -> None:
             target = f.at(target, f.mul(here, picks.strides[dim]))
 
         def one(i: Reg, _: list[Reg]) -> list[Reg]:
-            copy_run(f, picks.run, f.at(source, _listed(f, lists[-1], i)), f.at(target, f.mul(i, picks.strides[-1])))
+            copy_row(f, picks.run, f.at(source, _listed(f, lists[-1], i)), f.at(target, f.mul(i, picks.strides[-1])))
             return []
 
         f.repeat(picks.shape[-1], [], one)
@@ -75,7 +75,7 @@ def emit_take(module: Module, name: str, lists: Lists) -> None:
     def row(unit: Reg) -> None:
         batch, at = f.op("udiv", unit, lists.count), f.op("urem", unit, lists.count)
         source = _at(f, data, lists.whole, batch, _place(f, lists, listed, batch, at))
-        copy_run(f, lists.run, source, _at(f, out, lists.rows, batch, at))
+        copy_row(f, lists.run, source, _at(f, out, lists.rows, batch, at))
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()
@@ -89,7 +89,7 @@ def emit_lay(module: Module, name: str, lists: Lists) -> None:
     def one(batch: Reg) -> None:
         def row(at: Reg, _: list[Reg]) -> list[Reg]:
             target = _at(f, out, lists.whole, batch, _place(f, lists, listed, batch, at))
-            copy_run(f, lists.run, _at(f, data, lists.rows, batch, at), target)
+            copy_row(f, lists.run, _at(f, data, lists.rows, batch, at), target)
             return []
 
         f.repeat(lists.count, [], row)
@@ -108,17 +108,3 @@ def _place(f: Function, lists: Lists, listed: Reg, batch: Reg, at: Reg) -> Reg:
     last, zero = number(lists.size - 1, I64), number(0, I64)
     wrapped = f.select(f.compare("slt", given, 0), f.add(given, lists.size), given)
     return f.call("llvm.smin.i64", I64, f.call("llvm.smax.i64", I64, wrapped, zero), last)
-
-
-def copy_run(f: Function, size: int, source: Reg, target: Reg) -> None:
-    """So many bytes, and no others."""
-    whole = size // 64 * 64
-
-    def once(i: Reg, _: list[Reg]) -> list[Reg]:
-        f.store(f.load(vec(64, "i8"), f.at(source, i)), f.at(target, i))
-        return []
-
-    if whole:
-        f.repeat(whole, [], once, 64)
-    for start, length in pieces(size - whole, 32):
-        f.store(f.load(vec(length, "i8"), source, whole + start), target, whole + start)

@@ -72,6 +72,7 @@ def _place(f: Function, item: int, size: Reg, listed: Reg, at: Reg) -> Reg:
 
 
 def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:
+    """So many bytes, and no others."""
     whole = size // 64 * 64
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:
