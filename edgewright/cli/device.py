@@ -15,6 +15,7 @@ _HELP = (
 
 EXAMPLES = """examples:
   edgewright device list
+  edgewright device list --json | jq -r '.phones[].serial'
   edgewright device run m.sm8550.pte --inputs x.npz --output y.npz
   edgewright device fvp npu.pte --dry-run
 """
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", metavar="x.npz", help="inputs; on a platform, for a runner that reads files")
     parser.add_argument("--output", metavar="y.npz", help="write out0, out1, ... here")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run and stop")
+    parser.add_argument("--json", action="store_true", help="what was found or done, as JSON")
     for title, module in (("phones", "device_phone"), ("fvp", "device_fvp")):
         import_module(f"edgewright.cli.{module}").add_arguments(parser.add_argument_group(title))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import tempfile
 from pathlib import Path
@@ -55,16 +56,18 @@ def run(args: argparse.Namespace) -> int:
     base: dict[str, Any] = {"target": target, "elf": elf, "executable": executable, "timeout": args.timeout}
     base |= {"address": args.address, "program": Path(args.model).resolve(), "trace": args.trace}
     if not files:
-        return _start(args, fvp.Platform(**base))
+        platform = fvp.Platform(**base)
+        return _finish(args, platform, _start(args, platform))
     with tempfile.TemporaryDirectory(prefix="edgewright-fvp-") as name:
         folder = Path(name)
         metadata = _prepare(args, program, folder)
         inputs = sorted(folder.glob("i*.bin"), key=lambda path: int(path.stem[1:]))
         words = ["executor_runner", "-m", "m.pte", "-o", "out", *(w for i in inputs for w in ("-i", i.name))]
-        code = _start(args, fvp.Platform(**base, folder=folder, words=words))
-        if args.output and not args.dry_run:
+        platform = fvp.Platform(**base, folder=folder, words=words)
+        report = _start(args, platform)
+        if args.output and report is not None:
             save_arrays(args.output, [[_read(folder, i, t) for i, t in enumerate(_tensors(metadata.outputs))]])
-        return code
+        return _finish(args, platform, report)
 
 
 def _target(args: argparse.Namespace, program: schema.Program) -> str:
@@ -99,15 +102,24 @@ def _elf(args: argparse.Namespace, target: str, files: bool) -> Path:
     return elf.resolve()
 
 
-def _start(args: argparse.Namespace, platform: fvp.Platform) -> int:
+def _start(args: argparse.Namespace, platform: fvp.Platform) -> fvp.Report | None:
+    """Run the platform to its end; a dry run only prints how."""
     if args.dry_run:
-        print(shlex.join(platform.command()))
-        return 0
-    out = console()
-    report = fvp.run(platform, lambda line: None if args.quiet else out.print(clean(line), soft_wrap=True))
-    if not args.quiet:
+        words = platform.command()
+        print(json.dumps({"command": words}, indent=2) if args.json else shlex.join(words))
+        return None
+    out, talks = console(), not args.quiet and not args.json
+    report = fvp.run(platform, lambda line: out.print(clean(line), soft_wrap=True) if talks else None)
+    if talks:
         cycles = "" if report.cycles is None else f"; the NPU counted {report.cycles:,} cycles"
         out.print(f"{platform.board.executable} ended without errors{cycles}", style="green", soft_wrap=True)
+    return report
+
+
+def _finish(args: argparse.Namespace, platform: fvp.Platform, report: fvp.Report | None) -> int:
+    if args.json and report is not None:
+        facts = {"platform": platform.executable, "target": platform.target, "cycles": report.cycles}
+        print(json.dumps({**facts, "written": args.output, "log": report.lines}, indent=2))
     return 0
 
 

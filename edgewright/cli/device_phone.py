@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.adb import Adb
+from edgewright.backends.qualcomm.adb import Adb, Device
 from edgewright.backends.qualcomm.emulated import release
 from edgewright.backends.qualcomm.libraries import Runner, find_runner, htp_files, sdk_root
 from edgewright.backends.qualcomm.phone import FOLDER, LIST, Needs, Phone, command, needs_of
@@ -24,6 +25,7 @@ from edgewright.pte.reader import read_program
 from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
 
 Files = list[tuple[Path, str]]
+Facts = dict[str, Any]
 
 
 def add_arguments(group: Any) -> None:
@@ -55,10 +57,13 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="edgewright-phone-") as name:
         metadata = describe(program.execution_plan[0])
         given = _inputs(args, metadata, Path(name))
-        _push(args, phone, [*_pairs(libraries, runner), (Path(args.model), _name(args.model)), *given], needs, found)
-    if args.kind == "push":
-        return 0
-    return _run(args, phone, metadata, bool(given))
+        files = [*_pairs(libraries, runner), (Path(args.model), _name(args.model)), *given]
+        facts = _push(args, phone, files, needs, found)
+    if args.kind == "run":
+        facts |= _run(args, phone, metadata, bool(given))
+    if args.json:
+        print(json.dumps(facts, indent=2))
+    return 0
 
 
 def _name(model: str) -> str:
@@ -70,27 +75,42 @@ def _pairs(libraries: list[Path], runner: Runner | None) -> Files:
 
 
 def _dry_run(args: argparse.Namespace, folder: PurePosixPath, libraries: list[Path], runner: Runner | None) -> int:
-    for path, name in [*_pairs(libraries, runner), (Path(args.model), _name(args.model))]:
-        print(f"push {path} {folder / name}")
-    print(command(folder, _name(args.model), bool(args.inputs)))
+    files = [*_pairs(libraries, runner), (Path(args.model), _name(args.model))]
+    pushes = [(path, folder / name) for path, name in files]
+    line = command(folder, _name(args.model), bool(args.inputs))
+    if args.json:
+        print(json.dumps({"push": [{"from": str(a), "to": str(b)} for a, b in pushes], "command": line}, indent=2))
+        return 0
+    for path, place in pushes:
+        print(f"push {path} {place}")
+    print(line)
     return 0
 
 
 def _list(args: argparse.Namespace) -> int:
     """Every phone, with what can be asked of it."""
-    rows = []
-    for device in Adb(args.serial, args.host).devices():
-        soc, arch, qnn = "", "", ""
-        if device.state == "device":
-            phone = Phone(Adb(device.serial, args.host), PurePosixPath(args.device_folder))
-            soc, known = phone.soc, get_soc_to_chipset_map()
-            arch = f"V{CHIPSETS[known[soc.upper()]].arch}" if soc.upper() in known else ""
-            qnn = release(phone.qnn_build())
-        rows.append((device.serial, device.state, device.model, soc, arch, qnn))
-    if not rows:
+    phones = [_facts(args, device) for device in Adb(args.serial, args.host).devices()]
+    if not phones:
         Adb(args.serial, args.host).choose()  # says what to do
+    if args.json:
+        print(json.dumps({"phones": phones}, indent=2))
+        return 0
+    rows = [[phone[key] or "" for key in phone] for phone in phones]
     console().print(table("", ("serial", "state", "model", "SoC", "Hexagon", "QNN"), rows))
     return 0
+
+
+def _facts(args: argparse.Namespace, device: Device) -> Facts:
+    """A phone that may not be used yet says no more than its name."""
+    facts: Facts = {"serial": device.serial, "state": device.state, "model": device.model or None}
+    facts |= {"soc": None, "hexagon": None, "qnn": None}
+    if device.state == "device":
+        phone = Phone(Adb(device.serial, args.host), PurePosixPath(args.device_folder))
+        soc = phone.soc
+        known = get_soc_to_chipset_map().get(soc.upper())
+        facts["soc"], facts["qnn"] = soc or None, release(phone.qnn_build()) or None
+        facts["hexagon"] = None if known is None else f"V{CHIPSETS[known].arch}"
+    return facts
 
 
 def _inputs(args: argparse.Namespace, metadata: MethodMetadata, folder: Path) -> Files:
@@ -110,26 +130,32 @@ def _inputs(args: argparse.Namespace, metadata: MethodMetadata, folder: Path) ->
     return [*made, (folder / LIST, LIST)]
 
 
-def _push(args: argparse.Namespace, phone: Phone, files: Files, needs: Needs, qnn: str) -> None:
+def _push(args: argparse.Namespace, phone: Phone, files: Files, needs: Needs, qnn: str) -> Facts:
     with progress(f"pushing to {phone.device.serial}", len(files), quiet=args.quiet) as step:
         count = phone.push(files, lambda _: step())
-    if not args.quiet:
+    if _talks(args):
         said = f"{plural(count, 'file')} pushed to {phone.folder}, {len(files) - count} there already"
         console().print(f"{clean(phone.device.serial)}: {said}; QNN {qnn}, Hexagon V{needs.arch}", soft_wrap=True)
+    facts: Facts = {"serial": phone.device.serial, "folder": str(phone.folder), "hexagon": f"V{needs.arch}"}
+    return facts | {"qnn": qnn, "pushed": count, "there_already": len(files) - count}
 
 
-def _run(args: argparse.Namespace, phone: Phone, metadata: MethodMetadata, given: bool) -> int:
+def _talks(args: argparse.Namespace) -> bool:
+    return not args.quiet and not args.json
+
+
+def _run(args: argparse.Namespace, phone: Phone, metadata: MethodMetadata, given: bool) -> Facts:
     out = console()
-    phone.run(_name(args.model), inputs=given,
-              say=None if args.quiet else lambda line: out.print(clean(line), soft_wrap=True))  # fmt: skip
+    said = phone.run(_name(args.model), inputs=given,
+                     say=(lambda line: out.print(clean(line), soft_wrap=True)) if _talks(args) else None)  # fmt: skip
     folder = Path(args.output_folder) if args.output_folder else Path(args.model).resolve().parent
     files = phone.pull(folder)
     if args.output:
         infos = [info for info in metadata.outputs if isinstance(info, TensorInfo)]
         save_arrays(args.output, [[_array(path, info) for path, info in zip(files, infos, strict=True)]])
-    if not args.quiet:
+    if _talks(args):
         out.print(f"{plural(len(files), 'output')} in {folder / 'outputs'}", style="green", soft_wrap=True)
-    return 0
+    return {"outputs": [str(path) for path in files], "written": args.output, "log": said.splitlines()}
 
 
 def _array(path: Path, info: TensorInfo) -> Any:

@@ -102,6 +102,13 @@ def test_the_program_in_memory(stand_in: StandIn, cli: Cli) -> None:
     assert "ethosu.extra_args=--pmu-trace pmu.log" in stand_in.arguments
 
 
+def test_a_run_is_data(stand_in: StandIn, cli: Cli) -> None:
+    done = cli("device", "fvp", MODEL, "--elf", stand_in.elf, "--json")
+    assert done.code == 0, done.err
+    facts = {"platform": str(stand_in.path), "target": "ethos-u55-128", "cycles": 4321, "written": None}
+    assert json.loads(done.out) == {**facts, "log": LOG.splitlines()}
+
+
 def test_files_of_this_machine(stand_in: StandIn, cli: Cli, tmp_path: Path) -> None:
     """Inputs go out as they lie in the program's memory, and outputs come back as everyone sees them."""
     x = np.random.default_rng(0).random((1, 4, 16, 16), np.float32)
@@ -179,3 +186,5 @@ def test_a_dry_run_prints_the_command(cli: Cli, monkeypatch: pytest.MonkeyPatch)
     words = shlex.split(done.out)
     assert done.code == 0 and words[0] == "FVP_Corstone_SSE-300_Ethos-U55"
     assert words[-3] == f"{MODEL}@0x70000000"
+    again = cli("device", "fvp", MODEL, "--dry-run", "--address", "0x70000000", "--json")
+    assert json.loads(again.out) == {"command": words}

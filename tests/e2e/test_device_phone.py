@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -163,6 +164,35 @@ def test_phones_are_listed(cli: Cli, phones: list[StandIn], tmp_path: Path) -> N
     assert [w for w in ("ABC123", "SM8550", "V73", "2.40", "DEF456", "unauthorized") if w not in out] == []
 
 
+def test_phones_are_data(cli: Cli, phones: list[StandIn], tmp_path: Path) -> None:
+    (phones[0].root / "vendor/lib64/libQnnHtp.so").write_bytes(b"\0v2.40.1.251001120000\0")
+    phones.append(StandIn("DEF456", tmp_path / "other", model="Pixel", state="unauthorized"))
+    done = cli("device", "list", "--json")
+    nothing = {"soc": None, "hexagon": None, "qnn": None}
+    assert json.loads(done.out)["phones"] == [
+        {"serial": "ABC123", "state": "device", "model": "Stand_In", "soc": "SM8550", "hexagon": "V73", "qnn": "2.40"},
+        {"serial": "DEF456", "state": "unauthorized", "model": "Pixel", **nothing},
+    ]
+    phones.clear()
+    done = cli("device", "list", "--json")
+    assert (done.code, done.out) == (6, "") and "phone: must be connected" in done.err
+
+
+def test_a_run_is_data(cli: Cli, ready: list[object], model: Path, phones: list[StandIn], tmp_path: Path) -> None:
+    """Nothing else is on stdout, and what the runner printed is in it."""
+    shutil.copy(model.with_suffix(".twin"), phones[0].root / "m.twin")
+    facts = json.loads(cli("device", "push", *ready, "--json").out)
+    place = {"serial": "ABC123", "folder": f"/{FOLDER}", "hexagon": "V73", "qnn": "2.51"}
+    assert facts == {**place, "pushed": 7, "there_already": 0}
+    options = ("--inputs", model.parent / "x.npz", "--output", tmp_path / "y.npz", "--output-folder", tmp_path / "out")
+    facts = json.loads(cli("device", "run", *ready, *options, "--json").out)
+    log = facts.pop("log")
+    assert any("Model executed successfully" in line for line in log)
+    outputs = {"outputs": [str(tmp_path / "out/outputs/output_0_0.raw")], "written": str(tmp_path / "y.npz")}
+    assert facts == {**place, "pushed": 2, "there_already": 7, **outputs}
+    assert all(Path(path).is_file() for path in (*facts["outputs"], facts["written"]))
+
+
 def test_missing_files_are_named(cli: Cli, ready: list[object], model: Path, build: Path, sdk: Path) -> None:
     (sdk / "lib/hexagon-v73/unsigned/libQnnHtpV73Skel.so").unlink()
     done = cli("device", "push", *ready)
@@ -206,6 +236,8 @@ def test_a_dry_run_needs_no_phone(cli: Cli, model: Path, build: Path, sdk: Path,
     done = cli("device", "run", model, "-b", build, "--qnn-sdk", sdk, "--dry-run")
     assert done.code == 0 and f"push {sdk}/lib/aarch64-android/libQnnHtpV73Stub.so" in done.out
     assert "--output_folder_path ./outputs --etdump_path ./etdump.etdp" in done.out
+    facts = json.loads(cli("device", "run", model, "-b", build, "--qnn-sdk", sdk, "--dry-run", "--json").out)
+    assert [f"push {p['from']} {p['to']}" for p in facts["push"]] + [facts["command"]] == done.out.splitlines()
 
 
 @pytest.mark.parametrize("arch", [68, 69, 73, 75, 79, 81])
