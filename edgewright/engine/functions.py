@@ -13,7 +13,16 @@ import numpy as np
 
 from edgewright.engine.codegen import Function, Reg, count, number, vec
 from edgewright.engine.family import on_arm
-from edgewright.engine.vector import clamp, fma, round_to_int, smaller, times_power, to_real
+from edgewright.engine.vector import (
+    clamp,
+    fma,
+    permute_reals,
+    round_to_int,
+    smaller,
+    times_power,
+    to_real,
+    whole_and_rest,
+)
 from edgewright.ir.graph import Array
 
 Real = Callable[..., Reg]
@@ -161,15 +170,12 @@ def elu(f: Function, x: Reg, alpha: float) -> Reg:
 @function("gelu")
 def gelu(f: Function, x: Reg) -> Reg:
     """Within 3e-7 of the larger of 1 and the argument; exact beyond 6."""
-    if count(x.type) != 16:
+    if count(x.type) != 16 or on_arm():
         return f.op("fmul", x, _ratio(f, x, math.sqrt(0.5), 0.5, (0, 1)))
     size = FUNCTIONS["abs"](f, x)
     place = smaller(f, f.op("fmul", size, number(16 / _BELL_END, x.type)), number(15.5, x.type))
-    whole, all_lanes, as_set = vec(16, "i32"), Reg("-1", "i16"), Reg("4", "i32")
-    index = f.call("llvm.x86.avx512.mask.cvttps2dq.512", whole, place, number(0, whole), all_lanes, as_set)
-    toward_zero = Reg("11", "i32")  # what is left of a number without its whole part, quietly
-    rest = f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, place, toward_zero, place, all_lanes, as_set)
-    chosen = [f.call("llvm.x86.avx512.permvar.sf.512", x.type, t, index) for t in _tables(_bell())]
+    index, rest = whole_and_rest(f, place)
+    chosen = [permute_reals(f, table, index) for table in _tables(_bell())]
     share = chosen[0]
     for c in chosen[1:]:
         share = fma(f, share, rest, c)

@@ -37,6 +37,19 @@ def times_power(f: Function, x: Reg, power: Reg) -> Reg:
     return f.call("llvm.x86.avx512.mask.scalef.ps.512", x.type, x, power, x, Reg("-1", "i16"), Reg("4", "i32"))
 
 
+def whole_and_rest(f: Function, x: Reg) -> tuple[Reg, Reg]:
+    """16 reals that are not negative, as integers below them and what is left."""
+    kind, all_lanes, as_set = vec(16, "i32"), Reg("-1", "i16"), Reg("4", "i32")
+    whole = f.call("llvm.x86.avx512.mask.cvttps2dq.512", kind, x, number(0, kind), all_lanes, as_set)
+    toward_zero = Reg("11", "i32")
+    return whole, f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, x, toward_zero, x, all_lanes, as_set)
+
+
+def permute_reals(f: Function, x: Reg, places: Reg) -> Reg:
+    """Elements of 16 by their places."""
+    return f.call("llvm.x86.avx512.permvar.sf.512", x.type, x, places)
+
+
 def larger(f: Function, x: Reg, bound: Reg) -> Reg:
     """The larger one; x if it is NaN. (One instruction: x86 gives the second operand if either is NaN.)"""
     return f.select(f.compare("ogt", bound, x), bound, x)

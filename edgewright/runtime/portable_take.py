@@ -36,10 +36,13 @@ def has_way(key: str) -> bool:
 
 
 def take(m: Maker, args: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Add a call to a segment; False if no row has it."""
-    if args["key"] in _LISTED and any(not slot.bound for slot in _slots(args)):
-        return _take_listed(m, args, outs)
-    return _fold(m, args, outs) or _rows(m, args, outs)
+    """Add a call to a segment; False if no row has it, or its numbers fit no tensor: whoever runs it says so then."""
+    try:
+        if args["key"] in _LISTED and any(not slot.bound for slot in _slots(args)):
+            return _take_listed(m, args, outs)
+        return _fold(m, args, outs) or _rows(m, args, outs)
+    except (ValueError, LookupError, ArithmeticError):
+        return False
 
 
 def _rows(m: Maker, args: Args, outs: Sequence[TensorSlot]) -> bool:
