@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="put the weights into TAG.ptd beside the program (default: the program's own name)",
     )  # fmt: skip
     add("--max-memory", type=parse_memory, metavar="512K", help="fail if the program plans more memory than this")
-    add("--bundle", action="store_true", help="also write m.bpte, with the example inputs and eager outputs")
+    add("--bundle", action="store_true", help="also write m.bpte: the program with inputs and what they must give")
     add("--emit-stacktrace", action="store_true", help="keep the source line of every instruction in the program")
     add("--no-manifest", action="store_true", help="leave out the description of the build")
     emit.add_arguments(parser)

@@ -25,8 +25,8 @@ DIFFERENT = 9  # as outputs that differ
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("first", metavar="A.pte")
-    add("second", metavar="B.pte")
+    add("first", metavar="A.pte", help="the program as it was")
+    add("second", metavar="B.pte", help="the program as it is now")
     add("--exit-code", action="store_true", help=f"end with {DIFFERENT} if the files differ")
     add("--json", action="store_true", help="the same, as JSON")
 

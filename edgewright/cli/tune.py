@@ -14,7 +14,7 @@ from edgewright.errors import UsageError
 EXAMPLES = """examples:
   edgewright tune m.pte
   edgewright tune m.pte --threads 1 --json
-  edgewright cache --clear                  # forget what was measured, and all compiled code
+  edgewright cache clear                    # forget what was measured, and all compiled code
 """
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import shutil
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +109,22 @@ def test_every_option_is_documented(command: str) -> None:
     options += re.findall(r"--[a-z][a-z_-]+", subparser[command].format_help())  # type: ignore[call-overload]
     spelled = {option.replace("-", "_") for option in options} - {"__help", "__version"}
     assert {o for o in spelled if o not in TEXT.replace("-", "_")} == set()
+
+
+def test_the_table_has_every_command() -> None:
+    rows = [f"| [`{name}`](#{name}) | {summary} |" for name, summary in cli_package.COMMANDS.items()]
+    table = TEXT[TEXT.index("| [") : TEXT.index("\n\nAll commands take")]
+    assert re.sub(r"`(\.[a-z]+)`", r"\1", table).splitlines() == rows
+
+
+@pytest.mark.parametrize("command", cli_package.COMMANDS)
+def test_the_examples_of_its_help_are_understood(command: str) -> None:
+    parser = argparse.ArgumentParser()
+    import_module(f"edgewright.cli.{command}").add_arguments(parser)
+    calls = re.findall(r"^ .*?\bedgewright ([a-z].*?)(?= *(?:[|>#&)]|$))", parser.epilog or "", re.MULTILINE)
+    assert calls
+    for words in map(shlex.split, calls):
+        assert build_parser(words[0]).parse_args(words).command == words[0]
 
 
 def test_exit_codes_are_those_of_the_errors() -> None:
