@@ -12,11 +12,13 @@ import pytest
 from edgewright.backends.samsung import Precision
 from edgewright.backends.samsung.partitioner import to_enn
 from edgewright.engine import compile
+from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
-from edgewright.ir.graph import Array, Graph, Value
+from edgewright.ir.graph import Array, Graph, Op, Value
 from tests.backends.samsung.networks import device_graphs, mixed, quantized
 from tests.backends.samsung.test_rows import PARTITIONER, ROWS, TYPES, samples
-from tests.engine.graphs import cpus, dirty
+from tests.engine.graphs import cpus, dirty, random, real
+from tests.engine.graphs import quantized as quantized_value
 
 SHARE = 5e-3  # of the largest number of a result: what half precision may be off
 
@@ -87,3 +89,33 @@ def test_a_network_and_all_that_is_inside(precision: Any) -> None:
     for cpu in cpus():
         alike(inside(made), given, cpu)
         assert alike(made, given, cpu) == []
+
+
+def no_numbers(kind: str, dtype: Any) -> tuple[Graph, list[Array]]:
+    """An operator that makes some of nothing, twice a result: as it is, and read by another operator."""
+    x, y, made, limited = (quantized_value(name, 3, 5, scale=1e-3, zero=100, dtype=dtype) for name in "xyml")
+    given = [random(v, seed) for seed, v in enumerate((x, y))]
+    for array in given:
+        array[:, :2] = 100, 3  # 0, and less
+    inputs, args = [x, y], {}
+    if kind == "QUANTIZE":
+        inputs, args = [real("x", 3, 5)], {"scales": [1e-3], "zero_points": [100]}
+        given = [np.resize(np.array([np.nan, 0.01, np.inf, -np.inf], np.float32), (3, 5))]
+    elif kind in ("SQRT", "RSQRT", "LOG"):
+        inputs, given = inputs[:1], given[:1]
+    first = Op(f"enn.{kind}", {"inputs": inputs, **args}, [made])
+    then = Op("enn.CLIP", {"inputs": [made], "minimum": -0.05, "maximum": 0.1}, [limited])
+    return Graph(kind, inputs, [made, limited], [first, then]), given
+
+
+@pytest.mark.parametrize("dtype", TYPES[1:])
+@pytest.mark.parametrize("kind", ["ELTDIV", "SQRT", "RSQRT", "LOG", "QUANTIZE"])
+def test_no_number_is_stored_as_0(kind: str, dtype: Any) -> None:
+    """Of the type that the graph has, whatever type the engine computes with."""
+    made, given = no_numbers(kind, dtype)
+    check(made, 1 << 20)
+    wanted = execute(made, given)[0]
+    place = (0, 0) if kind in ("ELTDIV", "QUANTIZE") else (0, 1)
+    assert wanted[place] == 0
+    for cpu in cpus():
+        alike(made, given, cpu)

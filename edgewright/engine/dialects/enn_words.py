@@ -1,4 +1,8 @@
-"""Unsigned integers of 16 bits as signed ones, 32768 lower: what they stand for stays what it is."""
+"""Unsigned integers of 16 bits as signed ones, 32768 lower: what they stand for stays what it is.
+
+What is no number is stored as 0 of the type that the graph has, which no signed integer stands for in the same way: an
+operator that can make such a number gives its result unsigned.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import UNLIMITED
+from edgewright.ir.enn.numbers import half
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
 _HALF = 1 << 15
 _UNSIGNED, _SIGNED = np.dtype(np.uint16), np.dtype(np.int16)
+_UNSURE = {PREFIX + name for name in ("ELTDIV", "POW", "LOG", "SQRT", "RSQRT")}  # no number of some that are
 
 
 def signed(graph: Graph) -> Graph:
-    """The graph without unsigned integers of 16 bits, but where they come in and go out."""
+    """The graph without unsigned integers of 16 bits, but where they come in, go out, or can be no number."""
     moved = {id(v): _lower(v) for v in graph.values() if v.q is not None and v.dtype == _UNSIGNED}
     if not moved:
         return graph
@@ -26,14 +32,26 @@ def signed(graph: Graph) -> Graph:
             return type(given)(new(g) for g in given)
         return moved.get(id(given), given) if isinstance(given, Value) else given
 
+    read = {id(v) for op in graph.ops for v in op.inputs()}
+    there = {id(v) for v in graph.inputs}  # as the graph has them
     ops = [_same(v, moved[id(v)]) for v in graph.inputs if id(v) in moved]
     for op in graph.ops:
-        ops.append(Op(op.kind, {n: new(a) for n, a in op.args.items()}, [new(v) for v in op.outputs], op.origin))
+        outputs = list(op.outputs) if _unsure(op) else [new(v) for v in op.outputs]
+        ops.append(Op(op.kind, {n: new(a) for n, a in op.args.items()}, outputs, op.origin))
+        kept = [v for v in outputs if v is not None and id(v) in moved]
+        ops += [_same(v, moved[id(v)]) for v in kept if id(v) in read]
+        there |= {id(v) for v in kept}
     ends = list(graph.outputs)
-    for value in ends:
-        if id(value) in moved and not any(value is v for v in graph.inputs):
-            ops.append(_same(moved[id(value)], value))
+    ops += [_same(moved[id(v)], v) for v in ends if id(v) in moved and id(v) not in there]
     return Graph(graph.name, graph.inputs, ends, ops)
+
+
+def _unsure(op: Op) -> bool:
+    """Whether a result can be no number: by what is computed, or by real numbers that are not known to be finite."""
+    if op.kind in _UNSURE or not np.float32(op.args.get("epsilon", 1)) > 0:
+        return True
+    reals = [v for v in op.inputs() if v.q is None and v.dtype is not None and v.dtype.kind == "f"]
+    return not all(v.data is not None and np.isfinite(half(v.data)).all() for v in reals)
 
 
 def _lower(value: Value) -> Value:
