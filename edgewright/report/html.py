@@ -7,7 +7,7 @@ from html import escape
 
 from edgewright.program.estimates import readable
 from edgewright.pte.schema import Program
-from edgewright.workbench.facts import CompileReport, columns, rows
+from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
 
 _STYLE = "text-align:{};padding:2px 10px 2px 0;border-bottom:1px solid #8884"
 
@@ -28,12 +28,14 @@ def html_table(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
         return f"<tr>{''.join(made)}</tr>"
 
     body = "".join(row(line, "td") for line in lines)
-    return f"<table>{row([h.lstrip('>') for h in heads], 'th')}{body}</table>"
+    return f"<table style='border-collapse:collapse'>{row([h.lstrip('>') for h in heads], 'th')}{body}</table>"
 
 
 def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Exception] | None = None) -> str:
-    """The table of targets, what each left to the CPU and why, and what failed."""
+    """The table of targets, what its columns mean, what each left to the CPU and why, and what failed."""
     parts = [html_table(columns(), rows(reports))]
+    if reports:
+        parts.append(f"<p>{escape(LEGEND)}<br>{escape(time_note(reports))}</p>")
     for report in reports:
         refused = [v for method in report.methods.values() for v in method.refused]
         if refused:
