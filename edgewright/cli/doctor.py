@@ -13,14 +13,15 @@ from edgewright._version import VERSION
 from edgewright.backends.targets import all_targets
 from edgewright.cli import doctor_checks as checks
 from edgewright.cli.console import clean, console, table
-from edgewright.cli.doctor_checks import MISSING, NEEDS, OK, OPTIONAL, WRONG, Need
+from edgewright.cli.doctor_checks import ASTRAY, MISSING, NEEDS, OK, OPTIONAL, WRONG, Need
 from edgewright.errors import MissingError
 
 EXAMPLES = """examples:
   edgewright doctor                          # all of it; fails only if what is installed cannot work
   edgewright doctor --target sm8550          # fails unless files for that device can be made here
 """
-_STYLES = {OK: "green", MISSING: "red", WRONG: "red", OPTIONAL: "yellow"}
+_STYLES = {OK: "green", MISSING: "red", WRONG: "red", ASTRAY: "red", OPTIONAL: "yellow"}
+_BAD = (MISSING, WRONG, ASTRAY)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     required = {need for name in args.target for need in NEEDS.get(find_target(name).backend, ())}
     findings = diagnose(required)
-    bad = [f for f in findings if f.state in (MISSING, WRONG)]
+    bad = [f for f in findings if f.state in _BAD]
     if args.json:
         print(json.dumps({"ok": not bad, "findings": [asdict(f) for f in findings]}, indent=2))
     else:
@@ -123,7 +124,7 @@ def _folder(variable: str, inside: str, purpose: str, fix: str) -> Finding:
     if not given:
         return Finding(variable, OPTIONAL, "", purpose, fix)
     if not (Path(given) / inside).exists():
-        return Finding(variable, WRONG, given, f"{purpose}: must hold {inside}", fix)
+        return Finding(variable, ASTRAY, given, f"{purpose}: must hold {inside}", fix)
     return Finding(variable, OK, given, purpose)
 
 
@@ -140,7 +141,7 @@ def _cache() -> Finding:
 def _show(args: argparse.Namespace, findings: list[Finding]) -> None:
     from rich.text import Text
 
-    shown = findings if not args.quiet else [f for f in findings if f.state in (MISSING, WRONG)]
+    shown = findings if not args.quiet else [f for f in findings if f.state in _BAD]
     rows = [(f.what, Text(f.state, style=_STYLES[f.state]), f.version, f.purpose) for f in shown]
     if rows:
         console().print(table("", ("what", "state", "found", "for"), rows, flexible="for"))

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from edgewright.errors import MissingError
 
 OK, MISSING, WRONG, OPTIONAL = "ok", "missing", "wrong version", "not installed"
+ASTRAY = "wrong folder"  # what a variable names is not what it should
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def test_doctor_looks_into_the_folders_that_are_named(cli: Cli, monkeypatch, tmp
     monkeypatch.delenv(variable, raising=False)
     assert finding()["state"] == "not installed" and variable in finding()["fix"]
     monkeypatch.setenv(variable, str(tmp_path))
-    assert finding()["state"] == "wrong version" and "must hold" in finding()["purpose"]
+    assert finding()["state"] == "wrong folder" and "must hold" in finding()["purpose"]
     inside = tmp_path / finding()["purpose"].rpartition(" ")[2]
     inside.parent.mkdir(parents=True)
     inside.touch()
