@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
-from edgewright.cli.console import clean, console, print_error, size, table
+from edgewright.cli.console import clean, console, plural, print_error, size, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import write_file
 from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
@@ -145,7 +145,7 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
     metric = args.metric.rpartition(":")[2] if args.metric else ""
     reports = [r.report for r in results.values()]
     samples = len(bench.calls)
-    told = f"{model_name(args.spec)}, {samples} calibration inputs" if samples else model_name(args.spec)
+    told = f"{model_name(args.spec)}, {plural(samples, 'calibration input')}" if samples else model_name(args.spec)
     out.print(table(told, columns(metric), rows(reports, metric), flexible="precision", tight=True))
     out.print(f"\n{time_note(reports)}", style="dim", soft_wrap=True)
     if args.verbose:
