@@ -92,16 +92,11 @@ class WholeNorm(Lowering):
             context.step(name, slots, loops.units, math.prod(loops.shape) * norm.length)
 
 
-class DenseNorm(Lowering):
+class DenseNorm(WholeNorm):
     """GROUPNORM, and RMSNORM of several dimensions."""
 
-    exact_reads = True
     any_strides = False
     wants_dense = True
-
-    def __init__(self, node: Node, norm: NormRows) -> None:
-        super().__init__(node)
-        self.norm = norm
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
