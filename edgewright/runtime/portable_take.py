@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,6 +14,8 @@ from edgewright.ir.graph import Array
 from edgewright.runtime.portable import OTHERWISE, ROWS, Args, Maker, new
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.tensor import TensorSlot
+
+log = logging.getLogger("edgewright.runtime")
 
 _MOST = 1 << 20  # elements that are computed when a program is loaded
 _SHAPED = ("aten::full_like.out", "aten::fill.Scalar_out")  # of a tensor's shape, whatever it holds
@@ -41,7 +44,8 @@ def take(m: Maker, args: Args, outs: Sequence[TensorSlot]) -> bool:
         if args["key"] in _LISTED and any(not slot.bound for slot in _slots(args)):
             return _take_listed(m, args, outs)
         return _fold(m, args, outs) or _rows(m, args, outs)
-    except (ValueError, LookupError, ArithmeticError):
+    except (ValueError, LookupError, ArithmeticError) as error:
+        log.debug("%s stays with numpy: %s", args["key"], error)
         return False
 
 
