@@ -15,10 +15,10 @@ from edgewright.engine.requantize import Affine, scale_of, whole_of
 from edgewright.engine.vector import clamp, to_real
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.enn.elements import BINARY, UNARY
-from edgewright.ir.enn.folds import mean_scaling
 from edgewright.ir.enn.numbers import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.real_scaling import mean_scaling
 
 TABULAR |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
 _ARITHMETIC = {"ELTSUM": "fadd", "SUB": "fsub", "ELTMUL": "fmul", "ELTDIV": "fdiv"}

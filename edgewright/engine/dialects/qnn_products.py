@@ -25,12 +25,12 @@ from edgewright.engine.dialects.qnn_rewrite import (
     some,
     whole,
 )  # fmt: skip
-from edgewright.ir.enn.scaling import RealScaling, real_scaling
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, single
 from edgewright.ir.qnn.scaling import bias_of, is_bytes, weights_of, word_scaling
 from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.qnn.values import half, quantized
+from edgewright.ir.real_scaling import RealScaling, real_scaling
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)
 _MOST = 1 << 24  # weights, where filters of groups are made filters of all channels

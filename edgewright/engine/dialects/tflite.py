@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
-from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
+from edgewright.ir.real_scaling import RealScaling
 from edgewright.ir.scaling import Scaling
 from edgewright.ir.tflite.elements import RELUS, limits
 from edgewright.ir.tflite.fixed import multiplier, scale, zero

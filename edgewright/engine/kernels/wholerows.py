@@ -1,4 +1,4 @@
-"""Softmax and norms of rows of integers: exact sums, and what ``ir/enn/folds.py`` makes of them, operation by
+"""Softmax and norms of rows of integers: exact sums, and what ``ir/whole_rows.py`` makes of them, operation by
 operation."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from edgewright.engine.kernels.pointwise import Loops, emit_units
 from edgewright.engine.kernels.softmax8 import entries
 from edgewright.engine.requantize import Affine, whole_of
 from edgewright.engine.vector import int_max, to_real
-from edgewright.ir.enn.folds import LN2, MIDDLE, SERIES
+from edgewright.ir.whole_rows import LN2, MIDDLE, SERIES
 
 _ONE = 1023 << 52  # 1 in double precision, as bits
 

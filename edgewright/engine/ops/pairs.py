@@ -16,8 +16,8 @@ from edgewright.engine.ops.maps import kind_of
 from edgewright.engine.reals import EXACT, scaled
 from edgewright.engine.requantize import shift_of
 from edgewright.engine.whole import Integers, NotWholeError, Whole
-from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Value
+from edgewright.ir.real_scaling import RealScaling
 from edgewright.ir.scaling import Scaling
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))

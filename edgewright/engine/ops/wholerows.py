@@ -14,9 +14,9 @@ from edgewright.engine.layout import Home
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.plan import Place
 from edgewright.engine.requantize import Affine, scale_of, shift_of
-from edgewright.ir.enn.folds import exact_norm, log_of_one, powers
 from edgewright.ir.enn.numbers import constant, inputs_of
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.whole_rows import exact_norm, log_of_one, powers
 
 _LONGEST = 1 << 20  # of a row, whose exponentials have some bits left
 

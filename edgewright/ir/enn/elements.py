@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.enn import folds
+from edgewright.ir import whole_rows
 from edgewright.ir.enn.numbers import Values, byte, centred, inputs_of, integers, result_of
-from edgewright.ir.enn.scaling import real_scaling
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.real_scaling import mean_scaling, real_scaling
 from edgewright.ir.reference import activations, elementwise, norm, norm_forms, reduce
 
 Meaning = Callable[[Values, Op], None]
@@ -96,7 +96,7 @@ def reduced(function: Function, mean: bool) -> Meaning:
             return values.give(out, function(values.real(x), axes, keep))
         total = np.asarray(centred(x, values.stored(x)).sum(axis=tuple(axes), keepdims=keep))
         count = int(np.prod([x.bound[a] for a in axes])) if mean else 1
-        return values.keep(out, np.asarray(folds.mean_scaling(x, out, count).apply(total).astype(out.dtype)))
+        return values.keep(out, np.asarray(mean_scaling(x, out, count).apply(total).astype(out.dtype)))
 
     return meaning
 
@@ -110,10 +110,10 @@ def batch_norm(values: Values, op: Op) -> None:
 def _rows(values: Values, op: Op, shape: tuple[int, ...], centre: bool) -> Array | None:
     """Integers, seen as ``shape``, normalized along the last dimension; None of real numbers, or of too many."""
     x = inputs_of(op)[0]
-    if not integers(op, x) or not folds.exact_norm(x, shape[-1]):
+    if not integers(op, x) or not whole_rows.exact_norm(x, shape[-1]):
         return None
     given = centred(x, values.stored(x)).reshape(shape)
-    return folds.normalized(x, given, float(op.args["epsilon"]), centre).reshape(x.bound)
+    return whole_rows.normalized(x, given, float(op.args["epsilon"]), centre).reshape(x.bound)
 
 
 def layer_norm(values: Values, op: Op) -> None:
@@ -163,5 +163,6 @@ UNARY: dict[str, Function] = {
 }  # fmt: skip
 MEANS: dict[str, Meaning] = {
     "REDUCEMEAN": reduced(reduce.reduce_mean, True), "REDUCESUM": reduced(reduce.reduce_sum, False),
-    "SOFTMAX": softmax(folds.softmax, norm.softmax), "LOGSOFTMAX": softmax(folds.log_softmax, norm.log_softmax),
+    "SOFTMAX": softmax(whole_rows.softmax, norm.softmax),
+    "LOGSOFTMAX": softmax(whole_rows.log_softmax, norm.log_softmax),
 }  # fmt: skip

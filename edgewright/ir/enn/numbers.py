@@ -7,7 +7,7 @@ Samsung says no more than that real numbers are computed in 16 bits, so this is 
   the scale, halves to even. QUANTIZE and DEQUANTIZE read and give single precision.
 * Sums of products of integers are exact, with a bias rounded to whole units of them. Bytes come to the result's scale
   in single precision, as XNNPACK's do, and so do their sums and products one by one; 16 bits do in double precision.
-* Means, and what softmax and norms divide by, are exact sums of integers too (``folds``).
+* Means, and what softmax and norms divide by, are exact sums of integers too (``ir/whole_rows.py``).
 * All other operators compute real numbers in single precision. What only moves elements rounds nothing.
 """
 
@@ -34,12 +34,6 @@ def centred(value: Value, stored: Array) -> Array:
     """Stored integers without their zero point, in double precision."""
     assert value.q is not None
     return np.asarray(stored.astype(_F64) - spread(np.asarray(value.q.zero_point), value.q.axis, stored.ndim))
-
-
-def scale_of(value: Value) -> Array:
-    """A scale, or one for each channel, in double precision."""
-    assert value.q is not None
-    return np.asarray(np.asarray(value.q.scale, _F32), _F64)
 
 
 def dequantized(value: Value, stored: Array) -> Array:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.ir.enn.numbers import Values, centred, exact, inputs_of, integers, result_of
-from edgewright.ir.enn.scaling import bias_units, real_scaling
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import spread
+from edgewright.ir.real_scaling import bias_units, real_scaling
 from edgewright.ir.reference import conv, pool, resample
 
 LIMITS = {"RELU": (0.0, float("inf")), "RELU6": (0.0, 6.0)}

@@ -1,5 +1,5 @@
-"""Softmax and norms. Those of integers are made of exact sums, so that their order does not matter: as in ``ir/enn``,
-which has the same."""
+"""Softmax and norms. Those of integers are made of exact sums, so that their order does not matter
+(``ir/whole_rows.py``)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.enn.folds import exact_norm, log_softmax, normalized, softmax
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.qnn import images, norms
 from edgewright.ir.qnn.values import centred, real, stored
+from edgewright.ir.whole_rows import exact_norm, log_softmax, normalized, softmax
 
 
 def whole(*values: Value) -> bool:

@@ -1,4 +1,4 @@
-"""Means, softmax and norms of integers: sums are exact, so their order does not matter.
+"""Softmax and norms of rows of integers: sums are exact, so their order does not matter.
 
 What is made of the sums is in the precision that each function says, every operation rounded by itself.
 """
@@ -9,25 +9,14 @@ import math
 
 import numpy as np
 
-from edgewright.ir.enn.numbers import scale_of
-from edgewright.ir.enn.scaling import RealScaling
 from edgewright.ir.graph import Array, Value
-from edgewright.ir.numerics import single
+from edgewright.ir.real_scaling import scale_of
 
 _F32, _F64 = np.float32, np.float64
 _BITS = 24  # of an exponential: whole numbers so large are exact in single precision
 LN2 = math.log(2)
 MIDDLE = math.sqrt(2)
 SERIES = [1 / n for n in range(19, 0, -2)]  # of the inverse hyperbolic tangent, the highest power first
-
-
-def mean_scaling(x: Value, out: Value, count: int) -> RealScaling:
-    """A sum of ``count`` elements to their mean, in single precision; a count of 1 leaves the sum."""
-    assert x.q is not None and out.q is not None
-    with np.errstate(all="ignore"):
-        factor = single(x.q.scale) / (single(out.q.scale) * _F32(count))
-    zero = int(np.asarray(out.q.zero_point))
-    return RealScaling((float(factor),), zero, out.q.qmin, out.q.qmax, "even")
 
 
 def powers(x: Value, length: int) -> Array:

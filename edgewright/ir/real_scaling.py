@@ -1,4 +1,4 @@
-"""From exact sums of products to stored integers, as ``numbers`` has it."""
+"""From exact sums of integers to stored ones by real factors: ``ir/scaling.py`` has those in fixed point."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.enn.numbers import scale_of
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.numerics import XNNPACK, single
 
@@ -42,6 +41,12 @@ class RealScaling:
         return bool(np.all(np.isfinite(self.factor))) and self.low <= self.high
 
 
+def scale_of(value: Value) -> Array:
+    """A scale, or one for each channel, in double precision."""
+    assert value.q is not None
+    return single(value.q.scale).astype(np.float64)
+
+
 def narrow(*values: Value) -> bool:
     """All of bytes: single precision is enough."""
     return all(v.q is not None and v.q.dtype.itemsize == 1 for v in values)
@@ -59,6 +64,15 @@ def real_scaling(x: Value, w: Value, out: Value, limits: Limits) -> RealScaling:
     low, high = XNNPACK.limits(out.q, limits)
     made = tuple(float(n) for n in np.ravel(factor))
     return RealScaling(made, int(np.asarray(out.q.zero_point)), low, high, "even" if single_precision else "real")
+
+
+def mean_scaling(x: Value, out: Value, count: int) -> RealScaling:
+    """A sum of ``count`` elements to their mean, in single precision; a count of 1 leaves the sum."""
+    assert x.q is not None and out.q is not None
+    with np.errstate(all="ignore"):
+        factor = single(x.q.scale) / (single(out.q.scale) * np.float32(count))
+    zero = int(np.asarray(out.q.zero_point))
+    return RealScaling((float(factor),), zero, out.q.qmin, out.q.qmax, "even")
 
 
 def bias_units(x: Value, w: Value, bias: Array) -> Array:
