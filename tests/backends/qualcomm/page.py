@@ -71,12 +71,12 @@ def quantize(model: nn.Module, batches: Sequence[torch.Tensor], scheme: str, qua
 
 
 def _blocks(m: fx.GraphModule) -> dict[str, tuple[int, ...]]:
-    """Blocks of 8 or 16 input channels, of every convolution of one pixel that has as many."""
+    """Blocks of 8 or 16 input channels, of every convolution of one pixel that has several such."""
     found = {}
     for node in m.graph.nodes:
         if node.target is torch.ops.aten.conv2d.default:
             shape = node.args[1].meta["val"].shape
-            block = next((b for b in (16, 8) if shape[1] % b == 0), 0)
+            block = next((b for b in (16, 8) if shape[1] > b and shape[1] % b == 0), 0)
             if block and tuple(shape[2:]) == (1, 1):
                 found[node.name] = (1, block, 1, 1)
     return found

@@ -44,27 +44,35 @@ def made(name: str, scheme: str, kind: str) -> nn.Module:
 
 
 def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
-    """Compile, read what the context says of itself, and run it: it says what its model says."""
+    """Compile, read what the contexts say of themselves, and run the file: it says what its model says. What the SoC
+    does not have is refused in words, and runs as calls of kernels on the CPU, between contexts of the rest if any."""
     model, example = made(name, scheme, kind), given(name)[1][0]
     compiled = lower(model, example, soc, folder, quantized=scheme != FLOAT)
-    htp = CHIPSETS[QcomChipset[soc]]
-    lacks = f"v{LEAST[scheme]} on" if htp.arch < LEAST.get(scheme, 0) else ""
-    lacks = soc if scheme == FLOAT and not htp.half else lacks
-    if lacks:  # what the SoC does not have is refused in words, and runs on the CPU
-        refused = [text for verdict in compiled.report.refused for text in verdict.refusals]
-        assert any(lacks in text for text in refused), refused
-        return
-    assert not compiled.report.refused
-    for said in compiled.contexts():
+    refused = [text for verdict in compiled.report.refused for text in verdict.refusals]
+    lacking = lacks(soc, scheme)
+    assert any(lacking in text for text in refused) if lacking else not refused, refused
+    htp, contexts = CHIPSETS[QcomChipset[soc]], compiled.contexts()
+    assert len(contexts) == compiled.report.groups and (contexts or lacking)
+    for said in contexts:
         assert said["soc_type"] == {soc} and said["vtcm_size"] == {str(htp.vtcm << 20)}
         assert str(htp.arch) in said["arch"] | said.get("min_arch", set())
     with torch.no_grad():
         wanted, found = model(example), compiled(example)
     same, sure = agreement(wanted, found, 1, 16 if scheme.startswith("16a") else 6 if kind == QAT else 8)
-    print(f"{name} {scheme} {kind} on {soc}: {ratio(wanted, found):.1f} dB, {same:.0%} of the answers the same")
+    beside = f", {len(compiled.report.refused)} of {len(compiled.report.verdicts)} operators on the CPU"
+    print(f"{name} {scheme} {kind} on {soc}: {ratio(wanted, found):.1f} dB, {same:.0%} of the answers the same"
+          f"{beside if lacking else ''}")  # fmt: skip
     deep = DEEP.get((scheme, kind)) if name == MOBILENET else None
     assert ratio(wanted, found) > (deep or DECIBELS[scheme])
     assert sure == 1
+
+
+def lacks(soc: str, scheme: str) -> str:
+    """A part of what is said where a SoC does not have a scheme; empty if it has."""
+    htp = CHIPSETS[QcomChipset[soc]]
+    if scheme == FLOAT:
+        return "" if htp.half else soc
+    return f"v{LEAST[scheme]} on" if htp.arch < LEAST.get(scheme, 0) else ""
 
 
 @pytest.mark.parametrize("soc", SOCS)
