@@ -19,7 +19,7 @@ from edgewright.ir.numerics import XNNPACK
 from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.portable import WORTH, Maker, Turned
+from edgewright.runtime.portable.maker import WORTH, Maker, Turned
 from edgewright.runtime.segments import PRODUCTS, Joiner, SegmentStep, calls_fit
 from edgewright.runtime.sizes import VIEW, Sizes, foreseen, of_sizes
 from edgewright.runtime.tensor import Shape, TensorSlot

@@ -20,8 +20,9 @@ from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values, load
 from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.portable import WHOLE, WORTH, Maker, Turned
-from edgewright.runtime.portable_take import has_way, take
+from edgewright.runtime.portable.maker import WORTH, Maker, Turned
+from edgewright.runtime.portable.table import WHOLE
+from edgewright.runtime.portable.take import has_way, take
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.runtime.portable import Args, Maker, new, otherwise, taken
-from edgewright.runtime.portable_moves import sliced
-from edgewright.runtime.portable_typed import as_type
+from edgewright.runtime.portable.maker import Maker, new
+from edgewright.runtime.portable.moves import sliced
+from edgewright.runtime.portable.table import Args, otherwise, taken
+from edgewright.runtime.portable.typed import as_type
 from edgewright.runtime.tensor import TensorSlot
 
 _ROWS = {

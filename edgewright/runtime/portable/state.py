@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable import Args, Maker, taken
-from edgewright.runtime.portable_places import put
-from edgewright.runtime.portable_take import take
+from edgewright.runtime.portable.maker import Maker
+from edgewright.runtime.portable.places import put
+from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.portable.take import take
 from edgewright.runtime.tensor import TensorSlot
 
 

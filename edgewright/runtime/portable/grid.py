@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable import Args, Maker, new, taken
+from edgewright.runtime.portable.maker import Maker, new
+from edgewright.runtime.portable.table import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)

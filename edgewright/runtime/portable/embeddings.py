@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable import Args, Maker, new, taken
-from edgewright.runtime.portable_functions import real, stored
-from edgewright.runtime.portable_picks import viewed
-from edgewright.runtime.portable_places import given
+from edgewright.runtime.portable.functions import real, stored
+from edgewright.runtime.portable.maker import Maker, new
+from edgewright.runtime.portable.picks import viewed
+from edgewright.runtime.portable.places import given
+from edgewright.runtime.portable.table import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _BYTE = np.dtype(np.float32), np.dtype(np.uint8)

@@ -15,7 +15,8 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.reference import pool, resample
-from edgewright.runtime.portable import Args, Maker, new, taken
+from edgewright.runtime.portable.maker import Maker, new
+from edgewright.runtime.portable.table import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _LARGEST = 4096  # of a side: a square of it is what weights are found with

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable import WHOLE, Args, Maker, new, otherwise, taken
-from edgewright.runtime.portable_picks import all_dims, viewed
-from edgewright.runtime.portable_typed import COSTLY, as_type, finish, name_of, usable
+from edgewright.runtime.portable.maker import Maker, new
+from edgewright.runtime.portable.picks import all_dims, viewed
+from edgewright.runtime.portable.table import WHOLE, Args, otherwise, taken
+from edgewright.runtime.portable.typed import COSTLY, as_type, finish, name_of, usable
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)

@@ -1,12 +1,7 @@
-"""Kernel calls as operators of a device graph, so that the engine can run them: one row for each operator.
-
-PyTorch's images have their channels before rows and columns, a device graph's have them last. Every tensor is kept in
-the form it was made in, and turned only when the other is asked for.
-"""
+"""A device graph in the making, of the tensors that kernel calls read and write."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,37 +12,11 @@ from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.runtime.tensor import TensorSlot
 
-Args = Mapping[str, Any]
-Row = Callable[["Maker", Args, Sequence[TensorSlot]], bool]
-ROWS: dict[str, Row] = {}
 Turned = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
-OTHERWISE: dict[str, list[Row]] = {}  # for what the first row of a kernel does not take
 _F32 = np.dtype(np.float32)
 TYPES = tuple(np.dtype(t) for t in ("float32", "bool", "uint8", "int8", "int16", "int32", "int64"))
 WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
 _TO_PIXELS, _TO_PLANES = (0, 2, 3, 1), (0, 3, 1, 2)
-
-
-WHOLE: set[str] = set()  # kernels of which all results are made, not the first only
-
-
-def taken(*keys: str) -> Callable[[Row], Row]:
-    def register(row: Row) -> Row:
-        ROWS.update(dict.fromkeys(keys, row))
-        return row
-
-    return register
-
-
-def otherwise(*keys: str) -> Callable[[Row], Row]:
-    """A row for what ``taken``'s row of the same kernels does not take."""
-
-    def register(row: Row) -> Row:
-        for key in keys:
-            OTHERWISE.setdefault(key, []).append(row)
-        return row
-
-    return register
 
 
 class Maker:
@@ -227,148 +196,3 @@ def _replaced(argument: Any, values: Mapping[int, Value]) -> Any:
 def new(shape: Sequence[int], data: Array | None = None, dtype: DType | None = None) -> Value:
     held = _F32 if data is None else data.dtype
     return Value("v", dtype or held, tuple(shape), tuple(range(len(shape))), data)
-
-
-def _pair(numbers: Sequence[int]) -> list[int]:
-    return [int(n) for n in numbers] * (2 // len(numbers)) if len(numbers) in (1, 2) else []
-
-
-# ----------------------------------------------------------------------------------------------------------- products
-
-
-@taken("aten::convolution.out")
-def _convolution(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, w, b = a["input"], m.constant(a["weight"]), a["bias"]
-    lists = [_pair(a[name]) for name in ("stride", "padding", "dilation")]
-    known = w is not None and w.ndim == 4 and w.dtype == _F32 and (b is None or m.constant(b) is not None)
-    if not (m.usable(x, b, *outs) and m.image(x) and known and all(lists)) or a["transposed"] or w is None:
-        return False
-    (stride, pads, dilation), groups = lists, a["groups"]
-    depthwise = groups > 1 and groups == x.bound[1] and w.shape[1] == 1
-    filters = w[:, 0].transpose(1, 2, 0)[None] if depthwise else w.transpose(0, 2, 3, 1)
-    m.macs += math.prod(outs[0].bound) * math.prod(w.shape[1:])
-    args = {
-        "input": m.pixels(x),
-        "weight": new(filters.shape, np.ascontiguousarray(filters)),
-        "bias": None if b is None else new(b.bound, m.constant(b)),
-        "stride": stride,
-        "padding": [pads[0], pads[0], pads[1], pads[1]],
-        "dilation": dilation,
-        "groups": groups,
-        "output_padding": [0, 0],
-    }
-    m.add("depthwise_conv2d" if depthwise else "conv2d", outs[0], args, pixels=True)
-    return True
-
-
-@taken("aten::_native_batch_norm_legit_no_training.out")
-def _batch_norm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    """Into the filters before it, which is where it costs nothing."""
-    x, given = a["input"], [a[n] for n in ("weight", "bias", "running_mean", "running_var")]
-    values = [m.constant(s) for s in given]
-    if not m.usable(x, outs[0], *given) or any(v is None and s is not None for v, s in zip(values, given, strict=True)):
-        return False
-    if not (m.image(x) and m.is_made(x) and m.only_reader(x)):
-        return False
-    made = m.pixels(x)
-    op = m.makers.get(id(made))
-    mean, variance = values[2], values[3]
-    if op is None or op.kind not in ("conv2d", "depthwise_conv2d") or mean is None or variance is None:
-        return False
-    factor = (1 if values[0] is None else values[0]) / np.sqrt(variance + np.float32(a["eps"]))
-    shift = (0 if values[1] is None else values[1]) - mean * factor
-    weight, bias = op.args["weight"], op.args["bias"]
-    spread = factor if op.kind == "depthwise_conv2d" else factor[:, None, None, None]
-    op.args["weight"] = new(weight.bound, (weight.data * spread).astype(np.float32))
-    op.args["bias"] = new(factor.shape, (shift if bias is None else bias.data * factor + shift).astype(np.float32))
-    m.bind(outs[0], made, pixels=True)
-    return True
-
-
-def _product(m: Maker, x: TensorSlot, w: Array | None, bias: Any, out: TensorSlot, *, turned: bool) -> bool:
-    if w is None or w.ndim != 2 or not m.usable(x, out) or w.dtype != _F32 or len(x.bound) < 1:
-        return False
-    columns = w.shape[1] if turned else w.shape[0]
-    if bias is not None and bias.shape != (columns,):
-        return False
-    m.macs += math.prod(x.bound) * columns
-    added = None if bias is None else new(bias.shape, np.ascontiguousarray(bias))
-    weight = new(w.shape, np.ascontiguousarray(w))
-    m.add("linear", out, {"input": m.planes(x), "weight": weight, "bias": added, "transposed": turned})
-    return True
-
-
-@taken("aten::addmm.out")
-def _addmm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    bias = m.constant(a["self"])
-    if bias is None or a["beta"] != 1 or a["alpha"] != 1:
-        return False
-    return _product(m, a["mat1"], m.constant(a["mat2"]), bias, outs[0], turned=True)
-
-
-@taken("aten::mm.out")
-def _mm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    return _product(m, a["self"], m.constant(a["mat2"]), None, outs[0], turned=True)
-
-
-@taken("aten::linear.out")
-def _linear(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    bias = m.constant(a["bias"])
-    if a["bias"] is not None and bias is None:
-        return False
-    return _product(m, a["input"], m.constant(a["weight"]), bias, outs[0], turned=False)
-
-
-# -------------------------------------------------------------------------------------------------- element by element
-
-_UNARY = ("sigmoid", "tanh", "exp", "sqrt", "abs", "neg", "log", "rsqrt", "floor", "ceil")
-
-
-@taken(*(f"aten::{name}.out" for name in _UNARY), "aten::relu.out", "aten::hardtanh.out", "aten::clamp.out")
-def _unary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x = a["self"]
-    if not m.usable(x, *outs) or x.bound != outs[0].bound:
-        return False
-    name = a["key"].partition("::")[2].partition(".")[0]
-    pixels = m.like([x])
-    given = m.pixels(x) if pixels else m.planes(x)
-    if name in _UNARY:
-        m.add(name, outs[0], {"self": given}, pixels=pixels)
-        return True
-    low, high = {"relu": (0.0, None), "hardtanh": (a.get("min_val"), a.get("max_val"))}.get(
-        name, (a.get("min"), a.get("max"))
-    )
-    limits = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
-    if not limits[0] <= limits[1]:
-        return False
-    m.add("clamp", outs[0], {"self": given, "limits": limits}, pixels=pixels)
-    return True
-
-
-@taken(*(f"aten::{name}.out" for name in ("add", "sub", "mul", "div", "maximum", "minimum")))
-def _binary(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, y = a["self"], a["other"]
-    if not m.usable(x, y, *outs) or a.get("alpha", 1) != 1:
-        return False
-    if m.constant(x) is not None and m.constant(y) is not None:
-        return False
-    pixels = m.like([x, y])
-    form = m.pixels if pixels else m.planes
-    m.add(a["key"][6:].partition(".")[0], outs[0], {"self": form(x), "other": form(y)}, pixels=pixels)
-    return True
-
-
-# These add rows to ``ROWS``.
-from edgewright.runtime import portable_convolutions as portable_convolutions  # noqa: E402
-from edgewright.runtime import portable_embeddings as portable_embeddings  # noqa: E402
-from edgewright.runtime import portable_functions as portable_functions  # noqa: E402
-from edgewright.runtime import portable_grid as portable_grid  # noqa: E402
-from edgewright.runtime import portable_images as portable_images  # noqa: E402
-from edgewright.runtime import portable_layers as portable_layers  # noqa: E402
-from edgewright.runtime import portable_moves as portable_moves  # noqa: E402
-from edgewright.runtime import portable_picks as portable_picks  # noqa: E402
-from edgewright.runtime import portable_places as portable_places  # noqa: E402
-from edgewright.runtime import portable_quantized as portable_quantized  # noqa: E402
-from edgewright.runtime import portable_state as portable_state  # noqa: E402
-from edgewright.runtime import portable_tables as portable_tables  # noqa: E402
-from edgewright.runtime import portable_typed as portable_typed  # noqa: E402

@@ -10,9 +10,10 @@ import numpy as np
 
 from edgewright.ir.dtypes import is_integral, to_numpy
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable import TYPES, WHOLE, Args, Maker, new, otherwise, taken
-from edgewright.runtime.portable_places import given
-from edgewright.runtime.portable_typed import as_type, finish, name_of
+from edgewright.runtime.portable.maker import TYPES, Maker, new
+from edgewright.runtime.portable.places import given
+from edgewright.runtime.portable.table import WHOLE, Args, otherwise, taken
+from edgewright.runtime.portable.typed import as_type, finish, name_of
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _I64, _TRUTH = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)

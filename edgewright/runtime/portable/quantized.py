@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable import Args, Maker, new, taken
-from edgewright.runtime.portable_functions import real
-from edgewright.runtime.portable_typed import finish
+from edgewright.runtime.portable.functions import real
+from edgewright.runtime.portable.maker import Maker, new
+from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.portable.typed import finish
 from edgewright.runtime.tensor import TensorSlot
 
 _F32 = np.dtype(np.float32)
