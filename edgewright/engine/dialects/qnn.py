@@ -15,6 +15,7 @@ from edgewright.engine.dialects import (  # noqa: F401  (their rules)
     qnn_products,
     qnn_reals,
     qnn_rows,
+    qnn_volumes,
 )
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, ends, rule
 from edgewright.ir.graph import Graph, Op

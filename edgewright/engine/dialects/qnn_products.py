@@ -1,7 +1,6 @@
 """QNN's convolutions and matrix products as the engine's.
 
 Bytes are multiplied and rounded as XNNPACK's are, so these are the engine's own operators; 16 bits have a ``scaling``.
-Volumes are images whose channels are those of all the planes that a result is made of.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def _same_limits(q: QParams, limits: Limits) -> bool:
 
 
 @dataclass
-class _Product:
+class Product:
     """A product's weights, [window..., inputs, outputs], its bias, and how its sums are brought to the result."""
 
     x: Value
@@ -89,14 +88,14 @@ class _Product:
         return "scaling" in self.how
 
 
-def _product(made: QnnRewrite, op: Op, tiles: int = 1) -> _Product | None:
+def product(made: QnnRewrite, op: Op, tiles: int = 1) -> Product | None:
     """None if the engine has no such product. ``tiles``: groups that share their scales."""
     (x, w, *rest), out = ends(op)
     if not some(x, w, out) or w.data is None or any(b.data is None for b in rest):
         return None
     if real(x, w, out, *rest):
         bias = None if not rest else half(np.asarray(rest[0].data)).reshape(-1)
-        return _Product(made.half(op, x), half(w.data), None, bias, out, {})
+        return Product(made.half(op, x), half(w.data), None, bias, out, {})
     if not whole(x, out) or w.q is None or w.q.dtype.itemsize > 2:
         return None
     weights, scales = weights_of(w, w.data)
@@ -111,8 +110,8 @@ def _product(made: QnnRewrite, op: Op, tiles: int = 1) -> _Product | None:
         return None
     limits, last = following(made, op)
     if narrow:
-        return _Product(x, weights, scales, bias, last, {"limits": limits})
-    return _Product(x, weights, scales, bias, last, {"scaling": _limited(word_scaling(x, scales, out), out, limits)})
+        return Product(x, weights, scales, bias, last, {"limits": limits})
+    return Product(x, weights, scales, bias, last, {"scaling": _limited(word_scaling(x, scales, out), out, limits)})
 
 
 def _limited(scaling: RealScaling, out: Value, limits: Limits | None) -> RealScaling:
@@ -121,7 +120,7 @@ def _limited(scaling: RealScaling, out: Value, limits: Limits | None) -> RealSca
     return replace(scaling, low=low, high=high)
 
 
-def _emit(made: QnnRewrite, kind: str, op: Op, p: _Product, out: Value, /, **args: Any) -> None:
+def emit_product(made: QnnRewrite, kind: str, op: Op, p: Product, out: Value, /, **args: Any) -> None:
     """The product itself; real numbers are brought to half precision."""
     bias = None
     if p.bias is not None:
@@ -134,132 +133,118 @@ def _emit(made: QnnRewrite, kind: str, op: Op, p: _Product, out: Value, /, **arg
         made.emit(kind, op, out, bias=bias, **args, **p.how)
 
 
-def _image(made: QnnRewrite, op: Op, p: _Product, x: Value, weights: Array, out: Value, groups: int,
-           window: dict[str, Any]) -> None:  # fmt: skip
+def image(made: QnnRewrite, op: Op, p: Product, x: Value, weights: Array, out: Value, groups: int,
+          window: dict[str, Any]) -> None:  # fmt: skip
     """A convolution of images by [high, wide, inputs, outputs]."""
     inputs, outputs = weights.shape[2:]
     if inputs == 1 and groups == x.bound[-1] == outputs:
         deep = p.filters(weights.transpose(2, 0, 1, 3), 3)
-        _emit(made, "depthwise_conv2d", op, p, out, input=x, weight=deep, groups=groups, **window)
+        emit_product(made, "depthwise_conv2d", op, p, out, input=x, weight=deep, groups=groups, **window)
         return
     data = weights.transpose(3, 0, 1, 2)
     if groups > 1 and p.scales is not None and (p.words or (outputs // groups) % 16):
-        data, groups = _joined(data, groups), 1
-    _emit(made, "conv2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups, **window)
+        data, groups = joined(data, groups), 1
+    emit_product(made, "conv2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups, **window)
 
 
-def _joined(data: Array, groups: int) -> Array:
+def joined(data: Array, groups: int) -> Array:
     """Filters of groups as ones of all channels, zero elsewhere: [outputs, high, wide, inputs]."""
     outputs, high, wide, inputs = data.shape
-    joined = np.zeros((outputs, high, wide, inputs * groups), data.dtype)
+    made = np.zeros((outputs, high, wide, inputs * groups), data.dtype)
     each = outputs // groups
     for g in range(groups):
         span = slice(g * each, (g + 1) * each)
-        joined[span, ..., g * inputs : (g + 1) * inputs] = data[span]
-    return joined
+        made[span, ..., g * inputs : (g + 1) * inputs] = data[span]
+    return made
 
 
-def _affordable(op: Op) -> bool:
-    """Filters of groups, made filters of all channels, are not too large."""
-    (x, w, *_), _ = ends(op)
-    return count(w.bound) // w.bound[-2] * x.bound[-1] <= _MOST
+def affordable(op: Op) -> bool:
+    """Filters of groups, where they are made filters of all channels, are not too large."""
+    (x, w, *_), out = ends(op)
+    times = int(op.args["group"]) if "output_padding" in op.args else x.bound[-1] // max(w.bound[-2], 1)
+    alone = op.kind.endswith("DepthWiseConv2d") and x.bound[-1] == out.bound[-1]  # they stay what they are
+    return times <= 1 or alone or count(w.bound) * times <= _MOST
 
 
 @rule("Conv2d", "DepthWiseConv2d")
 def _convolution(made: QnnRewrite, op: Op) -> bool:
-    p = _product(made, op) if _affordable(op) else None
+    p = product(made, op) if affordable(op) else None
     if p is None:
         return False
     groups = p.x.bound[-1] if op.kind.endswith("DepthWiseConv2d") else int(op.args["group"])
     pads = [n for pair in op.args["pad_amount"] for n in pair]
     window = {"stride": list(op.args["stride"]), "padding": pads, "dilation": list(op.args["dilation"])}
-    _image(made, op, p, p.x, p.weights, p.out, groups, window)
+    image(made, op, p, p.x, p.weights, p.out, groups, window)
     return True
-
-
-@rule("Conv3d")
-def _volume(made: QnnRewrite, op: Op) -> bool:
-    p, groups = _product(made, op) if _affordable(op) else None, int(op.args["group"])
-    if p is None:
-        return False
-    if groups > 1:
-        p.weights = np.stack([_joined(w.transpose(3, 0, 1, 2), groups).transpose(1, 2, 3, 0) for w in p.weights])
-    (deep, down, along), pads, dilation = (list(op.args[n]) for n in ("stride", "pad_amount", "dilation"))
-    planes = _planes(made, op, p.x, p.weights.shape[0], deep, pads[0], dilation[0], p.out.bound[1])
-    weights = np.concatenate(list(p.weights), axis=2)  # [high, wide, planes by inputs, outputs]
-    flat = made.temporary(p.out, (p.out.bound[0] * p.out.bound[1], *p.out.bound[2:]))
-    window = {"stride": [down, along], "padding": [n for pair in pads[1:] for n in pair], "dilation": dilation[1:]}
-    _image(made, op, p, planes, weights, flat, 1, window)
-    made.finish_as(op, flat, p.out)
-    return True
-
-
-def _planes(made: QnnRewrite, op: Op, x: Value, window: int, stride: int, pads: Sequence[int], dilation: int,
-            results: int) -> Value:  # fmt: skip
-    """For each plane of the result the planes it is made of, side by side in the channels of an image."""
-    wide = made.padded(op, x, [(0, 0), (pads[0], pads[1]), (0, 0), (0, 0), (0, 0)])
-    images, _, *size = wide.bound
-    taps = []
-    for tap in range(window):
-        shape, start = [images, 1, *size], [0] * 5
-        parts = []
-        for n in range(results):
-            start[1] = n * stride + tap * dilation
-            parts.append(made.cut(op, wide, start, shape))
-        taps.append(made.joined(op, parts, 1))
-    joined = made.joined(op, taps, 4)
-    return made.view(op, joined, (images * results, *joined.bound[2:]))
 
 
 @rule("TransposeConv2d")
 def _transposed(made: QnnRewrite, op: Op) -> bool:
-    groups, pads = int(op.args["group"]), [n for pair in op.args["pad_amount"] for n in pair]
-    p = _product(made, op, groups) if _affordable(op) else None
+    groups = int(op.args["group"])
+    p = product(made, op, groups) if affordable(op) else None
     if p is None:
         return False
-    high, wide, inputs, outputs = p.weights.shape
-    split = p.weights.reshape(high, wide, groups, inputs // groups, outputs)
-    data = split.transpose(2, 4, 0, 1, 3).reshape(groups * outputs, high, wide, inputs // groups)
-    if groups > 1 and p.scales is not None and (p.words or outputs % 16):
-        data, groups = _joined(data, groups), 1
-    if p.words:
-        return _spread(made, op, p, data, pads)
-    _emit(made, "conv_transpose2d", op, p, p.out, input=p.x, weight=p.filters(data, 0), groups=groups,
-          stride=list(op.args["stride"]), padding=pads, dilation=[1, 1],
-          output_padding=list(op.args["output_padding"]))  # fmt: skip
+    data = grown_filters(p.weights, groups)
+    if groups > 1 and p.scales is not None and (p.words or p.weights.shape[-1] % 16):
+        data, groups = joined(data, groups), 1
+    grown_image(made, op, p, p.x, data, p.out, groups)
     return True
 
 
-def _spread(made: QnnRewrite, op: Op, p: _Product, data: Array, pads: list[int]) -> bool:
+def grown_filters(weights: Array, groups: int) -> Array:
+    """Filters of a transposed convolution, [high, wide, inputs, outputs of a group], by result."""
+    high, wide, inputs, outputs = weights.shape
+    split = weights.reshape(high, wide, groups, inputs // groups, outputs)
+    return split.transpose(2, 4, 0, 1, 3).reshape(groups * outputs, high, wide, inputs // groups)
+
+
+def grown_image(made: QnnRewrite, op: Op, p: Product, x: Value, data: Array, out: Value, groups: int) -> None:
+    """A transposed convolution of images by filters for each result."""
+    steps, more = (list(op.args[name])[-2:] for name in ("stride", "output_padding"))
+    pads = [n for pair in op.args["pad_amount"][-2:] for n in pair]
+    if p.words:
+        _spread(made, op, p, x, data, out, (steps, pads, more))
+    else:
+        emit_product(made, "conv_transpose2d", op, p, out, input=x, weight=p.filters(data, 0), groups=groups,
+                     stride=steps, padding=pads, dilation=[1, 1], output_padding=more)  # fmt: skip
+
+
+def _spread(made: QnnRewrite, op: Op, p: Product, x: Value, data: Array, out: Value,
+            window: tuple[list[int], list[int], list[int]]) -> None:  # fmt: skip
     """A plain convolution of pixels that are spread, with nothing between them."""
-    (down, along), (images, high, wide, channels) = op.args["stride"], p.x.bound
-    around = [size - 1 - pad for size, pad in zip((data.shape[1],) * 2 + (data.shape[2],) * 2, pads, strict=True)]
-    around[1] += int(op.args["output_padding"][0])
-    around[3] += int(op.args["output_padding"][1])
-    if min(around) < 0:
-        return False
-    apart = made.view(op, p.x, (images, high, 1, wide, 1, channels))
+    ((down, along), pads, more), (images, high, wide, channels) = window, x.bound
+    apart = made.view(op, x, (images, high, 1, wide, 1, channels))
     apart = made.padded(op, apart, [(0, 0), (0, 0), (0, down - 1), (0, 0), (0, along - 1), (0, 0)])
     flat = made.view(op, apart, (images, high * down, wide * along, channels))
     flat = made.cut(op, flat, [0] * 4, (images, (high - 1) * down + 1, (wide - 1) * along + 1, channels))
-    _emit(made, "conv2d", op, p, p.out, input=flat, weight=p.filters(data[:, ::-1, ::-1], 0), groups=1, stride=[1, 1],
-          padding=around, dilation=[1, 1])  # fmt: skip
-    return True
+    flat, around = _reached(made, op, flat, data.shape[1:3], pads, more)
+    emit_product(made, "conv2d", op, p, out, input=flat, weight=p.filters(data[:, ::-1, ::-1], 0), groups=1,
+                 stride=[1, 1], padding=around, dilation=[1, 1])  # fmt: skip
+
+
+def _reached(made: QnnRewrite, op: Op, x: Value, sizes: Sequence[int], pads: Sequence[int],
+             more: Sequence[int]) -> tuple[Value, list[int]]:  # fmt: skip
+    """Pixels that results are made of, and what lies around them: padding of more than a window leaves some out."""
+    around = [sizes[side // 2] - 1 - pad + (more[side // 2] if side % 2 else 0) for side, pad in enumerate(pads)]
+    out = [max(-n, 0) for n in around]
+    length = (x.bound[0], x.bound[1] - out[0] - out[1], x.bound[2] - out[2] - out[3], x.bound[3])
+    return made.cut(op, x, [0, out[0], out[2], 0], length), [max(n, 0) for n in around]
 
 
 @rule("FullyConnected")
 def _linear(made: QnnRewrite, op: Op) -> bool:
-    p = _product(made, op)
+    p = product(made, op)
     if p is None:
         return False
     depth, rows = p.weights.shape[1], count(p.x.bound) // p.weights.shape[1]
     if p.words:
         flat = made.temporary(p.out, (1, 1, rows, p.weights.shape[0]))
-        _emit(made, "conv2d", op, p, flat, input=made.view(op, p.x, (1, 1, rows, depth)), groups=1, stride=[1, 1],
-              weight=p.filters(p.weights[:, None, None, :], 0), padding=[0] * 4, dilation=[1, 1])  # fmt: skip
+        x, weight = made.view(op, p.x, (1, 1, rows, depth)), p.filters(p.weights[:, None, None, :], 0)
+        emit_product(made, "conv2d", op, p, flat, input=x, weight=weight, groups=1, stride=[1, 1], padding=[0] * 4,
+                     dilation=[1, 1])  # fmt: skip
         made.finish_as(op, flat, p.out)
         return True
-    _emit(made, "linear", op, p, p.out, input=made.view(op, p.x, (rows, depth)), weight=p.filters(p.weights, 0))
+    emit_product(made, "linear", op, p, p.out, input=made.view(op, p.x, (rows, depth)), weight=p.filters(p.weights, 0))
     return True
 
 
