@@ -20,6 +20,7 @@ from edgewright.passes.quantization import kept_by_storage, stored_alike
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
+LARGEST_FACTOR = 127 * 256 + 127  # of 16 bits: the HTP multiplies by two signed bytes, and what is larger saturates
 
 
 class QnnLowering(Lowering):
@@ -110,7 +111,7 @@ class QnnLowering(Lowering):
             q = held.q
             assert isinstance(q.scale, float) and isinstance(q.zero_point, int)
             reach = max(q.zero_point - q.qmin, q.qmax - q.zero_point) * q.scale
-            like = replace(held, q=replace(q, scale=reach / (MIDDLE - 1), zero_point=MIDDLE), data=None)
+            like = replace(held, q=replace(q, scale=reach / LARGEST_FACTOR, zero_point=MIDDLE), data=None)
             self._symmetric[id(held)] = self.stored_as(held, like)
         return self._symmetric[id(held)]
 

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, scale_of, unsigned
+from edgewright.backends.qualcomm.lower import (
+    INT32,
+    LARGEST_FACTOR,
+    QnnLowering,
+    real_numbers,
+    result,
+    scale_of,
+    unsigned,
+)
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.passes.layout import identity
 
@@ -19,8 +27,8 @@ def scaling(low: QnnLowering, data: Array, x: Value, *, signed: bool = True) -> 
     if x.q is None:
         return low.constant(data.astype(np.float32))
     if x.q.dtype.itemsize > 1 and signed:
-        scale = max(float(np.abs(data).max(initial=0)), _LEAST) / 32767
-        q = QParams(scale, 0, np.dtype(np.int16), -32767, 32767)
+        scale = max(float(np.abs(data).max(initial=0)), _LEAST) / LARGEST_FACTOR
+        q = QParams(scale, 0, np.dtype(np.int16), -LARGEST_FACTOR, LARGEST_FACTOR)
     else:
         first, last = min(0.0, float(data.min(initial=0))), max(0.0, float(data.max(initial=0)))
         most = int(np.iinfo(x.q.dtype).max)
