@@ -174,16 +174,16 @@ for _name, _kind in _COMPARED.items():
 
 @rule("Prelu")
 def _prelu(made: QnnRewrite, op: Op) -> bool:
+    """By one slope, or one for each channel."""
     given, out = ends(op)
     found = _reals(made, op, given) if real(out) else None
-    if (
-        found is None
-        or not given[0].bound
-        or not given[1].constant
-        or given[1].bound not in ((1,), given[0].bound[-1:])
-    ):
+    channels = given[0].bound[-1:] or (1,)
+    if found is None or not given[1].constant or (given[1].bound or (1,)) not in ((1,), channels):
         return False
-    made.computed("prelu", op, out, self=found[0], weight=found[1])
+    x, slope = (made.view(op, v, v.bound or (1,)) for v in found)
+    last = made.then("prelu", op, out, x.bound, self=x, weight=slope)
+    made.finish_as(op, made.half(op, last), out)
+    made.halves[id(out)] = out
     return True
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, constant, ends, real, rule, some, whole
+from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, byte, constant, ends, real, rule, some, whole
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.rows import rows_of
 from edgewright.ir.qnn.values import real as numbers_of
@@ -87,10 +87,23 @@ def _whole_rows(made: QnnRewrite, op: Op, name: str, x: Value, out: Value, facto
     else:
         groups = x.bound[1] if name == "InstanceNorm" else int(op.args["group"])
         images = (x.bound[0], x.bound[1], shape[0] * shape[1] // (x.bound[0] * x.bound[1]))
-        flat = made.view(op, x, images)
-        kept = _filled(factors, x.bound[1])
-        last = made.then("enn.GROUPNORM", op, out, images, inputs=[flat, *kept], epsilon=epsilon, num_groups=groups)
+        flat, wide = _stored_as(made, op, made.view(op, x, images), _words(x)), _words(out)
+        given = [flat, *_filled(factors, x.bound[1])]
+        last = made.then("enn.GROUPNORM", op, wide, images, inputs=given, epsilon=epsilon, num_groups=groups)
+        last = _stored_as(made, op, last, out)
     return made.view(op, last, x.bound)
+
+
+def _stored_as(made: QnnRewrite, op: Op, x: Value, like: Value) -> Value:
+    return x if alike(x, like) else made.then("qnn.Convert", op, like, x.bound, inputs=[x])
+
+
+def _words(value: Value) -> Value:
+    """Bytes as the same integers of 16 bits: rows of groups must lie densely, which bytes need not."""
+    if not byte(value) or value.q is None:
+        return value
+    dtype = np.dtype(np.uint16 if value.q.dtype.kind == "u" else np.int16)
+    return replace(value, dtype=dtype, q=replace(value.q, dtype=dtype))
 
 
 def _flat(value: Value) -> Value:
