@@ -14,13 +14,13 @@ from edgewright.backends.qualcomm.adb import Adb, Device
 from edgewright.backends.qualcomm.emulated import release
 from edgewright.backends.qualcomm.libraries import Runner, find_runner, htp_files, sdk_root
 from edgewright.backends.qualcomm.phone import FOLDER, LIST, Needs, Phone, command, needs_of
+from edgewright.backends.qualcomm.results import read_outputs
 from edgewright.backends.qualcomm.target import CHIPSETS, get_soc_to_chipset_map
 from edgewright.cli.console import clean, console, note, plural, progress, table
 from edgewright.cli.inputs import load_inputs
 from edgewright.cli.outputs import save_arrays
-from edgewright.errors import FileAccessError, UsageError, VendorError
+from edgewright.errors import MissingError, UsageError, VendorError
 from edgewright.files import write_file
-from edgewright.ir.dtypes import dtype_named
 from edgewright.pte.reader import read_program
 from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
 
@@ -88,10 +88,10 @@ def _dry_run(args: argparse.Namespace, folder: PurePosixPath, libraries: list[Pa
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Every phone, with what can be asked of it."""
-    phones = [_facts(args, device) for device in Adb(args.serial, args.host).devices()]
-    if not phones:
-        Adb(args.serial, args.host).choose()  # says what to do
+    """Every phone, or the one that is named, with what can be asked of it."""
+    if args.model is not None:
+        raise UsageError("device list", "takes no program", value=args.model, remedy="edgewright device run runs one.")
+    phones = [_facts(args, device) for device in Adb(args.serial, args.host).listed()]
     if args.json:
         print(json.dumps({"phones": phones}, indent=2))
         return 0
@@ -105,12 +105,19 @@ def _facts(args: argparse.Namespace, device: Device) -> Facts:
     facts: Facts = {"serial": device.serial, "state": device.state, "model": device.model or None}
     facts |= {"soc": None, "hexagon": None, "qnn": None}
     if device.state == "device":
-        phone = Phone(Adb(device.serial, args.host), PurePosixPath(args.device_folder))
-        soc = phone.soc
-        known = get_soc_to_chipset_map().get(soc.upper())
-        facts["soc"], facts["qnn"] = soc or None, release(phone.qnn_build()) or None
-        facts["hexagon"] = None if known is None else f"V{CHIPSETS[known].arch}"
+        try:
+            facts |= _asked(Phone(Adb(device.serial, args.host), PurePosixPath(args.device_folder)))
+        except (MissingError, VendorError) as error:  # unplugged meanwhile: the others are listed all the same
+            facts["state"] = "does not answer"
+            note(f"{device.serial}: {error}")
     return facts
+
+
+def _asked(phone: Phone) -> Facts:
+    soc = phone.soc
+    known = get_soc_to_chipset_map().get(soc.upper())
+    hexagon = None if known is None else f"V{CHIPSETS[known].arch}"
+    return {"soc": soc or None, "hexagon": hexagon, "qnn": release(phone.qnn_build()) or None}
 
 
 def _inputs(args: argparse.Namespace, metadata: MethodMetadata, folder: Path) -> Files:
@@ -151,19 +158,7 @@ def _run(args: argparse.Namespace, phone: Phone, metadata: MethodMetadata, given
     folder = Path(args.output_folder) if args.output_folder else Path(args.model).resolve().parent
     files = phone.pull(folder)
     if args.output:
-        infos = [info for info in metadata.outputs if isinstance(info, TensorInfo)]
-        save_arrays(args.output, [[_array(path, info) for path, info in zip(files, infos, strict=True)]])
+        save_arrays(args.output, read_outputs(files, metadata))
     if _talks(args):
         out.print(f"{plural(len(files), 'output')} in {folder / 'outputs'}", style="green", soft_wrap=True)
     return {"outputs": [str(path) for path in files], "written": args.output, "log": said.splitlines()}
-
-
-def _array(path: Path, info: TensorInfo) -> Any:
-    """An output as the runner wrote it."""
-    if not path.is_file():
-        raise FileAccessError(path.name, "was not written by the runner")
-    dtype, data = dtype_named(info.dtype), path.read_bytes()
-    shape = [info.shape[dim] for dim in info.dim_order]
-    if len(data) != int(np.prod(shape)) * dtype.itemsize:
-        raise VendorError(path.name, f"must have the bytes of {list(info.shape)} {info.dtype}", value=len(data))
-    return np.frombuffer(data, dtype).reshape(shape).transpose(np.argsort(info.dim_order))

@@ -23,7 +23,8 @@ _HEAD = struct.Struct("<4sI")
 
 @dataclass
 class StandIn:
-    """A phone. ``properties``: what ``getprop`` gives."""
+    """A phone. ``properties``: what ``getprop`` gives. ``room``: bytes that a file may have before there is no space
+    left. ``cut``: bytes of a file after which the cable is pulled. ``mute``: it is there, and ends every command."""
 
     serial: str
     root: Path
@@ -31,6 +32,9 @@ class StandIn:
     model: str = "Stand_In"
     properties: dict[str, str] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
+    room: int | None = None
+    cut: int | None = None
+    mute: bool = False
 
     def __post_init__(self) -> None:
         for name in ("data/local/tmp", "vendor/lib64", "bin"):
@@ -95,7 +99,8 @@ class _Connection(socketserver.BaseRequestHandler):
         elif service.startswith(("host:tport:", "host:transport")):
             return self._choose(service)
         elif service.startswith("shell:") and self.phone is not None:
-            self.request.sendall(b"OKAY" + self.phone.shell(service.removeprefix("shell:")))
+            said = b"" if self.phone.mute else self.phone.shell(service.removeprefix("shell:"))
+            self.request.sendall(b"OKAY" + said)
         elif service == "sync:" and self.phone is not None:
             self.request.sendall(b"OKAY")
             _Files(self, self.phone).serve()
@@ -131,6 +136,8 @@ class _Files:
             if kind == b"QUIT":
                 return
             {b"STAT": self._stat, b"LIST": self._list, b"SEND": self._take, b"RECV": self._give}[kind](name)
+            if self._phone.state != "device":
+                return
 
     def _stat(self, name: str) -> None:
         self._line.sendall(b"STAT" + self._about(self._phone.place(name)))
@@ -149,23 +156,35 @@ class _Files:
 
     def _take(self, name: str) -> None:
         target, _, mode = name.rpartition(",")
-        data = bytearray()
+        path, data = self._phone.place(target), bytearray()
         while True:
             kind, count = _HEAD.unpack(self._connection._exactly(8))
             if kind == b"DONE":
                 break
             data += self._connection._exactly(count)
-        path = self._phone.place(target)
+            if self._phone.cut is not None and len(data) > self._phone.cut:
+                path.write_bytes(data[: self._phone.cut])
+                self._phone.state = "offline"
+                return
         if not path.parent.is_dir():
-            text = b"couldn't create file: No such file or directory"
-            self._line.sendall(b"FAIL" + _U32.pack(len(text)) + text)
-            return
-        path.write_bytes(data)
-        path.chmod(stat.S_IMODE(int(mode)) | stat.S_IRUSR | stat.S_IWUSR)
-        self._line.sendall(b"OKAY" + bytes(4))
+            self._fail("couldn't create file: No such file or directory")
+        elif self._phone.room is not None and len(data) > self._phone.room:
+            self._fail("write failed: No space left on device")
+        else:
+            path.write_bytes(data)
+            path.chmod(stat.S_IMODE(int(mode)) | stat.S_IRUSR | stat.S_IWUSR)
+            self._line.sendall(b"OKAY" + bytes(4))
+
+    def _fail(self, text: str) -> None:
+        self._line.sendall(b"FAIL" + _U32.pack(len(text)) + text.encode())
 
     def _give(self, name: str) -> None:
         data = self._phone.place(name).read_bytes()
+        cut = self._phone.cut
+        if cut is not None and len(data) > cut:
+            self._line.sendall(b"DATA" + _U32.pack(len(data)) + data[:cut])
+            self._phone.state = "offline"
+            return
         for start in range(0, len(data), 1 << 16):
             part = data[start : start + (1 << 16)]
             self._line.sendall(b"DATA" + _U32.pack(len(part)) + part)

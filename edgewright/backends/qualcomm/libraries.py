@@ -14,6 +14,7 @@ _RUNNERS = ("examples/qualcomm/executor_runner/qnn_executor_runner", "examples/q
             "qnn_executor_runner")  # fmt: skip
 _BACKENDS = ("lib/libqnn_executorch_backend.so", "backends/qualcomm/libqnn_executorch_backend.so",
              "libqnn_executorch_backend.so")  # fmt: skip
+_AARCH64, _MACHINES = 183, {3: "x86", 40: "32-bit Arm", 62: "x86-64", 164: "Hexagon"}  # as ELF files have them
 _SDK = "https://www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk"
 
 
@@ -50,15 +51,20 @@ def sdk_root(given: str | None = None) -> Path:
     return Path(root)
 
 
+def names_on_phone(arch: int) -> list[str]:
+    """Every file but programs and inputs that a phone's folder needs: Qualcomm's, and ExecuTorch's."""
+    return [*_htp_names(arch), Path(_RUNNERS[-1]).name, Path(_BACKENDS[-1]).name]
+
+
+def _htp_names(arch: int) -> list[str]:
+    return ["libQnnHtp.so", "libQnnSystem.so", f"libQnnHtpV{arch}Stub.so", f"libQnnHtpV{arch}Skel.so"]
+
+
 def htp_files(root: Path, arch: int) -> list[Path]:
     """The libraries for an HTP: those of Android, and the one that runs on the Hexagon itself."""
     android, hexagon = root / "lib" / "aarch64-android", root / "lib" / f"hexagon-v{arch}" / "unsigned"
-    files = [
-        android / "libQnnHtp.so",
-        android / "libQnnSystem.so",
-        android / f"libQnnHtpV{arch}Stub.so",
-        hexagon / f"libQnnHtpV{arch}Skel.so",
-    ]
+    *ours, skel = _htp_names(arch)
+    files = [*(android / name for name in ours), hexagon / skel]
     missing = [str(f.relative_to(root)) for f in files if not f.is_file()]
     if missing:
         remedy = f"Use an SDK that knows Hexagon V{arch}."
@@ -73,12 +79,27 @@ def find_runner(build_folder: str | None, runner: str | None) -> Runner:
         raise UsageError("--build_folder", "or --runner must say where qnn_executor_runner is", remedy=remedy)
     if runner is None:
         folder = Path(str(build_folder))
-        return Runner(_first([folder], _RUNNERS), _first([folder], _BACKENDS))
+        return _checked(Runner(_first([folder], _RUNNERS), _first([folder], _BACKENDS)))
     program = Path(runner)
     if not program.is_file():
         raise MissingError(runner, "--runner must be a file")
     around = [program.parent, *list(program.parents)[1:5], *([Path(build_folder)] if build_folder else [])]
-    return Runner(program, _first(around, _BACKENDS))
+    return _checked(Runner(program, _first(around, _BACKENDS)))
+
+
+def _checked(found: Runner) -> Runner:
+    """A build for this machine has files of the same names."""
+    for path in found.files:
+        with path.open("rb") as file:
+            head = file.read(20)
+        machine = int.from_bytes(head[18:20], "little")
+        if head[:4] == b"\x7fELF" and len(head) == 20 and machine != _AARCH64:
+            value = _MACHINES.get(machine, f"machine {machine}")
+            remedy = (
+                "Name the build for Android, such as -b build-android: backends/qualcomm/scripts/build.sh makes it."
+            )
+            raise UsageError(str(path), "must be for phones (AArch64)", value=value, remedy=remedy)
+    return found
 
 
 def _first(folders: list[Path], names: tuple[str, ...]) -> Path:

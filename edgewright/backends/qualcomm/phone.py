@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,10 +14,10 @@ from pathlib import Path, PurePosixPath
 from edgewright.backends.qualcomm.adb import Adb
 from edgewright.backends.qualcomm.blob import read_blob
 from edgewright.backends.qualcomm.emulated import check_version, release
-from edgewright.backends.qualcomm.libraries import build_in
+from edgewright.backends.qualcomm.libraries import build_in, names_on_phone
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset, QnnTarget, get_soc_to_chipset_map
-from edgewright.errors import ExecutionError, FormatError, UsageError, VendorError
+from edgewright.errors import ExecutionError, FileAccessError, FormatError, MissingError, UsageError, VendorError
 from edgewright.ir.serialize import MAGIC
 from edgewright.pte import schema
 
@@ -27,6 +29,14 @@ _VENDOR = "/vendor/lib64/libQnnHtp.so"  # the one that comes with Android
 _BUILD = r"v[0-9]+[.][0-9]+[.][0-9]+[.][0-9]{6,20}"
 _SUM = re.compile(r"^([0-9a-f]{32})\s+\*?(\S.*)$")
 _SHOWN = 300
+_MAKERS = ("qti", "qualcomm")
+_LOG = "Its log is above; --verbose and compile specs with debug=True say more."
+_UNLINKED = "The phone lacks a library that the runner was built with; adb push it into the folder."
+_CODES = {  # what a runner ends with, and what to do then
+    126: "The runner cannot be executed there: name a folder below /data/local/tmp with --device-folder.",
+    137: "Android ended it, most often for want of memory: close other programs.",
+    139: "It crashed: build runner and backend from one release of ExecuTorch, with the QNN whose libraries are used.",
+}
 Say = Callable[[str], None]
 
 
@@ -71,6 +81,9 @@ class Phone:
     """One phone and a folder on it."""
 
     def __init__(self, adb: Adb, folder: PurePosixPath = FOLDER) -> None:
+        if not folder.is_absolute():
+            remedy = f"Such as {FOLDER}, which is what is used without it."
+            raise UsageError("--device-folder", "must start with /", value=str(folder), remedy=remedy)
         self.adb, self.folder = adb, folder
         self.device = adb.choose()
 
@@ -88,30 +101,67 @@ class Phone:
     def check(self, needs: Needs, libraries: Sequence[Path], *, any_soc: bool = False) -> str:
         """Raise unless the phone's SoC, and the QNN it will use, are right for a program; gives that QNN's release."""
         known, said = get_soc_to_chipset_map(), self.soc.upper()
+        maker = self.adb.property("ro.soc.manufacturer")
+        if maker and maker.lower() not in _MAKERS and not any_soc:
+            remedy = "Plug in a phone with a Snapdragon, or say --any-soc to try all the same."
+            raise UsageError("program", "was compiled for Qualcomm's SoCs, and this phone's is by", value=maker,
+                             remedy=remedy)  # fmt: skip
         if said in known and CHIPSETS[known[said]].arch != needs.arch and not any_soc:
             rule = f"was compiled for {needs.soc.name} (Hexagon V{needs.arch}), and this phone is"
             value = f"{said} (V{CHIPSETS[known[said]].arch})"
             remedy = f"Compile it for {said}, or say --any-soc to try all the same."
             raise UsageError("program", rule, value=value, remedy=remedy)
+        if not libraries:
+            self._check_files(names_on_phone(needs.arch))
         htp = next((f for f in libraries if f.name == "libQnnHtp.so"), None)
         here = build_in(htp.read_bytes()) if htp is not None else self.qnn_build(str(self.folder / "libQnnHtp.so"))
         if here and needs.build:
             check_version(needs.build, here)
         return release(here) if here else "unknown"
 
+    def _check_files(self, names: Sequence[str]) -> None:
+        """Raise unless files that are not going to be pushed are there."""
+        words = "; ".join(f"[ -f {shlex.quote(str(self.folder / n))} ] || echo {shlex.quote(n)}" for n in names)
+        missing = self.adb.shell(words)[1].split()
+        if missing:
+            remedy = "Push them once: the same without --skip_push. --device-folder names another folder."
+            rule = f"lacks {', '.join(missing)} in {self.folder}"
+            raise MissingError(f"phone {self.device.serial}", rule, remedy=remedy)
+
     # ------------------------------------------------------------------------------------------------------- files
 
     def push(self, files: Iterable[tuple[Path, str]], step: Say = lambda _: None) -> int:
-        """Put files into the folder, under a name each; those that are there already stay. Gives how many went."""
+        """Put files into the folder, under a name each; those that are there already stay. Gives how many went.
+
+        A file has its name only when all of it is there, whatever happens to the cable.
+        """
         self._done(f"mkdir -p {shlex.quote(str(self.folder))}", "make its folder")
         listed = list(files)
-        there, count = self._sums([name for _, name in listed]), 0
+        for path in (p for p, _ in listed if not p.is_file()):
+            raise MissingError(str(path), "is needed on the phone, and is not there")
+        there = self._sums([name for _, name in listed])
+        changed = {name for path, name in listed if there.get(name) != _sum(path)}
+        self._check_space(sum(path.stat().st_size for path, name in listed if name in changed))
         for path, name in listed:
-            if there.get(name) != _sum(path):
-                self.adb.push(path, self.folder / name)
-                count += 1
+            if name in changed:
+                part = self.folder / f"{name}.part"
+                self.adb.push(path, part)
+                words = shlex.join(["mv", "-f", str(part), str(self.folder / name)])
+                self._done(words, f"rename {part.name}")
             step(name)
-        return count
+        return len(changed)
+
+    def _check_space(self, needed: int) -> None:
+        """Raise if the phone says that so many bytes do not fit; some phones do not say."""
+        _, said = self.adb.shell(f"df -k {shlex.quote(str(self.folder))}")
+        words = said.splitlines()[-1].split() if said else []
+        if len(words) < 4 or not words[3].isdecimal() or int(words[3]) * 1024 >= needed:
+            return
+        rule = (
+            f"has {int(words[3]) / 1024:.1f} MiB free for {self.folder}, and {needed / 2**20:.1f} MiB are to be pushed"
+        )
+        remedy = "Make room on the phone, or name a folder elsewhere with --device-folder."
+        raise VendorError(f"phone {self.device.serial}", rule, remedy=remedy)
 
     def _sums(self, names: Sequence[str]) -> dict[str, str]:
         """MD5 of the files that are there; phones without the command have none."""
@@ -134,18 +184,27 @@ class Phone:
         """Run a program that was pushed; gives what the runner printed."""
         code, said = self.adb.shell(command(self.folder, model, inputs), say)
         if code:
-            remedy = "Its log is above; --verbose and compile specs with debug=True say more."
+            remedy = _UNLINKED if "CANNOT LINK EXECUTABLE" in said else _CODES.get(code, _LOG)
             value = said.strip()[-_SHOWN:] or "nothing"
             raise ExecutionError(f"{RUNNER} on {self.device.serial}", f"ended with {code}", value=value, remedy=remedy)
         return said
 
     def pull(self, into: Path) -> list[Path]:
-        """Fetch outputs and ETDump; the outputs' files, in order."""
-        into.mkdir(parents=True, exist_ok=True)
-        self.adb.pull(self.folder / OUTPUTS, into)
-        code, _ = self.adb.shell(f"[ -f {shlex.quote(str(self.folder / ETDUMP))} ]")
-        if code == 0:
-            self.adb.pull(self.folder / ETDUMP, into / ETDUMP)
+        """Fetch outputs and ETDump; the outputs' files, in order. Those of an earlier run go only when all is here."""
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".pulled-", dir=into) as name:
+                self.adb.pull(self.folder / OUTPUTS, Path(name))
+                code, _ = self.adb.shell(f"[ -f {shlex.quote(str(self.folder / ETDUMP))} ]")
+                if code == 0:
+                    self.adb.pull(self.folder / ETDUMP, Path(name) / ETDUMP)
+                shutil.rmtree(into / OUTPUTS, ignore_errors=True)
+                (into / ETDUMP).unlink(missing_ok=True)
+                for path in Path(name).iterdir():
+                    path.rename(into / path.name)
+        except OSError as error:
+            remedy = "Name another folder with --output-folder."
+            raise FileAccessError(str(into), f"cannot be written: {error.strerror}", remedy=remedy) from error
         return sorted((into / OUTPUTS).glob("*.raw"), key=_numbers)
 
 
@@ -167,8 +226,7 @@ def _numbers(path: Path) -> list[int]:
 
 def _sum(path: Path) -> str:
     digest = hashlib.md5(usedforsecurity=False)
-    if path.is_file():
-        with path.open("rb") as file:
-            while part := file.read(1 << 20):
-                digest.update(part)
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
     return digest.hexdigest()

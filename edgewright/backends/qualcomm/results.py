@@ -1,0 +1,35 @@
+"""What a runner on a phone wrote, as arrays: a file for each output of each inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import VendorError
+from edgewright.ir.dtypes import dtype_named
+from edgewright.runtime.metadata import MethodMetadata, TensorInfo
+
+
+def read_outputs(files: Sequence[Path], metadata: MethodMetadata, runs: int = 1) -> list[list[Any]]:
+    """The outputs of every inference; as many files as those have, each of the size that its output has."""
+    infos = [info for info in metadata.outputs if isinstance(info, TensorInfo)]
+    if len(files) != runs * len(infos):
+        remedy = "Its log says where it stopped; the program on the phone must be the one that was pushed."
+        rule = f"must write {runs * len(infos)} outputs: {len(infos)} for each of {runs} inferences"
+        raise VendorError("runner", rule, value=len(files), remedy=remedy)
+    arrays = [_array(path, infos[i % len(infos)]) for i, path in enumerate(files)]
+    return [arrays[n * len(infos) : (n + 1) * len(infos)] for n in range(runs)]
+
+
+def _array(path: Path, info: TensorInfo) -> Any:
+    dtype, data = dtype_named(info.dtype), path.read_bytes()
+    shape = [info.shape[dim] for dim in info.dim_order]
+    wanted = int(np.prod(shape)) * dtype.itemsize
+    if len(data) != wanted:
+        rule = f"must have the {wanted} bytes of {list(info.shape)} {info.dtype}"
+        remedy = "The runner was interrupted, or the phone is full: run it again."
+        raise VendorError(path.name, rule, value=len(data), remedy=remedy)
+    return np.frombuffer(data, dtype).reshape(shape).transpose(np.argsort(info.dim_order))
