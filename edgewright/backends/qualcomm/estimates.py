@@ -39,9 +39,9 @@ def estimate(device: Graph, target: QnnTarget) -> dict[str, Any]:
         "mac_utilisation": macs / room if room else 0.0,
         "memory": {"sram": min(largest, vtcm), "dram": weights + max(0, largest - vtcm)},
         "figures": {
-            f"{found.tops.value:g} TOPS": found.tops.source,
-            f"{found.memory.value:g} GB/s": found.memory.source,
-            f"{clock / 1e9:g} GHz": found.clock.source,
+            f"{found.tops.value:g} TOPS": found.tops.cited,
+            f"{found.memory.value:g} GB/s": found.memory.cited,
+            f"{clock / 1e9:g} GHz": found.clock.cited,
         },
         "layers": layers,
     }

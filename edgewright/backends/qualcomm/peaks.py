@@ -1,4 +1,7 @@
-"""What SoCs can do at most, as far as it is said in public; everything else is assumed, and says so."""
+"""What SoCs can do at most, as far as it is said in public; everything else is assumed, and says so and why.
+
+Qualcomm publishes few of these figures: most are those of the press, which names no conditions.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,47 @@ from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset
 ASSUMED = "assumed"
 _C = QcomChipset
 
+# Where figures were read: title and address.
+SOURCES = {
+    "CnEVPost": ("JIDU's first model to feature Qualcomm Snapdragon 8295 chip",
+                 "https://cnevpost.com/2021/11/29/jidus-first-model-to-feature-qualcomm-snapdragon-8295-chip-based-on-5nm-process/"),
+    "e-com-net": ("SA8155P, SA8255P and SA8295P compared", "https://e-com-net.com/article/1714844676231606272.htm"),
+    "EEWorld": ("Is the ceiling of cockpit SoC SA8295P?", "https://en.eeworld.com/news/qcdz/eic656854.html"),
+    "TechInsights": ("Hexagon Adds INT4 Support", "https://www.techinsights.com/blog/hexagon-adds-int4-support"),
+    "RunLocalAI": ("Qualcomm Snapdragon 8 Gen 3", "https://runlocalai.co/hardware/snapdragon-8-gen-3"),
+    "Droid Life": ("Qualcomm's Snapdragon 8 Elite",
+                   "https://www.droid-life.com/2024/10/21/qualcomms-snapdragon-8-elite-is-gaming-changing/"),
+    "Liliputing": ("Qualcomm introduces Snapdragon 888 chip",
+                   "https://liliputing.com/2020/12/qualcomm-introduces-snapdragon-888-chip-with-next-gen-ai-5g-and-graphics.html"),
+    "The Daily Scout": ("Qualcomm Hexagon NPU Achieves 40% Efficiency Gain", "https://thedailyscout.com/s/T8m_7jw9E7c"),
+    "Gadgets in Nepal": ("Snapdragon 8 Gen 1 is Here", "https://www.gadgetsinnepal.com.np/snadpdragon-8-gen-1/"),
+    "XDA": ("The new Snapdragon 8 Plus Gen 1", "https://www.xda-developers.com/qualcomm-snapdragon-8-plus-gen-1/"),
+    "Wccftech": ("Qualcomm Snapdragon 8 Gen 2 Goes Official",
+                 "https://wccftech.com/qualcomm-snapdragon-8-gen-2-goes-official/"),
+    "Geektopia": ("Qualcomm anuncia el Snapdragon 8 Elite",
+                  "https://geektopia.es/es/technology/2024/10/22/noticias/amp/qualcomm-anuncia-el-snapdragon-8-elite-para-moviles-de-gama-alta.html"),
+    "TweakTown": ("Qualcomm Snapdragon X Elite SoC detailed",
+                  "https://www.tweaktown.com/news/93943/qualcomm-snapdragon-elite-4-6-tflops-more-gpu-power-than-xbox-series/index.html"),
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Figure:
-    """A number and where it comes from."""
+    """A number, and what it rests on. ``source``: the one of ``SOURCES`` that says it; none, and it is assumed."""
 
     value: float
-    source: str = ASSUMED
+    why: str
+    source: str = ""
+
+    @property
+    def basis(self) -> str:
+        """In words: who says it and what, or "assumed" and why."""
+        return f"{self.source}: {self.why}" if self.source else f"{ASSUMED}: {self.why}"
+
+    @property
+    def cited(self) -> str:
+        """The same with the address."""
+        return f"{self.basis} ({SOURCES[self.source][1]})" if self.source else self.basis
 
 
 @dataclass(frozen=True)
@@ -29,33 +66,64 @@ class Peaks:
 
 
 _TOPS = {
-    _C.SM8350: Figure(26, "Qualcomm, Snapdragon 888: 26 TOPS of the whole AI Engine"),
-    _C.SA8295: Figure(30, "Qualcomm, SA8295P: 30 TOPS"),
-    _C.SC8380XP: Figure(45, "Qualcomm, Snapdragon X Elite: 45 TOPS"),
-    _C.QCM6490: Figure(12, "Qualcomm, QCM6490: 12 TOPS of the whole AI Engine"),
+    _C.SM8350: Figure(26, "up to 26 TOPS of the whole AI Engine", "Liliputing"),
+    _C.SA8295: Figure(30, "30 TOPS of its NPU", "CnEVPost"),
+    _C.SA8255: Figure(48, "10 to 48 TOPS, by variant", "e-com-net"),
+    _C.SM8550: Figure(48, "QCS8550, the same for other devices, has 48 TOPS of 8 bits", "EEWorld"),
+    _C.SM8650: Figure(45, "45 TOPS of 8 bits", "RunLocalAI"),
+    _C.SC8380XP: Figure(45, "45 TOPS of the NPU of Snapdragon X Elite", "The Daily Scout"),
+    _C.QCM6490: Figure(12, "12 TOPS are often said of its AI Engine; no source was found"),
 }
-_TOPS_BY_ARCH = {68: 15.0, 69: 20.0, 73: 36.0, 75: 45.0, 79: 60.0, 81: 80.0}
-_SMALL = 8.0  # TOPS of HTPs with little memory of their own
+# Of others, by their Hexagon.
+_TOPS_BY_ARCH = {
+    68: Figure(15, "half of SA8295's, which has two matrix units"),
+    69: Figure(24, "half of SM8550's: TechInsights has its 4-bit peak at four times the one before"),
+    73: Figure(48, "as SM8550's, of the same Hexagon"),
+    75: Figure(45, "as SM8650's, of the same Hexagon"),
+    79: Figure(65, "SM8650's and the 45 % by which Droid Life has it faster"),
+    81: Figure(80, "as Snapdragon X2 Elite's, which The Daily Scout has at 80 TOPS"),
+}
+_SMALL = Figure(8, "HTPs with at most 4 MiB of their own memory are a sixth of SM8550's")
 
-# Megahertz of the memory that Qualcomm names; twice as many transfers a second, of 64 bits if four channels are wired.
 _MEMORY = {
-    _C.SM8350: 3200, _C.SM8450: 3200, _C.SM8475: 3200, _C.SM8550: 4200, _C.SM8650: 4800, _C.SM8750: 5300,
-    _C.SM8850: 5300,
-}  # fmt: skip
-_OTHER_MEMORY = Figure(34)
-_CLOCKS = {68: 1.0e9, 69: 1.0e9, 73: 1.2e9, 75: 1.3e9, 79: 1.4e9, 81: 1.5e9}
+    _C.SM8450: Figure(51.2, "LPDDR5 at 3200 MHz, four channels", "Gadgets in Nepal"),
+    _C.SM8475: Figure(51.2, "LPDDR5 at 3200 MHz; four channels of 16 bits are assumed", "XDA"),
+    _C.SM8550: Figure(67.2, "LPDDR5X at 4200 MHz; four channels of 16 bits are assumed", "Wccftech"),
+    _C.SM8650: Figure(76.8, "76.8 GB/s", "RunLocalAI"),
+    _C.SM8750: Figure(84.8, "LPDDR5X at 5300 MHz, 84.8 GB/s", "Geektopia"),
+    _C.SA8295: Figure(66.9696, "LPDDR4X at 2092.8 MHz, eight channels of 16 bits", "e-com-net"),
+    _C.SA8255: Figure(76.8, "LPDDR5 at 3200 MHz, six channels of 16 bits", "e-com-net"),
+    _C.SC8380XP: Figure(136, "LPDDR5X-8533, 136 GB/s", "TweakTown"),
+    _C.SM8350: Figure(51.2, "as SM8450's"),
+    _C.SXR2230P: Figure(51.2, "as SM8450's, of the same Hexagon"),
+    _C.SXR2330P: Figure(84.8, "as SM8750's, of the same Hexagon"),
+    _C.SM8845: Figure(84.8, "as SM8750's"),
+    _C.SM8850: Figure(84.8, "as SM8750's"),
+}
+_OTHER_MEMORY = Figure(34, "LPDDR4X at 2133 MHz, four channels of 16 bits")
+
+_CLOCKS = {
+    _C.SA8295: Figure(1.4e9, "Hexagon V68 at up to 1.4 GHz", "e-com-net"),
+    _C.SA8255: Figure(1.5e9, "Hexagon V73 at up to 1.5 GHz", "e-com-net"),
+}
+_OLD_CLOCK = Figure(1.4e9, "as SA8295's Hexagon V68")
+_NEW_CLOCK = Figure(1.5e9, "as SA8255's Hexagon V73")
 
 
 def peaks(soc: QcomChipset) -> Peaks:
     """The figures of a SoC."""
     htp = CHIPSETS[soc]
     assumed = _SMALL if htp.vtcm <= 4 else _TOPS_BY_ARCH[htp.arch]
-    return Peaks(_TOPS.get(soc, Figure(assumed)), _memory(soc), Figure(_CLOCKS[htp.arch]))
+    clock = _CLOCKS.get(soc, _OLD_CLOCK if htp.arch < 73 else _NEW_CLOCK)
+    return Peaks(_TOPS.get(soc, assumed), _MEMORY.get(soc, _OTHER_MEMORY), clock)
 
 
-def _memory(soc: QcomChipset) -> Figure:
-    if soc not in _MEMORY:
-        return _OTHER_MEMORY
-    megahertz = _MEMORY[soc]
-    source = f"Qualcomm, {soc.name}: LPDDR5 at {megahertz} MHz; four channels of 16 bits are assumed"
-    return Figure(megahertz * 2 * 8 / 1000, source)
+def guide() -> str:
+    """The figures of every SoC and where they were read, as the guide shows them."""
+    lines = ["| SoC | TOPS of 8 bits | GB/s of memory | GHz of the HTP |", "| --- | --- | --- | --- |"]
+    for soc in QcomChipset:
+        found = peaks(soc)
+        cells = [(found.tops, 1.0), (found.memory, 1.0), (found.clock, 1e9)]
+        lines.append(f"| {soc.name} | {' | '.join(f'{f.value / unit:g} ({f.basis})' for f, unit in cells)} |")
+    listed = [f"- {name}: [{title}]({address})" for name, (title, address) in SOURCES.items()]
+    return "\n".join([*lines, "", "Read at:", "", *listed])
