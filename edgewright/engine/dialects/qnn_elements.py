@@ -15,6 +15,7 @@ from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.qnn.pairs import in_fixed_point, inverse
 from edgewright.ir.qnn.table import PREFIX
+from edgewright.ir.qnn.words import MIDDLE, WordScaling, WordSum, word_scaling, word_sum
 
 Real = Callable[[Integers, Op, list[Reg]], Reg]
 _ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
@@ -77,8 +78,27 @@ def _arithmetic(i: Integers, op: Op, given: Given) -> Whole:
         return _counted(i, op, given)
     if in_fixed_point(op):
         raise NotWholeError("a sum of bytes")
+    words = word_sum(op)
+    if words is not None:
+        return _word_sum(i, words, given)
     reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
     return stored(i, _pair(i, op, reals), out, up=True)
+
+
+def _word_sum(i: Integers, words: WordSum, given: Given) -> Whole:
+    a, b = (i.plus(x, -MIDDLE) for x in given)
+    b = i.sub(i.constant(-1), b) if words.turned else b
+    total = i.add(i.mul(a, i.constant(words.first)), i.mul(b, i.constant(words.second)))
+    return _from_middle(i, i.right(i.plus(i.right(total, 1), words.added), words.shift))
+
+
+def _word_scaled(i: Integers, words: WordScaling, x: Whole) -> Whole:
+    made = i.right(i.plus(i.mul(i.plus(x, -MIDDLE), i.constant(words.gain)), 1 << 14), 15)
+    return _from_middle(i, i.right(i.plus(made, words.added), 3))
+
+
+def _from_middle(i: Integers, x: Whole) -> Whole:
+    return i.plus(i.narrow(i.clamp(x, -MIDDLE, MIDDLE - 1)), MIDDLE)
 
 
 def _counted(i: Integers, op: Op, given: Given) -> Whole:
@@ -228,6 +248,9 @@ def _converted(i: Integers, op: Op, given: Given) -> Whole:
         return given[0]
     if x.q == out.q:
         return given[0]
+    words = word_scaling(x, out) if op.kind == f"{PREFIX}Convert" else None
+    if words is not None:
+        return _word_scaled(i, words, given[0])
     return stored(i, real(i, given[0], x), out)
 
 

@@ -1,7 +1,7 @@
 """Sums, differences and products of two tensors. Integers are rounded once, halves up.
 
-Sums of bytes are in fixed point (``ir/numerics.py``), as they are at the end of a convolution; all else is in single
-precision.
+Sums of bytes are in fixed point (``ir/numerics.py``), as they are at the end of a convolution, and so are those of 16
+bits (``words.py``); all else is in single precision.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from edgewright.ir.numerics import QNN, single
 from edgewright.ir.qnn.elements import BINARY
 from edgewright.ir.qnn.scaling import is_bytes
 from edgewright.ir.qnn.values import centred, real, stored
+from edgewright.ir.qnn.words import word_sum
 
 _F32 = np.float32
 _SIGNS = {"Add": 1, "Subtract": -1}
@@ -42,6 +43,9 @@ def paired(op: Op, arrays: Sequence[Array]) -> Array:
     if fixed is not None:
         x, y = (centred(array, q, np.int64) for q, array in zip(fixed, arrays, strict=False))
         return QNN.sum(x, _SIGNS[name] * y, fixed[:2], fixed[2], None)
+    words = word_sum(op)
+    if words is not None:
+        return words.apply(*arrays)
     made = BINARY[name]({}, real(a, arrays[0]), real(b, arrays[1]))
     return stored(out, made) if out.q is None else rounded_up(made, out.q)
 

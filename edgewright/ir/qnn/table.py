@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.qnn import elements as el
-from edgewright.ir.qnn import folds, images, moves, norms, pairs, products, rows
+from edgewright.ir.qnn import between, folds, images, moves, norms, pairs, products, rows, values
 
 PREFIX = "qnn."
 REAL, STORED, WHOLE = "real", "stored", "whole"
@@ -103,7 +103,8 @@ QNN: dict[str, QnnOp] = {
     "Prelu": QnnOp(el.prelu, (2, 2)),
     "IsNan": QnnOp(el.is_nan, single=True),
     "IsInf": QnnOp(el.is_inf, params={"detect_negative": _flag(True), "detect_positive": _flag(True)}, single=True),
-    **{name: QnnOp(el.cast, single=True) for name in ("Cast", "Convert")},
+    "Cast": QnnOp(el.cast, single=True),
+    "Convert": QnnOp(values.convert, domain=WHOLE, single=True),
     "Quantize": QnnOp(products.quantize, domain=WHOLE),
     "Dequantize": QnnOp(products.dequantize, domain=WHOLE),
     **{name: QnnOp(products.convolution, (2, 3), WHOLE, _CONV) for name in ("Conv2d", "Conv3d")},
@@ -114,7 +115,7 @@ QNN: dict[str, QnnOp] = {
     "PoolMax2d": QnnOp(images.max_pool, domain=STORED, params=_POOL),
     **{name: QnnOp(folds.average, domain=WHOLE, params=_AVERAGE) for name in ("PoolAvg2d", "PoolAvg3d")},
     "ResizeNearestNeighbor": QnnOp(images.nearest, domain=STORED, params=_RESIZED),
-    "ResizeBilinear": QnnOp(images.bilinear, params=_RESIZED),
+    "ResizeBilinear": QnnOp(between.bilinear, domain=WHOLE, params=_RESIZED),
     "Resize": QnnOp(images.resize, params=_RESIZE),
     "GridSample": QnnOp(images.grid_sample, (2, 2), params=_GRID),
     "ReduceMean": QnnOp(folds.reduced, domain=WHOLE, params=_KEPT),

@@ -7,12 +7,14 @@ differ from the emulator's by a step of the last place. All is said in terms tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from edgewright.ir.graph import Array, QParams, Value
+from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN
+from edgewright.ir.qnn.words import word_scaling
 
 _F32 = np.float32
 LARGEST = _F32(np.finfo(np.float16).max)
@@ -76,4 +78,12 @@ def converted(value: Value, array: Array, out: Value) -> Array:
     """Elements of one tensor as another holds them; the same integers where both hold them alike."""
     if value.q is None or out.q is None or value.q == out.q:
         return array if out.q is None or value.q is not None else stored(out, array)
-    return quantized(real(value, array), out.q)
+    words = word_scaling(value, out)
+    return quantized(real(value, array), out.q) if words is None else words.apply(array)
+
+
+def convert(op: Op, arrays: Sequence[Array]) -> Array:
+    """``Convert``."""
+    (x,), out = op.args["inputs"], op.outputs[0]
+    assert out is not None
+    return stored(out, real(x, arrays[0])) if x.q is None or out.q is None else converted(x, arrays[0], out)
