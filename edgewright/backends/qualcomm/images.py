@@ -9,6 +9,7 @@ from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over, pool_arguments
 from edgewright.ir.graph import Op
 from edgewright.passes.layout import NHWC, common_order, last
+from edgewright.passes.quantization import stored_alike
 
 NDHWC = (0, 2, 3, 4, 1)
 Lower = Callable[[QnnLowering, Op], None]
@@ -138,4 +139,10 @@ def bilinear(low: QnnLowering, op: Op) -> None:
     x = op.args["input" if "input" in op.args else "self"]
     corners = bool(op.args["align_corners"])
     flags = {"align_corners": corners, "half_pixel_centers": not corners}
-    low.finish(op, NHWC, "ResizeBilinear", [low.get(x, NHWC)], **flags)
+    held, made = low.get(x, NHWC), low.make(result(op), NHWC)
+    if stored_alike(held, made):
+        low.node("ResizeBilinear", [held], made, **flags)
+        return
+    resized = low.temporary(made.bound, held)  # the HTP rounds in its operand's scale, whatever the result's is
+    low.node("ResizeBilinear", [held], resized, **flags)
+    low.node("Convert", [resized], made)

@@ -95,7 +95,9 @@ def _images() -> tuple[OpSpec, ...]:
         _element("pixel_shuffle", images.shuffled("DepthToSpace"), common.four_dims),
         _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), common.four_dims),
         *(_element(f"{how}_nearest2d", images.nearest, *factors) for how in both),
-        *(_element(f"{how}_bilinear2d", images.bilinear, *factors) for how in both),
+        # Between pixels the HTP rounds in its operand's scale: one scale for both spares a second rounding.
+        _element("upsample_bilinear2d", images.bilinear, *factors, ports={"out": Same("input")}),
+        _element("resize_bilinear2d", images.bilinear, *factors, ports={"out": Same("self")}),
         *(_element(f"{how}_bicubic2d", images.bicubic, *factors, rules.free_corners) for how in both),
         _element("channel_shuffle", images.dealt),
         _element("grid_sampler_2d", images.sampled, rules.plain_samples),
