@@ -9,6 +9,7 @@ from __future__ import annotations
 from edgewright.engine.dialects import (  # noqa: F401  (their rules)
     qnn_elements,
     qnn_folds,
+    qnn_grids,
     qnn_images,
     qnn_moves,
     qnn_places,
