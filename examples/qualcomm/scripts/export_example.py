@@ -1,4 +1,4 @@
-"""One of these models by its name, in real numbers of 16 bits.
+"""One of these models by its name, in real numbers of 16 bits or quantized (``-q``).
 
 python -m examples.qualcomm.scripts.export_example -m mv2 --soc_model SM8550
 """
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from edgewright.backends.qualcomm import QuantDtype
 from edgewright.cli import guard
 from examples.qualcomm.flow import Script, main
 
@@ -23,14 +24,21 @@ MODELS = {
 
 def run(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="export_example", description="Compiles a model by its name.")
-    parser.add_argument("-m", "--model_name", required=True, choices=sorted(MODELS))
-    parser.add_argument("--soc_model", required=True, help="such as SM8550")
-    parser.add_argument("-o", "--output_folder", default=".", help="where <name>.pte goes")
+    add = parser.add_argument
+    add("-m", "--model_name", required=True, choices=sorted(MODELS))
+    add("--soc", "--soc_model", dest="soc", default="SM8650", help="such as SM8550 (default: %(default)s)")
+    add("-f", "-o", "--output_folder", default=".", help="where <name>.pte goes")
+    add("-q", "--quantization", choices=("ptq", "qat"), help="in integers of 8 bits (default: real numbers of 16)")
+    add("-g", "--generate_etrecord", action="store_true", help="also write etrecord.bin, for profiles")
     chosen, more = parser.parse_known_args(argv)
     script: Script = importlib.import_module(f"examples.qualcomm.scripts.{MODELS[chosen.model_name]}").SCRIPT
-    named = replace(script, file=chosen.model_name, scheme=None)
-    return main(named, ["-m", chosen.soc_model, "-a", chosen.output_folder, "--compile_only", "--ci", *more])
+    scheme = QuantDtype.use_8a8w if chosen.quantization else None
+    named = replace(
+        script, file=chosen.model_name, scheme=scheme, adapt=None, training=chosen.quantization == "qat",
+        record="etrecord.bin" if chosen.generate_etrecord else "",
+    )  # fmt: skip
+    return main(named, ["-m", chosen.soc, "-a", chosen.output_folder, "--compile_only", "--ci", *more])
 
 
 if __name__ == "__main__":
-    guard(lambda: run(sys.argv[1:]))
+    raise SystemExit(guard(lambda: run(sys.argv[1:])))

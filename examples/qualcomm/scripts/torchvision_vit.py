@@ -8,7 +8,9 @@ from __future__ import annotations
 from examples.qualcomm.flow import Script, image, script_main, top_one
 from examples.qualcomm.models.vit import VisionTransformer
 
-SCRIPT = Script("torchvision_vit", "vit_qnn", lambda args: VisionTransformer(args.size), image, 224, report=top_one)
+SCRIPT = Script(
+    "torchvision_vit", "vit_qnn", lambda args: VisionTransformer(args.size), image, 224, report=top_one, spread=0.02
+)  # fmt: skip
 
 if __name__ == "__main__":
     script_main(SCRIPT)

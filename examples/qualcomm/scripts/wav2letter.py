@@ -5,10 +5,14 @@ python -m examples.qualcomm.scripts.wav2letter -b build-android -m SM8550 --comp
 
 from __future__ import annotations
 
+import argparse
+
 import torch
 
-from examples.qualcomm.flow import Inputs, Script, script_main
+from examples.qualcomm.flags import arrays, pretrained
+from examples.qualcomm.flow import Script, script_main
 from examples.qualcomm.models.small import Wav2Letter
+from examples.qualcomm.pictures import Inputs
 
 
 def sound(generator: torch.Generator, length: int) -> Inputs:
@@ -16,7 +20,12 @@ def sound(generator: torch.Generator, length: int) -> Inputs:
     return (torch.randn(1, 13, length, generator=generator),)
 
 
-SCRIPT = Script("wav2letter", "w2l_qnn", lambda args: Wav2Letter(), sound, 700)
+def flags(parser: argparse.ArgumentParser) -> None:
+    arrays(parser)
+    pretrained(parser)
+
+
+SCRIPT = Script("wav2letter", "w2l_qnn", lambda args: Wav2Letter(), sound, 700, flags=flags)
 
 if __name__ == "__main__":
     script_main(SCRIPT)
