@@ -46,6 +46,17 @@ def fixed_statistics(op: Op, target: Any) -> object:
     return OK if all(isinstance(v, Value) and v.constant for v in held) else "computed"
 
 
+@rule("the variance of every channel must be a number above -eps, so that it has a root to divide by: train on, or set "
+      "running_var to what it should be")  # fmt: skip
+def rooted_statistics(op: Op, target: Any) -> object:
+    variance = op.args.get("running_var")
+    if not isinstance(variance, Value) or variance.data is None or variance.q is not None:
+        return OK
+    held = np.asarray(variance.data, np.float64).reshape(-1)
+    wrong = np.flatnonzero(~(held + float(op.args.get("eps", 0.0)) > 0))
+    return f"{held[wrong[0]]:g} for channel {wrong[0]}" if wrong.size else OK
+
+
 @rule("alpha must be 1")
 def no_alpha(op: Op, target: Any) -> object:
     alpha = op.args.get("alpha", 1)

@@ -89,9 +89,9 @@ def _images() -> tuple[OpSpec, ...]:
         _element("adaptive_max_pool2d", images.adaptive("PoolMax2d"), rules.even_windows(4), common.values_only),
         _element("avg_pool3d", images.volume, rules.plain_box),
         *(_element(op, images.reduced(kind), rules.reduces) for op, kind in reductions.items()),
-        _element("softmax", images.softmax("Softmax"), common.has_dims),
-        _element("safe_softmax", images.softmax("Softmax"), common.has_dims, precisions=(STATIC,)),
-        _element("log_softmax", images.softmax("LogSoftmax"), common.has_dims),
+        _element("softmax", images.softmax, common.has_dims),
+        _element("safe_softmax", images.softmax, common.has_dims, precisions=(STATIC,)),
+        _element("log_softmax", images.log_softmax, common.has_dims),
         _element("pixel_shuffle", images.shuffled("DepthToSpace"), common.four_dims),
         _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), common.four_dims),
         *(_element(f"{how}_nearest2d", images.nearest, *factors) for how in both),
@@ -111,7 +111,7 @@ def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
 
 def _norms() -> tuple[OpSpec, ...]:
     return (
-        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.values_only),
+        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.rooted_statistics, common.values_only),
         _norm("layer_norm", norms.layer_norm, common.last_only, common.values_only),
         _norm("rms_norm", norms.rms_norm, common.last_only),
         _norm("group_norm", norms.group_norm, common.four_dims),

@@ -96,7 +96,7 @@ def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
 
 def _norms() -> tuple[OpSpec, ...]:
     return (
-        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.values_only),
+        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.rooted_statistics, common.values_only),
         _norm("layer_norm", norms.layer_norm, common.last_only, common.values_only),
         _norm("rms_norm", norms.rms_norm),
         _norm("group_norm", norms.group_norm),

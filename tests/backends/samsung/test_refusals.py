@@ -49,6 +49,16 @@ def _computed_statistics() -> Op:
     return Op("batch_norm", {"input": _x(None, "x", 2, 4, 3, 3), **given}, [_x(None, "y", 2, 4, 3, 3)])
 
 
+def _rootless_statistics() -> Op:
+    op = _computed_statistics()
+    held = np.array([1, 0, -0.25, 2], np.float32)
+    op.args |= {
+        "running_mean": value("running_mean", _numbers(4), held=True),
+        "running_var": value("v", held, held=True),
+    }
+    return op
+
+
 def _two_constants() -> Op:
     held = [value(n, _numbers(2, 4), held=True) for n in ("a", "b")]
     return Op("cat", {"tensors": [_x(), *held], "dim": 0}, [_x(None, "y", 6, 4)])
@@ -79,6 +89,7 @@ BROKEN: dict[str, Callable[[], Op]] = {
     ),
     "slopes must be constant": lambda: Op("prelu", {"self": _x(), "weight": _x(None, "w", 4)}, [_x(None, "y")]),
     "statistics must be constant": _computed_statistics,
+    "the variance of every channel must be a number above -eps": _rootless_statistics,
     "at most one of the tensors": _two_constants,
     "integers must be of 8 or 16 bits": lambda: Op("relu", {"self": _x(_I32)}, [_x(_I32, "y")]),
     "shapes must be static": _any_size,
@@ -118,3 +129,11 @@ def test_every_refusal_names_the_module() -> None:
     where = {verdict.operator: verdict.module for verdict in report.refused}
     assert where == {"max_pool2d": "1.pool", "pad": "1", "add": "1"}
     assert all(verdict.refusals and verdict.module in str(verdict) for verdict in report.refused)
+
+
+def test_a_variance_that_has_no_root_stays_where_torch_divides_by_it() -> None:
+    norm = nn.BatchNorm2d(4).eval()
+    norm.running_var[2] = -0.25
+    report = lowered(norm, (torch.randn(1, 4, 8, 8),)).partition_reports["forward"]
+    (verdict,) = report.refused
+    assert "above -eps" in str(verdict) and "got -0.25 for channel 2" in str(verdict)
