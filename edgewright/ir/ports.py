@@ -37,7 +37,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Same:
-    """The very values of another port (pooling, concatenation, reshape): the same scale, a fixed range included."""
+    """The very values of another port (pooling, concatenation, reshape): the same scale. A fixed range is inherited
+    where nothing of another range comes in beside it; else what has it is requantized."""
 
     port: str
 

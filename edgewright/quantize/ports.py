@@ -55,27 +55,48 @@ class Unit:
 def solve(units: Iterable[Unit]) -> dict[Point, Point]:
     """For every point, the one it shares its scale with (itself, if it is the one that others follow)."""
     units = list(units)
-    sets = UnionFind()
-    fixed = {u.output for u in units if u.output is not None and isinstance(u.ports.get("out"), Range)}
+    ranges = {u.output: r for u in units if u.output is not None and isinstance(r := u.ports.get("out"), Range)}
+    apart: set[Point] = set()  # results of a fixed range that what carries them cannot have
+    while True:
+        groups, fresh = _groups(units, ranges, apart)
+        mixed = {m for members in groups for m in members if m in ranges and not _inherits(members, ranges, fresh)}
+        if mixed <= apart:
+            break
+        apart |= mixed
+    leaders = {}
+    for members in groups:
+        leader = next((m for m in members if m in ranges), members[0])
+        leaders.update(dict.fromkeys(members, leader))
+    return leaders
+
+
+def _groups(units: list[Unit], ranges: dict[Point, Range], apart: set[Point]) -> tuple[list[list[Point]], set[Point]]:
+    """The points of each scale, and those whose values come from nowhere else in their group."""
+    sets, fresh = UnionFind(), set[Point]()
     for unit in units:
         for point in (*(p for points in unit.inputs.values() for p in points), unit.output):
             if point is not None:
                 sets.add(point)
     for unit in units:
-        _tie(unit, sets, fixed)
-    leaders = {}
-    for members in sets.groups().values():
-        leader = next((m for m in members if m in fixed), members[0])
-        leaders.update(dict.fromkeys(members, leader))
-    return leaders
+        fresh |= _tie(unit, sets, ranges, apart)
+    return list(sets.groups().values()), fresh
 
 
-def _tie(unit: Unit, sets: UnionFind, fixed: set[Point | None]) -> None:
+def _inherits(members: list[Point], ranges: dict[Point, Range], fresh: set[Point]) -> bool:
+    """Whether all that comes together in a group is of one fixed range: a wider value would be cut off at its ends."""
+    return len({ranges.get(m) for m in members if m in fresh}) <= 1
+
+
+def _tie(unit: Unit, sets: UnionFind, ranges: dict[Point, Range], apart: set[Point]) -> set[Point]:
+    fresh = set() if unit.output is None or isinstance(unit.ports.get("out"), Same) else {unit.output}
     for name, points in unit.inputs.items():
         for edge in points:
             source = unit.sources.get(edge)
-            # A member of a tied group that has a fixed range is requantized on its way in.
-            if source is not None and not (source in fixed and _tied(unit, name)):
+            # A member of a tied group that has a fixed range is requantized on its way in, as is one of a mixed group.
+            tied = source in ranges and _shares(unit, name, Tied)
+            if source is None or tied or (source in apart and _shares(unit, name, Same)):
+                fresh.add(edge)
+            else:
                 sets.union(edge, source)
     for name, port in unit.ports.items():
         if not isinstance(port, Same | Tied):
@@ -84,8 +105,9 @@ def _tie(unit: Unit, sets: UnionFind, fixed: set[Point | None]) -> None:
         for point in (*own, *unit.inputs.get(port.port, [])):
             for other in (*unit.inputs.get(port.port, []), *own):
                 sets.union(point, other)
+    return fresh
 
 
-def _tied(unit: Unit, name: str) -> bool:
+def _shares(unit: Unit, name: str, kind: type[Same] | type[Tied]) -> bool:
     port = unit.ports.get(name)
-    return isinstance(port, Tied) or any(isinstance(p, Tied) and p.port == name for p in unit.ports.values())
+    return isinstance(port, kind) or any(isinstance(p, kind) and p.port == name for p in unit.ports.values())

@@ -18,7 +18,7 @@ from edgewright.errors import UsageError
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.prepare import prepare
 from edgewright.ir.opset import OPS
-from edgewright.ir.ports import ACT, Range, Same, Tied
+from edgewright.ir.ports import ACT, Act, Range, Same, Tied
 from edgewright.program.resolve import kernel_set
 from edgewright.quantize.module import import_module
 from edgewright.quantize.ports import Unit, solve
@@ -248,3 +248,26 @@ def test_a_known_range_leads_and_is_never_pushed_onto_tied_ports() -> None:
     add = Unit({"self": ACT, "other": Tied("self"), "out": ACT}, {"self": ["sa"], "other": ["xa"]}, "r", {"sa": "s"})
     leaders = solve([sigmoid, add])
     assert leaders["sa"] == leaders["xa"] != "s"
+
+
+@pytest.mark.parametrize("other", [ACT, Range(-1, 1)], ids=["found", "of-another-range"])
+def test_a_known_range_is_not_pushed_onto_wider_values_beside_it(other: Act | Range) -> None:
+    units = [
+        Unit({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s"),
+        Unit({"self": ACT, "out": Same("self")}, {"self": ["sv"]}, "v", {"sv": "s"}),
+        Unit({"self": ACT, "out": other}, {"self": ["_w"]}, "w"),
+        Unit({"tensors": ACT, "out": Same("tensors")}, {"tensors": ["vc", "wc"]}, "c", {"vc": "v", "wc": "w"}),
+        Unit({"self": ACT, "out": ACT}, {"self": ["sr"]}, "r", {"sr": "s"}),
+    ]
+    for order in itertools.permutations(units):
+        leaders = solve(order)
+        assert leaders["s"] == leaders["sr"] == "s", "a reader of its own takes the range as it is"
+        assert leaders["sv"] == leaders["v"] == leaders["vc"] == leaders["wc"] == leaders["c"] != "s", order
+        assert (leaders["w"] == leaders["c"]) == (other is ACT)
+
+
+def test_what_brings_one_known_range_together_keeps_it() -> None:
+    first = Unit({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s")
+    second = Unit({"self": ACT, "out": Range(0, 1)}, {"self": ["_t"]}, "t")
+    cat = Unit({"tensors": ACT, "out": Same("tensors")}, {"tensors": ["sc", "tc"]}, "c", {"sc": "s", "tc": "t"})
+    assert {leader for point, leader in solve([first, second, cat]).items() if point[0] != "_"} == {"s"}
