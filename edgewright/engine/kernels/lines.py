@@ -27,7 +27,6 @@ class Lines:
     dtype: str
     picks: int = 1  # best elements that are looked for
     largest: bool = True
-    last: bool = False  # what is no number comes last, whichever is looked for
 
     @property
     def type(self) -> DType:
@@ -111,8 +110,8 @@ def _rank(f: Function, lines: Lines, x: Reg) -> Reg:
     whole = vec(lanes, "i32")
     bits = f.bits(f.op("fadd", x, number(0, x.type)), whole)  # there is one zero
     rank = f.select(f.compare("slt", bits, 0), f.op("xor", bits, 0x7FFFFFFF), bits)
-    most = 0x7FFFFFFF if lines.largest or lines.last else -0x80000000
-    return f.cast("sext", f.select(f.compare("uno", x, x), number(most, whole), rank), wide)
+    most = number(0x7FFFFFFF, whole)  # what is no number is larger than all
+    return f.cast("sext", f.select(f.compare("uno", x, x), most, rank), wide)
 
 
 def emit_best(module: Module, name: str, lines: Lines, lanes: int) -> None:

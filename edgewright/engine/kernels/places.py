@@ -11,64 +11,91 @@ from dataclasses import dataclass
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
 from edgewright.engine.kernels.packing import pieces
 
+Steps = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class Places:
-    """``outer`` times, ``count`` rows of ``inner`` bytes out of ``size``, at places of ``item`` bytes each."""
+    """``outer`` times, ``count`` rows of ``run`` bytes out of ``size``, at places of ``item`` bytes each.
+
+    Steps are in bytes, along the outer dimension and from one to the next: of the tensor that is read or written, of
+    the rows, and of the places.
+    """
 
     outer: int
     size: int
     count: int
-    inner: int
+    run: int
     item: int
+    whole: Steps
+    rows: Steps
+    places: Steps
 
     @property
-    def code(self) -> tuple[int, int]:
+    def code(self) -> Steps:
         """What code depends on; the rest it is given."""
-        return self.inner, self.item
+        return self.run, self.item
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What it is given, after the addresses."""
+        return self.count, self.size, *self.whole, *self.rows, *self.places
 
 
-def emit_gather(module: Module, name: str, inner: int, item: int) -> None:
-    """Units are rows of the result. Slots: data, places, output, count, size."""
+class _Numbers:
+    """Where things are, by numbers that code is given."""
+
+    def __init__(self, f: Function, item: int) -> None:
+        self.f, self.item = f, item
+        self.count, self.size, *steps = (f.slot(I64, i) for i in range(3, 11))
+        self.whole, self.rows, self.places = steps[:2], steps[2:4], steps[4:]
+
+    def at(self, base: Reg, steps: list[Reg], outer: Reg, row: Reg) -> Reg:
+        f = self.f
+        return f.at(base, f.op("add", f.op("mul", outer, steps[0]), f.op("mul", row, steps[1])))
+
+    def place(self, listed: Reg, outer: Reg, row: Reg) -> Reg:
+        f = self.f
+        given = f.cast("sext", f.load(f"i{8 * self.item}", self.at(listed, self.places, outer, row)), I64)
+        wrapped = f.select(f.compare("slt", given, 0), f.op("add", given, self.size), given)
+        least = f.call("llvm.smax.i64", I64, wrapped, number(0, I64))
+        return f.call("llvm.smin.i64", I64, least, f.add(self.size, -1))
+
+
+def emit_gather(module: Module, name: str, run: int, item: int) -> None:
+    """Units are rows of the result. Slots: the tensor, places, rows, then ``Places.numbers``."""
     f = module.kernel(name)
     data, listed, out = (f.slot(PTR, i) for i in range(3))
-    count, size = f.slot(I64, 3), f.slot(I64, 4)
+    n = _Numbers(f, item)
 
     def row(unit: Reg) -> None:
-        outer, at = f.op("udiv", unit, count), f.op("urem", unit, count)
-        source = f.op("add", f.op("mul", outer, size), _place(f, item, size, listed, at))
-        copy_row(f, inner, f.at(data, f.mul(source, inner)), f.at(out, f.mul(unit, inner)))
+        outer, at = f.op("udiv", unit, n.count), f.op("urem", unit, n.count)
+        source = n.at(data, n.whole, outer, n.place(listed, outer, at))
+        copy_row(f, run, source, n.at(out, n.rows, outer, at))
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()
 
 
-def emit_put(module: Module, name: str, inner: int, item: int) -> None:
+def emit_put(module: Module, name: str, run: int, item: int) -> None:
     """Units are the outer dimension: of two rows at one place the later one stays.
 
-    Slots: rows, places, output, count, size.
+    Slots: rows, places, the tensor, then ``Places.numbers``.
     """
     f = module.kernel(name)
     data, listed, out = (f.slot(PTR, i) for i in range(3))
-    count, size = f.slot(I64, 3), f.slot(I64, 4)
+    n = _Numbers(f, item)
 
     def one(outer: Reg) -> None:
         def row(at: Reg, _: list[Reg]) -> list[Reg]:
-            source = f.op("add", f.op("mul", outer, count), at)
-            target = f.op("add", f.op("mul", outer, size), _place(f, item, size, listed, at))
-            copy_row(f, inner, f.at(data, f.mul(source, inner)), f.at(out, f.mul(target, inner)))
+            target = n.at(out, n.whole, outer, n.place(listed, outer, at))
+            copy_row(f, run, n.at(data, n.rows, outer, at), target)
             return []
 
-        f.repeat(count, [], row)
+        f.repeat(n.count, [], row)
 
     f.span(f.arg("begin"), f.arg("end"), one)
     f.give()
-
-
-def _place(f: Function, item: int, size: Reg, listed: Reg, at: Reg) -> Reg:
-    given = f.cast("sext", f.load(f"i{8 * item}", f.at(listed, f.mul(at, item))), I64)
-    wrapped = f.select(f.compare("slt", given, 0), f.op("add", given, size), given)
-    return f.call("llvm.smin.i64", I64, f.call("llvm.smax.i64", I64, wrapped, number(0, I64)), f.add(size, -1))
 
 
 def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:

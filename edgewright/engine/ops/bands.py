@@ -8,20 +8,16 @@ import numpy as np
 
 from edgewright.engine.fuse import Node, single
 from edgewright.engine.kernels.bands import Bands, emit_bands
-from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.base import Context, Dense, Lowering, only
 
 
-class Banded(Lowering):
+class Banded(Dense):
     """bands, of single precision."""
-
-    exact_reads = True
-    any_strides = False
-    wants_dense = True
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         op = node.op
-        if op.kind != "bands" or len(node.ops) > 1 or op.args.get("limits") is not None:
+        if not only(node, "bands"):
             return None
         return cls(node) if single(op.args["self"]) and single(node.out) and not op.args["self"].constant else None
 

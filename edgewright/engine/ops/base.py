@@ -144,3 +144,16 @@ class Lowering:
 
     def emit(self, context: Context) -> None:
         raise NotImplementedError
+
+
+class Dense(Lowering):
+    """Operands and result lie in one piece, and nothing beside them is read."""
+
+    exact_reads = True
+    any_strides = False
+    wants_dense = True
+
+
+def only(node: Node, *kinds: str) -> bool:
+    """One operator of these kinds, into which nothing is fused, and whose result is not limited."""
+    return node.op.kind in kinds and len(node.ops) == 1 and node.op.args.get("limits") is None

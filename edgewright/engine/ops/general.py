@@ -1,4 +1,4 @@
-"""Lowerings of operators that only some programs have: for any type, or for places that a table names."""
+"""Lowerings of operators that only some programs have: for any type, or for places that lists name."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class General(Lowering):
 
 @cache
 def _lowerings() -> list[type[Lowering]]:
+    from edgewright.engine.ops.argmax import ArgMax
     from edgewright.engine.ops.bands import Banded
     from edgewright.engine.ops.lines import Along
+    from edgewright.engine.ops.picks import Move
     from edgewright.engine.ops.spots import Spot
-    from edgewright.engine.ops.tabled import TabledMove
     from edgewright.engine.ops.typed import Elements
 
-    return [Elements, TabledMove, Along, Spot, Banded]
+    return [Elements, Move, Along, ArgMax, Spot, Banded]

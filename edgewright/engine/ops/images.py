@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.engine.fuse import Node, byte, limits, single
 from edgewright.engine.kernels.resize import Resize, emit_resize, table
 from edgewright.engine.kernels.softmax import emit_softmax
-from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.requantize import affine_of, limits_of
 from edgewright.ir.graph import Array
 from edgewright.ir.reference.windows import cheaper_first
@@ -58,19 +58,14 @@ def taps(size: int, count: int, align: bool) -> tuple[tuple[Array, Array], tuple
     return (lower, np.minimum(lower + 1, size - 1)), (np.float32(1) - part, part)
 
 
-class Softmax(Lowering):
+class Softmax(Dense):
     """softmax along the last dimension."""
-
-    exact_reads = True
-    any_strides = False
-    wants_dense = True
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
-        if node.op.kind != "softmax" or len(node.ops) > 1 or not node.out.bound:
+        if not only(node, "softmax") or not node.out.bound:
             return None
-        fits = single(node.op.args["self"]) and single(node.out) and node.op.args.get("limits") is None
-        return cls(node) if fits else None
+        return cls(node) if single(node.op.args["self"]) and single(node.out) else None
 
     def emit(self, context: Context) -> None:
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)

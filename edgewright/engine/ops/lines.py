@@ -8,15 +8,15 @@ import numpy as np
 
 from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.lines import REDUCED, Lines, emit_best, emit_cumsum, emit_reduced
-from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.typed import fixed
 from edgewright.ir.graph import Op
 
 _MOST = 1 << 22  # comparisons of a line: beyond, numpy's sort is faster
-PLACES = ("argmax", "argmin", "topk_places")
+_BEST = "topk_places"
 
 
-def _dim(op: Op) -> int | None:
+def dim_of(op: Op) -> int | None:
     """The one dimension an operator is along."""
     rank, dim = len(op.args["self"].bound), op.args.get("dim")
     if isinstance(dim, list | tuple):
@@ -27,23 +27,16 @@ def _dim(op: Op) -> int | None:
 
 
 def lines_of(op: Op) -> Lines | None:
-    x, dim = op.args["self"], _dim(op)
+    x, dim = op.args["self"], dim_of(op)
     if dim is None or x.q is not None or x.dtype is None or not fixed(x.dtype) or x.constant:
         return None
     shape = [int(n) for n in x.bound]
-    picks = int(op.args["k"]) if op.kind == "topk_places" else 1
-    largest = op.args["largest"] if op.kind == "topk_places" else op.kind != "argmin"
-    last = op.kind == "topk_places"
     sizes = (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
-    return Lines(*sizes, x.dtype.str, picks, bool(largest), last)
+    return Lines(*sizes, x.dtype.str, int(op.args.get("k", 1)), bool(op.args.get("largest", True)))
 
 
-class Along(Lowering):
-    """cumsum, sum, prod, amax and amin in an operand's own type; argmax, argmin, topk_places."""
-
-    exact_reads = True
-    any_strides = False
-    wants_dense = True
+class Along(Dense):
+    """cumsum, sum, prod, amax and amin in an operand's own type; topk_places."""
 
     def __init__(self, node: Node, lines: Lines) -> None:
         super().__init__(node)
@@ -52,19 +45,19 @@ class Along(Lowering):
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         op, out = node.op, node.out
-        if op.kind not in (*PLACES, *REDUCED, "cumsum") or len(node.ops) > 1 or op.args.get("limits") is not None:
+        if not only(node, _BEST, *REDUCED, "cumsum"):
             return None
         lines = lines_of(op)
         if lines is None or out.q is not None or op.args.get("dtype") is not None:
             return None
-        kept = np.dtype(np.int64) if op.kind in PLACES else op.args["self"].dtype
+        kept = np.dtype(np.int64) if op.kind == _BEST else op.args["self"].dtype
         if op.kind in ("sum", "prod", "cumsum") and lines.type.kind in "iub" and lines.type != np.dtype(np.int64):
             return None
         return cls(node, lines) if out.dtype == kept and 0 < lines.picks * lines.size <= _MOST else None
 
     def emit(self, context: Context) -> None:
         lines, kind, lanes = self.lines, self.node.op.kind, context.isa.lanes
-        if kind in PLACES:
+        if kind == _BEST:
             name = context.kernel("best", lines, lambda module, name: emit_best(module, name, lines, lanes))
         elif kind == "cumsum":
             name = context.kernel("cumsum", lines, lambda module, name: emit_cumsum(module, name, lines, lanes))

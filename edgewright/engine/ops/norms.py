@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.engine.fuse import Node, single
 from edgewright.engine.kernels.norms import Norm, emit_norm
-from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.base import Context, Dense, Lowering
 from edgewright.ir.graph import Op
 
 
@@ -27,12 +27,8 @@ def _norm(op: Op) -> Norm | None:
     return Norm(channels // groups * spread, True, float(op.args["eps"]), weight, bias, spread, groups)
 
 
-class Normalize(Lowering):
+class Normalize(Dense):
     """Rows of single precision that lie densely."""
-
-    exact_reads = True
-    any_strides = False
-    wants_dense = True
 
     def __init__(self, node: Node, norm: Norm) -> None:
         super().__init__(node)

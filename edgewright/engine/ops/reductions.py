@@ -6,16 +6,12 @@ import math
 
 from edgewright.engine.fuse import Node, single
 from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, numbers, opened, plan_reduce, units
-from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.ir.dtypes import ScalarType
 
 
-class Reduction(Lowering):
+class Reduction(Dense):
     """sum, mean, prod, amax, amin of single precision."""
-
-    exact_reads = True
-    any_strides = False
-    wants_dense = True
 
     def __init__(self, node: Node, reduce: Reduce) -> None:
         super().__init__(node)
@@ -24,7 +20,7 @@ class Reduction(Lowering):
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         op = node.op
-        if op.kind not in JOINS or len(node.ops) > 1 or op.args.get("limits") is not None:
+        if not only(node, *JOINS):
             return None
         x = op.args["self"]
         if not (single(x) and single(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):

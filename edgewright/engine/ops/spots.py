@@ -11,7 +11,7 @@ from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number
 from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.lines import kind_of
 from edgewright.engine.layout import dense_strides
-from edgewright.engine.ops.base import Context, Lowering
+from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.ops.moves import copy
 from edgewright.engine.typed import TYPED, fixed, real
 from edgewright.ir.dtypes import DType
@@ -87,12 +87,8 @@ def spots_of(op: Op) -> Spots | None:
     return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str)
 
 
-class Spot(Lowering):
+class Spot(Dense):
     """gather, scatter and scatter_add."""
-
-    exact_reads = True
-    any_strides = False
-    wants_dense = True
 
     def __init__(self, node: Node, spots: Spots) -> None:
         super().__init__(node)
@@ -101,7 +97,7 @@ class Spot(Lowering):
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         op, out = node.op, node.out
-        if op.kind not in KINDS or len(node.ops) > 1 or op.args.get("limits") is not None:
+        if not only(node, *KINDS):
             return None
         spots = spots_of(op)
         values = [op.args["self"], out, *([] if op.kind == "gather" else [op.args["src"]])]

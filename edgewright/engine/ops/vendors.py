@@ -27,7 +27,8 @@ def _lowerings() -> list[type[Lowering]]:
     from edgewright.engine.ops.lookups import Lookup
     from edgewright.engine.ops.mixes import Mixed
     from edgewright.engine.ops.pairs import WholeMatMul
-    from edgewright.engine.ops.picks import Laid, Picked, Taken
+    from edgewright.engine.ops.picks import Picked
+    from edgewright.engine.ops.places import Laid, Taken
     from edgewright.engine.ops.rescales import QnnConversion
     from edgewright.engine.ops.softmax8 import ByteSoftmax
     from edgewright.engine.ops.sums import Sums
