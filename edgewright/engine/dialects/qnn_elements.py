@@ -15,6 +15,7 @@ from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.qnn.pairs import in_fixed_point, inverse
 from edgewright.ir.qnn.table import PREFIX
+from edgewright.ir.qnn.values import limits_of, word_limits
 from edgewright.ir.qnn.words import MIDDLE, WordScaling, WordSum, word_scaling, word_sum
 
 Real = Callable[[Integers, Op, list[Reg]], Reg]
@@ -181,17 +182,6 @@ def _select(i: Integers, op: Op, given: Given) -> Whole:
 # ----------------------------------------------------------------------------------------------------- one operand
 
 
-def _within(low: float, high: float) -> Real:
-    return lambda i, op, given: clamp(i.f, given[0], low, high)
-
-
-def _limited(i: Integers, op: Op, given: list[Reg]) -> Reg:
-    low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
-    if not low <= high:
-        raise NotWholeError("limits that are not in order")
-    return clamp(i.f, given[0], low, high)
-
-
 def _sloped(i: Integers, op: Op, given: list[Reg]) -> Reg:
     below = i.f.compare("olt", given[0], number(0, given[0].type))
     return i.f.select(below, i.f.op("fmul", *given), given[0])
@@ -208,20 +198,32 @@ _mapped(("Batchnorm",), _affine)
 
 @element(f"{PREFIX}Relu")
 def _relu(i: Integers, op: Op, given: Given) -> Whole:
-    (x,), out = _ends(op)
-    if x.q is None:
+    if op.args["inputs"][0].q is None:
         return i.largest(given[0], i.constant(0))
-    return stored(i, clamp(i.f, real(i, given[0], x), 0.0, float("inf")), out)
+    return _kept_within(i, op, given[0])
 
 
-_mapped(("Relu6",), _within(0.0, 6.0))
+@element(f"{PREFIX}Relu6")
+def _relu6(i: Integers, op: Op, given: Given) -> Whole:
+    return _kept_within(i, op, given[0])
+
+
+def _kept_within(i: Integers, op: Op, x: Whole) -> Whole:
+    values, out = _ends(op)
+    words = word_limits(op)
+    if words is not None:
+        return i.clamp(_word_scaled(i, words[0], x), *words[1:])
+    low, high = map(float, limits_of(op))
+    if not low <= high:
+        raise NotWholeError("limits that are not in order")
+    return stored(i, clamp(i.f, real(i, x, values[0]), low, high), out)
 
 
 @element(f"{PREFIX}ReluMinMax")
 def _between(i: Integers, op: Op, given: Given) -> Whole:
     (x,), out = _ends(op)
     if x.q is not None:
-        return stored(i, _limited(i, op, [real(i, given[0], x)]), out)
+        return _kept_within(i, op, given[0])
     low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
     least, most = bounds(out)
     if x.dtype != out.dtype or not low <= high or any(n != int(n) for n in (low, high) if abs(n) < 1 << 31):

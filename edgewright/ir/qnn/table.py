@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.qnn import elements as el
 from edgewright.ir.qnn import between, folds, images, moves, norms, pairs, products, rows, values
+from edgewright.ir.qnn import elements as el
 
 PREFIX = "qnn."
 REAL, STORED, WHOLE = "real", "stored", "whole"
@@ -92,9 +92,9 @@ QNN: dict[str, QnnOp] = {
     "ElementWiseBinary": QnnOp(el.binary, (2, 2), params={"operation": _COUNT}),
     "ElementWiseNeuron": QnnOp(el.neuron, params=_NEURON, single=True),
     "ElementWiseSelect": QnnOp(el.select, (3, 3)),
-    "Relu": QnnOp(el.relu, single=True),
-    "Relu6": QnnOp(lambda params, x: np.clip(x, 0, 6), single=True),
-    "ReluMinMax": QnnOp(el.relu_min_max, params=_LIMITS, single=True),
+    "Relu": QnnOp(values.limited, domain=WHOLE, single=True),
+    "Relu6": QnnOp(values.limited, domain=WHOLE, single=True),
+    "ReluMinMax": QnnOp(values.limited, domain=WHOLE, params=_LIMITS, single=True),
     "Sigmoid": QnnOp(el.sigmoid, single=True),
     "Tanh": QnnOp(el.tanh, single=True),
     "Gelu": QnnOp(el.gelu, single=True),

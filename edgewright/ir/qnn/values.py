@@ -14,7 +14,7 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN
-from edgewright.ir.qnn.words import word_scaling
+from edgewright.ir.qnn.words import WordScaling, word_scaling
 
 _F32 = np.float32
 LARGEST = _F32(np.finfo(np.float16).max)
@@ -80,6 +80,34 @@ def converted(value: Value, array: Array, out: Value) -> Array:
         return array if out.q is None or value.q is not None else stored(out, array)
     words = word_scaling(value, out)
     return quantized(real(value, array), out.q) if words is None else words.apply(array)
+
+
+def limits_of(op: Op) -> tuple[np.float32, np.float32]:
+    """What ``Relu``, ``Relu6`` and ``ReluMinMax`` keep real numbers within."""
+    if op.kind.endswith("ReluMinMax"):
+        return _F32(op.args["min_value"]), _F32(op.args["max_value"])
+    return _F32(0), _F32(6 if op.kind.endswith("Relu6") else np.inf)
+
+
+def word_limits(op: Op) -> tuple[WordScaling, int, int] | None:
+    """Of 16 bits, limits are those of a change of scale: how it is made, and the least and largest integer."""
+    (x,), out = op.args["inputs"], op.outputs[0]
+    words = None if out is None else word_scaling(x, out)
+    low, high = limits_of(op)
+    if words is None or out is None or out.q is None or not low <= high:
+        return None
+    least, most = (int(quantized(np.asarray(n), out.q)) for n in (low, high))
+    return words, least, most
+
+
+def limited(op: Op, arrays: Sequence[Array]) -> Array:
+    """``Relu``, ``Relu6``, ``ReluMinMax``."""
+    (x,), out = op.args["inputs"], op.outputs[0]
+    assert out is not None
+    words = word_limits(op)
+    if words is None:
+        return stored(out, np.clip(real(x, arrays[0]), *limits_of(op)))
+    return np.clip(words[0].apply(arrays[0]), np.uint16(words[1]), np.uint16(words[2]))
 
 
 def convert(op: Op, arrays: Sequence[Array]) -> Array:

@@ -73,6 +73,23 @@ def test_changes_of_scale(scales: list[tuple[float, int]]) -> None:
     same_in_machine_code(graph, [mixed((2, 37, 5), 3)])
 
 
+LIMITS = {"Relu": {}, "Relu6": {}, "ReluMinMax": {"min_value": -1.25, "max_value": 0.75}}
+
+
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("kind", LIMITS)
+def test_limits_are_those_of_a_change_of_scale(kind: str, scales: list[tuple[float, int]]) -> None:
+    graph = graph_of(kind, [(2, 37, 5), (2, 37, 5)], [scales[0], scales[2]])
+    graph.ops[0].args.update(LIMITS[kind])
+    given = [mixed((2, 37, 5), 4)]
+    same_in_machine_code(graph, given)
+    made, q = execute(graph, given)[0].astype(np.float64), graph.outputs[0].q
+    low, high = {"Relu": (0, np.inf), "Relu6": (0, 6), "ReluMinMax": (-1.25, 0.75)}[kind]
+    assert q is not None
+    least, most = (np.clip(n / q.scale + scales[2][1], 0, 65535) for n in (low, high))
+    assert made.min() >= least - 0.51 and made.max() <= most + 0.51
+
+
 def test_scales_that_are_alike_add_exactly() -> None:
     """Zeros at the middle, factors of one: integers are added, and beyond the last they stay the last."""
     graph = graph_of("ElementWiseAdd", [(4, 9)] * 3, [(1e-4, 32768)] * 3)
