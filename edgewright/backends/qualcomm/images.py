@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over, pool_arguments
-from edgewright.ir.graph import Op
-from edgewright.passes.layout import NHWC, common_order, last
+from edgewright.ir.graph import Op, QParams, Value
+from edgewright.passes.layout import NHWC, Order, common_order, last
 from edgewright.passes.quantization import stored_alike
 
 NDHWC = (0, 2, 3, 4, 1)
@@ -78,18 +81,41 @@ def reduced(kind: str) -> Lower:
     return lower
 
 
-def softmax(kind: str) -> Lower:
-    """Along the last dimension, which the HTP insists on: the one it is taken over is put there."""
+def _dim_last(low: QnnLowering, op: Op) -> Order:
+    """The order whose last dimension is the one that a softmax is taken over: the HTP insists on it."""
+    x = op.args["self"]
+    rank = len(x.shape)
+    dim = op.args["dim"] % rank
+    held = [o for o in low.orders(x) if o[-1] == dim]
+    return held[0] if held else last(dim, rank)
 
-    def lower(low: QnnLowering, op: Op) -> None:
-        x = op.args["self"]
-        rank = len(x.shape)
-        dim = op.args["dim"] % rank
-        held = [o for o in low.orders(x) if o[-1] == dim]
-        order = held[0] if held else last(dim, rank)
-        low.finish(op, order, kind, [low.get(x, order)], axis=rank - 1)
 
-    return lower
+def softmax(low: QnnLowering, op: Op) -> None:
+    order = _dim_last(low, op)
+    low.finish(op, order, "Softmax", [low.get(op.args["self"], order)], axis=len(order) - 1)
+
+
+def log_softmax(low: QnnLowering, op: Op) -> None:
+    """Of bytes by way of 16 bits: the HTP's own for bytes is two steps off."""
+    order = _dim_last(low, op)
+    held, made = low.get(op.args["self"], order), low.make(result(op), order)
+    given, wide = widened(held), widened(made)
+    if wide is None or given is None:
+        low.node("LogSoftmax", [held], made, axis=len(order) - 1)
+        return
+    steps = low.temporary(made.bound, wide)
+    low.node("LogSoftmax", [low.stored_as(held, given)], steps, axis=len(order) - 1)
+    low.node("Convert", [steps], made)
+
+
+def widened(value: Value) -> Value | None:
+    """How 16 bits store what bytes do, each of their steps in 256; None if there are no bytes."""
+    q = value.q
+    if q is None or q.dtype.itemsize > 1:
+        return None
+    assert isinstance(q.scale, float) and isinstance(q.zero_point, int)
+    word = QParams(q.scale / 256, q.zero_point * 256, np.dtype(np.uint16), 0, 65535)
+    return replace(value, q=word, dtype=word.dtype, data=None)
 
 
 def shuffled(kind: str) -> Lower:
