@@ -139,15 +139,17 @@ class Bench:
             self.exported = _exported(model, inputs, settings.dynamic_shapes)
         example: Any = self.exported.example_inputs
         self.example = Call(*example)
+        self._module = self.exported.module()
         with stages("read data"):
-            given = calibration is not None
-            self.calls = load_calls(calibration, self.example, settings.samples, settings.images) if given else []
+            given, graph = calibration is not None, self._module.graph
+            self.calls = (
+                load_calls(calibration, self.example, settings.samples, settings.images, graph) if given else []
+            )
         again = settings.dynamic_shapes
         if again is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             again = dynamic_shapes_of(self.exported)
         self.quantization = Quantization(self.exported, self.calls, stages, again)
         self.evaluated = (self.calls or [self.example])[: max(0, settings.evaluate)]
-        self._module = self.exported.module()
         self._expected: list[list[Any]] | None = None
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:

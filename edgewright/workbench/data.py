@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from edgewright.errors import EdgewrightError, FileAccessError, InputError, UsageError
+from edgewright.quantize.batches import in_batches
 from edgewright.workbench.images import ENDINGS, ImageOptions, read_image
 
 MOST = 128  # inputs that are looked at, if nothing else is said
@@ -34,12 +35,19 @@ class Call:
         return list(torch.utils._pytree.tree_leaves((self.args, self.kwargs)))
 
 
-def load_calls(source: Any, example: Call, most: int = MOST, images: ImageOptions | None = None) -> list[Call]:
-    """Up to ``most`` calls from what the user has; each must fit the example."""
+def load_calls(
+    source: Any, example: Call, most: int = MOST, images: ImageOptions | None = None, graph: Any = None
+) -> list[Call]:
+    """Up to ``most`` calls from what the user has; each must fit the example.
+
+    With the exported model's ``graph``, whose sizes may be fixed, batches larger than the example's are several calls.
+    """
     if most < 1:
         raise UsageError("samples", "must be 1 or more", value=most)
     try:
-        found = list(islice(_calls(source, example, images), most))
+        calls = _calls(source, example, images)
+        parts = calls if graph is None else (Call(*p) for c in calls for p in in_batches(graph, c.args, c.kwargs))
+        found = list(islice(parts, most))
     except EdgewrightError:
         raise
     except Exception as error:  # of the user's own code

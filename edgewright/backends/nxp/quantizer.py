@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from edgewright.backends.nxp.ops import BACKEND
 from edgewright.backends.nxp.partitioner import KEPT, checked_target
 from edgewright.backends.nxp.target import DEFAULT, NeutronTargetSpec
 from edgewright.errors import UsageError
+from edgewright.quantize.batches import calibrate
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, symmetric_config
 from edgewright.quantize.simpler import simpler
@@ -93,21 +94,6 @@ def calibrate_and_quantize(
         prepared = prepared if trained is None else trained
     else:
         prepared = prepare_pt2e(module, quantizer)
-        for inputs in calibration_inputs:
-            for part in _parts(prepared, inputs):
-                prepared(*part)
+        calibrate(prepared, calibration_inputs)
     made: fx.GraphModule = convert_pt2e(prepared)
     return made
-
-
-def _parts(prepared: fx.GraphModule, inputs: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Inputs in batches as large as the model was exported with: scripts calibrate with larger ones."""
-    values = [n.meta.get("val") for n in prepared.graph.nodes if n.op == "placeholder"]
-    wanted = [tuple(v.shape) for v in values if isinstance(v, torch.Tensor)]
-    given = [tuple(x.shape) for x in inputs]
-    fixed = all(isinstance(n, int) for shape in wanted for n in shape)
-    alike = fixed and [w[1:] for w in wanted] == [g[1:] for g in given]
-    if not alike or wanted == given or any(len(w) == 0 or g[0] % w[0] for w, g in zip(wanted, given, strict=True)):
-        yield inputs
-        return
-    yield from zip(*(torch.split(x, w[0]) for x, w in zip(inputs, wanted, strict=True)), strict=True)

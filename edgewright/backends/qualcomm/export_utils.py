@@ -35,6 +35,7 @@ from edgewright.errors import UsageError
 from edgewright.frontend.importer import to_array
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
+from edgewright.quantize.batches import calibrate
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import Runtime
 
@@ -183,9 +184,7 @@ def _refuse(given: Any, name: str, remedy: str) -> None:
 
 def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
     prepared = prepare_pt2e(torch.export.export(model, dataset[0]).module(), quantizer)
-    with torch.no_grad():
-        for inputs in dataset:
-            prepared(*inputs)
+    calibrate(prepared, dataset)
     return convert_pt2e(prepared)
 
 

@@ -15,6 +15,7 @@ from edgewright.backends.samsung.target import REMEDY
 from edgewright.errors import UsageError
 from edgewright.program.config import EdgeCompileConfig
 from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
+from edgewright.quantize.batches import calibrate
 
 
 def get_edge_compile_config() -> EdgeCompileConfig:
@@ -40,8 +41,7 @@ def quantize_module(
             raise UsageError("train_fn", "is for quantization-aware training: is_qat=True")
         trained = train_fn(prepared)
         prepared = prepared if trained is None else trained
-    for data in calibration_dataset:
-        prepared(*data)
+    calibrate(prepared, calibration_dataset)
     made: fx.GraphModule = convert_pt2e(prepared)
     return made
 

@@ -1,0 +1,95 @@
+"""Calibration in larger batches than the example's gives what the same inputs give one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import edgewright
+from edgewright.backends.nxp import NeutronQuantizer, calibrate_and_quantize
+from edgewright.backends.qualcomm.export_utils import _calibrated, make_quantizer
+from edgewright.backends.qualcomm.quantizer import QuantDtype
+from edgewright.backends.samsung.export_utils import quantize_module
+from edgewright.errors import InputError
+from edgewright.quantize.batches import in_batches
+
+Batches = list[tuple[torch.Tensor, ...]]
+
+
+class Net(nn.Module):
+    """Its graph has the batch in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.last = nn.Conv2d(3, 4, 3), nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.conv(x).relu().flatten(1))  # type: ignore[no-any-return]
+
+
+EXAMPLE = (torch.zeros(1, 3, 4, 4),)
+
+
+def _nxp(data: Batches) -> Any:
+    return calibrate_and_quantize(torch.export.export(Net().eval(), EXAMPLE), data, NeutronQuantizer())
+
+
+def _samsung(data: Batches) -> Any:
+    return quantize_module(Net().eval(), EXAMPLE, data, "A8W8")
+
+
+def _qualcomm(data: Batches) -> Any:
+    """Its example is the first of the data."""
+    return _calibrated(Net().eval(), make_quantizer(QuantDtype.use_8a8w), [EXAMPLE, *data])
+
+
+@pytest.fixture(scope="module")
+def images() -> torch.Tensor:
+    return torch.randn(6, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("quantize", [_nxp, _samsung, _qualcomm])
+def test_scripts_of_each_vendor(quantize: Callable[[Batches], Any], images: torch.Tensor) -> None:
+    large, single = quantize([(images[:4],), (images[4:],)]), quantize([(x,) for x in images.split(1)])
+    assert torch.equal(large(images[:1]), single(images[:1]))
+
+
+def test_one_call_cuts_batches(images: torch.Tensor) -> None:
+    large = edgewright.compile(Net().eval(), EXAMPLE, quantize="int8", calibration=[(images[:4],), (images[4:],)])
+    single = edgewright.compile(Net().eval(), EXAMPLE, quantize="int8", calibration=[(x,) for x in images.split(1)])
+    assert large.program.buffer == single.program.buffer
+    assert large.report.samples == single.report.samples == 6
+
+
+def test_as_many_inputs_as_were_asked_for(images: torch.Tensor) -> None:
+    result = edgewright.compile(Net().eval(), EXAMPLE, quantize="int8", calibration=[(images,)], samples=5)
+    assert result.report.samples == 5
+
+
+def test_what_is_no_whole_number_of_batches_is_refused(images: torch.Tensor) -> None:
+    with pytest.raises(InputError, match="calibration input 0"):
+        edgewright.compile(Net().eval(), (torch.zeros(4, 3, 4, 4),), quantize="int8", calibration=[(images,)])
+
+
+def test_sizes_that_vary_are_left_alone(images: torch.Tensor) -> None:
+    exported = torch.export.export(Net().eval(), (images,), dynamic_shapes=({0: torch.export.Dim("n", min=2, max=8)},))
+    (part,) = in_batches(exported.module().graph, (images[:4],))
+    assert part[0][0] is not None and part[0][0].shape[0] == 4
+
+
+def test_inputs_of_different_counts_stay_together(images: torch.Tensor) -> None:
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, *, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    graph = torch.export.export(Sum(), (images[:1],), {"y": images[:2]}).module().graph
+    cut = list(in_batches(graph, (images[:3],), {"y": images}))
+    assert [(args[0].shape[0], kwargs["y"].shape[0]) for args, kwargs in cut] == [(1, 2)] * 3
+    assert torch.equal(cut[2][1]["y"], images[4:])
+    for given in ((images[:3],), {"y": images[:3]}), ((images[0],), {"y": images}), (("text",), {"y": images}):
+        assert len(list(in_batches(graph, *given))) == 1  # type: ignore[arg-type]
