@@ -84,10 +84,8 @@ class FileAccessError(EdgewrightError):
 
 
 class FormatError(EdgewrightError):
-    """The bytes of a file break its format.
-
-    ``where`` is the path of the field (``execution_plan[0].values[3].sizes``) and ``offset`` the byte
-    at which the field, or the table that holds it, starts. Both are filled in on the way out of the reader.
+    """``where`` is the path of the field (``execution_plan[0].values[3].sizes``) and ``offset`` the byte at which the
+    field, or the table that holds it, starts. Both are filled in on the way out of the reader.
     """
 
     stage = "format"
@@ -152,7 +150,7 @@ class MissingDataError(MissingError):
 
 
 class MissingCounterpartError(MissingError, ImportError):
-    """A script asks for a name of ExecuTorch's that has no counterpart: an ``ImportError``, too, as scripts expect."""
+    """An ``ImportError``, too, as scripts expect."""
 
     stage = "import"
 
