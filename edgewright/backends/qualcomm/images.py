@@ -145,7 +145,7 @@ def sampled(low: QnnLowering, op: Op) -> None:
         "align_corners": bool(op.args["align_corners"]), "mode": int(op.args["interpolation_mode"]),
         "padding_mode": int(op.args["padding_mode"]),
     }  # fmt: skip
-    low.finish(op, order, "GridSample", [low.get(x, order), low.get(op.args["grid"])], **params)
+    _between(low, op, order, "GridSample", [low.get(x, order), low.get(op.args["grid"])], **params)
 
 
 def bicubic(low: QnnLowering, op: Op) -> None:
@@ -165,10 +165,15 @@ def bilinear(low: QnnLowering, op: Op) -> None:
     x = op.args["input" if "input" in op.args else "self"]
     corners = bool(op.args["align_corners"])
     flags = {"align_corners": corners, "half_pixel_centers": not corners}
-    held, made = low.get(x, NHWC), low.make(result(op), NHWC)
-    if stored_alike(held, made):
-        low.node("ResizeBilinear", [held], made, **flags)
+    _between(low, op, NHWC, "ResizeBilinear", [low.get(x, NHWC)], **flags)
+
+
+def _between(low: QnnLowering, op: Op, order: Order, kind: str, inputs: list[Value], **params: Any) -> None:
+    """Results between pixels: the HTP rounds them in its operand's scale, whatever the result's is."""
+    made = low.make(result(op), order)
+    if stored_alike(inputs[0], made):
+        low.node(kind, inputs, made, **params)
         return
-    resized = low.temporary(made.bound, held)  # the HTP rounds in its operand's scale, whatever the result's is
-    low.node("ResizeBilinear", [held], resized, **flags)
-    low.node("Convert", [resized], made)
+    mixed = low.temporary(made.bound, inputs[0])
+    low.node(kind, inputs, mixed, **params)
+    low.node("Convert", [mixed], made)

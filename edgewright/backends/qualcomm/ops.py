@@ -80,6 +80,7 @@ def _compared(op: str, kind: str) -> OpSpec:
 def _images() -> tuple[OpSpec, ...]:
     average = (rules.all_or_none, rules.plain_window, rules.plain_average)
     factors, both = (rules.true_factors,), ("upsample", "resize")
+    inside = {"out": Same("input")}  # the HTP rounds in its operand's scale: one for both spares a second rounding
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
         _element("max_pool2d", images.pool("PoolMax2d"), common.values_only, rules.plain_window),
@@ -95,13 +96,12 @@ def _images() -> tuple[OpSpec, ...]:
         _element("pixel_shuffle", images.shuffled("DepthToSpace"), common.four_dims),
         _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), common.four_dims),
         *(_element(f"{how}_nearest2d", images.nearest, *factors) for how in both),
-        # Between pixels the HTP rounds in its operand's scale: one scale for both spares a second rounding.
-        _element("upsample_bilinear2d", images.bilinear, *factors, ports={"out": Same("input")}),
+        _element("upsample_bilinear2d", images.bilinear, *factors, ports=inside),
         _element("resize_bilinear2d", images.bilinear, *factors, ports={"out": Same("self")}),
         *(_element(f"{how}_bicubic2d", images.bicubic, *factors, rules.free_corners) for how in both),
         _element("channel_shuffle", images.dealt),
-        _element("grid_sampler_2d", images.sampled, rules.plain_samples),
-        _element("grid_sampler_3d", images.sampled, rules.plain_samples, precisions=(STATIC,)),
+        _element("grid_sampler_2d", images.sampled, rules.plain_samples, ports=inside),
+        _element("grid_sampler_3d", images.sampled, rules.plain_samples, precisions=(STATIC,), ports=inside),
     )
 
 
