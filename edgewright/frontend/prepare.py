@@ -21,6 +21,7 @@ from torch.export.graph_signature import (
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.functional import Functional
+from edgewright.frontend.programs import with_graph
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 
 log = logging.getLogger("edgewright.frontend")
@@ -148,17 +149,7 @@ class Walk(Functional):
         module = fx.GraphModule(self.attributes, self.rewriter.graph)
         module.meta.update(root.meta)
         signature = ExportGraphSignature(self.exported.graph_signature.input_specs, specs)
-        return ExportedProgram(
-            root=module,
-            graph=module.graph,
-            graph_signature=signature,
-            state_dict=self.exported.state_dict,
-            range_constraints=self.exported.range_constraints,
-            module_call_graph=self.exported.module_call_graph,
-            example_inputs=self.exported.example_inputs,
-            constants=self.exported.constants,
-            verifiers=[_AnyGraph],
-        )
+        return with_graph(self.exported, module, signature, [_AnyGraph])
 
 
 def _renamed(specs: list[OutputSpec], results: list[Any]) -> list[OutputSpec]:

@@ -14,6 +14,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
+from edgewright.frontend.programs import with_graph
 from edgewright.ir.graph import Graph, Op
 from edgewright.partition.group import extract, group, readers_of
 from edgewright.partition.macs import count_macs
@@ -161,8 +162,7 @@ class Application:
                 argument = type(argument)(name=env[result].name)
             specs.append(OutputSpec(spec.kind, argument, spec.target))
         signature = ExportGraphSignature(self.exported.graph_signature.input_specs, specs)
-        updated: ExportedProgram = self.exported._update(module, signature)
-        return updated
+        return with_graph(self.exported, module, signature)
 
 
 def _keep_orders(graph: Graph, taken: set[int]) -> None:

@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec, TensorArgument
 
 from edgewright.errors import UsageError
+from edgewright.frontend.programs import with_graph
 
 Pass = Callable[[Any], Any]
 Passes = Union[Sequence[Pass], Mapping[str, Sequence[Pass]]]
@@ -36,8 +37,7 @@ def transformed(program: ExportedProgram, passes: Sequence[Pass]) -> ExportedPro
         module = found if isinstance(found, torch.nn.Module) else module
     for node, name in zip(_placeholders(module), [n.name for n in _placeholders(original)], strict=False):
         node.name = name  # a pass that traces the graph again gives its inputs names of its own
-    updated: ExportedProgram = program._update(module, _signature(program.graph_signature, module.graph))
-    return updated
+    return with_graph(program, module, _signature(program.graph_signature, module.graph))
 
 
 def _placeholders(module: Any) -> list[torch.fx.Node]:

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 
 from edgewright.errors import UsageError
+from edgewright.frontend.programs import with_graph
 
 _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 _DEQUANTIZE = torch.ops.quantized_decomposed.dequantize_per_tensor.default
@@ -45,8 +46,8 @@ def integer_io(
         OutputSpec(s.kind, TensorArgument(renamed[i]), s.target) if i in renamed else s
         for i, s in enumerate(exported.graph_signature.output_specs)
     ]
-    made: ExportedProgram = exported._update(module, ExportGraphSignature(exported.graph_signature.input_specs, specs))
-    return made, found
+    signature = ExportGraphSignature(exported.graph_signature.input_specs, specs)
+    return with_graph(exported, module, signature), found
 
 
 def open_chosen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.program import finish
@@ -50,6 +52,17 @@ def test_several_methods_share_their_constants() -> None:
         np.testing.assert_array_equal(
             Runtime.get().load_program(made.buffer).load_method(name).execute([ones])[0], np.arange(100) * by
         )
+
+
+def test_torch_does_not_warn_of_what_lowering_does() -> None:
+    def unchanged(module: nn.Module) -> nn.Module:
+        return module
+
+    program = exported()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        edge = to_edge_transform_and_lower(program, [unchanged], partitioner=[XnnpackPartitioner()])
+    assert edge.to_executorch().executorch_program.execution_plan[0].delegates
 
 
 def test_programs_are_found_by_name() -> None:

@@ -1,0 +1,29 @@
+"""Exported programs with another graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ExportGraphSignature
+
+
+def with_graph(
+    program: ExportedProgram, module: fx.GraphModule, signature: ExportGraphSignature, verifiers: Any = None
+) -> ExportedProgram:
+    """The program with another graph; weights and all else are the same objects.
+
+    torch's own ``_update`` copies the structures of calls in depth, of which torch warns that it will not be able to.
+    """
+    return ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=signature,
+        state_dict=program.state_dict,
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=list(program.module_call_graph),
+        example_inputs=program.example_inputs,
+        constants=program.constants,
+        verifiers=program.verifiers if verifiers is None else verifiers,
+    )
