@@ -76,7 +76,7 @@ for _name in ("bilinear2d", "bicubic2d"):
         f"upsample_{_name}",
         f"upsample_{_name}.vec",
         getattr(resample, f"upsample_{_name}"),
-        resample.upsample_bilinear2d_shape,
+        resample.upsample_shape,
         SPATIAL,
         input=ACT,
         out=ACT,

@@ -2,89 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from edgewright.ir.reference.conv import convolution, convolution_shape
-from edgewright.ir.reference.dims import Array, Shape
+from edgewright.ir.reference.dims import Array
 from edgewright.ir.reference.pad import constant_pad
 from edgewright.ir.reference.windows import per_axis
 
 Numbers = Sequence[int]
 
 
-def conv(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Numbers = (1,),
-    padding: Numbers | str = (0,),
-    dilation: Numbers = (1,),
-    groups: int = 1,
-    transposed: bool = False,
+def _conv(
+    made: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
+    padding: Numbers | str = (0,), dilation: Numbers = (1,), groups: int = 1, transposed: bool = False,
     output_padding: Numbers = (0,),
-) -> Array:
+) -> Any:  # fmt: skip
     """``padding`` is numbers, ``valid`` (none) or ``same`` (as large as the input, the odd one at the end)."""
     if isinstance(padding, str):
         input, padding = _by_name(input, weight, dilation, padding), (0,)
-    batched = _batched(input, weight)
-    result = convolution(batched, weight, bias, stride, padding, dilation, False, output_padding, groups)
-    return result if batched is input else result[0]
+    return _batched(made, input, weight, bias, stride, padding, dilation, False, output_padding, groups)
 
 
-def conv_shape(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Numbers = (1,),
-    padding: Numbers | str = (0,),
-    dilation: Numbers = (1,),
-    groups: int = 1,
-    transposed: bool = False,
-    output_padding: Numbers = (0,),
-) -> Shape:
-    if isinstance(padding, str):
-        input, padding = _by_name(input, weight, dilation, padding), (0,)
-    batched = _batched(input, weight)
-    shape = convolution_shape(batched, weight, bias, stride, padding, dilation, False, output_padding, groups)
-    return shape if batched is input else shape[1:]
-
-
-def conv_transpose(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Numbers = (1,),
-    padding: Numbers = (0,),
-    output_padding: Numbers = (0,),
-    groups: int = 1,
-    dilation: Numbers = (1,),
+def _conv_transpose(
+    made: Callable[..., Any], input: Array, weight: Array, bias: Array | None = None, stride: Numbers = (1,),
+    padding: Numbers = (0,), output_padding: Numbers = (0,), groups: int = 1, dilation: Numbers = (1,),
     transposed: bool = True,
-) -> Array:
-    batched = _batched(input, weight)
-    result = convolution(batched, weight, bias, stride, padding, dilation, True, output_padding, groups)
-    return result if batched is input else result[0]
+) -> Any:  # fmt: skip
+    return _batched(made, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
-def conv_transpose_shape(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Numbers = (1,),
-    padding: Numbers = (0,),
-    output_padding: Numbers = (0,),
-    groups: int = 1,
-    dilation: Numbers = (1,),
-    transposed: bool = True,
-) -> Shape:
-    batched = _batched(input, weight)
-    shape = convolution_shape(batched, weight, bias, stride, padding, dilation, True, output_padding, groups)
-    return shape if batched is input else shape[1:]
+def _batched(made: Callable[..., Any], input: Array, weight: Array, *rest: Any) -> Any:
+    """Of an image without a batch, what is made of a batch of one: the result, or its shape."""
+    if input.ndim != weight.ndim - 1:
+        return made(input, weight, *rest)
+    result = made(input[None], weight, *rest)
+    return result[1:] if isinstance(result, tuple) else result[0]
 
 
-def _batched(input: Array, weight: Array) -> Array:
-    return input[None] if input.ndim == weight.ndim - 1 else input
+conv, conv_shape = partial(_conv, convolution), partial(_conv, convolution_shape)
+conv_transpose = partial(_conv_transpose, convolution)
+conv_transpose_shape = partial(_conv_transpose, convolution_shape)
 
 
 def _by_name(input: Array, weight: Array, dilation: Numbers, padding: str) -> Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,41 +53,21 @@ def native_group_norm_shape(input: Array, weight: Any, bias: Any, group: int, ep
     return norm.group_norm_shape(input, weight, bias, sizes["N"], sizes["C"], sizes["HxW"], group, eps)
 
 
-def instance_norm(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array | None,
-    running_var: Array | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
+def _instance_norm(
+    grouped: Callable[..., Any], batched: Callable[..., Any], input: Array, weight: Array | None, bias: Array | None,
+    running_mean: Array | None, running_var: Array | None, use_input_stats: bool, momentum: float, eps: float,
     cudnn_enabled: bool = False,
-) -> Array:
+) -> Any:  # fmt: skip
     """Each channel of each image by itself, or, as batch norm, by statistics that are given."""
     if use_input_stats:
-        return group_norm(input, input.shape[1], weight, bias, eps)
+        return grouped(input, input.shape[1] if input.ndim > 1 else 1, weight, bias, eps)
     if running_mean is None or running_var is None:
         raise ValueError("without the input's statistics, running ones must be given")
-    return norm.batch_norm(input, weight, bias, running_mean, running_var, momentum, eps)
+    return batched(input, weight, bias, running_mean, running_var, momentum, eps)
 
 
-def instance_norm_shape(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array | None,
-    running_var: Array | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = False,
-) -> Shape:
-    if use_input_stats:
-        return group_norm_shape(input, input.shape[1] if input.ndim > 1 else 1, weight, bias, eps)
-    if running_mean is None or running_var is None:
-        raise ValueError("without the input's statistics, running ones must be given")
-    return norm.batch_norm_shape(input, weight, bias, running_mean, running_var, momentum, eps)
+instance_norm = partial(_instance_norm, group_norm, norm.batch_norm)
+instance_norm_shape = partial(_instance_norm, group_norm_shape, norm.batch_norm_shape)
 
 
 def rms_norm(

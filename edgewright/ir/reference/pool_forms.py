@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -23,29 +24,16 @@ def _pair(values: Numbers, other: int) -> tuple[int, ...]:
     return (other, *values) if values else ()
 
 
-def max_pool1d(
-    self: Array,
-    kernel_size: Numbers,
-    stride: Numbers = (),
-    padding: Numbers = (0,),
-    dilation: Numbers = (1,),
-    ceil_mode: bool = False,
-) -> Array:
+def _max_pool1d(
+    made: Callable[..., Any], self: Array, kernel_size: Numbers, stride: Numbers = (), padding: Numbers = (0,),
+    dilation: Numbers = (1,), ceil_mode: bool = False,
+) -> Any:  # fmt: skip
     windows = _pair(kernel_size, 1), _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)
-    return pool.max_pool2d(self[..., None, :], *windows, ceil_mode)[0][..., 0, :]
+    result = made(self[..., None, :], *windows, ceil_mode)[0]
+    return (*result[:-2], result[-1]) if isinstance(result, tuple) else result[..., 0, :]
 
 
-def max_pool1d_shape(
-    self: Array,
-    kernel_size: Numbers,
-    stride: Numbers = (),
-    padding: Numbers = (0,),
-    dilation: Numbers = (1,),
-    ceil_mode: bool = False,
-) -> Shape:
-    windows = _pair(kernel_size, 1), _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)
-    *outer, _, count = pool.max_pool2d_shape(self[..., None, :], *windows, ceil_mode)[0]
-    return (*outer, count)
+max_pool1d, max_pool1d_shape = partial(_max_pool1d, pool.max_pool2d), partial(_max_pool1d, pool.max_pool2d_shape)
 
 
 def _adaptive(self: Array, output_size: Sequence[int | None], rank: int) -> Shape:

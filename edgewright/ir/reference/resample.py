@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,33 +62,18 @@ def _nearest(input: Array, counts: Shape, factors: Factors) -> Array:
     return np.asarray(input[:, :, picks[0][:, None], picks[1]])
 
 
-def upsample_bilinear2d_shape(
-    input: Array,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
+def upsample_shape(
+    input: Array, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None
 ) -> Shape:
-    return (*input.shape[:2], *_counts(input, output_size, scale_factors))
+    return upsample_nearest2d_shape(input, output_size, scale_factors)
 
 
-def upsample_bilinear2d(
-    input: Array,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
+def _upsampled(
+    tapped: Tapped, input: Array, output_size: Sequence[int] | None, align_corners: bool,
     scale_factors: Sequence[float] | None,
-) -> Array:
+) -> Array:  # fmt: skip
     counts = _counts(input, output_size, scale_factors)
-    return _interpolated(input, counts, align_corners, scale_factors or (None, None), _linear_taps)
-
-
-def upsample_bicubic2d(
-    input: Array,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None,
-) -> Array:
-    counts = _counts(input, output_size, scale_factors)
-    return _interpolated(input, counts, align_corners, scale_factors or (None, None), _cubic_taps)
+    return _interpolated(input, counts, align_corners, scale_factors or (None, None), tapped)
 
 
 def resize_shape(self: Array, output_size: Sequence[int], *_: Any, **__: Any) -> Shape:
@@ -101,24 +87,11 @@ def resize_nearest2d(
     return _nearest(self, _counts(self, output_size, None), (scales_h, scales_w))
 
 
-def resize_bilinear2d(
-    self: Array,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
+def _resized(
+    tapped: Tapped, self: Array, output_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
     scales_w: float | None = None,
-) -> Array:
-    return _interpolated(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), _linear_taps)
-
-
-def resize_bicubic2d(
-    self: Array,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Array:
-    return _interpolated(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), _cubic_taps)
+) -> Array:  # fmt: skip
+    return _interpolated(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), tapped)
 
 
 def _interpolated(input: Array, counts: Shape, align_corners: bool, factors: Factors, tapped: Tapped) -> Array:
@@ -142,14 +115,8 @@ def _linear_taps(size: int, positions: Array, step: float, align_corners: bool) 
     return [(lower, 1 - part), (np.minimum(lower + 1, size - 1), part)]
 
 
-def upsample_bilinear2d_aa_shape(
-    self: Array,
-    output_size: Sequence[int],
-    align_corners: bool,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Shape:
-    return (*self.shape[:2], *_counts(self, output_size, None))
+upsample_bilinear2d, upsample_bicubic2d = partial(_upsampled, _linear_taps), partial(_upsampled, _cubic_taps)
+resize_bilinear2d, resize_bicubic2d = partial(_resized, _linear_taps), partial(_resized, _cubic_taps)
 
 
 def upsample_bilinear2d_aa(

@@ -15,8 +15,8 @@ row("aten::avg_pool2d.out", pool.avg_pool2d, pool.avg_pool2d_shape)
 row("aten::_adaptive_avg_pool2d.out", pool.adaptive_avg_pool2d, pool.adaptive_avg_pool2d_shape)
 
 row("aten::upsample_nearest2d.vec_out", resample.upsample_nearest2d, resample.upsample_nearest2d_shape)
-row("aten::upsample_bilinear2d.vec_out", resample.upsample_bilinear2d, resample.upsample_bilinear2d_shape)
-row("aten::_upsample_bilinear2d_aa.out", resample.upsample_bilinear2d_aa, resample.upsample_bilinear2d_aa_shape)
+row("aten::upsample_bilinear2d.vec_out", resample.upsample_bilinear2d, resample.upsample_shape)
+row("aten::_upsample_bilinear2d_aa.out", resample.upsample_bilinear2d_aa, resample.resize_shape)
 row("aten::grid_sampler_2d.out", grid.grid_sampler_2d, grid.grid_sampler_2d_shape)
 
 row("aten::_fft_r2c.out", fft.rfft, fft.rfft_shape)
