@@ -90,18 +90,6 @@ def _even(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
     return made
 
 
-def _matrix(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
-    """As the HTP's matrix unit: what a shift leaves times a short factor (``ir/qnn/matrix.py``)."""
-    shift, factor, added = words
-
-    def made(total: Reg) -> Reg:
-        left = to_real(f, f.op("ashr", total, shift))
-        scaled = f.op("fadd", f.op("fmul", left, factor), added)
-        return round_to_int(f, clamp(f, scaled, -_REACH, _REACH) if far else scaled)
-
-    return made
-
-
 @dataclass(frozen=True)
 class Rounding:
     """``words``: LLVM's types of what each channel's factor is made of. ``emit`` is given vectors of them, and whether
@@ -119,6 +107,5 @@ def _fixed(name: str) -> Rounding:
 # From sums in 32 bits to integers of the output, still without its zero point.
 ROUNDINGS: dict[str, Rounding] = {
     "even": Rounding(("float",), _even, (0,)),
-    "matrix": Rounding(("i32", "float", "float"), _matrix, (0, 0, 0)),
     **{name: _fixed(name) for name in ("single", "double", "twice", "once")},
 }

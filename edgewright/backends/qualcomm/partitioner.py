@@ -118,11 +118,7 @@ class QnnPartitioner(Partitioner):
 
     def lower(self, group: Graph) -> LoweredBackendModule:
         device = to_qnn(group, self._target)
-        twin, specs, expected = (
-            make_twin(device, self._target.htp.arch),
-            {KEY: self._target.value},
-            estimate(device, self._target),
-        )
+        twin, specs, expected = make_twin(device), {KEY: self._target.value}, estimate(device, self._target)
         if self.simulate_only:
             if twin is None:
                 rule = "cannot be simulated without Qualcomm's libraries"

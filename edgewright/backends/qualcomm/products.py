@@ -10,7 +10,6 @@ import numpy as np
 from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, scale_of, unsigned
 from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.qnn.matrix import best_bias, has_matrix
 from edgewright.passes.layout import identity
 
 _WHOLE = 2**31 - 1
@@ -40,34 +39,19 @@ def roomy_weight(op: Op) -> Value:
 
 
 def bias_of(low: QnnLowering, op: Op, weight: Value) -> list[Value]:
-    """The bias, in units of the accumulator (the input's scale times the weight's)."""
-    bias, x, out = op.args.get("bias"), op.args["input"], result(op)
-    if x.q is None:
-        return [] if bias is None else [low.constant(real_numbers(bias).astype(np.float32))]
-    units = scale_of(x) * scale_of(weight)
-    if _by_matrix(low, op, weight):
-        wanted = np.zeros(weight.bound[0]) if bias is None else real_numbers(bias) / units
-        sums = np.asarray(weight.data, np.int64).reshape(weight.bound[0], -1).sum(axis=1)
-        found = best_bias(low.target.htp.arch, x, scale_of(weight), out, wanted, sums)
-        if np.abs(found).max(initial=0) <= _WHOLE:
-            return [_stored_bias(low, found, units)]
+    """The bias, in units of the accumulator: the input's scale times the weight's."""
+    bias, x = op.args.get("bias"), op.args["input"]
     if bias is None:
         return []
-    return [_stored_bias(low, np.clip(np.round(real_numbers(bias) / units), -_WHOLE, _WHOLE), units)]
-
-
-def _stored_bias(low: QnnLowering, stored: Array, units: Array) -> Value:
+    data = real_numbers(bias)
+    if x.q is None:
+        return [low.constant(data.astype(np.float32))]
+    units = scale_of(x) * scale_of(weight)
+    stored = np.clip(np.round(data / units), -_WHOLE, _WHOLE).astype(np.int32)
     scale: Any = float(units) if units.ndim == 0 else tuple(units.tolist())
     zero: Any = 0 if units.ndim == 0 else (0,) * units.size
     q = QParams(scale, zero, INT32, -_WHOLE, _WHOLE, None if units.ndim == 0 else 0)
-    return low.constant(stored.astype(np.int32), q)
-
-
-def _by_matrix(low: QnnLowering, op: Op, weight: Value) -> bool:
-    """The matrix unit makes this product: not one of blocks, whose sums are of several scales, or of pixels spread."""
-    plain = weight.q is not None and weight.q.block is None and not op.kind.startswith("conv_transpose")
-    skips = is_depthwise(op) and max(spread(op, "stride", 1)) > 1
-    return plain and not skips and has_matrix(low.target.htp.arch, op.args["input"], weight, result(op))
+    return [low.constant(stored, q)]
 
 
 def is_depthwise(op: Op) -> bool:

@@ -26,13 +26,13 @@ Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.qualcomm")
 
 
-def make_twin(device: Graph, hexagon: int) -> bytes | None:
-    """The twin of a graph for a version of the HTP; None, and a word about it, if an operator has no meaning here."""
+def make_twin(device: Graph) -> bytes | None:
+    """The twin of a device graph; None, and a word about it, if an operator has no meaning here."""
     unknown = missing(device)
     if unknown:
         log.warning("no host twin: %s can be run by the emulator and by devices only", ", ".join(unknown))
         return None
-    return write_twin({"": to_twin(device, hexagon)})
+    return write_twin({"": to_twin(device)})
 
 
 class TwinRunner:

@@ -25,9 +25,8 @@ from edgewright.engine.dialects.qnn_rewrite import (
     whole,
 )  # fmt: skip
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN
-from edgewright.ir.qnn.matrix import MatrixScaling
-from edgewright.ir.qnn.scaling import Sums, is_bytes, weights_of
+from edgewright.ir.numerics import QNN, single
+from edgewright.ir.qnn.scaling import bias_of, is_bytes, weights_of, word_scaling
 from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.qnn.values import half, quantized
 from edgewright.ir.real_scaling import RealScaling, real_scaling
@@ -86,8 +85,7 @@ class Product:
 
     @property
     def words(self) -> bool:
-        """Sums of 16 bits."""
-        return self.scales is not None and self.x.dtype is not None and self.x.dtype.itemsize == 2
+        return "scaling" in self.how
 
 
 def product(made: QnnRewrite, op: Op, tiles: int = 1) -> Product | None:
@@ -102,20 +100,21 @@ def product(made: QnnRewrite, op: Op, tiles: int = 1) -> Product | None:
         return None
     weights, scales = weights_of(w, w.data)
     scales = np.tile(scales, tiles) if scales.size > 1 else scales
-    filters = weights.T if op.kind.endswith("FullyConnected") else weights
-    sums = Sums.of(op, filters, scales, np.asarray(rest[0].data) if rest else None)
-    narrow, largest = is_bytes(x, w, out), int(np.abs(weights).max(initial=0))
+    units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)  # type: ignore[union-attr]
+    bias = bias_of(rest[0], np.asarray(rest[0].data), units) if rest else None
+    narrow = is_bytes(x, w, out)
+    largest = int(np.abs(weights).max(initial=0))
     if largest > (127 if narrow else 32767) or (not narrow and (byte(x) or byte(out))):
         return None
-    if np.abs(sums.bias).max(initial=0) >= (1 << 31 if narrow else 1 << 48):
+    if bias is not None and np.abs(bias).max(initial=0) >= (1 << 31 if narrow else 1 << 48):
         return None
     limits, last = following(made, op)
-    if narrow and isinstance(sums.scaling, RealScaling):
-        return Product(x, weights, scales, sums.bias, last, {"limits": limits})
-    return Product(x, weights, scales, sums.bias, last, {"scaling": _limited(sums.scaling, out, limits)})
+    if narrow:
+        return Product(x, weights, scales, bias, last, {"limits": limits})
+    return Product(x, weights, scales, bias, last, {"scaling": _limited(word_scaling(x, scales, out), out, limits)})
 
 
-def _limited(scaling: MatrixScaling | RealScaling, out: Value, limits: Limits | None) -> MatrixScaling | RealScaling:
+def _limited(scaling: RealScaling, out: Value, limits: Limits | None) -> RealScaling:
     assert out.q is not None
     low, high = QNN.limits(out.q, limits)
     return replace(scaling, low=low, high=high)

@@ -2,7 +2,7 @@
 
 Pairs of products are summed in 32 bits for as long as those suffice, then in 64. Unsigned integers are taken 32768
 lower, which their bias makes up for. A panel of channels is: bias, multipliers, halves of a step, shifts (64 bits each;
-or factors of double precision, what is added to them, and shifts that come first), then the weights.
+or a factor of double precision in place of multipliers), then the weights.
 """
 
 from __future__ import annotations
@@ -28,26 +28,24 @@ def head_bytes(lanes: int) -> int:
     return 8 * _HEAD * lanes
 
 
-def pack_head(lanes: int, channels: int, given: Sequence[Array]) -> Array:
+def pack_head(lanes: int, channels: int, bias: Array, multiplier: Array, shift: Array) -> Array:
     """[panels, bytes]: the front of every panel; channels that are not there are shifted by one bit."""
     panels = -(-channels // lanes)
     made = np.zeros((_HEAD, panels * lanes), np.int64)
     made[3] = 1
-    for row, numbers in enumerate(given):
+    for row, numbers in enumerate((bias, multiplier, np.int64(1) << (shift - 1), shift)):
         made[row, :channels] = numbers
     return made.reshape(_HEAD, panels, lanes).swapaxes(0, 1).reshape(panels, -1).view(np.uint8)
 
 
 @dataclass(frozen=True)
 class WordEnd:
-    """``real``: by factors of double precision, not multipliers and shifts. ``matrix``: as ``ir/qnn/matrix.py`` has it.
-    ``unsigned``: of the data."""
+    """``real``: by factors of double precision, not multipliers and shifts. ``unsigned``: of the data."""
 
     low: int
     high: int
     zero: int = 0
     real: bool = False
-    matrix: bool = False
     unsigned: bool = False
 
 
@@ -80,11 +78,8 @@ class _Ending:
         return bounded(f, f.op("ashr", moved, self.shift[i]), self.end.low, self.end.high)
 
     def _by_factor(self, i: int, total: Reg) -> Reg:
-        f, end = self.f, self.end
-        real = double(f, f.op("ashr", total, self.shift[i]) if end.matrix else total)
+        f, end, real = self.f, self.end, double(self.f, total)
         scaled = f.op("fmul", real, f.bits(self.multiplier[i], real.type))
-        if end.matrix:
-            scaled = f.op("fadd", scaled, f.bits(self.half[i], real.type))
         return f.add(nearest(f, clamp(f, scaled, end.low - end.zero, end.high - end.zero)), end.zero)
 
     def words(self, x: Reg) -> Reg:

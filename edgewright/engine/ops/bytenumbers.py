@@ -15,7 +15,6 @@ from edgewright.engine.requantize import affine_of, limits_of, scale_of, shift_o
 from edgewright.ir.graph import Array, QParams
 
 if TYPE_CHECKING:
-    from edgewright.ir.qnn.matrix import MatrixScaling
     from edgewright.ir.scaling import Scaling
 
 _WIDE = 1 << 31
@@ -40,7 +39,7 @@ class Numbers:
         zero = affine_of(x.q).zero
         corrected = given - zero * self._total(self.filters) if zero else given
         self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
-        self.scaling: Scaling | MatrixScaling | None = op.args.get("scaling")
+        self.scaling: Scaling | None = op.args.get("scaling")
         self.factors, self.gain = self._factors(channels)
         self.reach = self._reach(given)
         self.ending, self.notes = self._ending()

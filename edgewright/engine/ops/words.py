@@ -31,8 +31,7 @@ class _Numbers:
     def __init__(self, op: Op, filters: Array) -> None:
         x, bias = op.args["input"], op.args.get("bias")
         self.filters, self.scaling = filters, op.args["scaling"]
-        self.real = self.scaling.rounding in ("real", "matrix")
-        self.matrix = self.scaling.rounding == "matrix"
+        self.real = self.scaling.rounding == "real"
         channels, whole = len(filters), filters.astype(np.int64).reshape(len(filters), -1)
         given = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
         self.lower = _LARGEST if x.dtype == np.dtype(np.uint16) else 0  # what data is taken lower by
@@ -56,29 +55,22 @@ class _Numbers:
         return all(r * m + (1 << s) < 1 << 63 for r, m, s in ends)
 
     def _factors(self) -> tuple[Array, Array]:
-        """For each channel a multiplier and a shift."""
-        given = (self.scaling.multiplier, self.scaling.shift)
-        multiplier, shift = (np.broadcast_to(np.asarray(n, np.int64), len(self.filters)) for n in given)
-        return multiplier, shift
-
-    def _words(self) -> list[Array]:
-        """For each channel what its sums meet: a multiplier, half a step, a shift; or a factor, an addend, a shift."""
+        """For each channel a multiplier and a shift, or a factor and nothing."""
         channels = len(self.filters)
-        if not self.real:
-            multiplier, shift = self._factors()
-            return [multiplier, np.int64(1) << (shift - 1), shift]
-        reals = [self.scaling.factor, self.scaling.added if self.matrix else 0.0]
-        factor, added = (np.broadcast_to(np.asarray(n, np.float64), channels) for n in reals)
-        shift = np.broadcast_to(np.asarray(self.scaling.shift if self.matrix else 0, np.int64), channels)
-        return [np.ascontiguousarray(n).view(np.int64) for n in (factor, added)] + [shift]
+        if self.real:
+            factor = np.broadcast_to(np.asarray(self.scaling.factor, np.float64), channels)
+            return np.ascontiguousarray(factor).view(np.int64), np.ones(channels, np.int64)
+        given = (self.scaling.multiplier, self.scaling.shift)
+        multiplier, shift = (np.broadcast_to(np.asarray(n, np.int64), channels) for n in given)
+        return multiplier, shift
 
     @property
     def end(self) -> WordEnd:
         scaling = self.scaling
-        return WordEnd(scaling.low, scaling.high, scaling.zero, self.real, self.matrix, bool(self.lower))
+        return WordEnd(scaling.low, scaling.high, scaling.zero, self.real, bool(self.lower))
 
     def head(self, lanes: int) -> Array:
-        return pack_head(lanes, len(self.filters), [self.bias, *self._words()])
+        return pack_head(lanes, len(self.filters), self.bias, *self._factors())
 
 
 def _fits(node: Node, kind: str) -> bool:

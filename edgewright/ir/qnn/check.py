@@ -74,8 +74,6 @@ def _check_op(op: Op) -> None:
         )
     if set(op.args) - {"inputs"} - set(row.params):
         raise FormatError(f"must be parameters of {op.kind}", value=sorted(set(op.args) - set(row.params)))
-    if "hexagon" in row.params:
-        op.args.setdefault("hexagon", 0)  # twins of older files do not say it
     for name, numbers in row.params.items():
         _check_numbers(name, numbers, op.args[name], numbers.dims)
     made = shapes_of(op)

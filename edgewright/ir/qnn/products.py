@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.scaling import Sums, weights_of
+from edgewright.ir.numerics import single
+from edgewright.ir.qnn.scaling import bias_of, stored_sums, weights_of
 from edgewright.ir.qnn.values import centred, real, stored
 from edgewright.ir.reference.windows import reach
 
@@ -35,8 +36,8 @@ def _operands(op: Op, arrays: Sequence[Array], terms: int) -> tuple[Array, Array
     return centred(left, x.q, dtype), whole.astype(dtype), scales
 
 
-def _finished(op: Op, total: Array, weights: Array, scales: Array | None, arrays: Sequence[Array]) -> Array:
-    """Scaled, with its bias, as the result holds it. Channels are last, of ``weights`` as well."""
+def _finished(op: Op, total: Array, scales: Array | None, arrays: Sequence[Array]) -> Array:
+    """Scaled, with its bias, as the result holds it. Channels are last."""
     given, out = _ends(op)
     x, bias = given[0], given[2] if len(given) > 2 else None
     if scales is None or out.q is None:
@@ -44,8 +45,12 @@ def _finished(op: Op, total: Array, weights: Array, scales: Array | None, arrays
         if bias is not None:
             scaled = scaled + np.resize(real(bias, arrays[2]), scaled.shape[-1])
         return stored(out, scaled)
-    sums = Sums.of(op, weights, scales, None if bias is None else arrays[2])
-    return sums.scaling.apply(total.astype(np.int64) + np.resize(sums.bias, total.shape[-1])).astype(out.q.dtype)
+    whole = total.astype(np.int64)
+    if bias is not None:
+        assert x.q is not None
+        units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
+        whole = whole + np.resize(bias_of(bias, arrays[2], units), whole.shape[-1])
+    return stored_sums(whole, x, scales, out)
 
 
 def _times(part: Array, tap: Array, groups: int) -> Array:
@@ -81,7 +86,7 @@ def convolution(op: Op, arrays: Sequence[Array]) -> Array:
             continue
         at, read = ((slice(None), *(m[i] for m in met if m is not None)) for i in (0, 1))
         total[at] += _times(x[read], w[tap], groups)
-    return _finished(op, total, w, scales, arrays)
+    return _finished(op, total, scales, arrays)
 
 
 def transposed(op: Op, arrays: Sequence[Array]) -> Array:
@@ -103,20 +108,19 @@ def transposed(op: Op, arrays: Sequence[Array]) -> Array:
         read, at = ((slice(None), *(m[i] for m in met if m is not None)) for i in (0, 1))
         filters = w[tap].reshape(groups, inputs // groups, outputs).transpose(1, 0, 2)
         total[at] += _times(x[read], filters.reshape(-1, groups * outputs), groups)
-    tiled = scales if scales is None or scales.size == 1 else np.tile(scales, groups)
-    return _finished(op, total, w, tiled, arrays)
+    return _finished(op, total, scales if scales is None or scales.size == 1 else np.tile(scales, groups), arrays)
 
 
 def fully_connected(op: Op, arrays: Sequence[Array]) -> Array:
     x, w, scales = _operands(op, arrays, arrays[1].shape[-1])
-    return _finished(op, x.reshape(-1, w.shape[1]) @ w.T, w.T, scales, arrays)
+    return _finished(op, x.reshape(-1, w.shape[1]) @ w.T, scales, arrays)
 
 
 def matmul(op: Op, arrays: Sequence[Array]) -> Array:
     a, b, scales = _operands(op, arrays, arrays[0].shape[-1])
     a = np.swapaxes(a, -1, -2) if op.args["transpose_in0"] else a
     b = np.swapaxes(b, -1, -2) if op.args["transpose_in1"] else b
-    return _finished(op, np.matmul(a, b), b, scales, arrays)
+    return _finished(op, np.matmul(a, b), scales, arrays)
 
 
 def quantize(op: Op, arrays: Sequence[Array]) -> Array:

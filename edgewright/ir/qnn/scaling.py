@@ -1,18 +1,17 @@
 """From exact sums of products to stored integers: what is multiplied, what is added, and how it is rounded.
 
-Where the HTP's matrix unit computes, its way is ``matrix.py``. Else sums of bytes are brought back in single precision,
-wider ones in double; halves go to even.
+Sums of bytes are brought back in single precision (``ir/numerics.py``), wider ones in double; halves go to even. The
+emulator's own results are a step apart from either, whichever is taken, in some two of a hundred bytes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import single
-from edgewright.ir.qnn.matrix import MatrixScaling, has_matrix, matrix_bias, matrix_scaling
+from edgewright.ir.graph import Array, QParams, Value
+from edgewright.ir.numerics import QNN, single
 from edgewright.ir.real_scaling import RealScaling
 
 _MULTIPLES = 16  # of a channel's scale that a block's may be
@@ -56,46 +55,16 @@ def is_bytes(*values: Value) -> bool:
     return all(v.q is not None and v.q.dtype.itemsize == 1 for v in values)
 
 
-@dataclass(frozen=True)
-class Sums:
-    """What is added to the exact sums of a product, whose data is without its zero point, and how they become results.
-
-    Channels are last. ``bias``: for each of them.
-    """
-
-    bias: Array
-    scaling: MatrixScaling | RealScaling
-
-    @classmethod
-    def of(cls, op: Op, weights: Array, scales: Array, bias: Array | None) -> Sums:
-        """``weights``: integers, [..., channels]; ``scales``: of each channel, or of all."""
-        (x, w, *rest), out = op.args["inputs"], op.outputs[0]
-        assert x.q is not None and out is not None and out.q is not None
-        units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
-        whole = np.zeros(1, np.int64) if bias is None else bias_of(rest[0], bias, units)
-        hexagon = _hexagon(op) if has_matrix(op.args.get("hexagon", 0), x, w, out) else 0
-        made = matrix_scaling(hexagon, x, scales, out) if hexagon else None
-        if made is None:
-            return cls(whole, _plain(x, scales, out))
-        filters = weights.reshape(-1, weights.shape[-1]).sum(axis=0)
-        return cls(matrix_bias(hexagon, x, scales, out, whole, filters), made)
-
-
-def _hexagon(op: Op) -> int:
-    """The matrix unit's version; 0 for what the vector unit computes: depthwise convolutions that skip pixels."""
-    skips = op.kind.endswith("DepthWiseConv2d") and max(op.args["stride"]) > 1
-    return 0 if skips else int(op.args["hexagon"])
-
-
-def _plain(x: Value, scales: Array, out: Value) -> RealScaling:
+def stored_sums(total: Array, x: Value, scales: Array, out: Value) -> Array:
+    """Exact sums as the result holds them. Channels are last; ``scales`` are those of the weights."""
     assert x.q is not None and out.q is not None
-    zero, ends = int(np.asarray(out.q.zero_point)), (out.q.qmin, out.q.qmax)
-    with np.errstate(all="ignore"):
-        if is_bytes(x, out):
-            return RealScaling(_numbers(single(x.q.scale) * scales / single(out.q.scale)), zero, *ends, "even")
-        units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
-        return RealScaling(_numbers(units / single(out.q.scale).astype(np.float64)), zero, *ends, "real")
+    if is_bytes(x, out):
+        return QNN.requantize(total, single(x.q.scale) * scales / single(out.q.scale), out.q)
+    return word_scaling(x, scales, out).apply(total).astype(out.q.dtype)
 
 
-def _numbers(factors: Array) -> tuple[float, ...]:
-    return tuple(float(n) for n in np.ravel(factors))
+def word_scaling(x: Value, scales: Array, out: Value) -> RealScaling:
+    assert x.q is not None and out.q is not None
+    units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
+    factors: Any = (units / single(out.q.scale).astype(np.float64)).reshape(-1)
+    return RealScaling(tuple(factors.tolist()), int(np.asarray(out.q.zero_point)), out.q.qmin, out.q.qmax, "real")

@@ -53,9 +53,8 @@ def _f32(default: float | None = None) -> Numbers:
 _STEPS, _COUNT, _AXIS = Numbers(1, 1), Numbers(0), Numbers(0)
 _PAIRS, _AXES = Numbers(2), Numbers(1)
 _KEPT = {"axes": _AXES, "keep_dims": _flag(False)}
-_HTP = {"hexagon": Numbers(default=0)}  # whose matrix unit computes; 0: not known
-_CONV = {**_HTP, "stride": _STEPS, "pad_amount": _PAIRS, "dilation": _STEPS, "group": Numbers(0, 1, 1)}
-_GROWN = {**_HTP, "stride": _STEPS, "pad_amount": _PAIRS, "output_padding": Numbers(1), "group": Numbers(0, 1, 1)}
+_CONV = {"stride": _STEPS, "pad_amount": _PAIRS, "dilation": _STEPS, "group": Numbers(0, 1, 1)}
+_GROWN = {"stride": _STEPS, "pad_amount": _PAIRS, "output_padding": Numbers(1), "group": Numbers(0, 1, 1)}
 _POOL = {"filter_size": _STEPS, "stride": _STEPS, "pad_amount": _PAIRS, "rounding_mode": Numbers(default=0)}
 _AVERAGE = {**_POOL, "count_pad_for_edges": _flag(True)}
 _RESIZED = {"align_corners": _flag(False), "half_pixel_centers": _flag(False)}
@@ -111,7 +110,7 @@ QNN: dict[str, QnnOp] = {
     **{name: QnnOp(products.convolution, (2, 3), WHOLE, _CONV) for name in ("Conv2d", "Conv3d")},
     "DepthWiseConv2d": QnnOp(products.convolution, (2, 3), WHOLE, {n: p for n, p in _CONV.items() if n != "group"}),
     **{name: QnnOp(products.transposed, (2, 3), WHOLE, _GROWN) for name in ("TransposeConv2d", "TransposeConv3d")},
-    "FullyConnected": QnnOp(products.fully_connected, (2, 3), WHOLE, {**_HTP, "keep_dims": _flag(False)}),
+    "FullyConnected": QnnOp(products.fully_connected, (2, 3), WHOLE, {"keep_dims": _flag(False)}),
     "MatMul": QnnOp(products.matmul, (2, 3), WHOLE, _TURNED),
     "PoolMax2d": QnnOp(images.max_pool, domain=STORED, params=_POOL),
     **{name: QnnOp(folds.average, domain=WHOLE, params=_AVERAGE) for name in ("PoolAvg2d", "PoolAvg3d")},

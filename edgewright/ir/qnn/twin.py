@@ -16,18 +16,15 @@ def missing(device: Graph) -> list[str]:
     return sorted({op.kind for op in device.ops} - set(QNN))
 
 
-def to_twin(device: Graph, hexagon: int = 0) -> Graph:
-    """The same graph with the operators of the table; those must have a meaning. ``hexagon``: the version of the HTP
-    that rounds its products, if it is known."""
-    ops = [Op(f"{PREFIX}{op.kind}", _arguments(op, hexagon), list(op.outputs), op.origin) for op in device.ops]
+def to_twin(device: Graph) -> Graph:
+    """The same graph with the operators of the table; those must have a meaning."""
+    ops = [Op(f"{PREFIX}{op.kind}", _arguments(op), list(op.outputs), op.origin) for op in device.ops]
     return Graph(device.name, list(device.inputs), list(device.outputs), ops)
 
 
-def _arguments(op: Op, hexagon: int) -> dict[str, Any]:
+def _arguments(op: Op) -> dict[str, Any]:
     given: Mapping[str, Any] = op.args["params"]
     known = {name: number.default for name, number in QNN[op.kind].params.items() if number.default is not None}
-    if "hexagon" in known:
-        known["hexagon"] = hexagon
     return {"inputs": list(op.args["inputs"]), **known, **{name: _plain(value) for name, value in given.items()}}
 
 

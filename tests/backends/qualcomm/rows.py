@@ -73,7 +73,7 @@ def check(case: Case, soc: str = "SM8650") -> Outcome:
     device = to_qnn(case.copy(), target)
     made = emulated_result(device, target, case.inputs)
     known, shape = case.known, case.wanted.shape
-    _check_twin(case, device, target, made.reshape(shape))
+    _check_twin(case, device, made.reshape(shape))
     return Outcome([], _difference(made.reshape(shape)[known], case.wanted[known], case.graph.outputs[0].q))
 
 
@@ -86,9 +86,9 @@ def emulated_result(device: Graph, target: QnnTarget, inputs: list[Array]) -> Ar
     return made
 
 
-def twin_result(device: Graph, target: QnnTarget, inputs: list[Array]) -> Array:
+def twin_result(device: Graph, inputs: list[Array]) -> Array:
     """What the host twin makes of it, from its bytes."""
-    twin = make_twin(device, target.htp.arch)
+    twin = make_twin(device)
     assert twin is not None
     graph = read_twin(twin)[""]
     check_twin(graph, 1 << 32)
@@ -96,9 +96,9 @@ def twin_result(device: Graph, target: QnnTarget, inputs: list[Array]) -> Array:
     return made
 
 
-def _check_twin(case: Case, device: Graph, target: QnnTarget, emulated: Array) -> None:
+def _check_twin(case: Case, device: Graph, emulated: Array) -> None:
     """The host twin says what the emulator says."""
-    made = twin_result(device, target, case.inputs)
+    made = twin_result(device, case.inputs)
     known = case.known
     apart = _difference(made.reshape(emulated.shape)[known], emulated[known], case.graph.outputs[0].q)
     limit = TWIN.get(str(emulated.dtype), 0.0)

@@ -53,7 +53,7 @@ def tried(op: str, bits: float, most: int) -> int:
             continue
         device = to_qnn(case.copy(), partitioner.target())
         assert not missing(device), case.name
-        twin = to_twin(device, partitioner.target().htp.arch)
+        twin = to_twin(device)
         check(twin, 1 << 30)
         given = [np.asarray(a).reshape(v.bound) for a, v in zip(case.inputs, twin.inputs, strict=True)]
         reference = execute(twin, given)

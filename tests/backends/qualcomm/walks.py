@@ -151,7 +151,7 @@ def agreement(case: Case, soc: str = "SM8650") -> Agreement:
     target = partitioner.target()
     device = to_qnn(case.copy(), target)
     wanted = emulated_result(device, target, case.inputs)
-    found = twin_result(device, target, case.inputs).reshape(wanted.shape)
+    found = twin_result(device, case.inputs).reshape(wanted.shape)
     assert found.dtype == wanted.dtype
     apart = np.abs(found.astype(np.int64) - wanted.astype(np.int64))
     return Agreement(apart.size, int((apart == 0).sum()), int(apart.max(initial=0)))

@@ -55,7 +55,7 @@ def _to_qnn(case: Case) -> Graph | None:
     target = qualcomm.target_for()
     if QUALCOMM.refusals(case.op, target):
         return None
-    twin = make_twin(to_qnn(case.copy(), target), target.htp.arch)
+    twin = make_twin(to_qnn(case.copy(), target))
     return None if twin is None else read_twin(twin)[""]
 
 
