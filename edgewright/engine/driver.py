@@ -63,6 +63,7 @@ class CompiledGraph:
         self._patches: list[tuple[int, int, int]] = []  # a slot, which of inputs and outputs it points to, and where
         self._args = self._make_args()
         self._parts = self._make_parts()
+        self._found = self._buffers["arena"][plan.arena_size - ALIGN :][:16].view(_I64) if plan.checks else None
         self._lock = threading.Lock()
         _GRAPHS.add(self)
         weakref.finalize(self, retire, [part.table for part in self._parts if isinstance(part, _Segment)])
@@ -93,6 +94,7 @@ class CompiledGraph:
                 args[at] = addresses[which] + offset
             if profile is not None:
                 profile.begin()
+            self._begin()
             for part in self._parts:
                 if isinstance(part, _Segment):
                     self._run_segment(part, profile)
@@ -100,6 +102,7 @@ class CompiledGraph:
                     self._run_python(part, bases, profile)
             if profile is not None:
                 profile.end()
+            self._judge()
         return made
 
     @property
@@ -113,9 +116,21 @@ class CompiledGraph:
             addresses, args = [address_of(array) for array in (*given, *made)], self._args
             for at, which, offset in self._patches:
                 args[at] = addresses[which] + offset
+            self._begin()
             for part in self._parts:
                 assert isinstance(part, _Segment)
                 self._run_segment(part, None)
+            self._judge()
+
+    def _begin(self) -> None:
+        if self._found is not None:
+            self._found[0] = 0
+
+    def _judge(self) -> None:
+        """Raise what code found wrong, if it looked for anything."""
+        if self._found is not None and self._found[0]:
+            check = self.plan.checks[int(self._found[0]) - 1]
+            raise check.outside.error(check.size, int(self._found[1]))
 
     def _apart(self, given: Sequence[Array], made: Sequence[Array]) -> list[Array]:
         """Inputs that lie in outputs are copied, but for those that are to be written over."""

@@ -15,6 +15,7 @@ import numpy as np
 from edgewright.engine.image import Image
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
+from edgewright.ir.places import Outside
 
 ALIGN = 64  # of the arena, the weights, each thread's scratch, and what is in them
 SLACK = 256  # bytes beyond the arena and the weights that kernels may read and never use
@@ -85,6 +86,14 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Check:
+    """What code looks after: places below ``size``, and whose error it is that there are others."""
+
+    outside: Outside
+    size: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """A compiled graph before machine code. Kernels never write to ``weights``.
 
@@ -104,3 +113,4 @@ class Plan:
     image: Image | None = None
     shared: Sequence[Array] = ()  # weights that other plans have too
     updates: tuple[tuple[int, int], ...] = ()  # outputs, and the inputs that must lie in them when steps begin
+    checks: tuple[Check, ...] = ()  # the arena's last ``ALIGN`` bytes: the number of one that failed, from 1, and why

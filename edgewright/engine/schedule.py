@@ -36,7 +36,7 @@ from edgewright.engine.ops.vendors import Vendor
 from edgewright.engine.ops.winograd import Winograd
 from edgewright.engine.ops.winograd8 import ByteWinograd
 from edgewright.engine.placing import Placing
-from edgewright.engine.plan import Place, Plan
+from edgewright.engine.plan import ALIGN, Place, Plan
 from edgewright.engine.requantize import affine_of
 from edgewright.engine.sharedweights import SharedWeights
 from edgewright.engine.updates import find_updates
@@ -98,6 +98,7 @@ class _Scheduler(Placing):
     def run(self) -> Plan:
         self.decide()
         self._place()
+        self.context.found = self.arena
         for i, lowering in enumerate(self.lowerings):
             self.context.temporaries = self.temporaries.get(i, [])
             self._emit(lowering)
@@ -106,7 +107,7 @@ class _Scheduler(Placing):
             steps=tuple(context.steps),
             kernels=context.kernels,
             weights=context.weights.build(),
-            arena_size=self.arena,
+            arena_size=self.arena + (ALIGN if context.checks else 0),
             scratch_size=context.scratch,
             inputs=tuple(tensor(v) for v in self.graph.inputs),
             outputs=tuple(tensor(v) for v in self.graph.outputs),
@@ -114,6 +115,7 @@ class _Scheduler(Placing):
             features=context.isa.features,
             shared=() if context.shared is None else context.shared.arrays,
             updates=tuple((update.output, update.input) for update in self.updates),
+            checks=tuple(context.checks),
         )
 
     # ------------------------------------------------------------------------------------------------------- nodes

@@ -24,7 +24,8 @@ from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.image import CodegenError, Image
 from edgewright.engine.isa import ISA
 from edgewright.engine.pack import give_back
-from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, Slot, Step, Tensor
+from edgewright.engine.plan import ALIGN, SLACK, Check, Place, Plan, Slot, Step, Tensor
+from edgewright.ir.places import Outside
 
 _BUFFERS = ("arena", "weights", "input", "output")
 _MOST = 32 << 20  # bytes of packed weights: more would push everything else out of the cache
@@ -114,6 +115,7 @@ def save_form(graph: CompiledGraph, origin: Origin, key: str) -> None:
         "edges": [[[t.name, t.dtype.str, t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
         "steps": [_numbers(step) for step in plan.steps],
         "updates": plan.updates,
+        "checks": [[c.outside.subject, c.outside.wrap, c.size] for c in plan.checks],
         "code": len(image.code),
         "symbols": dict(image.symbols),
         "weights": plan.weights.nbytes,
@@ -157,7 +159,13 @@ def _plan(facts: Mapping[str, Any], image: Image, weights: Any, isa: ISA) -> Pla
         cpu=isa.cpu,
         features=isa.features,
         updates=updates,
+        checks=tuple(_check(check) for check in facts["checks"]),
     )
+
+
+def _check(stored: Any) -> Check:
+    subject, wrap, size = stored
+    return Check(Outside(_checked(subject, str), _checked(wrap, bool)), _checked(size, int))
 
 
 def _update(stored: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[int, int]:

@@ -12,6 +12,8 @@ from edgewright.ir.graph import Array, Op, Value
 if TYPE_CHECKING:
     from edgewright.ir.execute import Executor
 
+_OURS = ("limits", "outside")  # what device graphs add to a row's arguments
+
 
 def meaning_of(kind: str) -> Callable[[Executor, Op], Any] | None:
     """The row's reference, on values in the types they are computed in; None if there is no such row."""
@@ -22,7 +24,7 @@ def meaning_of(kind: str) -> Callable[[Executor, Op], Any] | None:
         return None
 
     def run(ex: Executor, op: Op) -> tuple[Array, ...]:
-        made = row.call({name: _read(ex, given) for name, given in op.args.items() if name != "limits"})
+        made = row.call({name: _read(ex, given) for name, given in op.args.items() if name not in _OURS})
         return tuple(_stored(ex, op, out, result) for out, result in zip(op.outputs, made, strict=False))
 
     return run
@@ -38,7 +40,7 @@ def shape_of(op: Op) -> tuple[int, ...]:
     """The shape of the first result, as the row has it."""
     from edgewright.ir.opset import OPS
 
-    made = OPS[op.kind].shape(**{name: _empty(given) for name, given in op.args.items() if name != "limits"})
+    made = OPS[op.kind].shape(**{name: _empty(given) for name, given in op.args.items() if name not in _OURS})
     first = made[0] if isinstance(made, list) else made
     return tuple(int(n) for n in first)
 

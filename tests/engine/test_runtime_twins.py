@@ -10,16 +10,18 @@ import pytest
 
 from edgewright.backends.nxp.delegate import NeutronDelegate
 from edgewright.backends.nxp.target import ROUNDING
+from edgewright.backends.qualcomm.delegate import QnnDelegate
 from edgewright.backends.qualcomm.twin import TwinRunner
 from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.engine import stored
 from edgewright.engine.cache import Cache, default_cache
-from edgewright.errors import EdgewrightError, FormatError, MissingDataError
+from edgewright.errors import EdgewrightError, ExecutionError, FormatError, MissingDataError
 from edgewright.ir import deserialize
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.serialize import write_twin
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twins import HostTwin, Twins, twin_of
+from tests.engine.test_qnn_places import rows as rows_read
 from tests.engine.test_tflite import convolution
 from tests.engine.vendors import anything
 
@@ -114,6 +116,18 @@ def test_inputs_are_checked_without_the_graph(cache: Cache, monkeypatch: pytest.
             delegate.execute([X[:1]])
         with pytest.raises(EdgewrightError, match="takes 1 inputs"):
             delegate.execute([X, X])
+
+
+def test_places_are_looked_at_without_the_graph(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = rows_read("uint8")
+    given = DelegateBlob("QnnBackend", write_twin({"": made}), {}, {}, threads=1)
+    table, places = anything(made.inputs[0]), np.array([[0, 5, 1], [2, 6, 0]], np.int32)
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match="'y': places must be from 0 to 5; got 6"):
+            QnnDelegate(given).execute([table, places])
+        seen = reads(monkeypatch)
+    QnnDelegate(given).execute([table, places % 6])
+    assert not seen
 
 
 def test_a_twin_beside_its_program_is_known_by_all_its_bytes(cache: Cache, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import compile
+from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.tosa.execute import execute
 from tests.engine.graphs import cpus
@@ -59,14 +60,21 @@ def test_rows_by_lists(dtype: str, channels: int) -> None:
     same(ops, "tosa", [anything(values), given, anything(rows, 3)])
 
 
-def test_places_that_are_not_there_touch_nothing_else() -> None:
-    values, places, made = plain("v", (1, 4, 3), "int16"), plain("p", (1, 4), "int32"), plain("m", (1, 4, 3), "int16")
-    given = np.array([[2**31 - 1, -(2**31), 4, -5]], np.int32)
-    x = anything(values)
+@pytest.mark.parametrize("kind", ["gather", "scatter"])
+@pytest.mark.parametrize("place", [2**31 - 1, -(2**31), 4, -5])
+def test_places_that_are_not_there_are_an_error_and_touch_nothing_else(kind: str, place: int) -> None:
+    values, places, made = plain("v", (2, 4, 3), "int16"), plain("p", (2, 4), "int32"), plain("m", (2, 4, 3), "int16")
+    given, args = [anything(values), np.array([[0, 1, 2, 3], [3, -1, place, 0]], np.int32)], {}
+    if kind == "scatter":
+        args["input"] = plain("rows", (2, 4, 3), "int16")
+        given.append(anything(args["input"]))
+    made_graph = several(tosa(kind, made, values=values, indices=places, **args))
+    words = f"places must be from -4 to 3; got {place}"
+    with pytest.raises(ExecutionError, match=words):
+        execute(made_graph, given)
     for cpu in cpus():
-        made_graph = several(tosa("gather", made, values=values, indices=places))
-        (got,) = compile(made_graph, threads=1, numerics="tosa", cpu=cpu).run([x, given])
-        np.testing.assert_array_equal(got[0], x[0, [3, 0, 3, 0]])
+        with pytest.raises(ExecutionError, match=words):
+            compile(made_graph, threads=1, numerics="tosa", cpu=cpu).run(given)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])

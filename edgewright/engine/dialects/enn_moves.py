@@ -10,6 +10,7 @@ from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, UNLIMITED, En
 from edgewright.ir.enn.numbers import byte, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.places import Outside
 
 _PLACES = (np.dtype(np.int64), np.dtype(np.int32))
 
@@ -85,17 +86,19 @@ def _taken(made: EnnRewrite, op: Op, x: Value, dim: int, places: Array) -> Value
     return done
 
 
-def _rows(made: EnnRewrite, op: Op, x: Value, dim: int, places: Value, out: Value) -> None:
+def _rows(
+    made: EnnRewrite, op: Op, x: Value, dim: int, places: Value, out: Value, outside: Outside | None = None
+) -> None:
     """Rows must lie densely, which bytes need not: those are moved as 16 bits."""
     if not byte(x):
-        made.emit("index_select", op, out, self=made.planes(x), dim=dim, index=places)
+        made.emit("index_select", op, out, self=made.planes(x), dim=dim, index=places, outside=outside)
         return
     wide, done = wider(x), wider(out)
     if x.data is not None:
         wide = replace(wide, data=x.data.astype(np.int16))
     else:
         made.emit(f"{PREFIX}CLIP", op, wide, inputs=[made.planes(x)], **UNLIMITED)
-    made.emit("index_select", op, done, self=wide, dim=dim, index=places)
+    made.emit("index_select", op, done, self=wide, dim=dim, index=places, outside=outside)
     made.emit(f"{PREFIX}CLIP", op, out, inputs=[done], **UNLIMITED)
 
 
@@ -128,7 +131,7 @@ def _gather(made: EnnRewrite, op: Op) -> bool:
         places = made.planes(index)
     shape = (*x.bound[:axis], *flat, *x.bound[axis + 1 :])
     done = replace(out, name=f"{out.name}_rows", shape=shape, dim_order=tuple(range(len(shape))))
-    _rows(made, op, x, axis, places, done)
+    _rows(made, op, x, axis, places, done, Outside(f"{op.kind} {out.name!r}", wrap=True))
     made.flat("view", op, out, self=done, size=list(out.bound))
     return True
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from edgewright.engine.dialects.qnn_moves import give, moved
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, constant, ends, real, result, rule, some
-from edgewright.ir.graph import Op, Value
+from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, constant, count, ends, real, result, rule, some
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.places import Outside
+from edgewright.ir.qnn.execute import subject_of, zero_of
 
 
 def _places(index: Value) -> bool:
@@ -36,9 +41,11 @@ def _gather(made: QnnRewrite, op: Op) -> bool:
     found, axis = _stripped(made, op, source) if _places(index) else None, int(op.args["axis"])
     if found is None:
         return False
-    x, flat = found[0], made.view(op, index, (int(np.prod(index.bound, dtype=np.int64)),))
+    x, flat = found[0], made.view(op, index, (count(index.bound),))
     shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
-    return _dressed(made, op, made.then("index_select", op, x, shape, self=x, dim=axis, index=flat))
+    outside = Outside(subject_of(op))
+    last = made.then("index_select", op, x, shape, self=x, dim=axis, index=flat, outside=outside)
+    return _dressed(made, op, last)
 
 
 @rule("GatherElements")
@@ -47,8 +54,8 @@ def _gather_elements(made: QnnRewrite, op: Op) -> bool:
     found = _stripped(made, op, source) if _places(index) else None
     if found is None or found[0].constant:
         return False
-    last = made.then("gather", op, found[0], out.bound, self=found[0], dim=int(op.args["axis"]), index=index)
-    return _dressed(made, op, last)
+    args = {"dim": int(op.args["axis"]), "index": index, "outside": Outside(number=zero_of(out))}
+    return _dressed(made, op, made.then("gather", op, found[0], out.bound, self=found[0], **args))
 
 
 @rule("ScatterElements")
@@ -58,8 +65,8 @@ def _scatter_elements(made: QnnRewrite, op: Op) -> bool:
     if found is None:
         return False
     x, src = found
-    last = made.then("scatter", op, x, out.bound, self=x, dim=int(op.args["axis"]), index=index, src=src)
-    return _dressed(made, op, last)
+    args = {"dim": int(op.args["axis"]), "index": index, "outside": Outside()}
+    return _dressed(made, op, made.then("scatter", op, x, out.bound, self=x, src=src, **args))
 
 
 @rule("ScatterNd")
@@ -67,27 +74,51 @@ def _scatter_nd(made: QnnRewrite, op: Op) -> bool:
     """Rows of a matrix at the places that indices name, seen as one dimension."""
     (source, index, updates), out = ends(op)
     named = index.bound[-1] if index.bound else 0
-    if not _places(index) or op.args["reduction"] or named == 0 or (named > 1 and index.data is None):
+    if not _places(index) or op.args["reduction"] or named == 0:
         return False
     found = _stripped(made, op, source, updates)
     if found is None:
         return False
     sizes = out.bound[:named]
-    if index.data is not None:
-        parts = np.moveaxis(index.data, -1, 0).astype(np.int64).reshape(named, -1)
-        if any((p < -n).any() or (p >= n).any() for p, n in zip(parts, sizes, strict=True)):
-            return False
-        listed = np.zeros(parts.shape[1], np.int64)
-        for part, n in zip(parts, sizes, strict=True):
-            listed = listed * n + part % n
-        places = constant("places", listed)
-    else:
-        places = made.view(op, index, (int(np.prod(index.bound)),))
-    inner = int(np.prod(out.bound[named:], dtype=np.int64))
-    x = made.view(op, found[0], (int(np.prod(sizes)), inner))
+    places = _listed(index.data, sizes) if index.data is not None else _computed(made, op, index, sizes)
+    inner = count(out.bound[named:])
+    x = made.view(op, found[0], (count(sizes), inner))
     rows = made.view(op, found[1], (places.bound[0], inner))
-    last = made.then("index_put", op, x, x.bound, self=x, indices=[places], values=rows, accumulate=False)
-    return _dressed(made, op, last)
+    args = {"indices": [places], "values": rows, "accumulate": False, "outside": Outside()}
+    return _dressed(made, op, made.then("index_put", op, x, x.bound, self=x, **args))
+
+
+def _listed(data: Array, sizes: Sequence[int]) -> Value:
+    """Places of several dimensions, which are known, as those of one; -1 where there is none."""
+    parts = np.moveaxis(data, -1, 0).astype(np.int64).reshape(len(sizes), -1)
+    flat, inside = np.zeros(parts.shape[1], np.int64), np.ones(parts.shape[1], bool)
+    for part, n in zip(parts, sizes, strict=True):
+        flat, inside = flat * n + part, inside & (part >= 0) & (part < n)
+    return constant("places", np.where(inside, flat, -1))
+
+
+def _computed(made: QnnRewrite, op: Op, index: Value, sizes: Sequence[int]) -> Value:
+    """The same of places that only the run knows."""
+    rows, named = count(index.bound) // len(sizes), len(sizes)
+    flat = made.view(op, index, (rows, named))
+    if named == 1:
+        return made.view(op, flat, (rows,))
+    wide = replace(index, dtype=np.dtype(np.int64), data=None)
+    flat = made.then("cast", op, wide, flat.bound, self=flat) if index.dtype != wide.dtype else flat
+    shape, total, inside = (rows, 1), None, None
+
+    def both(kind: str, a: Value, b: Value, like: Value = wide) -> Value:
+        return made.then(kind, op, like, shape, self=a, other=b)
+
+    truth, nothing = replace(wide, dtype=np.dtype(bool)), constant("nothing", np.asarray([0], np.int64))
+    for d, n in enumerate(sizes):
+        part, size = made.cut(op, flat, [0, d], shape), constant("size", np.asarray([n], np.int64))
+        there = both("logical_and", both("ge", part, nothing, truth), both("lt", part, size, truth), truth)
+        inside = there if inside is None else both("logical_and", inside, there, truth)
+        total = part if total is None else both("add", both("mul", total, size), part)
+    outside = constant("outside", np.asarray([-1], np.int64))
+    chosen = made.then("where", op, wide, shape, condition=inside, self=total, other=outside)
+    return made.view(op, chosen, (rows,))
 
 
 # ------------------------------------------------------------------------------------------------- best of a dimension

@@ -15,7 +15,7 @@ from edgewright.engine.fuse import Node
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense
 from edgewright.engine.pack import Weights
-from edgewright.engine.plan import Place, PythonCall, Slot, Step
+from edgewright.engine.plan import Check, Place, PythonCall, Slot, Step
 from edgewright.engine.requantize import shift_of
 from edgewright.engine.sharedweights import SharedWeights
 from edgewright.ir.graph import Array, Value
@@ -39,6 +39,8 @@ class Context:
     homes: dict[int, Home] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    found: int = 0  # where in the arena code says which of them failed, and why
     scratch: int = 0
     temporaries: list[int] = field(default_factory=list)  # where the node's own memory is in the arena
     barrier: bool = True  # of the next step

@@ -9,12 +9,14 @@ import numpy as np
 
 from edgewright.engine.codegen import Module
 from edgewright.engine.fuse import Node
-from edgewright.engine.kernels.places import Places, emit_gather, emit_put
+from edgewright.engine.kernels.places import Places, emit_gather, emit_inside, emit_put
 from edgewright.engine.layout import Home
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.ops.moves import copy
 from edgewright.engine.ops.picks import alike
+from edgewright.engine.plan import Check, Place
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.places import Outside
 
 _WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
 _NANOSECONDS = 5.0  # for one row; a byte of it takes the hundredth part
@@ -44,7 +46,20 @@ def _places(op: Op) -> tuple[Value, Value, Places] | None:
         return None
     run, item = math.prod(shape[dim + 1 :]) * data.dtype.itemsize, index.dtype.itemsize
     outer, size, count = math.prod(shape[:dim]), shape[dim], math.prod(int(n) for n in index.bound)
-    return data, index, Places(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item))
+    skips = op.kind == "index_put" and isinstance(op.args.get("outside"), Outside)
+    return data, index, Places(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skips)
+
+
+def _look(context: Context, outside: Outside | None, listed: Home, places: Places) -> None:
+    """Have places looked at, if those that are not there are somebody's error."""
+    if outside is None or not outside.subject:
+        return
+    context.checks.append(Check(outside, places.size))
+    least, (line, step), item = outside.least(places.size), places.places, places.item
+    name = context.kernel("inside", item, lambda module, name: emit_inside(module, name, item))
+    lines = places.outer if line else 1
+    numbers = (places.count, line, step, least, places.size - least, len(context.checks))
+    context.step(name, [listed.at(), Place("arena", context.found), *numbers], lines, lines * places.count * 1.0)
 
 
 def _step(context: Context, homes: tuple[Home, Home, Home], places: Places, emit: Callable[..., None]) -> None:
@@ -73,6 +88,7 @@ class Gather(Dense):
         found = _places(self.node.op)
         assert found is not None
         data, index, places = found
+        _look(context, self.node.op.args.get("outside"), context.home(index), places)
         _step(context, (context.home(data), context.home(index), context.home(self.node.out)), places, emit_gather)
 
 
@@ -106,6 +122,10 @@ class _Batched(Lowering):
 
     exact_reads = True
 
+    @property
+    def refused(self) -> Outside:
+        return Outside(f"{self.node.op.kind} {self.node.out.name!r}", wrap=True)
+
     @staticmethod
     def places(whole: Home, rows: Home, listed: Home) -> Places:
         batch, size, channels = whole.layout.shape
@@ -134,7 +154,9 @@ class Taken(_Batched):
     def emit(self, context: Context) -> None:
         args = self.node.op.args
         whole, listed, rows = (context.home(v) for v in (args["values"], args["indices"], self.node.out))
-        _step(context, (whole, listed, rows), self.places(whole, rows, listed), emit_gather)
+        places = self.places(whole, rows, listed)
+        _look(context, self.refused, listed, places)
+        _step(context, (whole, listed, rows), places, emit_gather)
 
 
 class Laid(_Batched):
@@ -153,4 +175,6 @@ class Laid(_Batched):
         copy(context, context.home(args["values"]), out)
         context.barrier = True
         rows, listed = context.home(args["input"]), context.home(args["indices"])
-        _step(context, (rows, listed, out), self.places(out, rows, listed), emit_put)
+        places = self.places(out, rows, listed)
+        _look(context, self.refused, listed, places)
+        _step(context, (rows, listed, out), places, emit_put)

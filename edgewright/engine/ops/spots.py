@@ -16,6 +16,7 @@ from edgewright.engine.ops.moves import copy
 from edgewright.engine.typed import TYPED, fixed, real
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.places import Outside
 
 _WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
 KINDS = ("gather", "scatter", "scatter_add")
@@ -24,7 +25,8 @@ KINDS = ("gather", "scatter", "scatter_add")
 @dataclass(frozen=True)
 class Spots:
     """``shape`` of the places, the named dimension last, with bytes from one to the next of places, the other operand
-    and the tensor they are places in, of which the last has ``size`` such."""
+    and the tensor they are places in, of which the last has ``size`` such. ``outside``: what is read at places it does
+    not have, and nothing is written there; None: they are taken for the nearest."""
 
     shape: tuple[int, ...]
     steps: tuple[tuple[int, ...], ...]
@@ -32,10 +34,11 @@ class Spots:
     kind: str
     item: int
     dtype: str
+    outside: float | None = None
 
 
 def emit_spots(module: Module, name: str, spots: Spots) -> None:
-    """Units are lines of places. Slots: places, the other operand, the tensor. What is outside is taken for the end."""
+    """Units are lines of places. Slots: places, the other operand, the tensor."""
     f = module.kernel(name)
     pointers = [f.slot(PTR, i) for i in range(3)]
     dtype = np.dtype(spots.dtype)
@@ -47,10 +50,11 @@ def emit_spots(module: Module, name: str, spots: Spots) -> None:
             now = [f.at(p, f.mul(here, s[d])) for p, s in zip(now, spots.steps, strict=True)]
 
         def one(_: Reg, moving: list[Reg]) -> list[Reg]:
-            place = f.cast("sext", f.load(f"i{8 * spots.item}", moving[0]), I64)
-            place = f.call("llvm.smax.i64", I64, place, number(0, I64))
+            given = f.cast("sext", f.load(f"i{8 * spots.item}", moving[0]), I64)
+            place = f.call("llvm.smax.i64", I64, given, number(0, I64))
             place = f.call("llvm.smin.i64", I64, place, number(spots.size - 1, I64))
-            _exchange(f, spots, dtype, moving[1], f.at(now[2], f.mul(place, spots.steps[2][-1])))
+            there = None if spots.outside is None else f.compare("ult", given, spots.size)
+            _exchange(f, spots, dtype, moving[1], f.at(now[2], f.mul(place, spots.steps[2][-1])), there)
             return [f.at(p, s[-1]) for p, s in zip(moving, spots.steps, strict=False)]
 
         f.repeat(spots.shape[-1], now[:2], one)
@@ -59,15 +63,25 @@ def emit_spots(module: Module, name: str, spots: Spots) -> None:
     f.give()
 
 
-def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg) -> None:
+def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg, there: Reg | None) -> None:
+    """``there``: whether the spot is the one that was meant."""
     kind = kind_of(dtype)
+    old = f.load(kind, spot)
     if spots.kind == "gather":
-        f.store(f.load(kind, spot), other)
-    elif spots.kind == "scatter":
-        f.store(f.load(kind, other), spot)
+        made, target, otherwise = old, other, number(_fill(spots, dtype), kind)
     else:
-        a, b = f.load(kind, spot), f.load(kind, other)
-        f.store(f.op("fadd", a, b) if real(dtype) else TYPED["add"](f, dtype, [a, b]), spot)
+        made, target, otherwise = f.load(kind, other), spot, old
+    if spots.kind == "scatter_add":
+        made = f.op("fadd", old, made) if real(dtype) else TYPED["add"](f, dtype, [old, made])
+    f.store(made if there is None else f.select(there, made, otherwise), target)
+
+
+def _fill(spots: Spots, dtype: DType) -> int | float:
+    """What is read where there is nothing, in bits that have a sign."""
+    given = 0.0 if spots.outside is None else spots.outside
+    if real(dtype):
+        return given
+    return int(np.array([int(given)]).astype(dtype).view(f"i{dtype.itemsize}")[0])
 
 
 def spots_of(op: Op) -> Spots | None:
@@ -84,7 +98,9 @@ def spots_of(op: Op) -> Spots | None:
     steps = [dense_strides([int(n) for n in s], i) for s, i in zip(shapes, items, strict=True)]
     turned = tuple(tuple(s[d] for d in order) for s in steps)
     shape = tuple(int(index.bound[d]) for d in order)
-    return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str)
+    outside = op.args.get("outside")
+    number = outside.number if isinstance(outside, Outside) else None
+    return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, number)
 
 
 class Spot(Dense):

@@ -6,6 +6,7 @@ import numpy as np
 
 from edgewright.ir.enn.numbers import Values, inputs_of, quantized, result_of
 from edgewright.ir.graph import Op
+from edgewright.ir.places import Outside
 from edgewright.ir.reference import rearrange, reduce
 
 
@@ -56,8 +57,9 @@ def pad(values: Values, op: Op) -> None:
 
 
 def gather(values: Values, op: Op) -> None:
-    x, index = inputs_of(op)
-    values.keep(result_of(op), np.take(values.stored(x), values.stored(index), int(op.args["axis"])), x)
+    (x, index), out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
+    places = Outside(f"{op.kind} {out.name!r}", wrap=True).check(values.stored(index), x.bound[axis])
+    values.keep(out, np.take(values.stored(x), places, axis), x)
 
 
 def top_k(values: Values, op: Op) -> None:

@@ -60,12 +60,22 @@ def _made(op: Op, given: Sequence[Array]) -> list[Array]:
 
 
 def _params(op: Op, out: Value) -> dict[str, Any]:
-    """Parameters, the result's shape, and how it stores what it is filled up with."""
-    params = {**op.args, "shape": out.bound}
+    """Parameters, what errors are about, the result's shape, and how it stores 0 and what it is filled up with."""
+    params = {**op.args, "shape": out.bound, "subject": subject_of(op), "zero": zero_of(out)}
     if "pad_constant_value" in params:
         fill = np.asarray(params["pad_constant_value"], np.float32)
         params["fill"] = fill if out.q is None else quantized(fill, out.q)
     return params
+
+
+def subject_of(op: Op) -> str:
+    out = op.outputs[0]
+    return op.kind if out is None else f"{op.kind} {out.name!r}"
+
+
+def zero_of(out: Value) -> int:
+    """What stands for 0."""
+    return 0 if out.q is None or out.q.axis is not None else int(np.asarray(out.q.zero_point))
 
 
 def _looked_up(op: Op, row: QnnOp, value: Value, out: Value, array: Array) -> Array:

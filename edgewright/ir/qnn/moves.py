@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from edgewright.ir.graph import Array
+from edgewright.ir.graph import Array, Op
+from edgewright.ir.places import Outside
+from edgewright.ir.qnn.values import converted, real, stored
 
 Params = Mapping[str, Any]
 
@@ -93,44 +95,63 @@ def space_to_depth(params: Params, x: Array) -> Array:
     return np.ascontiguousarray(turned).reshape(params["shape"])
 
 
-def _places(indices: Array, size: int) -> Array:
+# On the HTP no place counts from the end. Where there is none, single elements are 0 and nothing is written, whatever
+# type they have. Of rows the emulator gives an error, 0 or some other row, as it happens to read them: here it is an
+# error.
+
+
+def _there(indices: Array, size: int) -> tuple[Array, Array]:
+    """Places that exist, and whether they are the ones that were meant."""
     at = indices.astype(np.int64)
-    if at.size and (at.min() < -size or at.max() >= size):
-        raise ValueError(f"an index must be within {size}")
-    return at % size if size else at
+    inside = (at >= 0) & (at < size)
+    return np.where(inside, at, 0), inside
 
 
 def gather(params: Params, x: Array, indices: Array) -> Array:
-    return np.take(x, _places(indices, x.shape[params["axis"]]), params["axis"])
+    axis = params["axis"]
+    return np.take(x, Outside(params["subject"]).check(indices.astype(np.int64), x.shape[axis]), axis)
 
 
 def gather_elements(params: Params, x: Array, indices: Array) -> Array:
     """Of other dimensions, as much as there are indices for."""
     x = x[tuple(slice(None if d == params["axis"] else n) for d, n in enumerate(indices.shape))]
-    return np.take_along_axis(x, _places(indices, x.shape[params["axis"]]), params["axis"])
+    at, inside = _there(indices, x.shape[params["axis"]])
+    return np.where(inside, np.take_along_axis(x, at, params["axis"]), np.asarray(params["zero"], x.dtype))
 
 
-def scatter_elements(params: Params, x: Array, indices: Array, updates: Array) -> Array:
-    """In real numbers: 0 replaces, 1 adds, 2 multiplies."""
-    axis, made = params["axis"], x.copy()
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = _places(indices, x.shape[axis])
-    _write(made, tuple(places), updates, params["reduction"])
-    return made
+def _scattered(places: Callable[[Op, Array, Array], tuple[tuple[Any, ...], Array]]) -> Any:
+    """Of what is stored, in the result's scale; sums and products of real numbers. ``places``: where updates go, and
+    which of them."""
+
+    def meaning(op: Op, arrays: Sequence[Array]) -> Array:
+        (x, _, updates), out = op.args["inputs"], op.outputs[0]
+        assert out is not None
+        held = converted if op.args["reduction"] == 0 else lambda value, array, _: real(value, array)
+        made = held(x, arrays[0], out).copy()
+        at, inside = places(op, made, arrays[1])
+        written = held(updates, arrays[2], out)[inside]
+        if op.args["reduction"] == 0:
+            made[at] = written
+            return made
+        {1: np.add, 2: np.multiply}[op.args["reduction"]].at(made, at, written)
+        return stored(out, made)
+
+    return meaning
 
 
-def scatter_nd(params: Params, x: Array, indices: Array, updates: Array) -> Array:
-    made = x.copy()
-    places = tuple(_places(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
-    _write(made, places, updates, params["reduction"])
-    return made
+def _elements(op: Op, x: Array, indices: Array) -> tuple[tuple[Any, ...], Array]:
+    places, axis = list(np.indices(indices.shape)), op.args["axis"]
+    places[axis], inside = _there(indices, x.shape[axis])
+    return tuple(p[inside] for p in places), inside
 
 
-def _write(made: Array, places: tuple[Any, ...], updates: Array, reduction: int) -> None:
-    if reduction == 0:
-        made[places] = updates
-    else:
-        {1: np.add, 2: np.multiply}[reduction].at(made, places, updates)
+def _rows(op: Op, x: Array, indices: Array) -> tuple[tuple[Any, ...], Array]:
+    found = [_there(indices[..., i], x.shape[i]) for i in range(indices.shape[-1])]
+    inside = np.logical_and.reduce([there for _, there in found])
+    return tuple(at[inside] for at, _ in found), inside
+
+
+scatter_elements, scatter_nd = _scattered(_elements), _scattered(_rows)
 
 
 def top_k(params: Params, x: Array) -> list[Array]:

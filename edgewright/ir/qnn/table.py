@@ -147,7 +147,7 @@ QNN: dict[str, QnnOp] = {
     "SpaceToDepth": QnnOp(moves.space_to_depth, domain=STORED, params=_BLOCKS),
     "Gather": QnnOp(moves.gather, (2, 2), STORED, {"axis": _AXIS}),
     "GatherElements": QnnOp(moves.gather_elements, (2, 2), STORED, {"axis": _AXIS}),
-    "ScatterElements": QnnOp(moves.scatter_elements, (3, 3), params={"axis": _AXIS, "reduction": _REDUCTION}),
-    "ScatterNd": QnnOp(moves.scatter_nd, (3, 3), params={"reduction": _REDUCTION}),
+    "ScatterElements": QnnOp(moves.scatter_elements, (3, 3), WHOLE, {"axis": _AXIS, "reduction": _REDUCTION}),
+    "ScatterNd": QnnOp(moves.scatter_nd, (3, 3), WHOLE, {"reduction": _REDUCTION}),
     "TopK": QnnOp(moves.top_k, domain=STORED, params={"k": Numbers(0, 1), "largest": _flag(True)}),
 }

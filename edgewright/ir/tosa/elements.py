@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array
+from edgewright.ir.places import Outside
 
 
 def rescale(
@@ -123,12 +124,13 @@ def slice_(input: Array, start: Sequence[int], size: Sequence[int]) -> Array:
 
 
 def gather(values: Array, indices: Array) -> Array:
-    return np.take_along_axis(values, indices[:, :, None].astype(np.int64), axis=1)
+    places = Outside("tosa.gather", wrap=True).check(indices, values.shape[1])
+    return np.take_along_axis(values, places[:, :, None].astype(np.int64), axis=1)
 
 
 def scatter(values: Array, indices: Array, input: Array) -> Array:
-    made = values.copy()
-    np.put_along_axis(made, indices[:, :, None].astype(np.int64), input, axis=1)
+    made, places = values.copy(), Outside("tosa.scatter", wrap=True).check(indices, values.shape[1])
+    np.put_along_axis(made, places[:, :, None].astype(np.int64), input, axis=1)
     return made
 
 

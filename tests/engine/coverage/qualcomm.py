@@ -43,24 +43,4 @@ LEFT = {
         "sum": "uint8 uint16",
         "cumsum": "uint8 uint16",
     },
-    "windows of volumes: rare, and no kernel here is for them": {
-        "conv_transpose3d": "half uint8 uint16",
-        "adaptive_avg_pool3d": "half",
-        "avg_pool3d": "half",
-    },
-    "places between pixels, which only the run knows": {
-        "grid_sampler_2d": "half uint8 uint16",
-        "grid_sampler_3d": "uint8 uint16",
-    },
-    "places in several dimensions, which only the run knows": {
-        "index_put": "half uint8 uint16",
-    },
-    "groups of bytes, whose pixels lie with gaps between them": {
-        "group_norm": "uint8",
-        "instance_norm": "uint8",
-        "native_group_norm": "uint8",
-    },
-    "a slope for a number alone": {
-        "leaky_relu": "half",
-    },
 }
