@@ -20,7 +20,7 @@ from edgewright.passes.quantization import kept_by_storage, stored_alike
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on
-LARGEST_FACTOR = 127 * 256 + 127  # of 16 bits: the HTP multiplies by two signed bytes, and what is larger saturates
+LARGEST_FACTOR = 32639  # of 16 bits: larger ones were seen to give wrong results
 
 
 class QnnLowering(Lowering):

@@ -11,7 +11,6 @@ from edgewright.engine.codegen import Function, Reg, count, number, vec
 from edgewright.engine.whole import Integers, NotWholeError, Whole
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.qnn.between import ALONG, DOWN, axes_of, in_integers
 from edgewright.ir.tflite.products import taps
 from edgewright.ir.tflite.xnnpack import between as between_pixels
 from edgewright.ir.tosa.windows import between
@@ -92,25 +91,6 @@ def _tflite(op: Op, out: Value, numerics: Numerics) -> Mixing:
     return Mixing(data, (rows, columns), _halves_away)
 
 
-def _qnn(op: Op, out: Value, numerics: Numerics) -> Mixing:
-    (data,) = op.args["inputs"]
-    _images(data, out)
-    if not in_integers(op) or data.q != out.q:
-        raise NotWholeError("not integers of one scale")
-    rows, columns = (Axis.of(*axis) for axis in axes_of(op))
-    return Mixing(data, (rows, columns), _from_bytes if data.q.dtype.itemsize == 1 else _from_words)
-
-
-def _from_bytes(i: Integers, total: Whole) -> Whole:
-    """Over 2**15, and then over 240, of which 16 are four bits."""
-    steps = i.right(i.plus(total, 1 << ALONG - 1), ALONG)
-    return i.right(i.mul(i.right(i.plus(steps, DOWN // 2), 4), i.constant(-(-(1 << 16) // (DOWN >> 4)))), 16)
-
-
-def _from_words(i: Integers, total: Whole) -> Whole:
-    return i.right(i.plus(total, 1 << 2 * ALONG - 1), 2 * ALONG)
-
-
 def _halves_up(i: Integers, total: Whole) -> Whole:
     return i.right(i.plus(total, 1 << 21), 22)
 
@@ -125,7 +105,6 @@ def _halves_away(i: Integers, total: Whole) -> Whole:
 _KINDS: dict[str, Callable[[Op, Value, Numerics], Mixing]] = {
     "tosa.resize": _tosa,
     "tflite.RESIZE_BILINEAR": _tflite,
-    "qnn.ResizeBilinear": _qnn,
 }
 
 

@@ -107,13 +107,22 @@ def _reduced(made: QnnRewrite, op: Op) -> bool:
 
 @rule("ResizeBilinear")
 def _bilinear(made: QnnRewrite, op: Op) -> bool:
-    """Of real numbers: integers have weights of their own."""
     (x,), out = ends(op)
     corners = bool(op.args["align_corners"])
-    if not real(x, out) or not some(x, out) or corners == bool(op.args["half_pixel_centers"]):
+    if not some(x, out) or (not corners and not op.args["half_pixel_centers"]):
         return False
     args = {"output_size": list(out.bound[1:3]), "align_corners": corners}
-    made.computed("upsample_bilinear2d", op, out, input=made.half(op, x), **args)
+    if byte(x) and byte(out):
+        made.emit("upsample_bilinear2d", op, out, input=x, **args)
+    elif real(x, out):
+        made.computed("upsample_bilinear2d", op, out, input=made.half(op, x), **args)
+    elif whole(x, out):
+        like = replace(x, q=None, dtype=SINGLE)
+        given = made.then(DEQUANTIZE, op, like, x.bound, inputs=[x])
+        larger = made.then("upsample_bilinear2d", op, like, out.bound, input=given, **args)
+        made.emit(QUANTIZE, op, out, inputs=[larger])
+    else:
+        return False
     return True
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.qnn import between, folds, images, moves, norms, pairs, products, rows, values
 from edgewright.ir.qnn import elements as el
+from edgewright.ir.qnn import folds, images, moves, norms, pairs, products, rows, values
 
 PREFIX = "qnn."
 REAL, STORED, WHOLE = "real", "stored", "whole"
@@ -115,7 +115,7 @@ QNN: dict[str, QnnOp] = {
     "PoolMax2d": QnnOp(images.max_pool, domain=STORED, params=_POOL),
     **{name: QnnOp(folds.average, domain=WHOLE, params=_AVERAGE) for name in ("PoolAvg2d", "PoolAvg3d")},
     "ResizeNearestNeighbor": QnnOp(images.nearest, domain=STORED, params=_RESIZED),
-    "ResizeBilinear": QnnOp(between.bilinear, domain=WHOLE, params=_RESIZED),
+    "ResizeBilinear": QnnOp(images.bilinear, params=_RESIZED),
     "Resize": QnnOp(images.resize, params=_RESIZE),
     "GridSample": QnnOp(images.grid_sample, (2, 2), params=_GRID),
     "ReduceMean": QnnOp(folds.reduced, domain=WHOLE, params=_KEPT),

@@ -54,6 +54,7 @@ REFUSED = {("log", 16)}  # by Qualcomm's validator
 COUNTED: dict[tuple[str, int], tuple[float, int]] = {
     ("add", 8): (99.2, 1), ("sub", 8): (99.6, 1), ("mul", 8): (99.6, 1), ("maximum", 8): (99.8, 1),
     ("minimum", 8): (99.5, 1), ("avg_pool2d", 8): (99.8, 1), ("sum", 8): (99.7, 1), ("requantize", 8): (99.8, 1),
+    ("upsample_bilinear2d", 8): (95.7, 1), ("upsample_bilinear2d", 16): (96, 1),
     ("sub", 16): (99.99, 1), ("mul", 16): (98, 1), ("maximum", 16): (98.6, 1), ("minimum", 16): (99.4, 1),
     ("abs", 16): (97, 1), ("square", 16): (99, 1), ("rsqrt", 16): (96, 1), ("leaky_relu", 16): (65, 2),
     ("hardsigmoid", 16): (58, 2), ("hardswish", 16): (57, 4), ("sigmoid", 16): (37, 4), ("tanh", 16): (49, 4),
