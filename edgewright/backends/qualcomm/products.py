@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, scale_of, unsigned
+from edgewright.backends.qualcomm.narrow import finer_weight
 from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.passes.layout import identity
@@ -76,7 +77,7 @@ def _filters(low: QnnLowering, weight: Value, transposed: bool) -> Value:
 
 def convolution(low: QnnLowering, op: Op) -> None:
     """Images and volumes; sequences are images one pixel high."""
-    x, weight, out = op.args["input"], roomy_weight(op), result(op)
+    x, weight, out = op.args["input"], finer_weight(op, roomy_weight(op), low.target), result(op)
     rank, transposed = len(weight.shape), op.kind.startswith("conv_transpose")
     order = (0, *range(2, rank), 1)
     image = low.get(x, order)
@@ -107,7 +108,7 @@ def _image(low: QnnLowering, image: Value) -> Value:
 
 def linear(low: QnnLowering, op: Op) -> None:
     """QNN multiplies matrices only: rows of whatever dimensions become those of one."""
-    x, weight, out = op.args["input"], roomy_weight(op), result(op)
+    x, weight, out = op.args["input"], finer_weight(op, roomy_weight(op), low.target), result(op)
     held = low.get(x)
     count = int(np.prod(held.bound[:-1], dtype=np.int64))
     rows = low.reshaped(held, [count, held.bound[-1]])

@@ -14,6 +14,7 @@ from torchao.quantization.pt2e import FakeQuantize
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.partitioner import KEPT
 from edgewright.backends.qualcomm.target import (
+    BLOCK,
     QcomChipset,
     QnnTarget,
     chipset,
@@ -26,6 +27,7 @@ from edgewright.quantize.norms import fold_norms
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config, weight_spec
 from edgewright.quantize.simpler import simpler
+from edgewright.quantize.state import functional_writes
 
 
 class QuantDtype(enum.IntEnum):
@@ -231,7 +233,11 @@ class QnnQuantizer(TableQuantizer):
         if weight is None or op.args.get("groups", 1) != 1 or "transpose" in op.kind:
             raise UsageError(f"block_size_map[{node.name!r}]", "must be of a linear layer or a plain convolution",
                              value=op.kind)  # fmt: skip
-        return in_blocks(config, self._blocks[node.name], node.name, weight.bound)
+        made = in_blocks(config, self._blocks[node.name], node.name, weight.bound)
+        if made.block[1] % BLOCK and made.block[1] != weight.bound[1]:  # one for all is a scale for each channel
+            rule = f"must be of a multiple of {BLOCK} input channels, or of all: the HTP has no others"
+            raise UsageError(f"block_size_map[{node.name!r}]", rule, value=made.block)
+        return made
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for annotation in self._annotations:
@@ -247,6 +253,6 @@ class QnnQuantizer(TableQuantizer):
         return made
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """As lowering decomposes, and simpler where only single results can be quantized."""
-        made = super().transform_for_annotation(model)
+        """As lowering decomposes, simpler where only single results can be quantized, and state written as rows do."""
+        made = functional_writes(super().transform_for_annotation(model))
         return simpler(fold_norms(made, self._blocks) if self._blocks else made)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.target import WITHOUT_HALF
+from edgewright.backends.qualcomm.target import BLOCK, WITHOUT_HALF
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, Rule, over, pool_arguments, spread, tensors
 from edgewright.ir.graph import Op, Value
@@ -27,7 +27,8 @@ def _weight(op: Op, value: Value) -> bool:
 
 @rule(
     "activations must be of 8 or 16 bits, unsigned and with one scale; weights of 4 or 8 bits, or of 16 from v73 on, "
-    "without a zero point, and of 4 bits in blocks, of windows of one pixel, beside 16-bit activations from v69 on"
+    "without a zero point, and of 4 bits in blocks of 8, 16, 24… channels, of windows of one pixel, beside 16-bit "
+    "activations from v69 on"
 )
 def storage(op: Op, target: Any) -> object:
     for value in tensors(op):
@@ -52,7 +53,7 @@ def _blocks_fit(op: Op, value: Value, target: Any) -> bool:
     plain = op.kind in ("linear", "conv1d", "conv2d") and op.args.get("groups", 1) == 1 and _weight(op, value)
     plain = plain and all(n == 1 for n in value.bound[2:])
     wide = isinstance(x, Value) and str(x.dtype) == "uint16" and q.qmax <= 7
-    return plain and wide and (target is None or target.htp.arch >= 69)
+    return plain and wide and (q.block or 0) % BLOCK == 0 and (target is None or target.htp.arch >= 69)
 
 
 @rule("activations must all have as many bits")

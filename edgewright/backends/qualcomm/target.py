@@ -68,6 +68,7 @@ CHIPSETS: dict[QcomChipset, Htp] = {
     _C.QCS9100: Htp(73, 8), _C.SM8850: Htp(81, 8), _C.QCM6490: Htp(68, 2, half=False),
     _C.SAR2230P: Htp(81, 4, half=False), _C.SW6100: Htp(81, 4, half=False), _C.SM8845: Htp(81, 8),
 }  # fmt: skip
+BLOCK = 8  # the HTP's numbers are wrong for blocks of weights that are not a multiple of so many channels
 WITHOUT_HALF = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.half)
 
 

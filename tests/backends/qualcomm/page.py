@@ -50,18 +50,21 @@ class YourModelClass(nn.Module):
 
 
 def quantize(model: nn.Module, batches: Sequence[torch.Tensor], scheme: str, quantization_type: str) -> nn.Module:
-    """Step 2. ``batches``: to calibrate or to train with; the first is the example."""
+    """Step 2. ``batches``: to calibrate or to train with; the first is the example. The page leaves the training open:
+    here the model learns to say what it said in floating point."""
     quantizer = QnnQuantizer()
     quantizer.set_default_quant_config(QuantDtype[f"use_{scheme}"], is_qat=quantization_type == QAT)
-    model = copy.deepcopy(model)  # what is exported shares its weights, and training would change the caller's
-    m = torch.export.export(model, (batches[0],), strict=True).module()
+    # What is exported shares its weights, and training would change the caller's.
+    m = torch.export.export(copy.deepcopy(model), (batches[0],), strict=True).module()
     if scheme == "16a4w_block":
         quantizer.set_block_size_map(_blocks(m))
     prepared_model = (prepare_qat_pt2e if quantization_type == QAT else prepare_pt2e)(m, quantizer)
     optimizer = torch.optim.SGD(prepared_model.parameters(), lr=_RATE)
     for batch in batches:
         if quantization_type == QAT:
-            prepared_model(batch).square().mean().backward()
+            with torch.no_grad():
+                wanted = model(batch)
+            nn.functional.mse_loss(prepared_model(batch), wanted).backward()
             optimizer.step()
             optimizer.zero_grad()
         else:

@@ -18,8 +18,6 @@ from tests.support import cifar
 FLOAT = "fp16"
 CUSTOM, MOBILENET = "custom", "mobilenet_v2"
 DECIBELS = {FLOAT: 40, "8a8w": 30, **{s: 45 for s in SCHEMES if s.startswith("16a")}}
-# What the emulator was seen to give of MobileNetV2 in these; less than of the others, for reasons that are not known.
-DEEP = {("16a4w", PTQ): 34, ("16a4w_block", PTQ): 34, ("8a8w", QAT): 26, ("16a4w", QAT): 30, ("16a4w_block", QAT): 30}
 # In the quick run: a scheme for each SoC, that its architecture has.
 QUICK = {
     "SA8295": "8a8w", "SM8450": "16a4w_block", "SM8475": "16a8w", "SM8550": "16a16w", "SM8650": "8a8w",
@@ -58,12 +56,11 @@ def check(soc: str, name: str, scheme: str, kind: str, folder: Path) -> None:
         assert str(htp.arch) in said["arch"] | said.get("min_arch", set())
     with torch.no_grad():
         wanted, found = model(example), compiled(example)
-    same, sure = agreement(wanted, found, 1, 16 if scheme.startswith("16a") else 6 if kind == QAT else 8)
+    same, sure = agreement(wanted, found, 1, 16 if scheme.startswith("16a") else 8)
     beside = f", {len(compiled.report.refused)} of {len(compiled.report.verdicts)} operators on the CPU"
     print(f"{name} {scheme} {kind} on {soc}: {ratio(wanted, found):.1f} dB, {same:.0%} of the answers the same"
           f"{beside if lacking else ''}")  # fmt: skip
-    deep = DEEP.get((scheme, kind)) if name == MOBILENET else None
-    assert ratio(wanted, found) > (deep or DECIBELS[scheme])
+    assert ratio(wanted, found) > DECIBELS[scheme]
     assert sure == 1
 
 

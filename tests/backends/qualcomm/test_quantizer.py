@@ -26,7 +26,7 @@ from edgewright.backends.qualcomm import (
 from edgewright.errors import UsageError
 from edgewright.quantize.blocks import BlockObserver
 
-X = (torch.randn(2, 8, 4, 4, generator=torch.Generator().manual_seed(0)),)
+X = (torch.randn(2, 16, 4, 4, generator=torch.Generator().manual_seed(0)),)
 
 
 class Head(nn.Module):
@@ -42,7 +42,7 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.conv, self.head = nn.Conv2d(8, 16, 1), Head()
+        self.conv, self.head = nn.Conv2d(16, 16, 1), Head()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(torch.relu(self.conv(x)))
@@ -89,10 +89,10 @@ def test_submodules_may_be_left_alone_and_bad_lists_are_refused() -> None:
 def test_blocks_have_scales_that_are_multiples_of_their_channels(qat: bool) -> None:
     quantizer = QnnQuantizer()
     quantizer.set_default_quant_config(QuantDtype.use_16a4w_block, is_qat=qat)
-    quantizer.set_block_size_map({"conv2d": (1, 4, 1, 1), "linear": (1, 8)})
+    quantizer.set_block_size_map({"conv2d": (1, 8, 1, 1), "linear": (1, 8)})
     made = converted(quantizer, qat=qat)
     blocks = [n for n in made.graph.nodes if "dequantize_affine" in str(n.target)]
-    assert [list(n.args[1]) for n in blocks] == [[1, 4, 1, 1], [1, 8]]
+    assert [list(n.args[1]) for n in blocks] == [[1, 8, 1, 1], [1, 8]]
     for node in blocks:
         scale = getattr(made, node.args[2].target).reshape(-1, 2)
         multiples = scale / scale.amax(1, keepdim=True) * 16
@@ -103,12 +103,12 @@ def test_blocks_have_scales_that_are_multiples_of_their_channels(qat: bool) -> N
 @pytest.mark.parametrize("training", [False, True])
 def test_batch_norms_behind_blocks_are_folded_before_training(training: bool) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+    model = nn.Sequential(nn.Conv2d(16, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
     with torch.no_grad():
         model(X[0] * 3 + 1)  # statistics that are not those of nothing
     quantizer = QnnQuantizer()
     quantizer.set_default_quant_config(QuantDtype.use_16a4w_block, is_qat=True)
-    quantizer.set_block_size_map({"conv2d": (1, 4, 1, 1)})
+    quantizer.set_block_size_map({"conv2d": (1, 8, 1, 1)})
     prepared = prepare_qat_pt2e(torch.export.export(model.train(training), X, strict=True).module(), quantizer)
     prepared(*X)
     assert any("folded_weight" in name for name, _ in prepared.named_parameters())
@@ -131,6 +131,7 @@ def test_training_sees_rounded_blocks_and_passes_gradients_on() -> None:
     [
         (QuantDtype.use_16a4w, {"linear": (1, 8)}, "must be of a node of the scheme use_16a4w_block; got use_16a4w"),
         (QuantDtype.use_16a4w_block, {"linear": (1, 5)}, "a divisor of the input channels"),
+        (QuantDtype.use_16a4w_block, {"linear": (1, 4)}, "a multiple of 8 input channels, or of all"),
         (QuantDtype.use_16a4w_block, {"conv2d": (1, 8)}, "a divisor of the input channels"),
         (QuantDtype.use_16a4w_block, {"mean": (1, 8)}, "must be of a linear layer or a plain convolution"),
         (QuantDtype.use_16a4w_block, {"linear_7": (1, 8)}, "must name nodes that are quantized; got linear_7"),
