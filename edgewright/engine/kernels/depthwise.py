@@ -116,16 +116,15 @@ def _tile(f: Function, row: Row, block: tuple[int, int], places: Sequence[Reg], 
         f.store_first(value, used, out, p * row.out_pixel)
 
 
-def emit_depthwise(module: Module, name: str, isa: ISA, row: Row, in_row: int, down: int, out_row: int, second_row: int,
-                   dilation: int) -> None:  # fmt: skip
-    """Units are output rows. Slots: data, weights, output, second operand."""
-    function = emit_row(module, isa, row)
+def emit_depthwise(module: Module, name: str, function: Function, height: int, in_row: int, down: int, out_row: int,
+                   second_row: int, dilation: int) -> None:  # fmt: skip
+    """Units are output rows, each made by ``function``. Slots: data, weights, output, second operand."""
     f = module.kernel(name)
     data, weights, out, second = (f.slot(PTR, i) for i in range(4))
 
     def one(y: Reg) -> None:
         top = f.at(data, f.mul(y, down * in_row))
-        rows = [f.at(top, dy * dilation * in_row) for dy in range(row.kernel[0])]
+        rows = [f.at(top, dy * dilation * in_row) for dy in range(height)]
         f.run(function, *rows, f.at(out, f.mul(y, out_row)), weights, f.at(second, f.mul(y, second_row)))
 
     f.span(f.arg("begin"), f.arg("end"), one)

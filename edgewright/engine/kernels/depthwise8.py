@@ -204,19 +204,3 @@ class _Block:
         for a, b in zip(pairs[column], pairs[column + 2 * d], strict=True):
             quad += interleave(f, f.bits(a, half), f.bits(b, half))
         return [f.bits(q, self.kind) for q in quad]
-
-
-def emit_depthwise(module: Module, name: str, isa: ISA, row: ByteRow, in_row: int, down: int, out_row: int,
-                   second_row: int, dilation: int) -> None:  # fmt: skip
-    """Units are output rows. Slots: data, weights, output, second operand."""
-    function = emit_row(module, isa, row)
-    f = module.kernel(name)
-    data, weights, out, second = (f.slot(PTR, i) for i in range(4))
-
-    def one(y: Reg) -> None:
-        top = f.at(data, f.mul(y, down * in_row))
-        rows = [f.at(top, dy * dilation * in_row) for dy in range(row.kernel[0])]
-        f.run(function, *rows, f.at(out, f.mul(y, out_row)), weights, f.at(second, f.mul(y, second_row)))
-
-    f.span(f.arg("begin"), f.arg("end"), one)
-    f.give()

@@ -9,7 +9,7 @@ from edgewright.engine.fuse import Node, byte
 from edgewright.engine.kernels import depthwise8, gemm8
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
-from edgewright.engine.layout import Border, Home, padded_channels
+from edgewright.engine.layout import Home, padded_channels
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.bytenumbers import Numbers
 from edgewright.engine.ops.geometry import (
@@ -25,6 +25,7 @@ from edgewright.engine.ops.geometry import (
 )
 from edgewright.engine.ops.maps import sum_fits
 from edgewright.engine.ops.products import Tile, order, taps_of
+from edgewright.engine.ops.windowed import Transposed, Windowed, depthwise_steps
 from edgewright.engine.plan import ALIGN, Place
 from edgewright.ir.graph import Array, Op, Value
 
@@ -68,14 +69,18 @@ def _fits(node: Node) -> bool:
     return True
 
 
-class ByteProduct(Lowering):
-    """conv2d and linear."""
+class _ByteWindows(Windowed):
+    """A convolution of bytes, with what its sums become."""
 
     exact_writes = False
 
     def __init__(self, node: Node, conv: Convolution, numbers: Numbers) -> None:
-        super().__init__(node)
-        self.conv, self.numbers = conv, numbers
+        super().__init__(node, conv)
+        self.numbers = numbers
+
+
+class ByteProduct(_ByteWindows):
+    """conv2d and linear."""
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -89,9 +94,6 @@ class ByteProduct(Lowering):
             return None
         numbers = Numbers(node, context, _filters(op))
         return cls(node, conv, numbers) if numbers.exact else None
-
-    def border(self) -> tuple[Value, Border] | None:
-        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
 
     def tight(self) -> Value | None:
         """Three channels of several columns take fewer steps of four bytes than columns of four."""
@@ -192,14 +194,10 @@ class ByteProduct(Lowering):
         return runs
 
 
-class ByteTransposed(Lowering):
-    """conv_transpose2d: a plain convolution for each of the outputs that lie ``stride`` apart."""
+class ByteTransposed(Transposed):
+    """conv_transpose2d."""
 
     exact_writes = False
-
-    def __init__(self, node: Node, parts: list[ByteProduct]) -> None:
-        super().__init__(node)
-        self.parts = parts
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -217,25 +215,9 @@ class ByteTransposed(Lowering):
             return None
         return cls(node, [ByteProduct(node, conv, n) for (conv, *_), n in zip(made, numbers, strict=True)])
 
-    def border(self) -> tuple[Value, Border] | None:
-        joined = Border()
-        for part in self.parts:
-            joined = joined.joined(part.conv.border)
-        return (self.node.op.args["input"], joined) if joined else None
 
-    def emit(self, context: Context) -> None:
-        for part in self.parts:
-            part.emit(context)
-
-
-class ByteDepthwise(Lowering):
+class ByteDepthwise(_ByteWindows):
     """A filter for each channel."""
-
-    exact_writes = False
-
-    def __init__(self, node: Node, conv: Convolution, numbers: Numbers) -> None:
-        super().__init__(node)
-        self.conv, self.numbers = conv, numbers
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -249,24 +231,13 @@ class ByteDepthwise(Lowering):
         numbers = Numbers(node, context, _filters(node.op))
         return cls(node, conv, numbers) if numbers.exact else None
 
-    def border(self) -> tuple[Value, Border] | None:
-        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
-
     def emit(self, context: Context) -> None:
         conv, isa, node, numbers = self.conv, context.isa, self.node, self.numbers
         homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
         data, out, second = (h.layout for h in homes)
         row = depthwise8.ByteRow(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], out.pixel, data.pixel,
                                  out.pixel, second.pixel, numbers.ending)  # fmt: skip
-        steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
-        build = lambda module, name: depthwise8.emit_depthwise(module, name, isa, row, *steps)  # noqa: E731
-        name = context.kernel("depthwise8", (row, steps), build)
+        make = lambda module: depthwise8.emit_row(module, isa, row)  # noqa: E731
         filters = numbers.filters[..., 0].transpose(1, 2, 0)
         packed = depthwise8.pack(isa, row, filters, numbers.bias, numbers.factors, numbers.notes)
-        weights = context.weights.add(packed)
-        corner = -conv.border.top * data.row - conv.border.left * data.pixel
-        for n in range(conv.images):
-            slots = [homes[0].at(corner + n * data.image), weights, homes[1].at(n * out.image),
-                     homes[2].at(n * second.image)]  # fmt: skip
-            macs = conv.macs // conv.images
-            context.step(name, slots, conv.size[0], macs / _RATE * 3, macs)
+        depthwise_steps(context, self, "depthwise8", row, make, context.weights.add(packed), conv.macs / _RATE * 3)

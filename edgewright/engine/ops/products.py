@@ -12,9 +12,10 @@ from edgewright.engine.fuse import Node, limits, single
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.nest import Grid, Run, emit_nest
-from edgewright.engine.layout import Border, Home, Layout
+from edgewright.engine.layout import Home, Layout
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, even_rows, linear, parts, phases, window
+from edgewright.engine.ops.windowed import Transposed, Windowed, depthwise_steps
 from edgewright.engine.plan import Place
 from edgewright.engine.tail import Tail
 from edgewright.ir.graph import Array, Value
@@ -64,14 +65,14 @@ def real_weights(node: Node) -> bool:
     return fits and (bias is None or (bias.constant and single(bias)))
 
 
-class RealProduct(Lowering):
+class RealProduct(Windowed):
     """conv2d and linear: ``filters`` [channels, height, width, inputs]."""
 
     pairs: ClassVar[bool] = False  # elements are pairs of 16 bits
 
     def __init__(self, node: Node, conv: Convolution, filters: Array) -> None:
-        super().__init__(node)
-        self.conv, self.filters = conv, filters
+        super().__init__(node, conv)
+        self.filters = filters
         self.tail: Tail = limits(node.op) + node.tail
 
     @classmethod
@@ -85,9 +86,6 @@ class RealProduct(Lowering):
             return cls(node, conv, data) if conv.few else None
         turned = data.T if op.args.get("transposed") else data
         return cls(node, linear(op), turned[:, None, None, :])
-
-    def border(self) -> tuple[Value, Border] | None:
-        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
 
     def takes(self, value: Value, layout: Layout) -> bool:
         """Rows of a linear layer may have gaps between them, all alike."""
@@ -156,12 +154,8 @@ def product_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm
     return runs
 
 
-class RealTransposed(Lowering):
-    """conv_transpose2d: a plain convolution for each of the outputs that lie ``stride`` apart."""
-
-    def __init__(self, node: Node, parts: list[RealProduct]) -> None:
-        super().__init__(node)
-        self.parts = parts
+class RealTransposed(Transposed):
+    """conv_transpose2d."""
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -174,16 +168,6 @@ class RealTransposed(Lowering):
         data = np.asarray(op.args["weight"].data)
         return cls(node, [RealProduct(node, conv, taps_of(data, *taps)) for conv, *taps in made])
 
-    def border(self) -> tuple[Value, Border] | None:
-        joined = Border()
-        for part in self.parts:
-            joined = joined.joined(part.conv.border)
-        return (self.node.op.args["input"], joined) if joined else None
-
-    def emit(self, context: Context) -> None:
-        for part in self.parts:
-            part.emit(context)
-
 
 def taps_of(filters: Array, rows: list[int], columns: list[int]) -> Array:
     """Some rows and columns of filters; zeros for -1."""
@@ -191,12 +175,11 @@ def taps_of(filters: Array, rows: list[int], columns: list[int]) -> Array:
     return padded[:, rows][:, :, columns]
 
 
-class RealDepthwise(Lowering):
+class RealDepthwise(Windowed):
     """A filter for each channel."""
 
     def __init__(self, node: Node, conv: Convolution) -> None:
-        super().__init__(node)
-        self.conv = conv
+        super().__init__(node, conv)
         self.tail: Tail = limits(node.op) + node.tail
 
     @classmethod
@@ -210,26 +193,15 @@ class RealDepthwise(Lowering):
         fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= 64
         return cls(node, conv) if fits else None
 
-    def border(self) -> tuple[Value, Border] | None:
-        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
-
     def emit(self, context: Context) -> None:
         conv, op, isa = self.conv, self.node.op, context.isa
         data, out = context.home(op.args["input"]).layout, context.home(self.node.out).layout
         second = out if self.node.second is None else context.home(self.node.second).layout
         row = depthwise.Row(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], conv.groups, data.pixel,
                             out.pixel, second.pixel, self.tail)  # fmt: skip
-        steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
-        build = lambda module, name: depthwise.emit_depthwise(module, name, isa, row, *steps)  # noqa: E731
-        name = context.kernel("depthwise", (row, steps), build)
+        make = lambda module: depthwise.emit_row(module, isa, row)  # noqa: E731
         weights = context.weights.add(self.pack(context))
-        corner = -conv.border.top * data.row - conv.border.left * data.pixel
-        for n in range(conv.images):
-            beside = context.home(self.node.second or self.node.out).at(n * second.image)
-            slots = [context.home(op.args["input"]).at(corner + n * data.image), weights,
-                     context.home(self.node.out).at(n * out.image), beside]  # fmt: skip
-            macs = conv.macs // conv.images
-            context.step(name, slots, conv.size[0], macs / _RATE * 1.5, macs)
+        depthwise_steps(context, self, "depthwise", row, make, weights, conv.macs / _RATE * 1.5)
 
     def pack(self, context: Context) -> Array:
         bias = self.node.op.args.get("bias")

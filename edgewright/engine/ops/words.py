@@ -12,12 +12,13 @@ from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
 from edgewright.engine.kernels.words import WordEnd, WordRow, WordTile, emit_depthwise, emit_tile, pack_head
-from edgewright.engine.layout import Border, Home
+from edgewright.engine.layout import Home
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, parts, window
 from edgewright.engine.ops.products import order
+from edgewright.engine.ops.windowed import Windowed
 from edgewright.engine.reals import EXACT
-from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.graph import Array, Op
 
 _WORDS = (np.dtype(np.int16), np.dtype(np.uint16))
 _RATE = 60.0  # products per nanosecond, about
@@ -83,12 +84,16 @@ def _fits(node: Node, kind: str) -> bool:
         bias is None or bias.constant)  # fmt: skip
 
 
-class WordProduct(Lowering):
-    """conv2d."""
+class _WordWindows(Windowed):
+    """A convolution of 16 bits, with what its sums become."""
 
     def __init__(self, node: Node, conv: Convolution, numbers: _Numbers) -> None:
-        super().__init__(node)
-        self.conv, self.numbers = conv, numbers
+        super().__init__(node, conv)
+        self.numbers = numbers
+
+
+class WordProduct(_WordWindows):
+    """conv2d."""
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -96,9 +101,6 @@ class WordProduct(Lowering):
             return None
         conv, numbers = convolution(node.op), _Numbers(node.op, np.asarray(node.op.args["weight"].data))
         return cls(node, conv, numbers) if conv.groups == 1 and conv.few and numbers.exact else None
-
-    def border(self) -> tuple[Value, Border] | None:
-        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
 
     def emit(self, context: Context) -> None:
         conv, lanes = self.conv, context.isa.lanes
@@ -167,12 +169,8 @@ class WordProduct(Lowering):
         return context.kernel("words", key, build)
 
 
-class WordDepthwise(Lowering):
+class WordDepthwise(_WordWindows):
     """A filter for each channel."""
-
-    def __init__(self, node: Node, conv: Convolution, numbers: _Numbers) -> None:
-        super().__init__(node)
-        self.conv, self.numbers = conv, numbers
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
@@ -182,9 +180,6 @@ class WordDepthwise(Lowering):
         numbers = _Numbers(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))
         fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= _MOST_TAPS
         return cls(node, conv, numbers) if fits and numbers.exact else None
-
-    def border(self) -> tuple[Value, Border] | None:
-        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
 
     def emit(self, context: Context) -> None:
         conv, isa = self.conv, context.isa
