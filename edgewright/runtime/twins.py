@@ -8,18 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from edgewright.errors import ExecutionError, FormatError, MissingDataError
 from edgewright.files import Source, open_source
-from edgewright.ir.graph import Array, Graph
+from edgewright.ir.graph import Array, Graph, GraphError
 from edgewright.ir.serialize import TWIN_KEY, method_key
 from edgewright.pte.flat import Buffer
 
 if TYPE_CHECKING:
     from edgewright.engine.plan import Tensor
+    from edgewright.engine.profile import EngineProfile
     from edgewright.engine.runner import GraphRunner
     from edgewright.engine.stored import Origin
     from edgewright.ir.numerics import Numerics
@@ -147,3 +148,39 @@ def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> Host
 
     held = given.twins()
     return HostTwin(f"{method_key(digest, given.method)} {held}" if held else "", read)
+
+
+class TwinDelegate:
+    """A delegate that runs a graph in the place of its blob. ``how`` says what runs it."""
+
+    storage_order = True  # tensors are bytes as they lie in memory
+    device: ClassVar[str]
+    bytes_alike: ClassVar[bool] = False  # bytes of either sign are the integers of the graph
+    how: str
+
+    def runs(self, runner: GraphRunner) -> None:
+        """What runs the graph."""
+        self._runner = runner
+        self._inputs, self._outputs = runner.ends
+
+    @property
+    def input_count(self) -> int:
+        return len(self._inputs)
+
+    def execute(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for ``inputs``, as they lie in memory."""
+        return self.execute_into(inputs, [None] * len(self._outputs), None)
+
+    def execute_into(
+        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
+    ) -> list[Array]:
+        """The same: those of ``outputs`` that could be written to, new arrays for the others."""
+        held = fitting(inputs, self._inputs, self.device, self.bytes_alike)
+        try:
+            return self._runner.run(held, outputs, profile)
+        except (ValueError, IndexError, TypeError, GraphError) as error:
+            rule = f"the host twin's graph does not run: {error}"[:200]
+            raise ExecutionError(f"{self.device} delegate", rule) from error
+
+    def close(self) -> None:
+        """Nothing is held but memory."""

@@ -12,66 +12,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.engine.ends import tensor
-from edgewright.errors import ExecutionError
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
 from edgewright.ir.enn.table import PREFIX
-from edgewright.ir.graph import Graph, GraphError
+from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import ENN
 from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import fitting, graph_inside, twin_of
+from edgewright.runtime.twins import TwinDelegate, graph_inside, twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile
-    from edgewright.engine.runner import Ends, GraphRunner
+    from edgewright.engine.runner import Ends
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.samsung")
 
 
-class EnnDelegate:
-    """One blob, ready to run. ``how`` says what runs it."""
+class EnnDelegate(TwinDelegate):
+    """One blob, ready to run."""
 
-    storage_order = True  # tensors are bytes as they lie in memory
+    device = "ENN"
 
     def __init__(self, given: DelegateBlob) -> None:
         view = memoryview(given.blob).cast("B")
         if bytes(view[: len(MAGIC)]) == MAGIC:
-            twin = graph_inside(given, "ENN")
+            twin = graph_inside(given, self.device)
             self.how = "ENN graph, for this machine only"
         else:
-            twin = twin_of(given, "ENN", "an Exynos NPU's program does not run on this machine")
+            twin = twin_of(given, self.device, "an Exynos NPU's program does not run on this machine")
             self.how = "ENN graph of the host twin"
             log.warning("an Exynos NPU's program does not run here: the ENN graph of the host twin does")
-        self._runner: GraphRunner
         try:
-            self._runner = twin.runner(_check, ENN, given.memory, given.threads)
+            self.runs(twin.runner(_check, ENN, given.memory, given.threads))
         except _InNumpyError as why:
-            self._runner = _Numpy(twin.graph, str(why))
-        self._inputs, self._outputs = self._runner.ends
+            self.runs(_Numpy(twin.graph, str(why)))
         self.how += f" ({self._runner.how})"
-
-    @property
-    def input_count(self) -> int:
-        return len(self._inputs)
-
-    def execute(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs for ``inputs``, as they lie in memory."""
-        return self.execute_into(inputs, [None] * len(self._outputs), None)
-
-    def execute_into(
-        self, inputs: Sequence[Array], outputs: Sequence[Array | None], profile: EngineProfile | None
-    ) -> list[Array]:
-        """The same: those of ``outputs`` that could be written to, new arrays for the others."""
-        held = fitting(inputs, self._inputs, "ENN")
-        try:
-            return self._runner.run(held, outputs, profile)
-        except (ValueError, IndexError, TypeError, GraphError) as error:
-            raise ExecutionError("ENN delegate", f"the host twin's graph does not run: {error}"[:200]) from error
-
-    def close(self) -> None:
-        """Nothing is held but memory."""
 
 
 class _InNumpyError(Exception):
