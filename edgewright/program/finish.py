@@ -26,6 +26,7 @@ from edgewright.pte import schema
 from edgewright.pte.flat import Buffer
 from edgewright.pte.ptd import Entry, write_data
 from edgewright.pte.writer import program_chunks
+from edgewright.quantize.state import check_shared
 
 if TYPE_CHECKING:
     from edgewright.program.etrecord import ETRecord
@@ -125,6 +126,8 @@ class ExecutorchProgramManager:
 
     def _build(self) -> schema.Program:
         names = sorted(self._edge.methods)
+        sharing = [name for name in names if self.config.planning(name).share_mutable_buffers]
+        check_shared({name: self._edge.exported_program(name) for name in sharing})
         plans = [self._plan(name) for name in names]
         extra = {k: v for name in names for k, v in training_methods(self._edge.exported_program(name), name).items()}
         for name, value in {**self._edge.constant_methods, **extra}.items():

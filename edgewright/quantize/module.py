@@ -131,9 +131,12 @@ def _is_write(node: fx.Node) -> bool:
 
 
 def _writes_state(node: fx.Node) -> bool:
-    """True for a write to a buffer (a counter of batches): it stays in place, as an effect."""
+    """True for a write to a buffer (a counter of batches), or to what such a write gave: it stays in place, as an
+    effect."""
     first = node.args[0] if node.args else None
-    return _is_write(node) and isinstance(first, fx.Node) and first.op in ("get_attr", "placeholder")
+    if not _is_write(node) or not isinstance(first, fx.Node):
+        return False
+    return first.op in ("get_attr", "placeholder") or (first.op == "call_function" and _writes_state(first))
 
 
 def _writes_through_view(node: fx.Node) -> bool:

@@ -38,6 +38,7 @@ from edgewright.ir.qnn.twin import missing
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
+from edgewright.quantize.state import integer_state
 
 log = logging.getLogger("edgewright.qualcomm")
 KEPT = tuple(attrgetter(name)(torch.ops.aten) for name in WHOLE)
@@ -51,7 +52,7 @@ class QnnPartitioner(Partitioner):
     ``skip_node_op_set``: names of operators (``aten.add.Tensor``), to leave alone. ``simulate_only``: make a program
     that runs on this machine and never on a device; Qualcomm's libraries are not needed, or asked.
     ``optimization_level``: 1 to 3, the compiler's effort. ``shared``: where groups wait for those of other methods;
-    ``spills``: whom they share memory with.
+    ``spills``: whom they share memory with. ``integer_state``: quantized state (a cache) is held as its integers.
     """
 
     backend = BACKEND
@@ -62,8 +63,10 @@ class QnnPartitioner(Partitioner):
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
         *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
         optimization_level: int = 3, shared: SharedContexts | None = None, spills: SharedSpills | None = None,
+        integer_state: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(exclude, verbose=verbose)
+        self.integer_state = integer_state
         self.simulate_only = simulate_only
         self.compiler_specs = compiler_specs
         if optimization_level not in (1, 2, 3):
@@ -93,7 +96,7 @@ class QnnPartitioner(Partitioner):
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
         self._method = method
-        return super().partition(exported, method)
+        return super().partition(integer_state(exported) if self.integer_state else exported, method)
 
     def refusals(self, op: Op) -> list[str]:
         """By the user's sets, then by rules, then by Qualcomm's validator."""
@@ -172,13 +175,14 @@ def _names(option: str, given: Any) -> frozenset[str]:
 def to_edge_transform_and_lower_to_qnn(
     module: Any, inputs: Any, compiler_specs: Any, constant_methods: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None, skip_node_id_set: Any = None, skip_node_op_set: Any = None,
-    optimization_level: int = 3, transform_passes: Any = None,
+    optimization_level: int = 3, transform_passes: Any = None, integer_state: bool = True,
 ) -> Any:  # fmt: skip
     """Export and lower a module, or several by the names of their methods; then each argument may be by name, too.
 
     ``skip_node_id_set`` and ``skip_node_op_set``: names of nodes, and of operators, to leave to the CPU. Methods that
     were told ``use_weight_sharing=True`` are compiled into one context. ``optimization_level``: 1 to 3.
-    ``transform_passes``: passes of your own, before lowering.
+    ``transform_passes``: passes of your own, before lowering. ``integer_state``: quantized state (a cache) is held as
+    its integers.
     """
     from edgewright.program.lower import to_edge_transform_and_lower
 
@@ -193,7 +197,7 @@ def to_edge_transform_and_lower_to_qnn(
         specs = _of(compiler_specs, name)
         partitioner = QnnPartitioner(
             specs, skip_node_id_set, skip_node_op_set, optimization_level=optimization_level,
-            shared=shared if _shares(modules, specs) else None, spills=spills,
+            shared=shared if _shares(modules, specs) else None, spills=spills, integer_state=integer_state,
         )  # fmt: skip
         partitioners[name] = [partitioner]
     made = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)

@@ -1,0 +1,221 @@
+"""Caches of quantized models: written and read inside the delegate, and held as integers of one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgewright.backends.qualcomm import (
+    QnnPartitioner,
+    QuantDtype,
+    generate_htp_compiler_spec,
+    generate_qnn_executorch_compiler_spec,
+)
+from edgewright.errors import UsageError
+from edgewright.program.config import ExecutorchBackendConfig
+from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.memory import MemoryPlanningPass
+from edgewright.pte.reader import read_program
+from edgewright.quantize.state import functional_writes, integer_state
+from edgewright.runtime import Runtime
+from tests.backends.qualcomm.lowered import quantize, ratio
+
+WIDTH, LENGTH = 16, 6
+SPECS = generate_qnn_executorch_compiler_spec("SM8650", generate_htp_compiler_spec(use_fp16=False))
+TOKENS = torch.randn(5, 1, 1, WIDTH, generator=torch.Generator().manual_seed(3))
+STEPS = [(token, torch.tensor([place])) for place, token in enumerate(TOKENS)]
+LAST = torch.tensor([LENGTH - 1])
+Update = Callable[["Cached", torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Cached(nn.Module):
+    """A token's key goes to a cache, and all of it is weighed. ``update``: how; it gives what is read."""
+
+    def __init__(self, update: Update, persistent: bool = True) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.out, self.update = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), update
+        self.register_buffer("cache", torch.zeros(1, LENGTH, WIDTH), persistent=persistent)
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        return self.out(self.update(self, self.fc(x), place)).sum(1)
+
+
+def copied(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    return m.cache.index_copy_(1, place, k)
+
+
+def put(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    m.cache[:, place] = k
+    return m.cache
+
+
+def shifted(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    full = torch.cat([m.cache[:, 1:], k], 1)
+    m.cache.copy_(full)
+    return m.cache
+
+
+def before(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    full = torch.cat([m.cache, k], 1)
+    m.cache.index_copy_(1, place, k)
+    return full
+
+
+def twice(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    m.cache.index_copy_(1, place, k)
+    m.cache.index_copy_(1, LAST, k)
+    return m.cache
+
+
+def twice_apart(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    m.cache.index_copy_(1, place, k)
+    old = m.out(m.cache)
+    m.cache.index_copy_(1, LAST, k)
+    return torch.cat([old, m.cache], 1)
+
+
+def from_below(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    return m.cache.index_copy_(-2, place, k)
+
+
+UPDATES = (copied, put, shifted, before, twice, twice_apart, from_below)
+
+
+def quantized(update: Update, scheme: str = "8a8w", persistent: bool = True) -> Any:
+    made = quantize(Cached(update, persistent).eval(), STEPS[0], QuantDtype[f"use_{scheme}"], STEPS)
+    made.cache.zero_()
+    return made
+
+
+def lowered(model: nn.Module, **options: Any) -> tuple[Any, QnnPartitioner]:
+    partitioner = QnnPartitioner(SPECS, simulate_only=True, **options)
+    manager = to_edge_transform_and_lower(torch.export.export(model, STEPS[0]), partitioner=[partitioner])
+    return read_program(bytes(manager.to_executorch().buffer)), partitioner
+
+
+def states(program: Any) -> list[str]:
+    """The dtypes of what is copied to state at the end."""
+    plan = program.execution_plan[0]
+    names = [operator.name for operator in plan.operators]
+    calls = [i for i in plan.chains[0].instructions if hasattr(i, "op_index") and names[i.op_index] == "aten::copy_"]
+    return [{0: "uint8", 6: "float32", 22: "uint16"}[plan.values[c.args[0]].scalar_type] for c in calls]
+
+
+@pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
+@pytest.mark.parametrize("update", UPDATES)
+def test_a_cache_is_held_as_integers_by_the_delegate(update: Update, scheme: str) -> None:
+    program, partitioner = lowered(quantized(update, scheme))
+    report = partitioner.reports["forward"]
+    assert not report.refused and len(program.execution_plan[0].delegates) == 1
+    assert states(program) == ["uint8" if scheme == "8a8w" else "uint16"]
+
+
+@pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
+@pytest.mark.parametrize("update", UPDATES)
+def test_it_says_what_the_model_says_token_by_token(update: Update, scheme: str) -> None:
+    chosen, real = quantized(update, scheme), Cached(update).eval()
+    partitioner = QnnPartitioner(SPECS, simulate_only=True)
+    manager = to_edge_transform_and_lower(torch.export.export(quantized(update, scheme), STEPS[0]),
+                                          partitioner=[partitioner])  # fmt: skip
+    method = Runtime.get().load_program(bytes(manager.to_executorch().buffer)).load_method("forward")
+    for token, place in STEPS:
+        (found,) = method.execute([token.numpy(), place.numpy()])
+        with torch.no_grad():
+            said = [ratio(m(token, place), torch.from_numpy(np.asarray(found))) for m in (chosen, real)]
+        assert said[0] > 35 and said[1] > (30 if scheme == "8a8w" else 45)
+
+
+def test_state_that_is_not_saved_is_held_the_same_way() -> None:
+    assert states(lowered(quantized(copied, persistent=False))[0]) == ["uint8"]
+
+
+def test_state_stays_real_on_request_and_says_the_same() -> None:
+    program, partitioner = lowered(quantized(copied), integer_state=False)
+    assert states(program) == ["float32"] and not partitioner.reports["forward"].refused
+
+
+def test_state_that_is_read_as_it_is_stays_real() -> None:
+    class Returned(Cached):
+        def forward(self, x: torch.Tensor, place: torch.Tensor) -> Any:
+            return super().forward(x, place), self.cache * 1.0
+
+    model = Returned(copied).eval()
+    exported = torch.export.export(model, STEPS[0])
+    assert integer_state(exported) is exported  # nothing is quantized
+    made = quantize(model, STEPS[0], QuantDtype.use_8a8w, STEPS)
+    assert set(states(lowered(made)[0])) <= {"float32", "uint8"}
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_writes_with_a_result_mean_the_same(update: Update) -> None:
+    model = Cached(update).eval()
+    module = torch.export.export(model, STEPS[0]).module(check_guards=False)
+    made = functional_writes(torch.export.export(Cached(update).eval(), STEPS[0]).module(check_guards=False))
+    assert not [n for n in made.graph.nodes if str(n.target).startswith(("aten.index_copy_", "aten.index_put_"))]
+    for step in STEPS:
+        with torch.no_grad():
+            torch.testing.assert_close(made(*step), module(*step), rtol=0, atol=0)
+        torch.testing.assert_close(made.cache, module.cache, rtol=0, atol=0)
+
+
+class Adding(nn.Module):
+    """State that is added to, not written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4, WIDTH))
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        self.total.index_put_((place,), x[0], accumulate=True)
+        return self.total * 2
+
+
+def test_what_adds_to_state_is_left_alone() -> None:
+    module = torch.export.export(Adding(), STEPS[0]).module(check_guards=False)
+    kinds = [str(n.target) for n in functional_writes(module).graph.nodes]
+    assert "aten.index_put_.default" in kinds and "aten.index_put.default" not in kinds
+
+
+def mixed(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    """A write, a sum in place, and a write again."""
+    m.cache.index_copy_(1, place, k)
+    m.cache.add_(1.0)
+    return m.cache.index_copy_(1, place + 1, k) * 1.0
+
+
+def test_writes_among_others_keep_their_order() -> None:
+    made, wanted = (torch.export.export(Cached(mixed).eval(), STEPS[0]).module(check_guards=False) for _ in range(2))
+    functional_writes(made)
+    for step in STEPS:
+        with torch.no_grad():
+            torch.testing.assert_close(made(*step), wanted(*step), rtol=0, atol=0)
+        torch.testing.assert_close(made.cache, wanted.cache, rtol=0, atol=0)
+
+
+def shared(scales: tuple[float, float], **options: Any) -> Any:
+    """Two methods that write one cache, each calibrated on tokens of its own size."""
+    exported = {}
+    for name, scale in zip(("first", "second"), scales, strict=True):
+        steps = [(token * scale, place) for token, place in STEPS]
+        made = quantize(Cached(copied).eval(), STEPS[0], QuantDtype.use_8a8w, steps)
+        made.cache.zero_()
+        exported[name] = torch.export.export(made, STEPS[0])
+    partitioners = {name: [QnnPartitioner(SPECS, simulate_only=True, **options)] for name in exported}
+    manager = to_edge_transform_and_lower(exported, partitioner=partitioners)
+    return manager.to_executorch(
+        ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=True))
+    )
+
+
+def test_methods_that_share_a_cache_must_hold_it_the_same_way() -> None:
+    assert shared((1.0, 1.0)).buffer
+    with pytest.raises(UsageError, match=r"state 'cache': must be held the same way .* uint8 of scale") as raised:
+        shared((1.0, 2.0))
+    assert "integer_state=False" in str(raised.value)
+    assert shared((1.0, 2.0), integer_state=False).buffer
