@@ -43,7 +43,7 @@ def resnet18() -> Made:
               (512, 512, 1)]  # fmt: skip
     stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 100)]
-    return nn.Sequential(*stem, *(Residual(*s) for s in stages), *head).eval(), (picture(64),)
+    return nn.Sequential(*stem, *(Residual(*s) for s in stages), *head).eval(), (picture(64, 4),)
 
 
 class Inverted(nn.Module):
@@ -76,7 +76,7 @@ def efficientnet_lite0() -> Made:
             channels = out
     layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU6(), nn.AdaptiveAvgPool2d(1),
                nn.Flatten(), nn.Linear(1280, 100)]  # fmt: skip
-    return nn.Sequential(*layers).eval(), (picture(64),)
+    return nn.Sequential(*layers).eval(), (picture(64, 4),)
 
 
 def vit_block() -> Made:
