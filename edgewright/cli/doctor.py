@@ -13,14 +13,14 @@ from edgewright._version import VERSION
 from edgewright.backends.targets import all_targets
 from edgewright.cli import doctor_checks as checks
 from edgewright.cli.console import clean, console, table
-from edgewright.cli.doctor_checks import ASTRAY, MISSING, NEEDS, OK, OPTIONAL, WRONG, Need
+from edgewright.cli.doctor_checks import ASTRAY, MISSING, NEEDS, OK, OPTIONAL, UNSET, WRONG, Need
 from edgewright.errors import MissingError
 
 EXAMPLES = """examples:
   edgewright doctor                          # all of it; fails only if what is installed cannot work
   edgewright doctor --target sm8550          # fails unless files for that device can be made here
 """
-_STYLES = {OK: "green", MISSING: "red", WRONG: "red", ASTRAY: "red", OPTIONAL: "yellow"}
+_STYLES = {OK: "green", MISSING: "red", WRONG: "red", ASTRAY: "red", OPTIONAL: "yellow", UNSET: "yellow"}
 _BAD = (MISSING, WRONG, ASTRAY)
 
 
@@ -97,35 +97,41 @@ def _package(need: Need, required: bool) -> Finding:
     if not checks.satisfies(found, wanted):
         fix = f"pip install '{need.package}{wanted}'"
         return Finding(need.title, WRONG, found, f"{need.purpose}: must be {wanted}", fix)
-    return Finding(need.title, OK, found, need.purpose)
+    release = checks.qnn_here() if need is checks.QNN else ""  # what phones and messages know, not the package's
+    return Finding(need.title, OK, f"{found}, QNN {release}" if release else found, need.purpose)
 
 
 def _adb() -> Finding:
     path = checks.adb()
     if path is None:
-        fix = "install Android's platform-tools and put adb on the PATH"
+        fix = "apt install adb, or get Android's platform tools: developer.android.com/tools/releases/platform-tools"
         return Finding("adb", OPTIONAL, "", "running on phones", fix)
     return Finding("adb", OK, path, "running on phones")
 
 
-# Variables that name folders: a file that must be there, what for, and how to get it.
+# Variables that name folders: files that must be there, what for, and how to get it.
 _FOLDERS = (
-    ("QNN_SDK_ROOT", "lib/aarch64-android/libQnnHtp.so", "Qualcomm's libraries for phones",
-     "unpack Qualcomm's AI Engine Direct SDK and set QNN_SDK_ROOT to its folder"),
-    ("ANDROID_NDK_ROOT", "build/cmake/android.toolchain.cmake", "building ExecuTorch's runner for phones",
-     "unpack Android's NDK and set ANDROID_NDK_ROOT to its folder"),
-    ("EXECUTORCH_ROOT", "backends/qualcomm/scripts/build.sh", "building ExecuTorch's runner for phones",
-     "git clone https://github.com/pytorch/executorch and set EXECUTORCH_ROOT to its folder"),
+    ("QNN_SDK_ROOT", ("lib/aarch64-android/libQnnHtp.so", "lib/x86_64-linux-clang/libQnnHtp.so"),
+     "Qualcomm's libraries for phones; if it is set, compiling takes its libraries, too",
+     "to run on phones, unpack Qualcomm's AI Engine Direct SDK "
+     "(www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk), and set QNN_SDK_ROOT to its folder"),
+    ("ANDROID_NDK_ROOT", ("build/cmake/android.toolchain.cmake",), "building qnn_executor_runner, which phones need",
+     "to build the runner, unpack Android's NDK (developer.android.com/ndk/downloads), and set ANDROID_NDK_ROOT to its folder"),
+    ("EXECUTORCH_ROOT", ("backends/qualcomm/scripts/build.sh",), "building qnn_executor_runner, which phones need",
+     "to build the runner, git clone https://github.com/pytorch/executorch, set EXECUTORCH_ROOT to its folder, and run there "
+     "backends/qualcomm/scripts/build.sh --release; then: edgewright device run m.pte -b build-android"),
 )  # fmt: skip
 
 
-def _folder(variable: str, inside: str, purpose: str, fix: str) -> Finding:
+def _folder(variable: str, inside: tuple[str, ...], purpose: str, fix: str) -> Finding:
     given = os.environ.get(variable, "")
     if not given:
-        return Finding(variable, OPTIONAL, "", purpose, fix)
-    if not (Path(given) / inside).exists():
-        return Finding(variable, ASTRAY, given, f"{purpose}: must hold {inside}", fix)
-    return Finding(variable, OK, given, purpose)
+        return Finding(variable, UNSET, "", purpose, fix)
+    missing = [name for name in inside if not (Path(given) / name).exists()]
+    if missing:
+        return Finding(variable, ASTRAY, given, f"{purpose}: must hold {', '.join(missing)}", fix)
+    release = checks.qnn_release(Path(given) / inside[0]) if variable == "QNN_SDK_ROOT" else ""
+    return Finding(variable, OK, f"{given}, QNN {release}" if release else given, purpose)
 
 
 def _cache() -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import shutil
@@ -10,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
+from pathlib import Path
 
 from edgewright.errors import MissingError
 
 OK, MISSING, WRONG, OPTIONAL = "ok", "missing", "wrong version", "not installed"
 ASTRAY = "wrong folder"  # what a variable names is not what it should
+UNSET = "not set"
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ TORCH = _extra("torch", "torch", "torch", "compiling", "compile")
 TORCHAO = _extra("torchao", "torchao", "torchao", "quantizing", "compile")
 VELA = _extra("Vela", "ethos-u-vela", "ethosu", "programs for Ethos-U", "ethos-u")
 TOSA = _extra("TOSA tools", "tosa-tools", "tosa_serializer", "programs for Ethos-U", "ethos-u")
-QNN = _extra("QNN", "onnxruntime-qnn", "onnxruntime_qnn", "programs for Qualcomm, and their emulator", "qualcomm")
+QNN = _extra(
+    "QNN", "onnxruntime-qnn", "onnxruntime_qnn", "programs for Qualcomm, and an emulator of its HTP", "qualcomm"
+)
 NEUTRON = Need(
     "NXP's converter", "eiq-neutron-sdk", "eiq_neutron_sdk", "programs for NXP's chips",
     "pip install --index-url https://eiq.nxp.com/repository eiq-neutron-sdk", simulates=True,
@@ -157,3 +162,21 @@ def python_version() -> str:
 
 def adb() -> str | None:
     return shutil.which("adb")
+
+
+def qnn_release(library: Path) -> str:
+    """The release of QNN that a library is of, as phones and messages have it; '' if it does not say."""
+    from edgewright.backends.qualcomm.emulated import release
+    from edgewright.backends.qualcomm.libraries import build_in
+
+    try:
+        with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return release(build_in(data))
+    except (OSError, ValueError):  # a file of no bytes cannot be mapped
+        return ""
+
+
+def qnn_here() -> str:
+    """The release of the libraries that ``onnxruntime-qnn`` brings."""
+    found = find_spec(QNN.module)
+    return qnn_release(Path(found.origin).parent / "libQnnHtp.so") if found is not None and found.origin else ""

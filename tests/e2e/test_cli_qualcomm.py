@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,24 @@ def test_doctor_looks_into_the_folders_that_are_named(cli: Cli, monkeypatch, tmp
         return next(f for f in found if f["what"] == variable)
 
     monkeypatch.delenv(variable, raising=False)
-    assert finding()["state"] == "not installed" and variable in finding()["fix"]
+    assert finding()["state"] == "not set" and variable in finding()["fix"]
     monkeypatch.setenv(variable, str(tmp_path))
     assert finding()["state"] == "wrong folder" and "must hold" in finding()["purpose"]
-    inside = tmp_path / finding()["purpose"].rpartition(" ")[2]
-    inside.parent.mkdir(parents=True)
-    inside.touch()
-    assert finding()["state"] == "ok"
+    for name in finding()["purpose"].rpartition("must hold ")[2].split(", "):
+        assert finding()["state"] == "wrong folder"
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert (finding()["state"], finding()["version"]) == ("ok", str(tmp_path))
+
+
+def test_doctor_says_the_release_of_qnn_that_phones_know(cli: Cli, monkeypatch, tmp_path: Path) -> None:
+    for name in ("aarch64-android", "x86_64-linux-clang"):
+        (tmp_path / "lib" / name).mkdir(parents=True)
+        (tmp_path / "lib" / name / "libQnnHtp.so").write_bytes(b"\x7fELF v2.37.0.250724175447 \0")
+    monkeypatch.setenv("QNN_SDK_ROOT", str(tmp_path))
+    found = {f["what"]: f["version"] for f in json.loads(cli("doctor", "--json").out)["findings"]}
+    assert found["QNN_SDK_ROOT"] == f"{tmp_path}, QNN 2.37"
+    assert re.fullmatch(r"2\.\d+\.\d+, QNN 2\.\d+", found["QNN"])
 
 
 def test_compile_takes_a_folder_of_libraries(cli: Cli, monkeypatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Runner:
         return [self.program, self.backend]
 
 
-def build_in(data: bytes) -> str:
+def build_in(data: bytes | mmap.mmap) -> str:
     """The build of QNN that a library or a context says it is of; empty if it does not say.
 
     >>> build_in(b"...v2.51.0.260929181845...")
