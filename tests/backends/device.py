@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.xnnpack.blob import write_blob
-from edgewright.backends.xnnpack.translate import to_blob
+from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.pte import schema
 from edgewright.pte.writer import program_chunks

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob, write_blob
-from edgewright.backends.xnnpack.translate import from_blob, to_blob
+from edgewright.backends.xnnpack.from_blob import from_blob
+from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.errors import MissingDataError
 from edgewright.ir.graph import Graph, Value
 from edgewright.pte import read_program

@@ -154,7 +154,7 @@ def test_running_a_known_file_imports_little(cache: Cache, tmp_path: Path) -> No
         "importlib.metadata",
         "edgewright.engine.schedule",
         "edgewright.runtime.kernels",
-        "edgewright.backends.xnnpack.translate",
+        "edgewright.backends.xnnpack.from_blob",
         "edgewright.pte.etdump",
     }
     assert loaded & unwanted == set()

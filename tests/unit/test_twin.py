@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob
-from edgewright.backends.xnnpack.translate import from_blob
+from edgewright.backends.xnnpack.from_blob import from_blob
 from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.ir.deserialize import read_twin
 from edgewright.ir.execute import Executor

@@ -67,7 +67,7 @@ class XnnpackDelegate:
     @cached_property
     def _graph(self) -> Graph:
         from edgewright.backends.xnnpack.blob import read_blob
-        from edgewright.backends.xnnpack.translate import from_blob
+        from edgewright.backends.xnnpack.from_blob import from_blob
 
         try:
             return from_blob(read_blob(self._given.blob), self._names)

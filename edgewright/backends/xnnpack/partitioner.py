@@ -14,7 +14,7 @@ from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.compute import batch_norm_factors
 from edgewright.backends.xnnpack.configs import CONFIGS
 from edgewright.backends.xnnpack.ops import BACKEND
-from edgewright.backends.xnnpack.translate import to_blob
+from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op, Value, verify

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.pte.flat import F32, I16, I32, U8, U32, Choice, Vector, slot, table
 
 NONE = 0xFFFFFFFF  # no value, no external
@@ -19,6 +22,16 @@ class Datatype:
     FP32, FP16, QINT8, QUINT8, QINT32, QCINT8, QCINT32, QCINT4, QDINT8, QBINT4, QPINT8, INT32, PFP32, BF16 = range(
         1, 15
     )
+
+
+DTYPES: dict[int, DType] = {
+    Datatype.FP32: np.dtype(np.float32), Datatype.FP16: np.dtype(np.float16), Datatype.BF16: bfloat16,
+    Datatype.QINT8: np.dtype(np.int8), Datatype.QUINT8: np.dtype(np.uint8), Datatype.QINT32: np.dtype(np.int32),
+    Datatype.QCINT8: np.dtype(np.int8), Datatype.QCINT32: np.dtype(np.int32), Datatype.QCINT4: np.dtype(np.int8),
+    Datatype.QDINT8: np.dtype(np.int8), Datatype.QBINT4: np.dtype(np.int8), Datatype.INT32: np.dtype(np.int32),
+}  # fmt: skip
+RANGES = {Datatype.QCINT4: (-8, 7), Datatype.QBINT4: (-8, 7), Datatype.QUINT8: (0, 255)}
+FOUR_BIT = (Datatype.QCINT4, Datatype.QBINT4)
 
 
 # ------------------------------------------------------------------------------------------------------- values

@@ -1,9 +1,8 @@
-"""Between blobs and device graphs, both ways, as the node rows say."""
+"""The blob of a device graph, as the node rows say."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from edgewright.backends.xnnpack.nodes import (
     XNode,
 )
 from edgewright.backends.xnnpack.tables import (
+    DTYPES,
+    FOUR_BIT,
     INPUT,
     NONE,
     OUTPUT,
@@ -33,147 +34,9 @@ from edgewright.backends.xnnpack.tables import (
     TensorValue,
     XValue,
 )
-from edgewright.errors import FormatError, MissingDataError
-from edgewright.ir.dtypes import DType, bfloat16
-from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.dtypes import bfloat16
+from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.pte.flat import Buffer
-
-_DTYPES: dict[int, DType] = {
-    Datatype.FP32: np.dtype(np.float32), Datatype.FP16: np.dtype(np.float16), Datatype.BF16: bfloat16,
-    Datatype.QINT8: np.dtype(np.int8), Datatype.QUINT8: np.dtype(np.uint8), Datatype.QINT32: np.dtype(np.int32),
-    Datatype.QCINT8: np.dtype(np.int8), Datatype.QCINT32: np.dtype(np.int32), Datatype.QCINT4: np.dtype(np.int8),
-    Datatype.QDINT8: np.dtype(np.int8), Datatype.QBINT4: np.dtype(np.int8), Datatype.INT32: np.dtype(np.int32),
-}  # fmt: skip
-_RANGES = {Datatype.QCINT4: (-8, 7), Datatype.QBINT4: (-8, 7), Datatype.QUINT8: (0, 255)}
-_FOUR_BIT = (Datatype.QCINT4, Datatype.QBINT4)
-
-
-# ------------------------------------------------------------------------------------------------ blob to graph
-
-
-def from_blob(blob: Blob, named_data: Mapping[str, Buffer]) -> Graph:
-    """The device graph of a verified blob; externals become its inputs and outputs, in order of their ids."""
-    return _Reader(blob, named_data).run()
-
-
-class _Reader:
-    def __init__(self, blob: Blob, named_data: Mapping[str, Buffer]) -> None:
-        self.blob = blob
-        self.named_data = named_data
-        self.values: dict[int, Value] = {}
-
-    def run(self) -> Graph:
-        graph = Graph("xnnpack")
-        externals: list[tuple[int, int, Value]] = []
-        for stored in self.blob.graph.xvalues:
-            value = self._value(stored)
-            self.values[stored.tensor.id_out] = value
-            if stored.tensor.external_id != NONE:
-                externals.append((stored.tensor.external_id, stored.tensor.flags, value))
-        for _, flags, value in sorted(externals, key=lambda e: e[0]):
-            (graph.inputs if flags & INPUT else graph.outputs).append(value)
-        graph.ops = [self._op(node) for node in self.blob.graph.xnodes]
-        return graph
-
-    def _value(self, stored: XValue) -> Value:
-        tensor = stored.tensor
-        if tensor.datatype not in _DTYPES:
-            raise FormatError("element type is not supported", where=f"value {tensor.id_out}", value=tensor.datatype)
-        shape = tuple(tensor.dims or ())
-        value = Value(f"v{tensor.id_out}", _DTYPES[tensor.datatype], shape, tuple(range(len(shape))))
-        value.q = self._quant(stored)
-        if tensor.constant_buffer_idx:
-            value.data = self._constant(tensor)
-        return value
-
-    def _quant(self, stored: XValue) -> QParams | None:
-        quant, datatype = stored.quant, stored.tensor.datatype
-        if quant is None:
-            return None
-        dtype = _DTYPES[datatype]
-        qmin, qmax = _RANGES.get(datatype, (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)))
-        if isinstance(quant, PerTensorQuant):
-            return QParams(quant.scale, quant.zero_point, dtype, qmin, qmax)
-        if isinstance(quant, PerTokenDynamicQuant):
-            return QParams(1.0, 0, dtype, qmin, qmax, axis=-quant.num_nonbatch_dims, dynamic="per_token")
-        grouped = isinstance(quant, PerChannelGroupQuant)
-        scales = self._scales(quant, bfloat16 if grouped else np.dtype(np.float32))
-        block = quant.group_size if isinstance(quant, PerChannelGroupQuant) else None
-        return QParams(scales, 0, dtype, qmin, qmax, axis=quant.channel_dim, block=block)
-
-    def _scales(self, quant: PerChannelQuant | PerChannelGroupQuant, dtype: DType) -> tuple[float, ...]:
-        if not quant.scale_buffer_idx:
-            return tuple(quant.scale or ())
-        stored = np.frombuffer(self._bytes(quant.scale_buffer_idx), np.uint8)
-        size = quant.num_scales * dtype.itemsize
-        if stored.size < size:
-            raise FormatError(f"scales need {size} bytes", value=stored.size)
-        return tuple(stored[:size].view(dtype).astype(np.float32).tolist())
-
-    def _bytes(self, index: int) -> Any:
-        legacy = self.blob.graph.constant_buffer
-        if not self.blob.graph.constant_data and legacy:
-            return legacy[index].storage or b""
-        entry = (self.blob.graph.constant_data or [])[index]
-        if entry.named_key is None:
-            return memoryview(self.blob.constants)[entry.offset : entry.offset + entry.size]
-        if entry.named_key not in self.named_data:
-            remedy = "Give the .ptd written with this program."
-            raise MissingDataError("XNNPACK constant", f"needs the data named {entry.named_key!r}", remedy=remedy)
-        return self.named_data[entry.named_key]
-
-    def _constant(self, tensor: TensorValue) -> Array:
-        data = np.frombuffer(self._bytes(tensor.constant_buffer_idx), np.uint8)
-        shape, dtype = tuple(tensor.dims or ()), _DTYPES[tensor.datatype]
-        if tensor.datatype in _FOUR_BIT:
-            return _unpack(data, shape, tensor.id_out)
-        size = int(np.prod(shape, dtype=object)) * dtype.itemsize if shape else dtype.itemsize
-        if data.size < size:
-            raise FormatError(f"value {tensor.id_out} needs {size} bytes", value=data.size)
-        array: Array = data[:size].view(dtype).reshape(shape)
-        return array
-
-    def _op(self, stored: XNode) -> Op:
-        row, node = stored.row, stored.node
-        args: dict[str, Any] = {}
-        outputs: list[Value | None] = []
-        for name, argument in row.ids.items():
-            value = None if getattr(node, name) == NONE else self.values[getattr(node, name)]
-            if name.startswith("output"):
-                outputs.append(value)
-            elif argument.endswith("]"):
-                if value is not None:
-                    args.setdefault(argument.partition("[")[0], []).append(value)
-            else:
-                args[argument] = value
-        for name, (argument, position) in row.attrs.items():
-            number = getattr(node, name)
-            if position is None:
-                args[argument] = list(number) if isinstance(number, tuple | list) else number
-            else:
-                args.setdefault(argument, []).append(number)
-        if row.op == "upsample_bilinear2d":
-            args["align_corners"] = bool(node.flags & ALIGN_CORNERS)
-        if row.op == "linear":
-            args["transposed"] = bool(node.flags & TRANSPOSED)
-        limits = stored.output_min_max
-        if row.clamps and limits is not None:
-            args["limits"] = (limits.output_min, limits.output_max)
-        return Op(row.op, args, outputs)
-
-
-def _unpack(data: Array, shape: tuple[int, ...], name: int) -> Array:
-    """Two 4-bit values per byte, the even one low, stored plus 8."""
-    columns = shape[-1] + shape[-1] % 2 if shape else 0
-    size = int(np.prod(shape[:-1], dtype=object)) * columns // 2
-    if data.size < size:
-        raise FormatError(f"value {name} needs {size} bytes", value=data.size)
-    packed = data[:size].reshape(*shape[:-1], columns // 2)
-    values = np.stack((packed & 15, packed >> 4), axis=-1).reshape(*shape[:-1], columns)
-    return np.asarray(values[..., : shape[-1]].astype(np.int8) - np.int8(8))
-
-
-# ------------------------------------------------------------------------------------------------ graph to blob
 
 
 def to_blob(graph: Graph) -> tuple[Blob, dict[str, Buffer]]:
@@ -308,7 +171,7 @@ def _derived(row: Node, op: Op) -> dict[str, Any]:
 def _datatype(value: Value) -> int:
     q = value.q
     if q is None:
-        return next(number for number, dtype in _DTYPES.items() if dtype == value.dtype and number not in _QUANTIZED)
+        return next(number for number, dtype in DTYPES.items() if dtype == value.dtype and number not in _QUANTIZED)
     if q.dynamic:
         return Datatype.QDINT8
     if q.block:
@@ -327,7 +190,7 @@ _QUANTIZED = set(range(Datatype.QINT8, Datatype.QPINT8 + 1))
 def _packed(value: Value) -> Buffer:
     """A constant's bytes; those that lie in order are not copied."""
     assert value.data is not None
-    if _datatype(value) not in _FOUR_BIT:
+    if _datatype(value) not in FOUR_BIT:
         flat: Any = np.ascontiguousarray(value.data).reshape(-1).view(np.uint8)
         return memoryview(flat).toreadonly()
     stored = (value.data.astype(np.int16) + 8).astype(np.uint8)
