@@ -116,9 +116,9 @@ _FOLDERS = (
      "to run on phones, unpack Qualcomm's AI Engine Direct SDK "
      "(www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk), and set QNN_SDK_ROOT to its folder"),
     ("ANDROID_NDK_ROOT", ("build/cmake/android.toolchain.cmake",), "building qnn_executor_runner, which phones need",
-     "to build the runner, unpack Android's NDK (developer.android.com/ndk/downloads), and set ANDROID_NDK_ROOT to its folder"),
+     "to build the runner, unpack Android's NDK (developer.android.com/ndk/downloads), and set ANDROID_NDK_ROOT to it"),
     ("EXECUTORCH_ROOT", ("backends/qualcomm/scripts/build.sh",), "building qnn_executor_runner, which phones need",
-     "to build the runner, git clone https://github.com/pytorch/executorch, set EXECUTORCH_ROOT to its folder, and run there "
+     "to build the runner, git clone https://github.com/pytorch/executorch, set EXECUTORCH_ROOT to it, and run there "
      "backends/qualcomm/scripts/build.sh --release; then: edgewright device run m.pte -b build-android"),
 )  # fmt: skip
 
