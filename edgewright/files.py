@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import stat
@@ -80,6 +81,38 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
         with contextlib.suppress(OSError):
             if temporary:
                 os.unlink(temporary)
+
+
+def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> None:
+    """Raise if no file can be written there (a ``folder``: made, and written to), before work is spent on one.
+
+    >>> check_writable("out.pte"), check_writable("new/folder", folder=True)
+    (None, None)
+    """
+    target = Path(path)
+    if _is_stream(target):
+        return
+    holder = target if folder else target.parent
+    while folder and not holder.exists():
+        holder = holder.parent
+    reason = 0
+    if not holder.is_dir():
+        reason = errno.ENOTDIR if holder.exists() else errno.ENOENT
+    elif not folder and target.is_dir():
+        reason = errno.EISDIR
+    elif not os.access(holder, os.W_OK | os.X_OK):
+        reason = errno.EACCES
+    if reason:
+        raise FileAccessError(str(path), f"cannot be written: {os.strerror(reason)}")
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """A folder, and those it lies in, unless they are there already."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileAccessError(str(path), f"cannot be made: {error.strerror}") from error
+    return Path(path)
 
 
 def _is_stream(target: Path) -> bool:

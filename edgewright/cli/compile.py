@@ -16,7 +16,7 @@ from edgewright.cli.console import clean, console, plural, progress, size, table
 from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
 from edgewright.errors import CoverageError, LimitError, UsageError
-from edgewright.files import write_file
+from edgewright.files import check_writable, write_file
 from edgewright.program.estimates import describe
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ def run(args: argparse.Namespace) -> int:
 def _check_options(args: argparse.Namespace, output: Path) -> None:
     if output.suffix != emit.ending(args):
         raise UsageError(str(output), f"must end in {emit.ending(args)}")
+    check_writable(output)
+    if args.report is not None:
+        check_writable(args.report)
     emit.check_options(args)
     for option in ("quantize", "calibrate", "recipe", "min_sqnr", "metric", "min_metric", "evaluate", "json"):
         if getattr(args, option) not in (None, False):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
 from edgewright.cli.console import clean, console, plural, print_error, size, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
-from edgewright.files import write_file
+from edgewright.files import check_writable, make_folder, write_file
 from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
 from edgewright.workbench.progress import Stages
 
@@ -32,6 +32,11 @@ def check_options(args: argparse.Namespace) -> None:
         raise UsageError("-o", "must be a folder for several targets", value=args.output)
     if args.min_metric is not None and args.metric is None:
         raise UsageError("--min-metric", "needs a --metric")
+    if args.evaluate is not None and args.evaluate < 0:
+        raise UsageError("--evaluate", "must be 0 or more", value=args.evaluate)
+    check_writable(args.output, folder=Path(args.output).suffix != ".pte")
+    if args.report is not None:
+        check_writable(args.report)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -117,7 +122,7 @@ def _write(args: argparse.Namespace, bench: Bench, results: CompileResults, fail
     output = Path(args.output)
     single = output.suffix == ".pte"
     if not single:
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output)
     for name, result in results.items():
         if name in failed:
             continue
@@ -131,13 +136,11 @@ def _bundle(bench: Bench, result: CompileResult, path: Path) -> None:
     """Inputs with what the program gave for them here, so that a device can be told from this machine."""
     from edgewright.cli.bundle import cases
     from edgewright.pte.bundled import BundledProgram, write_bundled
+    from edgewright.runtime.boundary import is_torch, to_array
 
-    calls = [[_array(leaf) for leaf in call.leaves()] for call in (bench.evaluated or [bench.example])[:_BUNDLED]]
+    chosen = (bench.evaluated or [bench.example])[:_BUNDLED]
+    calls = [[to_array("input", leaf) if is_torch(leaf) else leaf for leaf in call.leaves()] for call in chosen]
     write_bundled(BundledProgram(result.buffer, {"forward": cases(result.method(), calls)}), path.with_suffix(".bpte"))
-
-
-def _array(leaf: Any) -> Any:
-    return leaf.numpy() if hasattr(leaf, "numpy") else leaf
 
 
 def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, failed: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import FileAccessError, UsageError
+from edgewright.errors import UsageError
 from edgewright.files import write_file
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold: the clock must not change the bytes
@@ -52,15 +51,6 @@ def save_arrays(path: str, runs: Sequence[Sequence[Any]]) -> int:
     one = len(runs) == 1
     named = {f"out{i}" if one else f"{n}.out{i}": value for n, run in enumerate(runs) for i, value in enumerate(run)}
     return write_file(path, [npz_bytes(named)])
-
-
-def make_folder(path: str) -> Path:
-    """The folder ``path``, made if it is not there."""
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise FileAccessError(path, f"cannot be made: {error.strerror}") from error
-    return Path(path)
 
 
 def save_raw(folder: Path, inference: int, outputs: Sequence[Any]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.dtypes import is_floating
+
 BEST = 200.0  # decibels at which nobody can tell; also what equal results get
 
 
@@ -49,6 +51,7 @@ def sqnr(pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> float:
     measure = Sqnr()
     for expected, actual in pairs:
         for e, a in zip(expected, actual, strict=True):
-            if np.asarray(e).dtype.kind in "fiub":
+            kind = np.asarray(e).dtype
+            if kind.kind in "fiub" or is_floating(kind):  # numpy does not know bfloat16 for a number
                 measure.add(e, a)
     return measure.decibels

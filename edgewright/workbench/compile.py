@@ -21,6 +21,7 @@ from edgewright.frontend.export import export
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.quantize.evaluate import sqnr
+from edgewright.runtime.boundary import to_array
 from edgewright.runtime.operators import OPERATORS
 from edgewright.workbench.data import MOST, Call, load_calls
 from edgewright.workbench.facts import CompileReport
@@ -278,4 +279,4 @@ def _exported(model: Any, inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
 
 
 def _array(value: Any) -> Any:
-    return value.detach().cpu().numpy().copy() if isinstance(value, torch.Tensor) else value
+    return to_array("result", value).copy() if isinstance(value, torch.Tensor) else value

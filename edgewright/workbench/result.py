@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewright.errors import EdgewrightError, UsageError
+from edgewright.files import make_folder
 from edgewright.program.estimates import describe, readable
 from edgewright.runtime.method import Method
 from edgewright.workbench.facts import CompileReport, columns, rows
@@ -129,8 +130,7 @@ class CompileResults(Mapping[str, CompileResult]):
 
     def save(self, folder: str | os.PathLike[str], name: str = "model") -> list[Path]:
         """Write ``name.target.pte`` for each; ``name.target.simulated.pte`` for what no device runs."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        place = make_folder(folder)
         return [result.save(place / file_name(name, result.report)) for result in self._results.values()]
 
     def run(self, *inputs: Any) -> dict[str, Any]:

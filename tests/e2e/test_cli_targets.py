@@ -75,6 +75,8 @@ def fails(cli: Cli, tmp_path: Path, *options: object) -> Outcome:
         (("--emit", "tflite"), 2, "goes with --backend"),
         (("--mean", "1"), 2, "goes with --std"),
         (("--samples", "0"), 2, "must be 1 or more"),
+        (("--evaluate", "-1"), 2, "must be 0 or more"),
+        (("--report", "absent/r.json"), 3, "absent/r.json: cannot be written: No such file or directory"),
         (("--quantize", "int3"), 2, "must be a preset of xnnpack"),
     ],
 )
@@ -82,6 +84,17 @@ def test_conditions_have_codes_of_their_own(cli: Cli, tmp_path: Path, options: A
     result = fails(cli, tmp_path, *options)
     assert result.code == code
     assert told in result.err
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"), [("a_file", "Not a directory"), ("a_file/out", "Not a directory"), ("d.pte", "Is a directory")]
+)
+def test_where_nothing_can_be_written_no_model_is_loaded(cli: Cli, tmp_path: Path, place: str, reason: str) -> None:
+    (tmp_path / "a_file").write_text("mine")
+    (tmp_path / "d.pte").mkdir()
+    result = cli("compile", "no_such_module:net", "--target", "xnnpack", "-o", tmp_path / place)
+    assert (result.code, result.out) == (3, "")
+    assert f"{place}: cannot be written: {reason}" in result.err
 
 
 def test_too_little_delegated(cli: Cli, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 import edgewright as ew
 from edgewright.errors import CoverageError, InputError, MissingError, UsageError
 from edgewright.quantize.evaluate import Sqnr, sqnr
+from edgewright.runtime.boundary import to_array
 from edgewright.workbench.data import Call
 from edgewright.workbench.result import CompileResults
 from edgewright.workbench.shapes import calls_at_bounds
@@ -53,6 +54,15 @@ def test_what_no_device_runs_says_so(compiled: CompileResults, tmp_path: Path) -
     files = {path.name for path in compiled.save(tmp_path, "net")}
     assert "net.imxrt700.simulated.pte" in files
     assert "net.sm8550.pte" in files
+
+
+def test_models_in_bfloat16_are_compared_too() -> None:
+    model, x = torch.nn.Linear(4, 3).bfloat16(), torch.ones(2, 4, dtype=torch.bfloat16)
+    result = ew.compile(model, x, target="xnnpack")
+    assert result.run(x).dtype == torch.bfloat16
+    assert result.report.sqnr is not None and result.report.sqnr > 40
+    measured = [to_array("y", torch.tensor(v, dtype=torch.bfloat16)) for v in ([1.0, 2.0], [1.0, 3.0])]
+    assert sqnr([(measured[:1], measured[1:])]) == pytest.approx(10 * np.log10(5))
 
 
 def test_a_file_for_the_device_or_none(compiled: CompileResults) -> None:
