@@ -12,7 +12,6 @@ import numpy as np
 
 from edgewright.engine.codegen import Function, Reg, count, number, vec
 from edgewright.engine.fixed import scale
-from edgewright.engine.functions import FUNCTIONS
 from edgewright.engine.vector import clamp, int_max, int_min, round_to_int, to_real, widen
 from edgewright.ir.graph import QParams
 from edgewright.ir.numerics import Numerics
@@ -47,12 +46,6 @@ def whole_of(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
     scaled = f.op("fmul", x, number(float(inverse), x.type))
     known = f.select(f.compare("ord", scaled, scaled), scaled, number(made.shift - made.zero, x.type))
     return made.whole(f, known, low, high)
-
-
-def cut_of(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
-    """A real number as the step below it, in 32 bits."""
-    steps = f.op("fmul", x, number(float(np.float32(1) / np.float32(made.scale)), x.type))
-    return made.whole(f, FUNCTIONS["floor"](f, steps), low, high)
 
 
 def quantize(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:

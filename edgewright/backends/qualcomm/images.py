@@ -12,7 +12,6 @@ from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over, pool_arguments
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.passes.layout import NHWC, Order, common_order, last
-from edgewright.passes.quantization import stored_alike
 
 NDHWC = (0, 2, 3, 4, 1)
 Lower = Callable[[QnnLowering, Op], None]
@@ -145,7 +144,7 @@ def sampled(low: QnnLowering, op: Op) -> None:
         "align_corners": bool(op.args["align_corners"]), "mode": int(op.args["interpolation_mode"]),
         "padding_mode": int(op.args["padding_mode"]),
     }  # fmt: skip
-    _between(low, op, order, "GridSample", [low.get(x, order), low.get(op.args["grid"])], **params)
+    low.finish(op, order, "GridSample", [low.get(x, order), low.get(op.args["grid"])], **params)
 
 
 def bicubic(low: QnnLowering, op: Op) -> None:
@@ -165,15 +164,4 @@ def bilinear(low: QnnLowering, op: Op) -> None:
     x = op.args["input" if "input" in op.args else "self"]
     corners = bool(op.args["align_corners"])
     flags = {"align_corners": corners, "half_pixel_centers": not corners}
-    _between(low, op, NHWC, "ResizeBilinear", [low.get(x, NHWC)], **flags)
-
-
-def _between(low: QnnLowering, op: Op, order: Order, kind: str, inputs: list[Value], **params: Any) -> None:
-    """Results between pixels: the HTP rounds them in its operand's scale, whatever the result's is."""
-    made = low.make(result(op), order)
-    if stored_alike(inputs[0], made):
-        low.node(kind, inputs, made, **params)
-        return
-    mixed = low.temporary(made.bound, inputs[0])
-    low.node(kind, inputs, mixed, **params)
-    low.node("Convert", [mixed], made)
+    low.finish(op, NHWC, "ResizeBilinear", [low.get(x, NHWC)], **flags)

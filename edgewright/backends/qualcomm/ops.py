@@ -80,7 +80,7 @@ def _compared(op: str, kind: str) -> OpSpec:
 def _images() -> tuple[OpSpec, ...]:
     average = (rules.all_or_none, rules.plain_window, rules.plain_average)
     factors, both = (rules.true_factors,), ("upsample", "resize")
-    inside = {"out": Same("input")}  # the HTP rounds in its operand's scale: one for both spares a second rounding
+    inside = {"out": Same("input")}  # results lie within their operand's range; measured, one scale is more exact
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
         _element("max_pool2d", images.pool("PoolMax2d"), common.values_only, rules.plain_window),

@@ -1,5 +1,4 @@
-"""QNN's softmax and norms as the engine's: of integers, those that Samsung's are, which have the same meaning, but for
-softmax of 16 bits."""
+"""QNN's softmax and norms as the engine's: of integers, those that Samsung's are, which have the same meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, byte, constant, ends, real, rule, some, whole
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.rows import in_words, rows_of
+from edgewright.ir.qnn.rows import rows_of
 from edgewright.ir.qnn.values import real as numbers_of
 
 _SOFTMAX = {"Softmax": "enn.SOFTMAX", "LogSoftmax": "enn.LOGSOFTMAX"}
@@ -30,8 +29,7 @@ def _softmax(made: QnnRewrite, op: Op) -> bool:
     name = op.kind.partition(".")[2]
     if whole(x, out):
         given, back = _last(made, op, x, int(op.args["axis"]))
-        kind, beta = (op.kind, {"beta": 1.0}) if in_words(op) else (_SOFTMAX[name], {})
-        last = made.then(kind, op, out, given.bound, inputs=[given], axis=len(x.bound) - 1, **beta)
+        last = made.then(_SOFTMAX[name], op, out, given.bound, inputs=[given], axis=len(x.bound) - 1)
     elif real(x, out):
         given, back = _last(made, op, made.half(op, x), int(op.args["axis"]))
         last = made.then("softmax", op, out, given.bound, self=given) if name == "Softmax" else _log(made, op, given)

@@ -10,7 +10,7 @@ from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, nu
 from edgewright.engine.kernels.along import fold, halved
 from edgewright.engine.kernels.pointwise import Loops, emit_units
 from edgewright.engine.kernels.softmax8 import entries
-from edgewright.engine.requantize import Affine, cut_of, whole_of
+from edgewright.engine.requantize import Affine, whole_of
 from edgewright.engine.vector import int_max, to_real
 from edgewright.ir.whole_rows import LN2, MIDDLE, SERIES
 
@@ -19,8 +19,7 @@ _ONE = 1023 << 52  # 1 in double precision, as bits
 
 @dataclass(frozen=True)
 class Stored:
-    """Integers of ``bits``: ``moved`` is what the engine adds to them, so that bytes have no sign. ``cut``: what is
-    stored is not rounded but cut to whole steps."""
+    """Integers of ``bits``: ``moved`` is what the engine adds to them, so that bytes have no sign."""
 
     bits: int
     signed: bool
@@ -28,7 +27,6 @@ class Stored:
     affine: Affine  # of the integers themselves
     low: int
     high: int
-    cut: bool = False
 
     def load(self, f: Function, place: Reg, width: int) -> Reg:
         """In 32 bits, as the engine stores them."""
@@ -36,8 +34,7 @@ class Stored:
         return f.cast("sext" if self.signed and not self.moved else "zext", given, vec(width, "i32"))
 
     def store(self, f: Function, real: Reg, place: Reg) -> None:
-        made = (cut_of if self.cut else whole_of)(f, real, self.affine, self.low, self.high)
-        whole = f.add(made, self.moved)
+        whole = f.add(whole_of(f, real, self.affine, self.low, self.high), self.moved)
         f.store(f.cast("trunc", whole, vec(count(real.type), f"i{self.bits}")), place)
 
 

@@ -1,4 +1,4 @@
-"""ENN's softmax and norms of integers, and QNN's softmax of 16 bits."""
+"""ENN's softmax and norms of integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from edgewright.engine.plan import Place
 from edgewright.engine.requantize import Affine, scale_of, shift_of
 from edgewright.ir.enn.numbers import constant, inputs_of
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.rows import in_words, word_powers
 from edgewright.ir.whole_rows import exact_norm, log_of_one, powers
 
 _LONGEST = 1 << 20  # of a row, whose exponentials have some bits left
@@ -45,14 +44,12 @@ class WholeSoftmax(Lowering):
 
     def __init__(self, node: Node, ends: tuple[Stored, Stored]) -> None:
         super().__init__(node)
-        x, words = inputs_of(node.op)[0], node.op.kind == "qnn.Softmax"
-        self.ends = (ends[0], replace(ends[1], cut=words))
-        self.table = word_powers(x) if words else powers(x, node.out.bound[-1])
+        self.ends = ends
+        self.table = powers(inputs_of(node.op)[0], node.out.bound[-1])
 
     @classmethod
     def accept(cls, node: Node, context: Context) -> Lowering | None:
-        words = node.op.kind == "qnn.Softmax" and in_words(node.op)
-        if not (words or node.op.kind in ("enn.SOFTMAX", "enn.LOGSOFTMAX")) or len(node.ops) > 1:
+        if node.op.kind not in ("enn.SOFTMAX", "enn.LOGSOFTMAX") or len(node.ops) > 1:
             return None
         x = inputs_of(node.op)[0]
         given, made, rank = _stored(x), _stored(node.out), len(x.bound)

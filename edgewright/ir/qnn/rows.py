@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import single
 from edgewright.ir.qnn import images, norms
 from edgewright.ir.qnn.values import centred, real, stored
 from edgewright.ir.whole_rows import exact_norm, log_softmax, normalized, softmax
-
-_WORD = np.dtype(np.uint16)
-_SHARE, _FACTOR = 15, 22  # bits of an exponential, and behind the point of what a step is multiplied by
 
 
 def whole(*values: Value) -> bool:
@@ -33,39 +29,9 @@ def shares(op: Op, arrays: Sequence[Array]) -> Array:
     """``Softmax``, ``LogSoftmax``."""
     (x,), out = _ends(op)
     log = op.kind.endswith("LogSoftmax")
-    if in_words(op) and arrays[0].size:
-        return _word_shares(op, arrays[0])
     if whole(x, out) and op.args["beta"] == 1 and arrays[0].size:
         return stored(out, (log_softmax if log else softmax)(x, arrays[0], int(op.args["axis"])))
     return stored(out, (images.log_softmax if log else images.softmax)(op.args, real(x, arrays[0])))
-
-
-def in_words(op: Op) -> bool:
-    """A softmax of 16 bits without a sign, whose sums have 31."""
-    (x,), out = _ends(op)
-    alike = all(v.q is not None and v.q.axis is None and v.q.dtype == v.dtype == _WORD for v in (x, out))
-    length = x.bound[int(op.args["axis"])] if x.bound else 0
-    return alike and op.kind.endswith(".Softmax") and op.args["beta"] == 1 and 0 < length < 1 << 31 - _SHARE
-
-
-def word_powers(x: Value) -> Array:
-    """The exponential for each step below a row's largest element, cut to 15 bits; so is the factor that makes a step
-    one of powers of two, behind 22 bits."""
-    assert x.q is not None
-    factor = np.floor(np.float64(single(x.q.scale)) * (np.log2(np.e) * 2.0**_FACTOR))
-    powers = np.exp2(_SHARE - np.arange(1 << 16) * (factor * 2.0**-_FACTOR))
-    return np.minimum(np.floor(powers), (1 << _SHARE) - 1).astype(np.int64)
-
-
-def _word_shares(op: Op, stored: Array) -> Array:
-    """Shares of cut exponentials, cut to the result's steps."""
-    (x,), out = _ends(op)
-    assert out.q is not None
-    axis, wide = int(op.args["axis"]), stored.astype(np.int64)
-    each = word_powers(x)[wide.max(axis=axis, keepdims=True) - wide]
-    share = each.astype(np.float32) / each.sum(axis=axis, keepdims=True).astype(np.float32)
-    steps = np.floor(share * (np.float32(1) / single(out.q.scale))) + single(out.q.zero_point)
-    return np.clip(steps, out.q.qmin, out.q.qmax).astype(out.q.dtype)
 
 
 _NORMS: dict[str, Any] = {
