@@ -198,7 +198,7 @@ def decoder(scheme: str) -> nn.Module:
 def test_a_decoder_with_a_cache_says_what_eager_says(scheme: str, decibels: float) -> None:
     """Token by token: beside the quantized model, its twin, and the real one."""
     made = lower(decoder(scheme), STEPS[0], fp16=scheme == "fp16")
-    assert {v.operator for v in made.report.refused} <= {"index_copy", "index_put", "transpose", "expand", "view"}
+    assert not made.report.refused
     chosen, real, twin = decoder(scheme), Decoder().eval(), made.twinned()
     for step in STEPS:
         with torch.no_grad():
