@@ -15,8 +15,9 @@ import numpy as np
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
-from edgewright.passes.fold import dequantized, stored
+from edgewright.passes.fold import dequantized
 from edgewright.passes.parameters import AFFINE, PREFIX, is_conversion, known_parameters
+from edgewright.passes.storage import activation_limits, by_channel, store_constants
 
 QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE = "quantize", "dequantize", "convert", "requantize"
 
@@ -32,7 +33,7 @@ def fold_quantization(
     """The graph with canonical operators and quantized values. ``absorbs`` says what may be fused onto what;
     operators whose origins are in ``apart`` (by identity) are not fused. ``static``: the operators that work on
     integers (None: all); the others stay real, between conversions. ``numbers``: those that take plain numbers too."""
-    _store_constants(graph)
+    store_constants(graph)
     folder = _Folder(graph, table, absorbs, apart)
     folder.static = static
     folder.numbers = numbers
@@ -160,7 +161,7 @@ class _Folder:
             op.args[name] = sources[name] if integers else self._real(sources[name], op.args[name])
             source = op.args.get("input")  # an embedding has none
             if source is not None and source.q is not None and source.q.dynamic and integers:
-                op.args[name] = _by_channel(op.args[name], row.ports[name])
+                op.args[name] = by_channel(op.args[name], row.ports[name])
 
     def _has_real_weight(self, op: Op, sources: dict[str, Any]) -> bool:
         """True for a layer left in floating point between two that are not: its neighbours' integers are not its."""
@@ -273,30 +274,6 @@ class _Folder:
 # ----------------------------------------------------------------------------------------------- small questions
 
 
-def _store_constants(graph: Graph) -> None:
-    """Weights that were left real, with their conversion behind them (``convert_pt2e(fold_quantize=False)``), become
-    the integers they will be."""
-    kept = []
-    for op in graph.ops:
-        q = known_parameters(op) if is_conversion(op, "quantize") and op.args["input"].constant else None
-        out = op.outputs[0]
-        if q is None or q.block or out is None:
-            kept.append(op)
-        else:
-            out.data = stored(op.args["input"].data, q).astype(out.dtype)
-    graph.ops = kept
-
-
-def _by_channel(weight: Value, port: Any) -> Value:
-    """A weight with one scale for all, as one with a scale per channel."""
-    q = weight.q
-    if q is None or q.axis is not None or isinstance(q.scale, tuple) or isinstance(q.zero_point, tuple):
-        return weight
-    count = weight.bound[port.axis]
-    spread = replace(q, scale=(q.scale,) * count, zero_point=(q.zero_point,) * count, axis=port.axis)
-    return replace(weight, q=spread)
-
-
 def _one_quantity(op: Op) -> bool:
     """True if only the first result is a quantity: others are places."""
     return bool(op.outputs) and all(o is None or o.dtype is None or o.dtype.kind != "f" for o in op.outputs[1:])
@@ -306,22 +283,6 @@ def _is_activation(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(_is_activation(v) for v in value)
     return isinstance(value, Value) and value.dtype is not None and not value.constant
-
-
-def activation_limits(name: str, op: Op) -> tuple[float, float] | None:
-    """The range an activation keeps values in, or None if it does more than that."""
-    if name == "relu":
-        return (0.0, float("inf"))
-    if name == "relu6":
-        return (0.0, 6.0)
-    if name == "hardtanh":
-        return (float(op.args["min_val"]), float(op.args["max_val"]))
-    if name == "clamp":
-        low, high = op.args.get("min"), op.args.get("max")
-        if isinstance(low, Value) or isinstance(high, Value):
-            return None
-        return (-float("inf") if low is None else float(low), float("inf") if high is None else float(high))
-    return None
 
 
 def _live(ops: list[Op], outputs: list[Any]) -> list[Op]:
@@ -334,18 +295,3 @@ def _live(ops: list[Op], outputs: list[Any]) -> list[Op]:
             wanted |= {id(v) for v in op.inputs()}
             wanted |= {id(v) for g in op.graphs.values() for inner in g.ops for v in inner.inputs()}
     return kept[::-1]
-
-
-def stored_alike(a: Value, b: Value) -> bool:
-    """True if two tensors have the same integers for the same values."""
-    if a.q is None or b.q is None:
-        return a.dtype == b.dtype and a.q is b.q
-    return (a.q.scale, a.q.zero_point, a.q.dtype) == (b.q.scale, b.q.zero_point, b.q.dtype)
-
-
-def kept_by_storage(q: QParams | None, limits: tuple[float, float]) -> bool:
-    """True if integers cannot hold anything beyond limits, but for half a step."""
-    if q is None or not isinstance(q.scale, float) or not isinstance(q.zero_point, int):
-        return False
-    ends = [(n - q.zero_point) * q.scale for n in (q.qmin, q.qmax)]
-    return ends[0] >= limits[0] - q.scale / 2 and ends[1] <= limits[1] + q.scale / 2

@@ -18,7 +18,7 @@ from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
-from edgewright.passes.quantization import activation_limits
+from edgewright.passes.storage import activation_limits
 from edgewright.quantize.masks import SCORES, watched_masks
 from edgewright.quantize.module import import_module
 from edgewright.quantize.ports import Unit, solve

@@ -13,7 +13,7 @@ from edgewright.backends.table import OK, Rule
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.reference.activations import sigmoid
 from edgewright.passes.layout import Order, common_order
-from edgewright.passes.quantization import activation_limits
+from edgewright.passes.storage import activation_limits
 
 
 def operand(low: TosaLowering, value: Value, order: Order) -> Value:

@@ -12,7 +12,7 @@ from edgewright.backends.qualcomm.norms import scaling
 from edgewright.ir.graph import Op
 from edgewright.ir.opset import OPS
 from edgewright.passes.layout import identity
-from edgewright.passes.quantization import activation_limits
+from edgewright.passes.storage import activation_limits
 
 Lower = Callable[[QnnLowering, Op], None]
 _LARGEST = float(np.finfo(np.float32).max)

@@ -53,7 +53,7 @@ from edgewright.backends.xnnpack.rules import (
     window,
 )
 from edgewright.ir.ports import Same
-from edgewright.passes.quantization import activation_limits
+from edgewright.passes.storage import activation_limits
 
 ACTIVATIONS = ("relu", "hardtanh", "clamp")
 
