@@ -13,27 +13,18 @@ from edgewright.errors import (
     ExecutionError,
     FormatError,
     LimitError,
-    MissingDelegateError,
-    MissingOperatorError,
 )
 from edgewright.logs import say
 from edgewright.pte import schema
-from edgewright.runtime.binding import KernelStep, Values, written_values
+from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.borrowing import lend_inputs
 from edgewright.runtime.boundary import give, take
 from edgewright.runtime.calls import DelegateStep
-from edgewright.runtime.delegates import (
-    Delegate,
-    DelegateBlob,
-    available_delegates,
-    describe_backend,
-    find_delegate,
-)
 from edgewright.runtime.direct import Direct, find_direct
 from edgewright.runtime.metadata import MethodMetadata, describe
-from edgewright.runtime.registry import Kernel, all_kernels
+from edgewright.runtime.needs import find_kernels, load_delegates, require_delegates, written
+from edgewright.runtime.registry import Kernel
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
-from edgewright.runtime.twins import Twins
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
 if TYPE_CHECKING:
@@ -44,9 +35,6 @@ if TYPE_CHECKING:
 
 
 Step = Callable[[Values], Any]
-
-
-_MANY = 4  # delegates in a method: with so many it pays to join them with what stands between
 
 
 class Method:
@@ -65,11 +53,11 @@ class Method:
         self._limits = limits
         self._lock = threading.Lock()
         self.metadata: MethodMetadata = describe(plan)
-        kernels = _find_kernels(plan)
-        _require_delegates(plan)
+        kernels = find_kernels(plan)
+        require_delegates(plan)
         self._table = ValueTable(program, plan, data, limits)
-        self._delegates = _load_delegates(program, plan, data, limits.memory, twin, threads)
-        self._written = _written(plan, kernels)
+        self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads)
+        self._written = written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
         lend_inputs(plan, self._table.values, [step for chain in self._chains for step in chain])
         if plan.operators:
@@ -233,17 +221,6 @@ class Method:
 _LABELS: dict[type, str] = {schema.MoveCall: "move", schema.JumpFalseCall: "jump_false", schema.FreeCall: "free"}
 
 
-def _written(plan: schema.ExecutionPlan, kernels: list[Kernel]) -> set[int]:
-    calls: list[tuple[Kernel | None, Sequence[int]]] = []
-    for chain in plan.chains:
-        for instruction in chain.instructions:
-            if isinstance(instruction, schema.KernelCall):
-                calls.append((kernels[instruction.op_index], instruction.args))
-            elif isinstance(instruction, schema.MoveCall):
-                calls.append((None, [instruction.move_to]))
-    return written_values(calls)
-
-
 def _move_step(source: int, target: int) -> Step:
     def move(values: Values) -> None:
         values[target] = values[source]
@@ -271,55 +248,3 @@ def _free_step(index: int) -> Step:
             values[index].array = None
 
     return free
-
-
-# -------------------------------------------------------------------------------------------- what a plan needs
-
-
-def _find_kernels(plan: schema.ExecutionPlan) -> list[Kernel]:
-    operators = [operator.key for operator in plan.operators or ()]
-    kernels = all_kernels() if operators else {}
-    missing = sorted({key for key in operators if key not in kernels})
-    if missing:
-        remedy = "A module that calls edgewright.runtime.register_kernel adds kernels: --import it, or import it first."
-        rule = f"needs operators that have no kernel here: {', '.join(missing)}"
-        error = MissingOperatorError(f"method {plan.name!r}", rule, remedy=remedy)
-        error.operators = tuple(missing)
-        raise error
-    return [kernels[key] for key in operators]
-
-
-def _require_delegates(plan: schema.ExecutionPlan) -> None:
-    missing = sorted({d.id for d in plan.delegates if find_delegate(d.id) is None})
-    if missing:
-        here = ", ".join(available_delegates()) or "none"
-        remedy = (
-            f"Installed here: {here}. Install a package that provides the delegate (entry point group"
-            " 'edgewright.delegates') or register one with edgewright.runtime.register_delegate."
-        )
-        rule = f"needs delegates that are not installed: {', '.join(map(describe_backend, missing))}"
-        error = MissingDelegateError(f"method {plan.name!r}", rule, remedy=remedy)
-        error.backends = tuple(missing)
-        raise error
-
-
-def _load_delegates(
-    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], memory: int, twin: Source | None,
-    threads: int | None,
-) -> list[Delegate]:  # fmt: skip
-    named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
-    named.update({key: entry.data for key, entry in data.items()})
-    twins = Twins(named, twin, memory)
-    varies = any(isinstance(v, schema.Tensor) and v.shape_dynamism != schema.Dynamism.STATIC for v in plan.values)
-    waits = not varies and bool(plan.operators) and len(plan.delegates) >= _MANY
-    loaded = []
-    for delegate in plan.delegates:
-        factory = find_delegate(delegate.id)
-        assert factory is not None
-        specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        blob = DelegateBlob(
-            delegate.id, program.blob(delegate), specs, named, memory, twins.find, threads=threads, varies=varies,
-            method=plan.name or "forward", waits=waits, twins=lambda: twins.digest,
-        )  # fmt: skip
-        loaded.append(factory(blob))
-    return loaded
