@@ -63,7 +63,7 @@ class _Widener:
                 continue
             assert out.dtype is not None
             self.made[id(out)] = last = _twin(out)
-            first = last if op.kind in _EXACT and op.args.get("limits") is None else _twin(out)
+            first = last if _exact(op) else _twin(out)
             if first is not last:
                 rounds.append(Op(ROUNDED[out.dtype], {"self": first}, [last]))
             outputs.append(first)
@@ -82,6 +82,11 @@ class _Widener:
             self.made[id(given)] = wide = _twin(given)
             wide.data = np.asarray(given.data).astype(_SINGLE)
         return self.made[id(given)]
+
+
+def _exact(op: Op) -> bool:
+    """Whether a result of 16 bits needs no rounding: its operands had 16."""
+    return op.kind in _EXACT and op.args.get("limits") is None and all(half(v) for v in op.inputs())
 
 
 def _twin(value: Value) -> Value:

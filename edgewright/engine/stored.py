@@ -25,6 +25,7 @@ from edgewright.engine.image import CodegenError, Image
 from edgewright.engine.isa import ISA
 from edgewright.engine.pack import give_back
 from edgewright.engine.plan import ALIGN, SLACK, Check, Place, Plan, Slot, Step, Tensor
+from edgewright.ir.dtypes import dtype_name, dtype_named
 from edgewright.ir.places import Outside
 
 _BUFFERS = ("arena", "weights", "input", "output")
@@ -112,7 +113,7 @@ def save_form(graph: CompiledGraph, origin: Origin, key: str) -> None:
         "names": names,
         "data": origin.data_digest(names),
         "sizes": [plan.arena_size, plan.scratch_size],
-        "edges": [[[t.name, t.dtype.str, t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
+        "edges": [[[t.name, dtype_name(t.dtype), t.shape] for t in tensors] for tensors in (plan.inputs, plan.outputs)],
         "steps": [_numbers(step) for step in plan.steps],
         "updates": plan.updates,
         "checks": [[c.outside.subject, c.outside.wrap, c.size] for c in plan.checks],
@@ -177,7 +178,7 @@ def _update(stored: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) ->
 
 def _tensor(stored: Any) -> Tensor:
     name, dtype, shape = stored
-    return Tensor(_checked(name, str), np.dtype(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
+    return Tensor(_checked(name, str), dtype_named(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
 
 
 def _step(stored: Any) -> Step:

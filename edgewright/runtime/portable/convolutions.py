@@ -36,7 +36,7 @@ def filters_of(w: Array, groups: int, transposed: bool) -> Array:
 def _convolution(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, w, b, out = a["input"], m.constant(a["weight"]), a["bias"], outs[0]
     rank = len(x.bound) - 2
-    known = w is not None and w.dtype == np.float32 and w.ndim == rank + 2 and (b is None or m.constant(b) is not None)
+    known = w is not None and w.dtype == x.dtype and w.ndim == rank + 2 and (b is None or m.constant(b) is not None)
     if not (m.usable(x, b, out) and known and rank in (1, 2)) or w is None or m.constant(x) is not None:
         return False
     groups, transposed = int(a["groups"]), bool(a["transposed"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import Maker, new
+from edgewright.runtime.portable.maker import REALS, Maker, new
 from edgewright.runtime.portable.picks import all_dims, viewed
 from edgewright.runtime.portable.table import WHOLE, Args, otherwise, taken
 from edgewright.runtime.portable.typed import COSTLY, as_type, finish, name_of, usable
@@ -64,9 +64,10 @@ def _elu(m: Maker, x: Value, a: Args) -> Value | None:
 
 
 def _logit(m: Maker, x: Value, a: Args) -> Value | None:
-    eps = a["eps"]
+    eps, held = a["eps"], a["self"].dtype if a["self"].dtype in REALS else _F32
     if eps is not None and eps >= 0:
-        low, high = (new((), np.asarray(v, np.float32)) for v in (eps, 1 - eps))
+        least = np.asarray(eps, held)
+        low, high = (new((), v.astype(np.float32)) for v in (least, np.asarray(1 - least, held)))
         above = m.between("where", x.bound, {"condition": _is(m, "gt", x, high), "self": high, "other": x})
         x = m.between("where", x.bound, {"condition": _is(m, "lt", x, low), "self": low, "other": above})
     rest = real(m, "add", real(m, "neg", x), 1.0)

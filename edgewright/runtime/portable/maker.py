@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.dtypes import DType
+from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.runtime.tensor import TensorSlot
 
 Turned = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
 _F32 = np.dtype(np.float32)
-TYPES = tuple(np.dtype(t) for t in ("float32", "bool", "uint8", "int8", "int16", "int32", "int64"))
+# Those of 16 bits are computed in 32, and each result is rounded (``engine/halves.py``).
+REALS = (_F32, np.dtype(np.float16), bfloat16)
+TYPES = (*REALS, *(np.dtype(t) for t in ("bool", "uint8", "int8", "int16", "int32", "int64")))
 WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled
 _TO_PIXELS, _TO_PLANES = (0, 2, 3, 1), (0, 3, 1, 2)
 
@@ -35,7 +37,10 @@ class Maker:
         self.makers: dict[int, Op] = {}  # by the id of the value they make
 
     def usable(self, *slots: TensorSlot | None) -> bool:
-        return all(s is None or (s.dtype == _F32 and not s.dynamic and 0 not in s.bound) for s in slots)
+        """Real numbers, all of one type."""
+        there = [s for s in slots if s is not None]
+        known = all(s.dtype in REALS and not s.dynamic and 0 not in s.bound for s in there)
+        return known and len({s.dtype for s in there}) <= 1
 
     def known(self, *slots: TensorSlot | None) -> bool:
         """Tensors of any type that the engine computes with, whose integers are themselves."""
@@ -111,6 +116,9 @@ class Maker:
         self.bind(slot, value, pixels=last)
 
     def bind(self, slot: TensorSlot, value: Value, *, pixels: bool) -> None:
+        """A tensor is what a value is; reals of 32 bits are rounded to its 16."""
+        if value.dtype == _F32 != slot.dtype and slot.dtype in REALS:
+            value = self.between("convert", value.bound, {"self": value}, slot.dtype)
         self._slots.append(slot)
         self._forms.pop((id(slot), not pixels), None)
         self._forms[id(slot), pixels] = value
@@ -166,7 +174,7 @@ class Maker:
         if value.constant or value.dtype != slot.dtype or value.bound != lies or slot.dynamic or 0 in slot.bound:
             return False
         if value.q is None:
-            return slot.dtype == _F32 and (plain or slot.dim_order == _TO_PIXELS)
+            return slot.dtype in REALS and (plain or slot.dim_order == _TO_PIXELS)
         known, fixed = self._forms.get((id(slot), False)), value.q.axis is None and value.q.dynamic is None
         same = self.constant(slot) is None if known is None else known.q == value.q
         return plain and fixed and same and value.q.dtype == slot.dtype and slot.dtype.itemsize == 1

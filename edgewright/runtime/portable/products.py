@@ -13,8 +13,6 @@ from edgewright.runtime.portable.maker import Maker, new
 from edgewright.runtime.portable.table import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
-_F32 = np.dtype(np.float32)
-
 
 def _pair(numbers: Sequence[int]) -> list[int]:
     return [int(n) for n in numbers] * (2 // len(numbers)) if len(numbers) in (1, 2) else []
@@ -24,7 +22,7 @@ def _pair(numbers: Sequence[int]) -> list[int]:
 def _convolution(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, w, b = a["input"], m.constant(a["weight"]), a["bias"]
     lists = [_pair(a[name]) for name in ("stride", "padding", "dilation")]
-    known = w is not None and w.ndim == 4 and w.dtype == _F32 and (b is None or m.constant(b) is not None)
+    known = w is not None and w.ndim == 4 and w.dtype == x.dtype and (b is None or m.constant(b) is not None)
     if not (m.usable(x, b, *outs) and m.image(x) and known and all(lists)) or a["transposed"] or w is None:
         return False
     (stride, pads, dilation), groups = lists, a["groups"]
@@ -70,7 +68,7 @@ def _batch_norm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 
 def _product(m: Maker, x: TensorSlot, w: Array | None, bias: Any, out: TensorSlot, *, turned: bool) -> bool:
-    if w is None or w.ndim != 2 or not m.usable(x, out) or w.dtype != _F32 or len(x.bound) < 1:
+    if w is None or w.ndim != 2 or not m.usable(x, out) or w.dtype != x.dtype or len(x.bound) < 1:
         return False
     columns = w.shape[1] if turned else w.shape[0]
     if bias is not None and bias.shape != (columns,):

@@ -17,7 +17,8 @@ from edgewright.runtime.tensor import TensorSlot
 from tests.engine.coverage.vendors import native
 from tests.ops.harness import Sample, all_samples, eager, out_dtypes
 
-TYPES = {"float32", "bool", "uint8", "int8", "int16", "int32", "int64"}
+TYPES = frozenset({"float32", "bool", "uint8", "int8", "int16", "int32", "int64"})
+HALVES = frozenset({"float16", "bfloat16"})
 # Arguments that a file holds.
 HELD = {"weight", "bias", "running_mean", "running_var", "scale", "zero_point", "scales", "zero_points"}
 
@@ -27,13 +28,13 @@ def _arrays(given: Any) -> list[Array]:
 
 
 @cache
-def samples() -> dict[str, list[Sample]]:
-    """Of each kernel, those of types that the engine has, and of some elements."""
+def samples(halves: bool = False) -> dict[str, list[Sample]]:
+    """Of each kernel, those of types that the engine has, and of some elements; ``halves``: those with 16-bit reals."""
     found: dict[str, list[Sample]] = {key: [] for key in operators()}
     for sample in all_samples():
         given = [a for arg in sample.args for a in _arrays(arg)]
         types = {str(a.dtype) for a in given} | set(out_dtypes(sample))
-        if types <= TYPES and all(a.size for a in given):
+        if types <= TYPES | HALVES and bool(types & HALVES) is halves and all(a.size for a in given):
             found[sample.key].append(sample)
     return found
 
@@ -88,14 +89,14 @@ def taken(sample: Sample) -> Taken | None:
     return Taken(sample, maker.graph, given, [array.transpose(slot.dim_order) for slot, array in made])
 
 
-def in_numpy(key: str) -> bool:
-    """Whether numpy has to do some sample of a kernel, or some step of it."""
+def in_numpy(key: str, halves: bool = False) -> bool:
+    """Whether numpy has to do some sample of a kernel, or some step of it; or all, if there are no samples."""
     tried = 0
-    for sample in samples()[key]:
+    for sample in samples(halves)[key]:
         wanted = eager(sample)
-        if not wanted[0].size or not {str(w.dtype) for w in wanted} <= TYPES:
+        if not wanted[0].size or not {str(w.dtype) for w in wanted} <= TYPES | HALVES:
             continue
         found, tried = taken(sample), tried + 1
         if found is None or not native(found.graph):
             return True
-    return not tried
+    return not tried and not halves

@@ -46,3 +46,16 @@ LEFT = {
         _cdist_forward.out _pdist_forward.out masked_scatter.out
     """,
 }
+
+# The same of calls with reals of 16 bits.
+HALVES = {
+    "how large the result is, only its contents say": "masked_select.out nonzero.out",
+    "random numbers": "native_dropout.out",
+    "statistics: training is not run here": "_native_batch_norm_legit.no_stats_out _native_batch_norm_legit.out",
+    "places by a mask": "index_put_ masked_scatter.out",
+    "made when the program is loaded, or written where it is asked for": """
+        arange.out arange.start_out fill.Scalar_out full.out full_like.out ones.out scalar_tensor.out zeros.out
+    """,
+    "two types in one call": "_native_batch_norm_legit_no_training.out native_layer_norm.out mean.dtype_out",
+    "scales of rows that are computed": "quantized_decomposed::mixed_linear.out quantized_decomposed::mixed_mm.out",
+}
