@@ -27,6 +27,11 @@ def _as_declared(op: str, args: Mapping[str, Any], axis: int) -> int | None:
     return axis
 
 
+def one_for_transposed_groups(op: str, args: Mapping[str, Any], axis: int) -> int | None:
+    """Weights of transposed convolutions of groups have one scale."""
+    return None if op.startswith("conv_transpose") and args.get("groups", 1) > 1 else axis
+
+
 def _never(op: str) -> bool:
     return False
 
@@ -57,10 +62,23 @@ class Case:
     def op(self) -> Op:
         return self.graph.ops[0]
 
+    def off(self, made: Array) -> float:
+        """How far a result is from the operator's own, where that is a number."""
+        return apart(made.reshape(self.wanted.shape)[self.known], self.wanted[self.known])
+
     def copy(self) -> Graph:
         """The graph, for a lowering to change."""
         graph = self.graph
         return Graph(graph.name, list(graph.inputs), list(graph.outputs), list(graph.ops))
+
+
+def apart(made: Array, wanted: Array) -> float:
+    """The largest difference: of integers in steps, of real numbers in parts of the largest."""
+    assert made.dtype == wanted.dtype
+    if wanted.dtype.kind != "f":
+        return float(np.abs(made.astype(np.int64) - wanted.astype(np.int64)).max(initial=0))
+    largest = max(float(np.abs(wanted).max(initial=0)), 1e-3)
+    return float((np.abs(made.astype(np.float64) - wanted) / largest).max(initial=0))
 
 
 def parameters(arrays: list[Array], dtype: np.dtype[Any], fixed: Range | None = None, centred: bool = False) -> QParams:

@@ -3,9 +3,8 @@ Qualcomm's emulator from the blob."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +21,12 @@ from edgewright.backends.qualcomm.target import (
 )
 from edgewright.backends.qualcomm.twin import make_twin
 from edgewright.ir.deserialize import read_twin
-from edgewright.ir.graph import Array, Graph, QParams
+from edgewright.ir.graph import Array, Graph
 from edgewright.ir.qnn.check import check as check_twin
 from edgewright.ir.qnn.execute import execute
 from edgewright.runtime.delegates import DelegateBlob
 from tests.support import quantized_calls
-from tests.support.quantized_calls import Case, Scheme
+from tests.support.quantized_calls import Case, Scheme, apart, one_for_transposed_groups
 
 FP16 = 16.5  # bits of samples that are not quantized
 # How far the twin may be from the emulator: steps of the last place, or of the largest result. A thousandth of the
@@ -35,14 +34,9 @@ FP16 = 16.5  # bits of samples that are not quantized
 TWIN = {"uint8": 1.0, "uint16": 66.0, "float32": 1e-2}
 
 
-def _axis(op: str, args: Mapping[str, Any], axis: int) -> int | None:
-    """Weights of transposed convolutions of groups have one scale."""
-    return None if op.startswith("conv_transpose") and args.get("groups", 1) > 1 else axis
-
-
 def scheme(bits: float) -> Scheme:
     dtype = None if bits == FP16 else np.dtype(f"uint{bits}")
-    return Scheme(dtype, axis=_axis, moderate=True, saturates=False)
+    return Scheme(dtype, axis=one_for_transposed_groups, moderate=True, saturates=False)
 
 
 def cases(op: str, bits: float) -> Iterator[Case]:
@@ -72,9 +66,8 @@ def check(case: Case, soc: str = "SM8650") -> Outcome:
     target = partitioner.target()
     device = to_qnn(case.copy(), target)
     made = emulated_result(device, target, case.inputs)
-    known, shape = case.known, case.wanted.shape
-    _check_twin(case, device, made.reshape(shape))
-    return Outcome([], _difference(made.reshape(shape)[known], case.wanted[known], case.graph.outputs[0].q))
+    _check_twin(case, device, made.reshape(case.wanted.shape))
+    return Outcome([], case.off(made))
 
 
 def emulated_result(device: Graph, target: QnnTarget, inputs: list[Array]) -> Array:
@@ -100,14 +93,6 @@ def _check_twin(case: Case, device: Graph, emulated: Array) -> None:
     """The host twin says what the emulator says."""
     made = twin_result(device, case.inputs)
     known = case.known
-    apart = _difference(made.reshape(emulated.shape)[known], emulated[known], case.graph.outputs[0].q)
+    off = apart(made.reshape(emulated.shape)[known], emulated[known])
     limit = TWIN.get(str(emulated.dtype), 0.0)
-    assert apart <= limit, f"{case.name}: the twin is off by {apart} {emulated.dtype}"
-
-
-def _difference(made: Array, wanted: Array, q: QParams | None) -> float:
-    assert made.dtype == wanted.dtype
-    if q is not None or made.dtype != np.float32:
-        return float(np.abs(made.astype(np.int64) - wanted.astype(np.int64)).max(initial=0))
-    largest = max(float(np.abs(wanted).max(initial=0)), 1e-3)
-    return float((np.abs(made.astype(np.float64) - wanted) / largest).max(initial=0))
+    assert off <= limit, f"{case.name}: the twin is off by {off} {emulated.dtype}"

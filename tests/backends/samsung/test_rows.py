@@ -19,7 +19,17 @@ from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.opset import OPS
 from edgewright.ir.serialize import write_twin
 from tests.backends.samsung.enn_spec import CALLS, NAMES, expected
-from tests.support.quantized_calls import Case, Scheme, cases, load, parameters, store, value
+from tests.support.quantized_calls import (
+    Case,
+    Scheme,
+    apart,
+    cases,
+    load,
+    one_for_transposed_groups,
+    parameters,
+    store,
+    value,
+)
 
 ROWS = [name for name in BACKEND.rows if name in OPS]
 TYPES = [None, np.int8, np.uint8, np.int16, np.uint16]  # None: real numbers
@@ -29,14 +39,9 @@ F32 = np.dtype(np.float32)
 LARGEST = 65504  # of half precision
 
 
-def _axis(op: str, args: Any, axis: int) -> int | None:
-    """Weights of transposed convolutions of groups have one scale."""
-    return None if op.startswith("conv_transpose") and args.get("groups", 1) > 1 else axis
-
-
 def samples(op: str, dtype: Any) -> list[Case]:
     held = None if dtype is None else np.dtype(dtype)
-    scheme = Scheme(held, axis=_axis, moderate=op != "topk", saturates=False)
+    scheme = Scheme(held, axis=one_for_transposed_groups, moderate=op != "topk", saturates=False)
     return list(cases(op, scheme, BACKEND.rows[op].ports))
 
 
@@ -45,14 +50,9 @@ def compare(made: Array, case: Case) -> None:
     q, known = case.graph.outputs[0].q, case.known
     if case.wanted.dtype == F32:
         known = known & (np.abs(case.wanted) < LARGEST)
-    ours, wanted = made.reshape(case.wanted.shape)[known], case.wanted[known]
-    assert ours.dtype == wanted.dtype
-    if wanted.dtype.kind == "f":
-        largest = max(float(np.abs(wanted).max(initial=0)), 1e-3)
-        assert np.abs(ours.astype(np.float64) - wanted).max(initial=0) <= 5e-3 * largest, case.name
-    else:
-        off = np.abs(ours.astype(np.int64) - wanted.astype(np.int64)).max(initial=0)
-        assert off <= (0 if q is None else LIMITS[q.dtype.itemsize]), f"{case.name}: off by {off}"
+    off = apart(made.reshape(case.wanted.shape)[known], case.wanted[known])
+    limit = 5e-3 if case.wanted.dtype.kind == "f" else 0 if q is None else LIMITS[q.dtype.itemsize]
+    assert off <= limit, f"{case.name}: off by {off}"
 
 
 def quantization(held: Value, converted: set[int]) -> Any:
