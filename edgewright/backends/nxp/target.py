@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,20 +111,12 @@ class Options:
 
 
 def generate_neutron_compile_spec(
-    config: str = DEFAULT,
-    system_config: str | None = None,
-    extra_flags: str | None = None,
-    intermediates_dir: str | None = None,
-    operators_not_to_delegate: Sequence[str] | None = None,
-    use_neutron_for_format_conversion: bool = True,
-    fetch_constants_to_sram: bool = False,
-    dump_kernel_selection_code: bool = False,
-    use_profiling: bool = False,
-    *,
-    neutron_converter_flavor: str | None = None,
-    simulate_only: bool = False,
-    numerics: str = "tflite",
-) -> list[CompileSpec]:
+    config: str = DEFAULT, system_config: str | None = None, extra_flags: str | None = None,
+    intermediates_dir: str | None = None, operators_not_to_delegate: Sequence[str] | None = None,
+    use_neutron_for_format_conversion: bool = True, fetch_constants_to_sram: bool = False,
+    dump_kernel_selection_code: bool = False, use_profiling: bool = False, *,
+    neutron_converter_flavor: str | None = None, simulate_only: bool = False, numerics: str = "tflite",
+) -> list[CompileSpec]:  # fmt: skip
     """How to compile for a chip. ``system_config`` says nothing and is there for scripts that give it.
 
     ``simulate_only``: make a file that runs on this machine, without NXP's converter, and never on the chip.
@@ -142,11 +134,7 @@ def generate_neutron_compile_spec(
         "use_profiling": use_profiling,
         SIMULATE: simulate_only,
     }
-    for name, flag in given.items():
-        if not isinstance(flag, bool):
-            raise UsageError(name, "must be True or False", value=flag)
-    if numerics not in NUMERICS:
-        raise UsageError(ROUNDING, f"must be {' or '.join(NUMERICS)}", value=numerics)
+    _check_options(given, numerics)
     apart = [] if operators_not_to_delegate is None else list(operators_not_to_delegate)
     specs: dict[str, str] = {
         "output_format": "tflite",
@@ -161,6 +149,14 @@ def generate_neutron_compile_spec(
     if numerics != "tflite":
         specs[ROUNDING] = numerics
     return [CompileSpec(key=key, value=value.encode()) for key, value in specs.items()]
+
+
+def _check_options(flags: Mapping[str, Any], numerics: str) -> None:
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise UsageError(name, "must be True or False", value=flag)
+    if numerics not in NUMERICS:
+        raise UsageError(ROUNDING, f"must be {' or '.join(NUMERICS)}", value=numerics)
 
 
 class NeutronCompileSpecBuilder:

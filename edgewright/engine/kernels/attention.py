@@ -190,22 +190,8 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
     f = module.function(name, [(PTR, "scores"), (PTR, "factors")])
     lanes, whole = isa.lanes, bool(given.factor)
     kind, real = vec(lanes, "i32" if whole else "float"), vec(lanes, "float")
-    none = number(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
     lines = [f.at(f.arg("scores"), r * given.pitch(isa)) for r in range(rows)]
-    for line in lines:
-        f.store(none, line, 4 * given.keys)
-    length = -(-given.keys // lanes) * isa.bytes
-
-    def most(a: Reg, b: Reg) -> Reg:
-        return int_max(f, a, b) if whole else larger(f, a, b)
-
-    def greater(i: Reg, now: list[Reg]) -> list[Reg]:
-        return [most(n, f.load(kind, f.at(line, i))) for n, line in zip(now, lines, strict=True)]
-
-    found = [halved(f, x, most) for x in f.repeat(length, [none] * rows, greater, isa.bytes)]
-    if given.safe and not whole:
-        found = [f.select(f.compare("oeq", x, number(-math.inf, "float")), number(0, "float"), x) for x in found]
-    tops = [f.splat(x, lanes) for x in found]
+    tops = _largest(f, isa, given, lines, kind)
 
     def powers(i: Reg, now: list[Reg]) -> list[Reg]:
         totals = []
@@ -217,6 +203,7 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
             totals.append(f.op("fadd", total, made))
         return totals
 
+    length = -(-given.keys // lanes) * isa.bytes
     for r, sums in enumerate(f.repeat(length, [number(0, real)] * rows, powers, isa.bytes)):
         total = halved(f, sums, lambda a, b: f.op("fadd", a, b))
         inverse = f.op("fdiv", number(1, "float"), total)
@@ -227,3 +214,23 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
             f.store(inverse, f.arg("factors"), r * given.width(isa) + at)
     f.give()
     return f
+
+
+def _largest(f: Function, isa: ISA, given: Attention, lines: list[Reg], kind: str) -> list[Reg]:
+    """Of each line, in all lanes; what lies behind a line is made as low as can be before."""
+    whole = bool(given.factor)
+    none = number(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
+    for line in lines:
+        f.store(none, line, 4 * given.keys)
+
+    def most(a: Reg, b: Reg) -> Reg:
+        return int_max(f, a, b) if whole else larger(f, a, b)
+
+    def greater(i: Reg, now: list[Reg]) -> list[Reg]:
+        return [most(n, f.load(kind, f.at(line, i))) for n, line in zip(now, lines, strict=True)]
+
+    length = -(-given.keys // isa.lanes) * isa.bytes
+    found = [halved(f, x, most) for x in f.repeat(length, [none] * len(lines), greater, isa.bytes)]
+    if given.safe and not whole:
+        found = [f.select(f.compare("oeq", x, number(-math.inf, "float")), number(0, "float"), x) for x in found]
+    return [f.splat(x, isa.lanes) for x in found]

@@ -112,17 +112,9 @@ def pack(room: Array, filters: Array, bias: Array | None, made: Sequence[Panel])
 
 
 def emit_tile(
-    module: Module,
-    pixels: int,
-    panel: Panel,
-    window: Window,
-    out_step: int,
-    second_step: int,
-    tail: Tail,
-    prefix: str = "",
-    ahead: bool = False,
-    pairs: bool = False,
-) -> Function:
+    module: Module, pixels: int, panel: Panel, window: Window, out_step: int, second_step: int, tail: Tail,
+    prefix: str = "", ahead: bool = False, pairs: bool = False,
+) -> Function:  # fmt: skip
     """``tile(data, weights, out, second)``; ``prefix`` tells products of one module apart.
 
     ``ahead``: the panel that follows will be needed next. ``pairs``: elements are pairs of 16 bits.

@@ -12,49 +12,56 @@ from edgewright.engine.kernels.masks import first_lanes, load_first, store_first
 Step = Callable[[Reg, Reg, "Reg | None"], Reg]
 
 
+class _Vectors:
+    """Vectors of a row, then what is left of it: those have a mask of the lanes that are in it."""
+
+    def __init__(self, f: Function, lanes: int, length: Reg) -> None:
+        self.f, self.lanes, self.kind = f, lanes, vec(lanes, "float")
+        self.whole = f.mul(f.op("udiv", length, lanes), lanes)
+        self.left = f.op("sub", length, self.whole)
+        self.mask = first_lanes(f, self.left, lanes)
+
+    def along(self, start: Reg, body: Step) -> Reg:
+        """``body(place, total, mask)`` of each, from a first total to the last."""
+        total = _sum(self.f, self.whole, start, lambda i, now: body(i, now, None), self.lanes)
+        return _sum(self.f, self.left, total, lambda _, now: body(self.whole, now, self.mask), self.lanes)
+
+    def load(self, row: Reg, at: Reg, kept: Reg | None, other: Reg) -> Reg:
+        f, there = self.f, self.f.at(row, self.f.mul(at, 4))
+        if kept is None:
+            return f.load(self.kind, there)
+        return f.select(kept, load_first(f, self.kind, there, kept), other)
+
+    def store(self, made: Reg, row: Reg, at: Reg, kept: Reg | None) -> None:
+        there = self.f.at(row, self.f.mul(at, 4))
+        self.f.store(made, there) if kept is None else store_first(self.f, made, there, kept)
+
+
 def emit_open_softmax(module: Module, name: str, lanes: int) -> None:
     """Units are rows. Slots: data, output, length. Results are within 1e-6 of the largest."""
     f = module.kernel(name)
     data, out, length = f.slot(PTR, 0), f.slot(PTR, 1), f.slot(I64, 2)
-    kind, whole = vec(lanes, "float"), f.mul(f.op("udiv", length, lanes), lanes)
-    left = f.op("sub", length, whole)
-    mask = first_lanes(f, left, lanes)
-    low, zero = number(float("-inf"), kind), number(0, kind)
-
-    def along(start: Reg, body: Step) -> Reg:
-        """Vectors, then the rest of a row."""
-        total = _sum(f, whole, start, lambda i, now: body(i, now, None), lanes)
-        return _sum(f, left, total, lambda _, now: body(whole, now, mask), lanes)
+    v = _Vectors(f, lanes, length)
+    low, zero = number(float("-inf"), v.kind), number(0, v.kind)
 
     def row(y: Reg) -> None:
         offset = f.op("mul", y, f.mul(length, 4))
         source, target = f.at(data, offset), f.at(out, offset)
-
-        def load(place: Reg, at: Reg, kept: Reg | None, other: Reg) -> Reg:
-            there = f.at(place, f.mul(at, 4))
-            return f.load(kind, there) if kept is None else f.select(kept, load_first(f, kind, there, kept), other)
-
-        largest = largest_of(f, along(low, lambda at, now, kept: larger(f, now, load(source, at, kept, low))))
+        largest = largest_of(f, v.along(low, lambda at, now, kept: larger(f, now, v.load(source, at, kept, low))))
         moved = f.splat(largest, lanes)
 
         def power(at: Reg, now: Reg, kept: Reg | None) -> Reg:
-            made = exp(f, f.op("fsub", load(source, at, kept, low), moved))
-            there = f.at(target, f.mul(at, 4))
-            if kept is None:
-                f.store(made, there)
-            else:
-                store_first(f, made, there, kept)
-                made = f.select(kept, made, zero)
-            return f.op("fadd", now, made)
+            made = exp(f, f.op("fsub", v.load(source, at, kept, low), moved))
+            v.store(made, target, at, kept)
+            return f.op("fadd", now, made if kept is None else f.select(kept, made, zero))
 
-        total = f.splat(sum_of(f, along(zero, power)), lanes)
+        total = f.splat(sum_of(f, v.along(zero, power)), lanes)
 
         def divide(at: Reg, now: Reg, kept: Reg | None) -> Reg:
-            made, there = f.op("fdiv", load(target, at, kept, zero), total), f.at(target, f.mul(at, 4))
-            f.store(made, there) if kept is None else store_first(f, made, there, kept)
+            v.store(f.op("fdiv", v.load(target, at, kept, zero), total), target, at, kept)
             return now
 
-        along(zero, divide)
+        v.along(zero, divide)
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()

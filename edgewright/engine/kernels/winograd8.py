@@ -16,7 +16,7 @@ from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.bytes import Ending, Finish, column_order, load_factors
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.gemm8 import multiply
-from edgewright.engine.kernels.winograd import Outputs, emit_tiles
+from edgewright.engine.kernels.winograd import Outputs, Patches, emit_tiles
 from edgewright.engine.vector import Pairs
 from edgewright.ir.graph import Array
 
@@ -93,30 +93,28 @@ def _out_of(f: Function, x: list[Reg]) -> list[Reg]:
     ]
 
 
+def _sums(f: Function, patches: Patches, lanes: int, now: list[Reg]) -> list[Reg]:
+    """A vector of channels: its points become the tile's sums."""
+    kind, vector, (points, ends), lines = vec(lanes, "i32"), 4 * lanes, now, []
+    for c in range(patches.side):
+        lines.append(_out_of(f, [f.load(kind, points, (r * patches.side + c) * patches.point, 4) for r in range(6)]))
+    bias = f.load(kind, ends, 0, 4)
+    for r in range(4):
+        for c, x in enumerate(_out_of(f, [line[r] for line in lines])):
+            whole = f.op("ashr", f.op("mul", x, number(_NINTH, kind)), _SIXTY_FOURTH)
+            f.store(f.op("add", whole, bias), points, (r * 4 + c) * patches.point, 4)
+    return [f.at(points, vector), f.at(ends, vector)]
+
+
 def emit_outputs(module: Module, lanes: int, outputs: Outputs, ending: Ending) -> Function:
     """``outputs(points, out, second, ends, rows)``, see ``winograd.emit_tiles``; points are written over."""
     kind, patches = vec(lanes, "i32"), outputs.patches
     vector, head = 4 * lanes, 16 * lanes * (1 + ending.words)
     notes = patches.channels // (4 * lanes) * head
 
-    def sums(f: Function, now: list[Reg]) -> list[Reg]:
-        """A vector of channels: its points become the tile's sums."""
-        points, ends = now
-        lines = []
-        for c in range(patches.side):
-            lines.append(
-                _out_of(f, [f.load(kind, points, (r * patches.side + c) * patches.point, 4) for r in range(6)])
-            )
-        bias = f.load(kind, ends, 0, 4)
-        for r in range(4):
-            for c, x in enumerate(_out_of(f, [line[r] for line in lines])):
-                whole = f.op("ashr", f.op("mul", x, number(_NINTH, kind)), _SIXTY_FOURTH)
-                f.store(f.op("add", whole, bias), points, (r * 4 + c) * patches.point, 4)
-        return [f.at(points, vector), f.at(ends, vector)]
-
     def tile(f: Function, now: list[Reg], columns: int) -> list[Reg]:
         points, out, second, ends = now
-        f.repeat(4, [points, ends], lambda _, each: sums(f, each))
+        f.repeat(4, [points, ends], lambda _, each: _sums(f, patches, lanes, each))
         factors = load_factors(f, ending, f.at(ends, 4 * vector), lanes, 4, 4)
         finish = Finish(f, ending, f.at(f.arg("bias"), notes))
 
