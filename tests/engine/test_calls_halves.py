@@ -15,7 +15,8 @@ from tests.engine.coverage.calls import HALVES, TYPES, Taken, in_numpy, samples,
 from tests.engine.coverage.vendors import native
 from tests.engine.graphs import cpus
 from tests.engine.test_calls import check
-from tests.engine.test_runtime_segments import loaded, segments
+from tests.engine.test_runtime_segments import loaded, lowered, segments
+from tests.engine.test_runtime_state import Cached, by_index
 
 FAMILIES = 4
 
@@ -84,3 +85,15 @@ def test_a_program_is_one_segment(dtype: torch.dtype) -> None:
     for got, want in zip(found[:2], wanted, strict=False):
         assert (got - want).abs().max() < 4 * step * want.abs().max()
     assert (found[2] != wanted[2]).float().mean() < 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_cache_is_kept(dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    model, x = Cached(by_index).eval().to(dtype), torch.randn(1, 1, 256).to(dtype)
+    method = loaded(lowered(model, x, torch.tensor([0])))
+    assert len(segments(method)) == 1
+    for at in (0, 5, 1, 19):
+        want = model(x * (at + 1), torch.tensor([at])).float()
+        (got,) = method.execute([x * (at + 1), torch.tensor([at])])
+        assert (got.float() - want).abs().max() < 4 * torch.finfo(dtype).eps * want.abs().max()
