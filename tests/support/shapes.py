@@ -14,7 +14,7 @@ from torch.nn.functional import interpolate, one_hot
 
 SHAPES = 4  # in a picture
 _NOISE = 0.05
-_RIDGE = 3e-2  # of the features' mean square: keeps weights small where features say little
+_RIDGE = 0.1  # of the features' mean square: keeps weights small where features say little
 
 
 def palette(classes: int) -> Tensor:
