@@ -18,6 +18,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
+from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.prepare import Walk
@@ -74,32 +75,52 @@ def _remember(node: fx.Node, module: fx.GraphModule) -> None:
 def rewritten(module: fx.GraphModule, takes: Takes, kept: Collection[Any]) -> fx.GraphModule:
     """The module in the operators that lowering will see, in-place ones made functional, of the same meaning.
 
-    Operators in ``kept`` stay as they are. A module that writes to its own state through views stays whole.
+    Operators in ``kept`` stay as they are. Writes to the module's own state stay in place, as effects; those through
+    views become new contents, which are copied to the state at the end: an observer in between would take them.
     """
-    if any(_writes_through_view(n) for n in module.graph.nodes):
-        return module
     for node in module.graph.nodes:
         _remember(node, module)
     kept = {*kept, *(n.target for n in module.graph.nodes if _drops(n))}
+    viewed = next((n for n in module.graph.nodes if writes_through_view(n)), None)
     try:
-        made: fx.GraphModule = _ModuleWalk(module, Rewriter(takes, kept, strict=False)).run()
-    except NeedsRetrace:
-        return module
+        made: fx.GraphModule = _ModuleWalk(module, Rewriter(takes, kept, strict=False), viewed is not None).run()
+    except NeedsRetrace as reason:
+        if viewed is None:
+            return module
+        remedy = "Write it without a view: buffer.index_copy_(dim, places, new), or buffer.copy_(new)."
+        raise UsageError(f"node {viewed.name!r}", f"writes to state in a way that cannot be followed: {reason}",
+                         remedy=remedy) from reason  # fmt: skip
     return made
 
 
 class _ModuleWalk(Walk):
-    def __init__(self, module: fx.GraphModule, rewriter: Rewriter) -> None:
+    """``copies``: state is written once, at the end, with what it holds then."""
+
+    def __init__(self, module: fx.GraphModule, rewriter: Rewriter, copies: bool) -> None:
         super().__init__(ModuleProgram(module), rewriter)
+        self.copies = copies
+        self.states: dict[
+            Any, tuple[fx.Node, Any]
+        ] = {}  # by name: the first node of an attribute or input, and its new one
 
     def visit(self, node: fx.Node) -> None:
-        if node.op == "call_module" or _writes_state(node):
+        if node.op == "call_module" or (_writes_state(node) and not self.copies):
             self.rewriter.origin = None
             new = self.rewriter.graph.node_copy(node, self.aliases.read)
             self.aliases.define(node, new)
+        elif self.copies and node.op == "get_attr" and node.target in self.states:
+            self.aliases.define_same(node, self.states[node.target][0])
         else:
             super().visit(node)
             self._keep_name(node)
+            if node.op in ("get_attr", "placeholder"):
+                self.states[node.target] = node, self.aliases.read(node)
+
+    def _copy_back(self) -> None:
+        for old, held in self.states.values():
+            written = self.aliases.written(old)
+            if written is not None:
+                self.rewriter.graph.call_function(aten.copy_.default, (held, written)).meta["val"] = held.meta["val"]
 
     def _keep_name(self, node: fx.Node) -> None:
         """Users know nodes by their names, in filters and reports."""
@@ -109,6 +130,8 @@ class _ModuleWalk(Walk):
 
     def _finish(self, output: fx.Node) -> fx.GraphModule:
         results = self._read(output.args[0])
+        if self.copies:
+            self._copy_back()
         self.rewriter.graph.output(results).meta.update(output.meta)
         graph = self.rewriter.graph
         graph.eliminate_dead_code(lambda n: n.op != "call_function" or _is_write(n))
@@ -139,11 +162,12 @@ def _writes_state(node: fx.Node) -> bool:
     return first.op in ("get_attr", "placeholder") or (first.op == "call_function" and _writes_state(first))
 
 
-def _writes_through_view(node: fx.Node) -> bool:
+def writes_through_view(node: fx.Node) -> bool:
+    """True for a write to a view of a buffer, or of what a write to a buffer gave, which is the same memory."""
     if not _is_write(node) or _writes_state(node):
         return False
     seen: Any = node.args[0] if node.args else None
-    while isinstance(seen, fx.Node) and seen.op == "call_function" and _is_view(seen):
+    while isinstance(seen, fx.Node) and seen.op == "call_function" and (_is_view(seen) or _is_write(seen)):
         seen = seen.args[0]
     return isinstance(seen, fx.Node) and seen.op in ("get_attr", "placeholder")
 

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, OutputSpec, TensorArgument
 
 from edgewright.errors import UsageError
+from edgewright.quantize.module import writes_through_view
 
 aten = torch.ops.aten
 ENCODING = "state_encoding"  # of a placeholder: how its integers are meant
@@ -25,7 +26,10 @@ _DEQUANTIZE = torch.ops.quantized_decomposed.dequantize_per_tensor.default
 
 def functional_writes(module: fx.GraphModule) -> fx.GraphModule:
     """Rows written to state in place become an operator with a result, and a copy of it to the state: so that what is
-    written, and what is read again, has a scale."""
+    written, and what is read again, has a scale. A module that writes through views stays as it is: lowering's walk has
+    to follow those first."""
+    if any(writes_through_view(node) for node in module.graph.nodes):
+        return module
     work = _Writes(module.graph)
     for node in list(module.graph.nodes):
         work.visit(node)
