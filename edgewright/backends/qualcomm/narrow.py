@@ -15,7 +15,7 @@ import numpy as np
 
 from edgewright.backends.qualcomm.lower import real_numbers, scale_of
 from edgewright.backends.qualcomm.target import BLOCK
-from edgewright.ir.graph import Op, Value
+from edgewright.ir.graph import Op, QParams, Value
 
 _TIMES = 16  # the largest multiple that a block may be of its channel's scale
 _FEW = 64  # products of a sum
@@ -23,24 +23,40 @@ _WHOLE = 2**31 - 1
 
 
 def finer_weight(op: Op, weight: Value, target: Any) -> Value:
-    """The weight, in other words if they lose less and take no more room."""
+    """The weight, in other words if results are nearer and it takes no more room."""
     x, q = op.args["input"], weight.q
-    if q is None or q.qmax - q.qmin > 15 or q.block is not None or x.q is None or x.q.dtype.itemsize < 2:
+    if q is None or q.block is not None or x.q is None or x.q.dtype.itemsize < 2:
         return weight
-    if op.kind not in ("linear", "conv1d", "conv2d") or not _bias_fits(op, weight):
+    if op.kind not in ("linear", "conv1d", "conv2d"):
         return weight
+    made = _wider(op, weight, target) if q.qmax - q.qmin <= 15 and _bias_fits(op, weight) else weight
+    return _by_channel(made) if op.args.get("groups", 1) > 1 and set(weight.bound[1:]) == {1} else made
+
+
+def _wider(op: Op, weight: Value, target: Any) -> Value:
+    """Sixteen times a weight of 4 bits, in a block or in 8 bits."""
+    assert weight.q is not None and weight.data is not None
     outputs, inputs, *window = weight.bound
     if op.args.get("groups", 1) == 1 and inputs % BLOCK == 0 and set(window) <= {1} and target.htp.arch >= 69:
-        scales = np.resize(np.asarray(q.scale, np.float64), outputs)
-        block = replace(q, scale=tuple(scales.tolist()), zero_point=(0,) * outputs, axis=0, block=inputs)
-        return replace(weight, q=block)
+        return replace(weight, q=replace(_scaled(weight.q, 1, outputs), block=inputs))
     if inputs * int(np.prod(window, dtype=np.int64)) >= _FEW:
         return weight
-    scale = np.asarray(q.scale, np.float64) / _TIMES
-    wide = replace(q, scale=tuple(scale.tolist()) if scale.ndim else float(scale), qmin=q.qmin * _TIMES,
-                   qmax=q.qmax * _TIMES)  # fmt: skip
-    assert weight.data is not None
-    return replace(weight, data=(weight.data * _TIMES).astype(weight.data.dtype), q=wide)
+    q = replace(_scaled(weight.q, _TIMES), qmin=weight.q.qmin * _TIMES, qmax=weight.q.qmax * _TIMES)
+    return replace(weight, data=(weight.data * _TIMES).astype(weight.data.dtype), q=q)
+
+
+def _by_channel(weight: Value) -> Value:
+    """One scale, told for each channel: of depthwise convolutions of one pixel, results are wrong by percents else."""
+    assert weight.q is not None
+    return weight if weight.q.axis is not None else replace(weight, q=_scaled(weight.q, 1, weight.bound[0]))
+
+
+def _scaled(q: QParams, less: int, channels: int = 0) -> QParams:
+    """Scales so many times less; for each of so many channels."""
+    scale = np.asarray(q.scale, np.float64) / less
+    if channels:
+        return replace(q, scale=tuple(np.resize(scale, channels).tolist()), zero_point=(0,) * channels, axis=0)
+    return replace(q, scale=tuple(scale.tolist()) if scale.ndim else float(scale))
 
 
 def _bias_fits(op: Op, weight: Value) -> bool:
