@@ -12,6 +12,7 @@ from torch import nn
 
 from edgewright.backends.qualcomm import (
     QnnPartitioner,
+    QnnQuantizer,
     QuantDtype,
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
@@ -107,10 +108,10 @@ def quantized(update: Update, scheme: str = "8a8w", persistent: bool = True) -> 
     return made
 
 
-def lowered(model: nn.Module, **options: Any) -> tuple[Any, QnnPartitioner]:
+def lowered(model: nn.Module, **options: Any) -> tuple[bytes, QnnPartitioner]:
     partitioner = QnnPartitioner(SPECS, simulate_only=True, **options)
     manager = to_edge_transform_and_lower(torch.export.export(model, STEPS[0]), partitioner=[partitioner])
-    return read_program(bytes(manager.to_executorch().buffer)), partitioner
+    return bytes(manager.to_executorch().buffer), partitioner
 
 
 def states(program: Any) -> list[str]:
@@ -123,21 +124,14 @@ def states(program: Any) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
 @pytest.mark.parametrize("update", UPDATES)
-def test_a_cache_is_held_as_integers_by_the_delegate(update: Update, scheme: str) -> None:
-    program, partitioner = lowered(quantized(update, scheme))
-    report = partitioner.reports["forward"]
-    assert not report.refused and len(program.execution_plan[0].delegates) == 1
-    assert states(program) == ["uint8" if scheme == "8a8w" else "uint16"]
-
-
-@pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
-@pytest.mark.parametrize("update", UPDATES)
-def test_it_says_what_the_model_says_token_by_token(update: Update, scheme: str) -> None:
+def test_a_cache_is_held_as_integers_and_the_model_says_the_same(update: Update, scheme: str) -> None:
+    """In one delegate, token by token: beside the quantized model and the real one."""
     chosen, real = quantized(update, scheme), Cached(update).eval()
-    partitioner = QnnPartitioner(SPECS, simulate_only=True)
-    manager = to_edge_transform_and_lower(torch.export.export(quantized(update, scheme), STEPS[0]),
-                                          partitioner=[partitioner])  # fmt: skip
-    method = Runtime.get().load_program(bytes(manager.to_executorch().buffer)).load_method("forward")
+    file, partitioner = lowered(chosen)
+    program = read_program(file)
+    assert not partitioner.reports["forward"].refused and len(program.execution_plan[0].delegates) == 1
+    assert states(program) == ["uint8" if scheme == "8a8w" else "uint16"]
+    method = Runtime.get().load_program(file).load_method("forward")
     for token, place in STEPS:
         (found,) = method.execute([token.numpy(), place.numpy()])
         with torch.no_grad():
@@ -146,24 +140,27 @@ def test_it_says_what_the_model_says_token_by_token(update: Update, scheme: str)
 
 
 def test_state_that_is_not_saved_is_held_the_same_way() -> None:
-    assert states(lowered(quantized(copied, persistent=False))[0]) == ["uint8"]
+    file, _ = lowered(quantized(copied, persistent=False))
+    assert states(read_program(file)) == ["uint8"]
 
 
 def test_state_stays_real_on_request_and_says_the_same() -> None:
-    program, partitioner = lowered(quantized(copied), integer_state=False)
-    assert states(program) == ["float32"] and not partitioner.reports["forward"].refused
+    file, partitioner = lowered(quantized(copied), integer_state=False)
+    assert states(read_program(file)) == ["float32"] and not partitioner.reports["forward"].refused
 
 
-def test_state_that_is_read_as_it_is_stays_real() -> None:
-    class Returned(Cached):
-        def forward(self, x: torch.Tensor, place: torch.Tensor) -> Any:
-            return super().forward(x, place), self.cache * 1.0
+def test_state_that_is_not_quantized_stays_real() -> None:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    model = Returned(copied).eval()
-    exported = torch.export.export(model, STEPS[0])
-    assert integer_state(exported) is exported  # nothing is quantized
-    made = quantize(model, STEPS[0], QuantDtype.use_8a8w, STEPS)
-    assert set(states(lowered(made)[0])) <= {"float32", "uint8"}
+    exported = torch.export.export(Cached(copied).eval(), STEPS[0])
+    assert integer_state(exported) is exported
+    quantizer = QnnQuantizer("SM8650")
+    quantizer.add_discard_ops([torch.ops.aten.index_put.default])
+    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
+    prepared(*STEPS[0])
+    file, partitioner = lowered(convert_pt2e(prepared))
+    assert states(read_program(file)) == ["float32"]
+    assert "index_put" in {v.operator for v in partitioner.reports["forward"].refused}
 
 
 @pytest.mark.parametrize("update", UPDATES)
