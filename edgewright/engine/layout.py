@@ -99,12 +99,14 @@ def image(shape: Sequence[int], item: int, pixel: int, border: Border) -> Layout
 
 @dataclass(frozen=True)
 class Home:
-    """Where a value lives. Signed bytes inside the engine are stored 128 higher; ``raw`` ones are not."""
+    """Where a value lives. Signed bytes inside the engine are stored 128 higher; ``raw`` ones are not. What lies
+    ``inside`` the rows of another has that one's elements beside its own, where else there is room to spare."""
 
     value: Value
     place: Place  # of the first element
     layout: Layout
     raw: bool = False
+    inside: bool = False
 
     def at(self, offset: int = 0) -> Place:
         return Place(self.place.buffer, self.place.offset + offset, self.place.index)

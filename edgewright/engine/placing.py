@@ -166,7 +166,7 @@ class Placing:
         taken = (*self.context.homes, *self.borders, *self.tight, *self.parts)
         fits = maker is not None and maker.makes(layout) and id(value) not in taken and len(readers[id(value)]) == 1
         if fits and id(out) not in self.context.homes and value.q is None:
-            self.parts[id(value)] = (out, lambda home: Home(value, home.place, layout, home.raw))
+            self.parts[id(value)] = (out, lambda home: replace(home, value=value, layout=layout))
 
     def _may_lie_inside(self, value: Value, out: Value, maker: Lowering) -> bool:
         free = id(value) not in (*self.context.homes, *self.aliases, *self.borders, *self.tight)

@@ -223,7 +223,7 @@ class _Scheduler(Placing):
             return
         if id(out) in self.aliases:
             root = context.homes[id(self.aliases[id(out)])]
-            context.homes[id(out)] = Home(out, root.place, self.layout(out), root.raw)
+            context.homes[id(out)] = replace(root, value=out, layout=self.layout(out))
             return
         home, first = context.home(out), len(context.steps)
         if home.layout.border:

@@ -59,8 +59,8 @@ def _spread(home: Home, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _whole_pixels(shape: list[int], operands: Sequence[Operand], homes: Sequence[Home]) -> list[int]:
-    """The shape with padded channels counted in, if they are padded alike everywhere."""
-    if len(shape) < 2 or any(h.place.buffer != "arena" for h in homes):
+    """The shape with padded channels counted in, if they are padded alike everywhere, and padding it is."""
+    if len(shape) < 2 or any(h.inside or h.place.buffer != "arena" for h in homes):
         return shape
     pixel, item = operands[-1].strides[-2], operands[-1].item
     alike = all(o.strides == operands[-1].strides and o.item == item for o in operands)

@@ -166,7 +166,8 @@ def part_of(out: Home, dim: int, start: int, value: Value) -> Home:
     """Where one of the tensors that are joined lies in the result."""
     axis, shape = dim % len(out.layout.shape), tuple(int(n) for n in value.bound)
     place = out.at(start * out.layout.strides[axis])
-    return Home(value, place, replace(out.layout, shape=shape, border=Border()), out.raw)
+    inside = out.inside or shape[-1] != out.layout.shape[-1]
+    return Home(value, place, replace(out.layout, shape=shape, border=Border()), out.raw, inside)
 
 
 def _with(home: Home, shape: Sequence[int], strides: Sequence[int]) -> Home:
