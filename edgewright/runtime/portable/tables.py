@@ -36,8 +36,14 @@ def _moved(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
         return False
     if "as_strided" in a["key"] and x.dim_order != tuple(range(len(x.bound))):  # it reads memory as it lies
         return False
+    name = _ROWS[a["key"].partition("::")[2]]
     args = {n: m.planes(v) if v is x else _numbers(v) for n, v in a.items() if n != "key"}
-    m.add(_ROWS[a["key"].partition("::")[2]], outs[0], args)
+    if name == "roll" and not args["dims"]:  # as if there were one dimension
+        flat, kept = (math.prod(x.bound),), {"size": list(outs[0].bound)}
+        line = m.between("view", flat, {"self": m.planes(x), "size": list(flat)}, x.dtype)
+        m.add("view", outs[0], {"self": m.between(name, flat, {**args, "self": line, "dims": [0]}, x.dtype), **kept})
+        return True
+    m.add(name, outs[0], args)
     return True
 
 
