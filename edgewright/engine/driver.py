@@ -13,19 +13,19 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgewright.engine import context
 from edgewright.engine.build import build_kernels
 from edgewright.engine.cores import thread_count
+from edgewright.engine.handed import check_outputs, checked_inputs
 from edgewright.engine.image import CodegenError, Image, Library, link
 from edgewright.engine.pack import resident
-from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, Tensor, View
+from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, View
 from edgewright.engine.sharing import Sharing
 from edgewright.engine.threads import address_of, aligned, driver, pool, retire
-from edgewright.errors import InputError
 from edgewright.ir.graph import Array
 
 if TYPE_CHECKING:  # profiles bring the ETDump format with them, which running does not need
@@ -81,10 +81,10 @@ class CompiledGraph:
         self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None, profile: EngineProfile | None = None
     ) -> list[Array]:
         """The outputs for ``inputs``: new arrays, or ``outputs`` written to."""
-        given = _checked(inputs, self.plan.inputs)
+        given = checked_inputs(inputs, self.plan.inputs)
         made = [np.empty(t.shape, t.dtype) for t in self.plan.outputs] if outputs is None else list(outputs)
         if outputs is not None:
-            _check_outputs(made, self.plan.outputs)
+            check_outputs(made, self.plan.outputs)
             given = self._apart(given, made)
         with self._lock:
             self._bring(given, made)
@@ -267,46 +267,6 @@ def _worth_sharing(steps: Sequence[Step]) -> bool:
         return False
     macs, touched = sum(step.macs for step in steps), sum(step.bytes for step in steps)
     return macs / _MACS_PER_US + touched / _BYTES_PER_US >= _WORTH_US
-
-
-def _checked(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> list[Array]:
-    """The caller's inputs, copied where a kernel could not read them as they lie."""
-    if len(arrays) != len(tensors):
-        raise InputError("inputs", f"must be {len(tensors)} arrays", value=len(arrays))
-    result = []
-    for at, tensor in enumerate(tensors):
-        array = arrays[at]
-        if not _fits(array, tensor):
-            raise _misfit(f"input {at} ({tensor.name})", array, tensor)
-        flags = array.flags
-        result.append(array if flags.c_contiguous and flags.aligned else np.array(array, order="C"))
-    return result
-
-
-def _check_outputs(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> None:
-    if len(arrays) != len(tensors):
-        raise InputError("outputs", f"must be {len(tensors)} arrays", value=len(arrays))
-    for at, tensor in enumerate(tensors):
-        array = arrays[at]
-        if not _fits(array, tensor):
-            raise _misfit(f"output {at} ({tensor.name})", array, tensor)
-        flags = array.flags
-        if not (flags.c_contiguous and flags.aligned and flags.writeable):
-            raise InputError(f"output {at} ({tensor.name})", "must be contiguous, aligned and writable")
-        if any(np.may_share_memory(array, other) for other in arrays[:at]):
-            raise InputError(f"output {at} ({tensor.name})", "must not share memory with another output")
-
-
-def _fits(array: Any, tensor: Tensor) -> bool:
-    return isinstance(array, np.ndarray) and array.dtype == tensor.dtype and array.shape == tensor.shape
-
-
-def _misfit(name: str, array: Any, tensor: Tensor) -> InputError:
-    if not isinstance(array, np.ndarray):
-        return InputError(name, "must be a numpy array", value=type(array).__name__)
-    if array.dtype != tensor.dtype:
-        return InputError(name, f"must be of type {tensor.dtype}", value=str(array.dtype))
-    return InputError(name, f"must have shape {list(tensor.shape)}", value=list(array.shape))
 
 
 _GRAPHS: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()

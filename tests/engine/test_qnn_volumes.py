@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engine.coverage.vendors import native
 from tests.engine.qnn import TYPES, fixed, same, tensor, whole
 
 # Window, stride, padding before and after, what is added, groups.
@@ -64,3 +65,16 @@ def test_averages(window: Any, stride: Any, pads: Any, up: int, sizes: Any, coun
     same(made)
     if not counted:
         same(made, [np.full(x.bound, 65504, np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "weight", "channels"), [("DepthWiseConv2d", (7, 7, 1, 768), 768), ("Conv2d", (3, 3, 512, 4096), 4096)]
+)
+def test_large_filters_are_machine_code(kind: str, weight: tuple[int, ...], channels: int) -> None:
+    """Filters of all channels need not be made of those that stay what they are. Only a plan is made."""
+    x = tensor("x", (1, 8, 8, weight[2] if kind == "Conv2d" else channels), "half")
+    out = tensor("y", (1, 9 - weight[0], 9 - weight[1], channels), "half")
+    params = {} if kind.startswith("Depth") else {"group": 1}
+    filters = tensor("w", weight, "half", data=np.zeros(weight, np.float32))
+    made = whole(kind, [x, filters], out, stride=[1, 1], pad_amount=[[0, 0], [0, 0]], dilation=[1, 1], **params)
+    assert native(made, "qnn")
