@@ -36,7 +36,7 @@ from tests.backends.qualcomm.test_networks import Decoder
 
 OUT = Console(width=120)
 SPECS = generate_qnn_executorch_compiler_spec("SM8650", generate_htp_compiler_spec(use_fp16=False))
-_SIZES = {0: 1, 4: 8, 6: 4, 22: 2}  # bytes of elements, by the numbers that files have for them
+_SIZES = {0: 1, 4: 8, 6: 4, 27: 2}  # bytes of elements, by the numbers that files have for them
 
 
 def main() -> None:

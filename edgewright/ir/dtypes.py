@@ -89,6 +89,7 @@ _NUMPY: dict[ScalarType, DType] = {
 _SCALAR: dict[DType, ScalarType] = {}
 for _number, _dtype in _NUMPY.items():
     _SCALAR.setdefault(_dtype, _number)
+_SCALAR[np.dtype(np.uint16)] = ScalarType.UINT16  # bits of 16 are the older name; stock takes no tensors of them
 
 ITEMSIZE: dict[int, int] = {int(number): dtype.itemsize for number, dtype in _NUMPY.items()}
 

@@ -119,7 +119,7 @@ def states(program: Any) -> list[str]:
     plan = program.execution_plan[0]
     names = [operator.name for operator in plan.operators]
     calls = [i for i in plan.chains[0].instructions if hasattr(i, "op_index") and names[i.op_index] == "aten::copy_"]
-    return [{0: "uint8", 6: "float32", 22: "uint16"}[plan.values[c.args[0]].scalar_type] for c in calls]
+    return [{0: "uint8", 6: "float32", 27: "uint16"}[plan.values[c.args[0]].scalar_type] for c in calls]
 
 
 @pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])

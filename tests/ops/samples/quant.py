@@ -255,8 +255,6 @@ def reason(sample: Sample) -> str:
     x, name = sample.args[0], sample.key.partition("::")[2]
     if x is TIES:
         return "infinities wrap around"
-    if x.dtype == np.uint16 or (sample.expect and sample.expect[0].dtype == np.uint16):
-        return "no uint16"
     if name.startswith("quantize_per_tensor") and str(x.dtype) == "bfloat16":
         return "no bfloat16"
     if name.startswith("quantize_per_channel") and sample.args[1].dtype != np.float64:
