@@ -13,10 +13,16 @@ from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, constant, ends, r
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.folds import counts_of
 
+_DEEPEST = 256  # planes of a window: each is a move
+
+
+def _moderate(op: Op) -> bool:
+    return affordable(op) and op.args["inputs"][1].bound[0] <= _DEEPEST
+
 
 @rule("Conv3d")
 def _convolution(made: QnnRewrite, op: Op) -> bool:
-    p, groups = product(made, op) if affordable(op) else None, int(op.args["group"])
+    p, groups = product(made, op) if _moderate(op) else None, int(op.args["group"])
     if p is None:
         return False
     if groups > 1:
@@ -52,7 +58,7 @@ def _transposed(made: QnnRewrite, op: Op) -> bool:
     """Planes are spread, with nothing between them; each image is then a transposed convolution of those that a result
     is made of."""
     groups = int(op.args["group"])
-    p = product(made, op, groups) if affordable(op) else None
+    p = product(made, op, groups) if _moderate(op) else None
     if p is None:
         return False
     window, out = p.weights.shape[0], p.out.bound
