@@ -107,10 +107,11 @@ def test_what_was_trained_with_its_quantization_is_lowered(scheme: str) -> None:
         assert ratio(converted(*inputs), made(*inputs)) > decibels
 
 
-@pytest.mark.parametrize("fp16", [True, False])
-def test_the_same_model_gives_the_same_file(fp16: bool) -> None:
+@pytest.mark.parametrize("scheme", ["fp16", "8a8w", "16a4w"])
+def test_the_same_model_gives_the_same_file(scheme: str) -> None:
     model, inputs = cifarnet()
-    chosen = model if fp16 else quantize(model, inputs, QuantDtype.use_8a8w)
+    chosen = model if scheme == "fp16" else quantize(model, inputs, SCHEMES[scheme][0])
+    fp16 = scheme == "fp16"
     assert lower(chosen, inputs, fp16=fp16).program == lower(chosen, inputs, fp16=fp16).program
 
 
