@@ -38,6 +38,7 @@ from edgewright.program.memory import MemoryPlanningPass
 from edgewright.quantize.batches import calibrate
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import Runtime
+from edgewright.workbench.quantization import kept_buffers
 
 log = logging.getLogger("edgewright.qualcomm")
 _BURST = QnnExecuTorchHtpPerformanceMode.kHtpBurst
@@ -183,8 +184,10 @@ def _refuse(given: Any, name: str, remedy: str) -> None:
 
 
 def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
-    prepared = prepare_pt2e(torch.export.export(model, dataset[0]).module(), quantizer)
-    calibrate(prepared, dataset)
+    exported = torch.export.export(model, dataset[0])
+    with kept_buffers(exported), torch.no_grad():  # or a cache would start with what it was calibrated on
+        prepared = prepare_pt2e(exported.module(), quantizer)
+        calibrate(prepared, dataset)
     return convert_pt2e(prepared)
 
 

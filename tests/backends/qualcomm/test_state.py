@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from edgewright.backends.qualcomm import (
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
+from edgewright.backends.qualcomm.export_utils import QnnConfig, build_executorch_binary
 from edgewright.errors import UsageError
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
@@ -251,3 +253,14 @@ def test_methods_that_share_a_cache_must_hold_it_the_same_way() -> None:
         shared((1.0, 2.0))
     assert "integer_state=False" in str(raised.value)
     assert shared((1.0, 2.0), integer_state=False).buffer
+
+
+def test_scripts_that_calibrate_start_with_an_empty_cache(tmp_path: Path) -> None:
+    model, real = Cached(copied).eval(), Cached(copied).eval()
+    config = QnnConfig("SM8650")
+    build_executorch_binary(model, config, str(tmp_path / "m"), STEPS, QuantDtype.use_8a8w)
+    (found,) = Runtime.get().load_program(tmp_path / "m.pte").load_method("forward").execute(
+        [x.numpy() for x in STEPS[0]]
+    )  # fmt: skip
+    with torch.no_grad():
+        assert ratio(real(*STEPS[0]), torch.from_numpy(np.asarray(found))) > 30
