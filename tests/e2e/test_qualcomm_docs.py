@@ -100,7 +100,9 @@ def test_data_sets_and_weights_are_taken(capsys, monkeypatch) -> None:
     monkeypatch.setenv("EDGEWRIGHT_QNN", "twin")
     np.savez("x.npz", a=np.ones((1, 3, 16, 16), np.float32), b=np.zeros((1, 3, 16, 16), np.float32))
     found = small("edsr")
-    assert flow().main(found, ["-m", "SM8550", "-c", "--dataset", "x.npz", "--count", "2", "--size", "16", "--fp16"]) == 0
+    assert (
+        flow().main(found, ["-m", "SM8550", "-c", "--dataset", "x.npz", "--count", "2", "--size", "16", "--fp16"]) == 0
+    )
     assert "inputs: random" not in capsys.readouterr().out
     assert np.array_equal(np.fromfile("edsr/input_0_0.raw", np.float32), np.ones(3 * 16 * 16))
     assert np.array_equal(np.fromfile("edsr/input_1_0.raw", np.float32), np.zeros(3 * 16 * 16))
