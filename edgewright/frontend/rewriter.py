@@ -55,7 +55,8 @@ class Rewriter:
 
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
         """The result of ``op``: rewritten by rule, taken as it is, or decomposed. ``val`` if it is known."""
-        from edgewright.frontend import backward, layers, ordering, recurrent, volumes  # noqa: F401  (they import this)
+        # They import this.
+        from edgewright.frontend import backward, layers, ordering, products, recurrent, volumes  # noqa: F401
         from edgewright.frontend.decompose import decompose
         from edgewright.frontend.rules import RENAMES, RULES
 

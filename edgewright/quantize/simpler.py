@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.frontend.products import turned
+
 aten = torch.ops.aten
 _SPLITS = (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
-_SWAPS: dict[str, tuple[Any, ...]] = {
-    "aten.t.default": ((),), "aten.transpose.int": ((0, 1), (1, 0)), "aten.permute.default": (([1, 0],),),
-}  # fmt: skip
+_CONSTANT = ("get_attr",)  # of a module
 _COPIES = (aten.split_copy.Tensor, aten.split_with_sizes_copy.default, aten.unbind_copy.int)
 
 
@@ -27,7 +27,7 @@ def simpler(module: fx.GraphModule) -> fx.GraphModule:
             _sliced(module.graph, node)
         elif node.target is aten.var_mean.correction and several:
             _moments(module.graph, node)
-        elif node.target is aten.mm.default and _turned(node.args[1]) is not None:
+        elif node.target is aten.mm.default and turned(node.args[1], _CONSTANT) is not None:
             _linear(module.graph, node, None)
         elif node.target is aten.addmm.default and all(node.kwargs.get(k, 1) == 1 for k in ("beta", "alpha")):
             _linear(module.graph, node, node.args[0]) if _is_bias(node) else _product(module.graph, node)
@@ -73,26 +73,17 @@ def _moments(graph: fx.Graph, node: fx.Node) -> None:
     graph.erase_node(node)
 
 
-def _turned(matrix: Any) -> fx.Node | None:
-    """The constant that a matrix is, with its dimensions exchanged."""
-    if not isinstance(matrix, fx.Node) or matrix.op != "call_function" or matrix.meta["val"].dim() != 2:
-        return None
-    source, swaps = matrix.args[0], _SWAPS.get(str(matrix.target).replace("_copy", ""), ())
-    constant = isinstance(source, fx.Node) and source.op == "get_attr"
-    return source if constant and matrix.args[1:] in swaps else None  # type: ignore[return-value]
-
-
 def _is_bias(node: fx.Node) -> bool:
     bias: Any = node.args[0]
     constant = isinstance(bias, fx.Node) and bias.op == "get_attr" and bias.meta["val"].dim() == 1
     fits = constant and bias.meta["val"].shape == node.meta["val"].shape[1:]
-    return fits and _turned(node.args[2]) is not None
+    return fits and turned(node.args[2], _CONSTANT) is not None
 
 
 def _linear(graph: fx.Graph, node: fx.Node, bias: Any) -> None:
     first, second = node.args[-2:]
     with graph.inserting_before(node):
-        made = graph.call_function(aten.linear.default, (first, _turned(second), bias))
+        made = graph.call_function(aten.linear.default, (first, turned(second, _CONSTANT), bias))
     _instead(graph, node, made)
 
 

@@ -117,13 +117,13 @@ fixed_weights = constant("weight", "bias")
 fixed_matrix = constant("mat2")
 
 
-@rule("weights must be a matrix, and alpha and beta 1")
+@rule("weights must be a matrix, what is added a constant for each column, and alpha and beta 1")
 def plain_product(op: Op, target: Any) -> object:
     bad = [n for n in ("alpha", "beta") if op.args.get(n, 1) != 1]
-    if op.kind == "addmm" and (
-        not op.args["self"].constant or max(op.args["self"].bound, default=1) != op.args["self"].bound[-1]
-    ):
-        return op.args["self"].name
+    if op.kind == "addmm":
+        added, columns = op.args["self"], op.args["mat2"].bound[1]
+        if not added.constant or list(added.bound) not in ([columns], [1, columns]):
+            return f"{added.name} of {list(added.bound)}"
     return ", ".join(bad) if bad else OK
 
 

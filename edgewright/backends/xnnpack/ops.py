@@ -22,6 +22,7 @@ from edgewright.backends.xnnpack.rules import (
     batched,
     blocks,
     ceil_mode_static,
+    column_bias,
     dynamic_convolution,
     dynamic_weights,
     extreme_of_images,
@@ -70,8 +71,8 @@ ROWS: tuple[OpSpec, ...] = (
            config="LinearConfig"),
     OpSpec("mm", compute.matmul, (batched,), config="MMConfig"),
     OpSpec("addmm", compute.matmul,
-           (constant("self", "mat2"), argument_is("alpha", 1), argument_is("beta", 1)), (FLOAT,), ACTIVATIONS,
-           config="AddmmConfig"),
+           (constant("self", "mat2"), column_bias, argument_is("alpha", 1), argument_is("beta", 1)), (FLOAT,),
+           ACTIVATIONS, config="AddmmConfig"),
     OpSpec("bmm", compute.batch_matmul, (batched,), config="BMMConfig"),
     *(
         OpSpec(op, images.convolution, (constant("weight", "bias"), image_or_sequence, transposed_scales,

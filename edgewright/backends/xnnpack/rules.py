@@ -271,6 +271,12 @@ def one_kind(op: Op) -> object:
     return ", ".join(loose) if loose else OK
 
 
+@rule("what is added to a product must be a number for each of its columns")
+def column_bias(op: Op) -> object:
+    added, matrix = op.args["self"], op.args["mat2"]
+    return OK if added.shape == (matrix.shape[1],) else list(added.shape)
+
+
 @rule("products are of two matrices, or of as many pairs")
 def batched(op: Op) -> object:
     ranks = [len(v.shape) for n in ("self", "mat2") if (v := tensor(op, n)) is not None]
