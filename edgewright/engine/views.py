@@ -76,7 +76,7 @@ def view_of(op: Op, home: Home) -> Home:
     """The home of the result of an operator that only looks at its input."""
     out, found = op.outputs[0], viewed(op, home.layout)
     assert out is not None and found is not None
-    inside = home.inside or not out.bound or out.bound[-1] != home.layout.shape[-1]
+    inside = home.inside or tuple(out.bound[-1:]) != tuple(home.layout.shape[-1:])
     return Home(out, home.at(found[1]), found[0], home.raw, inside)
 
 

@@ -146,7 +146,7 @@ def test_the_manifest_says_compiler_and_figures(quantized) -> None:
     assert said is not None
     (expected,) = said["estimates"]
     assert expected["compiler"].startswith("QNN v2.51.")
-    assert expected["target"] == "SM8650" and expected["figures"]["45 TOPS"] == "assumed"
+    assert expected["target"] == "SM8650" and "https://" in expected["figures"]["45 TOPS"]  # where it was read
 
 
 # ----------------------------------------------------------------------------------------------- what is refused
