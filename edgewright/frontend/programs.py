@@ -10,9 +10,10 @@ from torch.export.graph_signature import ExportGraphSignature
 
 
 def with_graph(
-    program: ExportedProgram, module: fx.GraphModule, signature: ExportGraphSignature, verifiers: Any = None
-) -> ExportedProgram:
-    """The program with another graph; weights and all else are the same objects.
+    program: ExportedProgram, module: fx.GraphModule, signature: ExportGraphSignature, verifiers: Any = None, *,
+    states: dict[str, Any] | None = None, constants: dict[str, Any] | None = None,
+) -> ExportedProgram:  # fmt: skip
+    """The program with another graph; weights, unless others are given, and all else are the same objects.
 
     torch's own ``_update`` copies the structures of calls in depth, of which torch warns that it will not be able to.
     """
@@ -20,10 +21,10 @@ def with_graph(
         root=module,
         graph=module.graph,
         graph_signature=signature,
-        state_dict=program.state_dict,
+        state_dict=program.state_dict if states is None else states,
         range_constraints=dict(program.range_constraints),
         module_call_graph=list(program.module_call_graph),
         example_inputs=program.example_inputs,
-        constants=program.constants,
+        constants=program.constants if constants is None else constants,
         verifiers=program.verifiers if verifiers is None else verifiers,
     )

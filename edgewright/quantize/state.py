@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, OutputSpec, TensorArgument
 
 from edgewright.errors import UsageError
+from edgewright.frontend.programs import with_graph
 from edgewright.quantize.module import writes_through_view
 
 aten = torch.ops.aten
@@ -161,8 +162,7 @@ def _rewritten(
     module.graph.eliminate_dead_code()
     module.recompile()
     signature = ExportGraphSignature(exported.graph_signature.input_specs, specs)
-    made: ExportedProgram = exported._update(module, signature, state_dict=states, constants=others)
-    return made
+    return with_graph(exported, module, signature, states=states, constants=others)
 
 
 def _open(state: fx.Node, how: tuple[Any, ...]) -> None:
