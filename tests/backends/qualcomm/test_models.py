@@ -144,3 +144,16 @@ def test_a_trained_mobilenet_says_the_same_of_more_images(scheme: str, least: fl
     same, found = agreement(scheme, 500)
     print(f"{scheme}: {same:.1%} of the answers those of floating point, {found:.1f} dB")
     assert same >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "decibels"), [("8a8w", 30), ("16a8w", 45), ("16a4w", 45)])
+def test_the_twin_of_a_trained_mobilenet_says_what_the_emulator_says(scheme: str, decibels: float) -> None:
+    images, batches = cifar.images(200), torch.cat(list(cifar.calibration(40))).split(10)
+    example = (images[:10],)
+    made = lower(quantize(cifar.mobilenet(), example, SCHEMES[scheme][0], [(b,) for b in batches]), example, fp16=False)
+    twin = made.twinned()
+    wanted, found = (torch.cat([run(batch) for batch in images.split(10)]) for run in (made, twin))
+    same = float((wanted.argmax(1) == found.argmax(1)).float().mean())
+    print(f"{scheme}: {ratio(wanted, found):.1f} dB, {same:.1%} of the answers the same")
+    assert same >= 0.99 and ratio(wanted, found) > decibels
