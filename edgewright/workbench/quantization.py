@@ -93,6 +93,10 @@ class Quantization:
 
 def call_model(module: Any, number: int, call: Call) -> Any:
     """A model's results for one of the calibration inputs."""
+    for value in (*call.args, *call.kwargs.values()):
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.isnan().any():
+            remedy = "Look where it comes from: a division by 0, a mean of nothing, a file that was not read."
+            raise InputError(f"calibration input {number}", "must hold numbers", value="NaN", remedy=remedy)
     try:
         return module(*call.args, **call.kwargs)
     except Exception as error:

@@ -135,3 +135,13 @@ def test_inputs_that_the_model_cannot_take() -> None:
     for quantize in ("int8", None):
         with pytest.raises(InputError, match="calibration input 1: the model cannot be called with it"):
             ew.compile(net(), calls(1)[0], "xnnpack", quantize=quantize, calibration=wrong)
+
+
+def test_inputs_that_are_no_numbers() -> None:
+    import edgewright as ew
+    from tests.workbench.models import net
+
+    example = calls(1)[0]
+    wrong = [example, tuple(torch.full_like(x, float("nan")) for x in example)]
+    with pytest.raises(InputError, match="calibration input 1: must hold numbers; got NaN"):
+        ew.compile(net(), example, "xnnpack", quantize="int8", calibration=wrong)
