@@ -62,7 +62,10 @@ def one_width(op: Op, target: Any) -> object:
     return ", ".join(held) if len(held) > 1 else OK
 
 
-@rule("elements that are not quantized must be float32, int32 or bool; int64 may only be places, counts and casts")
+@rule(
+    "elements that are not quantized must be float32 (computed in 16 bits; of a model in half precision, export "
+    "model.float()), int32 or bool; int64 may only be places, counts and casts"
+)
 def plain(op: Op, target: Any) -> object:
     wide = {id(v) for v in _counted(op) if str(v.dtype) == "int64"}
     bad = {str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in _PLAIN and id(v) not in wide}
