@@ -26,10 +26,10 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, single
-from edgewright.ir.qnn.scaling import bias_of, is_bytes, weights_of, word_scaling
+from edgewright.ir.qnn.scaling import bias_of, weights_of, product_scaling
 from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.qnn.values import half, quantized
-from edgewright.ir.real_scaling import RealScaling, real_scaling
+from edgewright.ir.real_scaling import RealScaling, narrow, real_scaling
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)
 _MOST = 1 << 24  # weights, where filters of groups are made filters of all channels
@@ -102,16 +102,16 @@ def product(made: QnnRewrite, op: Op, tiles: int = 1) -> Product | None:
     scales = np.tile(scales, tiles) if scales.size > 1 else scales
     units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)  # type: ignore[union-attr]
     bias = bias_of(rest[0], np.asarray(rest[0].data), units) if rest else None
-    narrow = is_bytes(x, w, out)
+    bytes_only = narrow(x, w, out)
     largest = int(np.abs(weights).max(initial=0))
-    if largest > (127 if narrow else 32767) or (not narrow and (byte(x) or byte(out))):
+    if largest > (127 if bytes_only else 32767) or (not bytes_only and (byte(x) or byte(out))):
         return None
-    if bias is not None and np.abs(bias).max(initial=0) >= (1 << 31 if narrow else 1 << 48):
+    if bias is not None and np.abs(bias).max(initial=0) >= (1 << 31 if bytes_only else 1 << 48):
         return None
     limits, last = following(made, op)
-    if narrow:
+    if bytes_only:
         return Product(x, weights, scales, bias, last, {"limits": limits})
-    return Product(x, weights, scales, bias, last, {"scaling": _limited(word_scaling(x, scales, out), out, limits)})
+    return Product(x, weights, scales, bias, last, {"scaling": _limited(product_scaling(x, scales, out), out, limits)})
 
 
 def _limited(scaling: RealScaling, out: Value, limits: Limits | None) -> RealScaling:

@@ -13,9 +13,9 @@ import numpy as np
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, single
 from edgewright.ir.qnn.elements import BINARY
-from edgewright.ir.qnn.scaling import is_bytes
 from edgewright.ir.qnn.values import centred, real, stored
 from edgewright.ir.qnn.words import word_sum
+from edgewright.ir.real_scaling import narrow
 
 _F32 = np.float32
 _SIGNS = {"Add": 1, "Subtract": -1}
@@ -27,7 +27,7 @@ def _fixed(op: Op) -> tuple[QParams, QParams, QParams] | None:
     (a, b), out = op.args["inputs"], op.outputs[0]
     if out is None or a.q is None or b.q is None or out.q is None or op.kind.endswith("Multiply"):
         return None
-    if not is_bytes(a, b, out) or any(q.axis is not None for q in (a.q, b.q, out.q)):
+    if not narrow(a, b, out) or any(q.axis is not None for q in (a.q, b.q, out.q)):
         return None
     return (a.q, b.q, out.q) if 1 <= QNN.sum_factors((a.q, b.q), out.q)[2] <= 30 else None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgewright.ir.graph import Array, QParams, Value
 from edgewright.ir.numerics import QNN, single
-from edgewright.ir.real_scaling import RealScaling
+from edgewright.ir.real_scaling import RealScaling, narrow
 
 _MULTIPLES = 16  # of a channel's scale that a block's may be
 
@@ -51,19 +51,15 @@ def bias_of(value: Value, data: Array, units: Array) -> Array:
     return np.asarray(np.rint(numbers / units), np.float64).astype(np.int64)
 
 
-def is_bytes(*values: Value) -> bool:
-    return all(v.q is not None and v.q.dtype.itemsize == 1 for v in values)
-
-
 def stored_sums(total: Array, x: Value, scales: Array, out: Value) -> Array:
     """Exact sums as the result holds them. Channels are last; ``scales`` are those of the weights."""
     assert x.q is not None and out.q is not None
-    if is_bytes(x, out):
+    if narrow(x, out):
         return QNN.requantize(total, single(x.q.scale) * scales / single(out.q.scale), out.q)
-    return word_scaling(x, scales, out).apply(total).astype(out.q.dtype)
+    return product_scaling(x, scales, out).apply(total).astype(out.q.dtype)
 
 
-def word_scaling(x: Value, scales: Array, out: Value) -> RealScaling:
+def product_scaling(x: Value, scales: Array, out: Value) -> RealScaling:
     assert x.q is not None and out.q is not None
     units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
     factors: Any = (units / single(out.q.scale).astype(np.float64)).reshape(-1)

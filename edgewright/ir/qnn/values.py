@@ -13,21 +13,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN
+from edgewright.ir.numerics import QNN, spread
 from edgewright.ir.qnn.words import WordScaling, word_scaling
 
 _F32 = np.float32
 LARGEST = _F32(np.finfo(np.float16).max)
-
-
-def along(parameter: Any, axis: int | None, rank: int) -> Array:
-    """Scales or zero points, shaped to broadcast along their axis."""
-    numbers = np.asarray(parameter)
-    if axis is None or numbers.ndim == 0:
-        return numbers
-    shape = [1] * rank
-    shape[axis] = numbers.size
-    return numbers.reshape(shape)
 
 
 def half(array: Array) -> Array:
@@ -38,7 +28,7 @@ def half(array: Array) -> Array:
 
 def centred(array: Array, q: QParams, dtype: Any = _F32) -> Array:
     """Integers without their zero point."""
-    return array.astype(dtype) - along(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
+    return array.astype(dtype) - spread(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
 
 
 def scales(q: QParams, array: Array) -> Array:
@@ -46,15 +36,16 @@ def scales(q: QParams, array: Array) -> Array:
     last."""
     given = np.asarray(q.scale, _F32)
     if q.block is None:
-        return along(given, q.axis, array.ndim)
+        return spread(given, q.axis, array.ndim)
     return np.repeat(given.reshape(array.shape[-1], -1).T, q.block, axis=0)
 
 
 def real(value: Value, array: Array) -> Array:
     """What stored elements stand for. Integers and truth values that were never real numbers stay what they are."""
-    if value.q is not None:
-        zero = 0 if value.q.block is not None else along(np.asarray(value.q.zero_point, _F32), value.q.axis, array.ndim)
-        return (array.astype(_F32) - zero) * scales(value.q, array)
+    q = value.q
+    if q is not None:
+        zero = 0 if q.block is not None else spread(np.asarray(q.zero_point, _F32), q.axis, array.ndim)
+        return (array.astype(_F32) - zero) * scales(q, array)
     return half(array) if array.dtype.kind == "f" else array
 
 
