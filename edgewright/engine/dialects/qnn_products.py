@@ -26,7 +26,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, single
-from edgewright.ir.qnn.scaling import bias_of, weights_of, product_scaling
+from edgewright.ir.qnn.scaling import bias_of, product_scaling, weights_of
 from edgewright.ir.qnn.table import PREFIX
 from edgewright.ir.qnn.values import half, quantized
 from edgewright.ir.real_scaling import RealScaling, narrow, real_scaling
