@@ -74,8 +74,10 @@ def emulated_result(device: Graph, target: QnnTarget, inputs: list[Array]) -> Ar
     """What the emulator makes of a graph of one result, from its blob."""
     context = compile_graph(device, target, "forward")
     delegate = QnnDelegate(DelegateBlob("QnnBackend", write_blob(context), {KEY: target.value}, {}))
-    (made,) = delegate.execute(inputs)
-    delegate.close()
+    try:
+        (made,) = delegate.execute(inputs)
+    finally:
+        delegate.close()
     return made
 
 

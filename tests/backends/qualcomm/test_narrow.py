@@ -1,4 +1,4 @@
-"""Weights of 4 bits beside 16-bit activations: told to the HTP so that its sums lose little, in as few bytes."""
+"""Weights of 4 bits beside 16-bit activations: told to the HTP so that results are nearer, in as few bytes."""
 
 from __future__ import annotations
 

@@ -11,17 +11,12 @@ import torch
 from torch import nn
 
 from edgewright.backends.qualcomm import QuantDtype
-from edgewright.backends.qualcomm.blob import write_blob
-from edgewright.backends.qualcomm.delegate import QnnDelegate
-from edgewright.backends.qualcomm.emit import compile_graph
-from edgewright.backends.qualcomm.options import KEY
 from edgewright.errors import ExecutionError, VendorError
 from edgewright.ir.graph import Array, Graph, Op
 from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.twin import to_twin
-from edgewright.runtime.delegates import DelegateBlob
 from tests.backends.qualcomm.lowered import lower, quantize
-from tests.backends.qualcomm.rows import target_for
+from tests.backends.qualcomm.rows import emulated_result, target_for
 from tests.engine.qnn import TYPES, given, plain, tensor
 
 X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(3))
@@ -119,16 +114,6 @@ def test_a_cache_is_written_and_read() -> None:
         np.testing.assert_allclose(np.asarray(found), eager(*given).detach().numpy(), 1e-2, 1e-2)
 
 
-def emulated(device: Graph, arrays: list[Array]) -> Array:
-    target = target_for()
-    context = compile_graph(device, target, "forward")
-    delegate = QnnDelegate(DelegateBlob("QnnBackend", write_blob(context), {KEY: target.value}, {}))
-    try:
-        return delegate.execute(arrays)[0]
-    finally:
-        delegate.close()
-
-
 def alone(kind: str, held: str, places: Any, **params: Any) -> tuple[Graph, list[Array]]:
     """One operator on a tensor of six rows of four."""
     index, table = np.asarray(places, np.int32), tensor("x", (6, 4), held)
@@ -155,7 +140,7 @@ def test_places_that_are_not_there_are_what_the_emulator_makes_of_them(
 ) -> None:
     device, arrays = alone(kind, held, places, **params)
     (wanted,) = execute(to_twin(device), arrays)
-    np.testing.assert_allclose(emulated(device, arrays), wanted, 2.0**-9 if held == "half" else 0)
+    np.testing.assert_allclose(emulated_result(device, target_for(), arrays), wanted, 2.0**-9 if held == "half" else 0)
 
 
 def test_rows_that_are_not_there_are_an_error_in_the_emulator_too() -> None:
@@ -163,6 +148,6 @@ def test_rows_that_are_not_there_are_an_error_in_the_emulator_too() -> None:
         for places in ([1, -1], [6, 0]):
             device, arrays = alone("Gather", held, places, axis=np.int32(0))
             with pytest.raises(VendorError):
-                emulated(device, arrays)
+                emulated_result(device, target_for(), arrays)
             with pytest.raises(ExecutionError, match="places must be from 0 to 5"):
                 execute(to_twin(device), arrays)
