@@ -24,7 +24,6 @@ QUICK = {
     "SM8750": "16a4w_block", "SSG2115P": "16a8w", "SSG2125P": "16a4w", "SXR1230P": "16a16w", "SXR2230P": "16a4w",
     "SXR2330P": "8a8w",
 }  # fmt: skip
-TRAINED = ("SA8295", "SM8450", "SM8475", "SM8550", "SSG2125P")  # a quick run trains every scheme once
 
 
 @cache
@@ -76,8 +75,7 @@ def lacks(soc: str, scheme: str) -> str:
 def test_the_pages_code_runs_on_all_its_socs(soc: str, tmp_path: Path) -> None:
     check(soc, CUSTOM, FLOAT, PTQ, tmp_path)
     check(soc, CUSTOM, QUICK[soc], PTQ, tmp_path)
-    if soc in TRAINED:
-        check(soc, CUSTOM, QUICK[soc], QAT, tmp_path)
+    check(soc, CUSTOM, QUICK[soc], QAT, tmp_path)
 
 
 @pytest.mark.slow
