@@ -72,13 +72,13 @@ def find_attention(graph: Graph) -> list[Found]:
 class _Finder:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.place = {id(op): i for i, op in enumerate(graph.ops)}
-        self.maker = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
-        self.readers: dict[int, list[Op]] = {}
+        self.place = {op: i for i, op in enumerate(graph.ops)}
+        self.maker = {v: op for op in graph.ops for v in op.outputs if v is not None}
+        self.readers: dict[Value, list[Op]] = {}
         for op in graph.ops:
             for value in op.inputs():
-                self.readers.setdefault(id(value), []).append(op)
-        self.outputs = {id(v) for v in graph.outputs}
+                self.readers.setdefault(value, []).append(op)
+        self.outputs = set(graph.outputs)
 
     def run(self) -> list[Found]:
         softmaxes = (op for op in self.graph.ops if op.kind == "softmax")
@@ -87,7 +87,7 @@ class _Finder:
 
     def _hidden(self, value: Value, readers: int = 1) -> bool:
         """So many operators read a value, once each, and nothing else ever sees it."""
-        return len(self.readers.get(id(value), ())) == readers and id(value) not in self.outputs
+        return len(self.readers.get(value, ())) == readers and value not in self.outputs
 
     def _around(self, op: Op) -> Found | None:
         given, out = op.args["self"], op.outputs[0]
@@ -99,15 +99,15 @@ class _Finder:
         before, after = self._scores(given, 2 if safe else 1), self._after(safe[0].outputs[0] if safe else out)
         if before is None or after is None:
             return None
-        first, last = self.maker[id(before.start)], after[-1]
+        first, last = self.maker[before.start], after[-1]
         if last.outputs[0] is None or not _products(first, last):
             return None
         matrices = first.args["self"], first.args["other"]
         query, keys, ops = self._bytes(*matrices) if _plain(before) else self._reals(*matrices)
         values, more = self._from_bytes(last.args["other"], scaled=False) or self._source(last.args["other"])
         made, seen = self._seen(last.outputs[0])
-        together = {id(o): o for o in (*ops, *more, first, *before.ops, op, *safe, *after, *seen)}
-        ordered = tuple(sorted(together.values(), key=lambda o: self.place[id(o)]))
+        together = {o: o for o in (*ops, *more, first, *before.ops, op, *safe, *after, *seen)}
+        ordered = tuple(sorted(together.values(), key=lambda o: self.place[o]))
         return Found(ordered, query, keys, values, made, before.tail, before.mask, before.scores, bool(safe))
 
     # ------------------------------------------------------------------------------------------------------ scores
@@ -116,7 +116,7 @@ class _Finder:
         """From what the softmax is given back to a product."""
         chain = _Chain((), value)
         while self._hidden(chain.start, readers if chain.start is value else 1):
-            op = self.maker.get(id(chain.start))
+            op = self.maker.get(chain.start)
             if op is None or op.args.get("limits") is not None:
                 return None
             if op.kind == "bmm":
@@ -144,13 +144,13 @@ class _Finder:
 
     def _made_safe(self, scores: Value, shares: Value) -> list[Op]:
         """What puts zeros in the place of shares where all scores are minus infinity; empty if nothing does."""
-        if not self._hidden(shares) or self.readers[id(shares)][0].kind != "where":
+        if not self._hidden(shares) or self.readers[shares][0].kind != "where":
             return []
-        where = self.readers[id(shares)][0]
+        where = self.readers[shares][0]
         zeros, value, ops, wanted = where.args["self"], where.args["condition"], [where], list(_ALL_MASKED)
         if where.args["other"] is not shares or not zeros.constant or np.any(zeros.data):
             return []
-        while wanted and self._hidden(value) and (op := self.maker.get(id(value))) is not None:
+        while wanted and self._hidden(value) and (op := self.maker.get(value)) is not None:
             if op.kind in wanted[0]:
                 wanted.pop(0)
             elif op.kind not in ("view", "clone"):
@@ -163,7 +163,7 @@ class _Finder:
         """From shares to their product with values."""
         ops: list[Op] = []
         while value is not None and self._hidden(value):
-            op = self.readers[id(value)][0]
+            op = self.readers[value][0]
             ops.append(op)
             if op.kind == "bmm":
                 fits = op.args["self"] is value and op.args["other"] is not value and op.args.get("limits") is None
@@ -176,7 +176,7 @@ class _Finder:
     def _seen(self, value: Value) -> tuple[Value, list[Op]]:
         """A result in the shape it is read in."""
         ops: list[Op] = []
-        while self._hidden(value) and _same_matrices(op := self.readers[id(value)][0]):
+        while self._hidden(value) and _same_matrices(op := self.readers[value][0]):
             ops.append(op)
             assert op.outputs[0] is not None
             value = op.outputs[0]
@@ -185,7 +185,7 @@ class _Finder:
     def _source(self, value: Value) -> tuple[Operand, tuple[Op, ...]]:
         """A matrix in the shape it was made in."""
         ops: list[Op] = []
-        while self._hidden(value) and (op := self.maker.get(id(value))) is not None and _same_matrices(op):
+        while self._hidden(value) and (op := self.maker.get(value)) is not None and _same_matrices(op):
             ops.append(op)
             value = op.args["self"]
         return Operand(value), tuple(ops)
@@ -207,7 +207,7 @@ class _Finder:
 
     def _from_bytes(self, value: Value, scaled: bool = True) -> tuple[Operand, tuple[Op, ...]] | None:
         factor, ops = 1.0, []
-        while self._hidden(value) and (op := self.maker.get(id(value))) is not None:
+        while self._hidden(value) and (op := self.maker.get(value)) is not None:
             scalar = _scalar(op) if scaled else None
             ops.append(op)
             if op.kind == "convert" and op.args.get("limits") is None and byte(op.args["self"].q):

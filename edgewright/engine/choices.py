@@ -26,7 +26,7 @@ class Decision:
     kind: str
     options: tuple[str, ...]
     taken: int
-    node: int  # whose steps it changes
+    node: object  # whose steps it changes
 
 
 class Choices:
@@ -35,7 +35,7 @@ class Choices:
     def __init__(self, found: Mapping[str, int] | None = None) -> None:
         self.found = dict(found or {})
         self.made: list[Decision] = []
-        self.steps: dict[int, range] = {}  # by node
+        self.steps: dict[object, range] = {}  # by node
 
     def pick(self, node: object, kind: str, spec: object, options: Sequence[T]) -> T:
         """``spec`` says all that the options and their speed depend on; they are many or the decision is none."""
@@ -45,11 +45,11 @@ class Choices:
         key = hashlib.blake2b(repr((kind, spec, options)).encode(), digest_size=12).hexdigest()
         taken = self.found.get(key, 0)
         taken = taken if 0 <= taken < len(options) else 0
-        self.made.append(Decision(key, kind, tuple(str(o) for o in options), taken, id(node)))
+        self.made.append(Decision(key, kind, tuple(str(o) for o in options), taken, node))
         return options[taken]
 
     def emitted(self, node: object, first: int, end: int) -> None:
-        self.steps[id(node)] = range(first, end)
+        self.steps[node] = range(first, end)
 
 
 def _key(isa: ISA, threads: int) -> str:

@@ -17,10 +17,10 @@ def graph_digest(graph: Graph) -> str | None:
 
     Names of values do not count.
     """
-    constants = {id(v): v for op in graph.ops for v in op.inputs() if v.constant}
+    constants = {v: v for op in graph.ops for v in op.inputs() if v.constant}
     if sum(v.nbytes for v in constants.values()) > _MOST:
         return None
-    numbers: dict[int, int] = {}
+    numbers: dict[Value, int] = {}
     parts: list[str | memoryview] = []
 
     def told(given: Any) -> Any:
@@ -28,12 +28,12 @@ def graph_digest(graph: Graph) -> str | None:
             return [told(g) for g in given]
         if not isinstance(given, Value):
             return given
-        if id(given) not in numbers:
-            numbers[id(given)] = len(numbers)
+        if given not in numbers:
+            numbers[given] = len(numbers)
             parts.append(f"{given.dtype} {given.shape} {given.q} {given.constant}")
             if given.constant:
                 parts.append(np.ascontiguousarray(given.data).reshape(-1).view(np.uint8).data)
-        return ("value", numbers[id(given)])
+        return ("value", numbers[given])
 
     parts.append(repr(told(graph.inputs)))
     for op in graph.ops:

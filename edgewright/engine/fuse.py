@@ -61,12 +61,12 @@ class Node:
 
     def reads(self) -> Iterator[Value]:
         """Values that are not constants and not made inside."""
-        made = {id(v) for op in self.ops for v in op.outputs}
-        seen: set[int] = set()
+        made = {v for op in self.ops for v in op.outputs}
+        seen: set[Value] = set()
         for op in self.ops:
             for value in op.inputs():
-                if id(value) not in made and not value.constant and id(value) not in seen:
-                    seen.add(id(value))
+                if value not in made and not value.constant and value not in seen:
+                    seen.add(value)
                     yield value
 
     @property
@@ -89,32 +89,32 @@ class Fuser:
     def __init__(self, graph: Graph, numerics: Numerics, tables: bool, attention: Sequence[Found] = ()) -> None:
         self.graph, self.numerics, self.attention = graph, numerics, attention
         self.tables = tables  # can be looked up in registers, so at the end of a product
-        self.readers: dict[int, list[Op]] = {}
-        self.maker = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
+        self.readers: dict[Value, list[Op]] = {}
+        self.maker = {v: op for op in graph.ops for v in op.outputs if v is not None}
         for op in graph.ops:
-            for value in {id(v): v for v in op.inputs()}.values():
-                self.readers.setdefault(id(value), []).append(op)
-        self.outputs = {id(v) for v in graph.outputs}
+            for value in {v: v for v in op.inputs()}.values():
+                self.readers.setdefault(value, []).append(op)
+        self.outputs = set(graph.outputs)
         self.trees = find_trees(graph)
 
     def run(self) -> list[Node]:
-        place = {id(op): i for i, op in enumerate(self.graph.ops)}
-        taken = {id(op) for found in self.attention for op in found.ops}
+        place = {op: i for i, op in enumerate(self.graph.ops)}
+        taken = {op for found in self.attention for op in found.ops}
         nodes = [Node(list(found.ops), attention=found) for found in self.attention]
         for op in self.graph.ops:
-            if id(op) in taken or (self._on_the_fly(op) and not self._rows_for_all(op)):
+            if op in taken or (self._on_the_fly(op) and not self._rows_for_all(op)):
                 continue
-            tree = self.trees.get(id(op), [op])
+            tree = self.trees.get(op, [op])
             if op is not tree[-1]:
                 continue  # done with the last of its tree
             node = Node(list(tree))
             self._grow(node, taken)
-            taken |= {id(o) for o in node.ops}
-            before = [self.maker[id(v)] for v in op.inputs() if self._made_on_the_fly(v)]
+            taken |= set(node.ops)
+            before = [self.maker[v] for v in op.inputs() if self._made_on_the_fly(v)]
             before = [maker for maker in before if not self._rows_for_all(maker)]
             node.ops, node.before = [*before, *node.ops], bool(before)
             nodes.append(node)
-        return sorted(nodes, key=lambda n: place[id(n.ops[-1])])
+        return sorted(nodes, key=lambda n: place[n.ops[-1]])
 
     @staticmethod
     def _on_the_fly(op: Op) -> bool:
@@ -124,22 +124,23 @@ class Fuser:
     def _rows_for_all(self, op: Op) -> bool:
         """All that read what is made on the fly have kernels: it is made once for all."""
         out = op.outputs[0]
-        fits = out is not None and op.kind == "convert" and single(op.args["self"]) and id(out) not in self.outputs
-        return fits and all(takes_rows(reader) for reader in self.readers.get(id(out), []))
+        if out is None or op.kind != "convert" or not single(op.args["self"]) or out in self.outputs:
+            return False
+        return all(takes_rows(reader) for reader in self.readers.get(out, []))
 
     def _made_on_the_fly(self, value: Value) -> bool:
-        return id(value) in self.maker and self._on_the_fly(self.maker[id(value)])
+        return value in self.maker and self._on_the_fly(self.maker[value])
 
-    def next_of(self, value: Value, taken: set[int]) -> Op | None:
+    def next_of(self, value: Value, taken: set[Op]) -> Op | None:
         """The only reader of a value that nobody else wants."""
-        readers = self.readers.get(id(value), [])
-        if len(readers) != 1 or id(value) in self.outputs or id(readers[0]) in taken:
+        readers = self.readers.get(value, [])
+        if len(readers) != 1 or value in self.outputs or readers[0] in taken:
             return None
         return readers[0] if len(readers[0].outputs) == 1 else None
 
-    def _grow(self, node: Node, taken: set[int]) -> None:
+    def _grow(self, node: Node, taken: set[Op]) -> None:
         op, out = node.op, node.out
-        if id(op) in self.trees:
+        if op in self.trees:
             leaf = only_leaf(node.ops)
             node.table = None if leaf is None else self._tabulate(leaf, node.ops)
         elif op.kind in PRODUCTS and byte(out.q):
@@ -155,7 +156,7 @@ class Fuser:
             else:
                 self._grow_map(node, taken)
 
-    def _image_in(self, node: Node, taken: set[int]) -> bool:
+    def _image_in(self, node: Node, taken: set[Op]) -> bool:
         """A conversion to bytes before planes become pixels: few channels, done at once."""
         op = node.op
         if op.kind != "convert" or not byte(node.out.q) or not single(op.args["self"]) or op.args.get("limits"):
@@ -171,7 +172,7 @@ class Fuser:
 
     # ------------------------------------------------------------------------------------------------ real results
 
-    def _grow_reals(self, node: Node, taken: set[int]) -> None:
+    def _grow_reals(self, node: Node, taken: set[Op]) -> None:
         while (following := self.next_of(node.out, taken)) is not None:
             items = self._items(node, following)
             if items is None:
@@ -199,7 +200,7 @@ class Fuser:
 
     # ----------------------------------------------------------------------------------------------------- bytes
 
-    def _grow_bytes(self, node: Node, taken: set[int]) -> None:
+    def _grow_bytes(self, node: Node, taken: set[Op]) -> None:
         following = self.next_of(node.out, taken)
         if following is not None and following.kind in ("add", "sub") and self._bytes_sum(node, following):
             node.sum = following
@@ -213,7 +214,7 @@ class Fuser:
 
     def _tree_from(self, value: Value, op: Op) -> tuple[list[Op], Array] | None:
         """A tree of vendors' operators that makes bytes of these alone."""
-        tree = self.trees.get(id(op))
+        tree = self.trees.get(op)
         if tree is None or only_leaf(tree) is not value:
             return None
         return tree, self._tabulate(value, tree)
@@ -232,7 +233,7 @@ class Fuser:
         known = _unary(op) is not None or with_constant(op) is not None or op.kind in (*BINARY, "prelu")
         return op.outputs[0] is not None and known
 
-    def _table_from(self, value: Value, op: Op | None, taken: set[int]) -> tuple[list[Op], Array] | None:
+    def _table_from(self, value: Value, op: Op | None, taken: set[Op]) -> tuple[list[Op], Array] | None:
         """The longest run of operators from bytes to bytes, each of one input, as a table of 256."""
         if not byte(value.q):
             return None
@@ -259,7 +260,7 @@ class Fuser:
 
     # ------------------------------------------------------------------------------------------------------- maps
 
-    def _grow_map(self, node: Node, taken: set[int]) -> None:
+    def _grow_map(self, node: Node, taken: set[Op]) -> None:
         """Real results of an operator on elements, up to one that stores bytes."""
         if not single(node.out):
             return

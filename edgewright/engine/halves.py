@@ -35,19 +35,19 @@ def _tensors(op: Op) -> list[Value]:
 class _Widener:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.made: dict[int, Value] = {}  # in single precision, by the id of the narrow value
+        self.made: dict[Value, Value] = {}  # in single precision, by the narrow value
         self.ops: list[Op] = []
 
     def run(self) -> Graph:
         for value in self.graph.inputs:
             if half(value):
-                self.made[id(value)] = wide = _twin(value)
+                self.made[value] = wide = _twin(value)
                 self.ops.append(Op("convert", {"self": value}, [wide]))
         for op in self.graph.ops:
             self._op(op)
-        for value in {id(v): v for v in self.graph.outputs if half(v) and not v.constant}.values():
+        for value in {v: v for v in self.graph.outputs if half(v) and not v.constant}.values():
             if value not in self.graph.inputs:
-                self.ops.append(Op("convert", {"self": self.made[id(value)]}, [value]))
+                self.ops.append(Op("convert", {"self": self.made[value]}, [value]))
         return Graph(self.graph.name, list(self.graph.inputs), list(self.graph.outputs), self.ops)
 
     def _op(self, op: Op) -> None:
@@ -62,7 +62,7 @@ class _Widener:
                 outputs.append(out)
                 continue
             assert out.dtype is not None
-            self.made[id(out)] = last = _twin(out)
+            self.made[out] = last = _twin(out)
             first = last if _exact(op) else _twin(out)
             if first is not last:
                 rounds.append(Op(ROUNDED[out.dtype], {"self": first}, [last]))
@@ -77,11 +77,11 @@ class _Widener:
             return type(given)(self._argument(g) for g in given)
         if not isinstance(given, Value) or not half(given):
             return given
-        if id(given) not in self.made:
+        if given not in self.made:
             assert given.data is not None
-            self.made[id(given)] = wide = _twin(given)
+            self.made[given] = wide = _twin(given)
             wide.data = np.asarray(given.data).astype(_SINGLE)
-        return self.made[id(given)]
+        return self.made[given]
 
 
 def _exact(op: Op) -> bool:

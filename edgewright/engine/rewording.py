@@ -29,14 +29,14 @@ def reword(graph: Graph) -> Graph:
     if all(ops is None for ops in found):
         return graph
     made = [o for op, ops in zip(graph.ops, found, strict=True) for o in ([op] if ops is None else ops)]
-    read = {id(v) for op in made for v in op.inputs()} | {id(v) for v in graph.outputs}
-    idle = [op for op in made if op.kind == "convert" and not any(id(v) in read for v in op.outputs)]
+    read = {v for op in made for v in op.inputs()} | set(graph.outputs)
+    idle = [op for op in made if op.kind == "convert" and not any(v in read for v in op.outputs)]
     return Graph(graph.name, graph.inputs, graph.outputs, [op for op in made if op not in idle])
 
 
 class _Words:
     def __init__(self, graph: Graph) -> None:
-        self.makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
+        self.makers = {v: op for op in graph.ops for v in op.outputs if v is not None}
 
     def rewritten(self, op: Op) -> list[Op] | None:
         """The operators that take its place, or None."""
@@ -49,7 +49,7 @@ class _Words:
 
     def _measured(self, op: Op) -> list[Op] | None:
         x, weight, out = op.args["input"], op.args["weight"], op.outputs[0]
-        maker, q = self.makers.get(id(x)), weight.q
+        maker, q = self.makers.get(x), weight.q
         if op.kind != "conv2d" or not on_the_fly(x) or takes_rows(op) or maker is None or out is None or q is None:
             return None
         plain = q.block is None and q.dtype == np.dtype(np.int8) and out.q is None and out.dtype == _F32

@@ -90,8 +90,8 @@ def schedule(
 class _Scheduler(Placing):
     def __init__(self, graph: Graph, context: Context) -> None:
         self.graph, self.context = graph, context
-        self.inputs = {id(v): i for i, v in enumerate(graph.inputs)}
-        self._lowered: dict[int, Lowering] = {}
+        self.inputs = {v: i for i, v in enumerate(graph.inputs)}
+        self._lowered: dict[Node, Lowering] = {}
         super().__init__(context, [self._lower(node) for node in self._nodes()])
         self.temporaries: dict[int, list[int]] = {}  # offsets in the arena, by the node's number
 
@@ -128,7 +128,7 @@ class _Scheduler(Placing):
         self.updates = find_updates(self.graph, nodes, self._lower)
         for update in self.updates:
             place = Place("output", 0, update.output)
-            self.context.homes |= {id(version): given(version, place) for version in update.versions}
+            self.context.homes |= {version: given(version, place) for version in update.versions}
         over = {update.output for update in self.updates}, {update.input for update in self.updates}
         rest = [value for i, value in enumerate(self.graph.inputs) if i not in over[1]]
         before = [node for value in rest if (node := self._copy_in(value, nodes)) is not None]
@@ -137,7 +137,7 @@ class _Scheduler(Placing):
 
     def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
         """Inputs are copied unless all that read them read nothing else. Signed bytes always are."""
-        home = self.context.homes[id(value)] = given(value, Place("input", 0, self.inputs[id(value)]))
+        home = self.context.homes[value] = given(value, Place("input", 0, self.inputs[value]))
         readers = [node for node in nodes if any(v is value for v in node.reads())]
         if not home.raw and all(
             self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
@@ -146,7 +146,7 @@ class _Scheduler(Placing):
         inside = twin(value)
         for node in readers:
             replace_value(node, value, inside)
-            self._lowered.pop(id(node), None)
+            self._lowered.pop(node, None)
         return Node([Op("clone", {"self": value}, [inside])])
 
     def _needs_border(self, node: Node, value: Value) -> bool:
@@ -158,19 +158,19 @@ class _Scheduler(Placing):
         home = given(value, Place("output", 0, index))
         maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
         read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
-        if maker is not None and not read and id(value) not in self.context.homes and not home.raw:
+        if maker is not None and not read and value not in self.context.homes and not home.raw:
             lowering = self._lower(maker)
             if lowering.exact_writes and lowering.alias() is None:
-                self.context.homes[id(value)] = home
+                self.context.homes[value] = home
                 return None
         outside = twin(value)
-        self.context.homes[id(outside)] = given(outside, Place("output", 0, index))
+        self.context.homes[outside] = given(outside, Place("output", 0, index))
         return Node([Op("clone", {"self": value}, [outside])])
 
     def _lower(self, node: Node) -> Lowering:
-        if id(node) not in self._lowered:
-            self._lowered[id(node)] = self._choose(node)
-        return self._lowered[id(node)]
+        if node not in self._lowered:
+            self._lowered[node] = self._choose(node)
+        return self._lowered[node]
 
     def _choose(self, node: Node) -> Lowering:
         if node.before or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
@@ -182,18 +182,18 @@ class _Scheduler(Placing):
 
     def _place(self) -> None:
         """Homes in the arena, for as long as values are needed."""
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        values: dict[int, Value] = {}
+        first: dict[Value, int] = {}
+        last: dict[Value, int] = {}
+        values: dict[Value, Value] = {}
         for i, lowering in enumerate(self.lowerings):
             for value in lowering.node.outputs:
                 root = self.root(value)
-                if id(root) not in self.context.homes:
-                    values[id(root)] = root
-                    first.setdefault(id(root), i)
-                    last[id(root)] = i
+                if root not in self.context.homes:
+                    values[root] = root
+                    first.setdefault(root, i)
+                    last[root] = i
             for value in lowering.node.reads():
-                last[id(self.root(value))] = i
+                last[self.root(value)] = i
         layouts = {key: self.layout(value) for key, value in values.items()}
         needs = [Need(layouts[key].size, first[key], last[key]) for key in values]
         own = [(i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)]
@@ -208,22 +208,22 @@ class _Scheduler(Placing):
 
     def _settle(self, value: Value) -> None:
         """Give a value that is part of another its home, once that one has its own."""
-        if id(value) in self.parts and id(value) not in self.context.homes:
-            whole, inside = self.parts[id(value)]
+        if value in self.parts and value not in self.context.homes:
+            whole, inside = self.parts[value]
             self._settle(whole)
-            self.context.homes[id(value)] = inside(self.context.home(whole))
+            self.context.homes[value] = inside(self.context.home(whole))
 
     def _emit(self, lowering: Lowering) -> None:
         context, out = self.context, lowering.node.out
         self._settle(out)
         context.barrier, context.label = True, lowering.node.label
-        if id(out) in self.views:
-            op = self.views[id(out)][0]
-            context.homes[id(out)] = view_of(op, context.home(op.args["self"]))
+        if out in self.views:
+            op = self.views[out][0]
+            context.homes[out] = view_of(op, context.home(op.args["self"]))
             return
-        if id(out) in self.aliases:
-            root = context.homes[id(self.aliases[id(out)])]
-            context.homes[id(out)] = replace(root, value=out, layout=self.layout(out))
+        if out in self.aliases:
+            root = context.homes[self.aliases[out]]
+            context.homes[out] = replace(root, value=out, layout=self.layout(out))
             return
         home, first = context.home(out), len(context.steps)
         if home.layout.border:

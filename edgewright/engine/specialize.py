@@ -38,26 +38,26 @@ def specialize(graph: Graph, shapes: Sequence[Shape]) -> Graph:
     """The graph for inputs of these shapes: every other value's follows."""
     if len(shapes) != len(graph.inputs):
         raise InputError("device graph", f"takes {len(graph.inputs)} inputs", value=len(shapes))
-    made: dict[int, Value] = {}
+    made: dict[Value, Value] = {}
     for value, shape in zip(graph.inputs, shapes, strict=True):
         fits = len(shape) == len(value.bound) and all(n <= most for n, most in zip(shape, value.bound, strict=True))
         if not fits and (len(shape) == len(value.bound) or math.prod(shape) != math.prod(value.bound)):
             raise InputError(f"input {value.name}", f"must fit in {list(value.bound)}", value=list(shape))
-        made[id(value)] = _shaped(value, shape)
+        made[value] = _shaped(value, shape)
     ops = [_specialize_op(op, made) for op in graph.ops]
-    outputs = [made.get(id(v), v) for v in graph.outputs]
-    return Graph(graph.name, [made[id(v)] for v in graph.inputs], outputs, ops)
+    outputs = [made.get(v, v) for v in graph.outputs]
+    return Graph(graph.name, [made[v] for v in graph.inputs], outputs, ops)
 
 
 def _shaped(value: Value, shape: Shape) -> Value:
     return Value(value.name, value.dtype, tuple(shape), tuple(range(len(shape))), q=value.q)
 
 
-def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
+def _specialize_op(op: Op, made: dict[Value, Value]) -> Op:
     def changed(given: Any) -> Any:
         if isinstance(given, list | tuple):
             return type(given)(changed(g) for g in given)
-        return made.get(id(given), given) if isinstance(given, Value) else given
+        return made.get(given, given) if isinstance(given, Value) else given
 
     args = {name: changed(given) for name, given in op.args.items()}
     limits = args.get("limits")
@@ -75,7 +75,7 @@ def _specialize_op(op: Op, made: dict[int, Value]) -> Op:
     except (ValueError, LookupError, TypeError, ArithmeticError) as error:
         raise ExecutionError(f"device graph: {op.kind}", f"does not hold together: {error}") from error
     out = op.outputs[0]
-    new.outputs[0] = made[id(out)] = _shaped(out, shape)
+    new.outputs[0] = made[out] = _shaped(out, shape)
     return new
 
 

@@ -11,40 +11,40 @@ from edgewright.ir.graph import Graph, Op, Value
 Tree = list[Op]  # in the graph's order; the last one's result is the tree's
 
 
-def find_trees(graph: Graph) -> dict[int, Tree]:
-    """The tree that each such operator belongs to, by the operator's identity."""
+def find_trees(graph: Graph) -> dict[Op, Tree]:
+    """The tree that each such operator belongs to."""
     if not any("." in op.kind for op in graph.ops):
         return {}
     from edgewright.engine.dialects.elements import TABULAR  # most graphs have no such operators
 
     trees = _grown(graph, set())
-    alone = {id(op) for tree in trees for op in tree if op.kind in TABULAR and only_leaf(tree) is None}
+    alone = {op for tree in trees for op in tree if op.kind in TABULAR and only_leaf(tree) is None}
     trees = _grown(graph, alone) if alone else trees
-    return {id(op): tree for tree in trees for op in tree}
+    return {op: tree for tree in trees for op in tree}
 
 
-def _grown(graph: Graph, alone: set[int]) -> list[Tree]:
+def _grown(graph: Graph, alone: set[Op]) -> list[Tree]:
     """From the last operator to the first: each joins the tree of its only reader, unless it is to stay alone."""
     from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
 
-    readers: dict[int, list[Op]] = {}
+    readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
-        for value in {id(v): v for v in op.inputs()}.values():
-            readers.setdefault(id(value), []).append(op)
-    outputs = {id(v) for v in graph.outputs}
-    found: dict[int, Tree] = {}
+        for value in {v: v for v in op.inputs()}.values():
+            readers.setdefault(value, []).append(op)
+    outputs = set(graph.outputs)
+    found: dict[Op, Tree] = {}
     trees: list[Tree] = []
     for op in reversed(graph.ops):
         out = op.outputs[0]
         if out is None or (op.kind not in ELEMENTS and op.kind not in TABULAR):
             continue
-        own = readers.get(id(out), [])
-        tree = found.get(id(own[0])) if len(own) == 1 and id(out) not in outputs else None
-        if tree is None or id(op) in alone or id(own[0]) in alone or tree[-1].outputs[0].bound != out.bound:  # type: ignore[union-attr]
+        own = readers.get(out, [])
+        tree = found.get(own[0]) if len(own) == 1 and out not in outputs else None
+        if tree is None or op in alone or own[0] in alone or tree[-1].outputs[0].bound != out.bound:  # type: ignore[union-attr]
             tree = []
             trees.append(tree)
         tree.insert(0, op)
-        found[id(op)] = tree
+        found[op] = tree
     return trees
 
 
@@ -52,8 +52,8 @@ def leaves(tree: Sequence[Op]) -> list[Value]:
     """Tensors that a tree's elements are made of: those from outside, and constants of several elements."""
     from edgewright.engine.dialects.elements import operands
 
-    made = {id(v) for op in tree for v in op.outputs}
-    found = {id(v): v for op in tree for v in operands(op) if id(v) not in made and not _number(v)}
+    made = {v for op in tree for v in op.outputs}
+    found = {v: v for op in tree for v in operands(op) if v not in made and not _number(v)}
     return list(found.values())
 
 
@@ -71,6 +71,6 @@ def _number(value: Value) -> bool:
     return value.constant and value.data is not None and value.data.size == 1
 
 
-def numbers(values: Sequence[Value]) -> dict[int, int]:
-    """Constants of one element, by identity."""
-    return {id(v): int(np.ravel(v.data)[0]) for v in values if _number(v)}  # type: ignore[arg-type]
+def numbers(values: Sequence[Value]) -> dict[Value, int]:
+    """Constants of one element."""
+    return {v: int(np.ravel(v.data)[0]) for v in values if _number(v)}  # type: ignore[arg-type]

@@ -29,15 +29,15 @@ class Update:
 def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lowering]) -> list[Update]:
     """At most one for each input."""
     found: list[Update] = []
-    makers = {id(node.out): at for at, node in enumerate(nodes)}
-    readers: dict[int, Counter[int]] = {}  # how often each node reads a value
+    makers = {node.out: at for at, node in enumerate(nodes)}
+    readers: dict[Value, Counter[int]] = {}  # how often each node reads a value
     for at, node in enumerate(nodes):
         for read in node.reads():
-            readers.setdefault(id(read), Counter())[at] += 1
-    inputs = {id(value): at for at, value in enumerate(graph.inputs)}
+            readers.setdefault(read, Counter())[at] += 1
+    inputs = {value: at for at, value in enumerate(graph.inputs)}
     for at, value in enumerate(graph.outputs):
         versions = _versions(value, nodes, makers, lower)
-        source = inputs.get(id(versions[0]))
+        source = inputs.get(versions[0])
         taken = any(update.input == source or update.versions[-1] is value for update in found)
         if source is None or taken or len(versions) < 2 or graph.inputs.count(versions[0]) > 1:
             continue
@@ -47,12 +47,12 @@ def find_updates(graph: Graph, nodes: Sequence[Node], lower: Callable[[Node], Lo
 
 
 def _versions(
-    value: Value, nodes: Sequence[Node], makers: dict[int, int], lower: Callable[[Node], Lowering]
+    value: Value, nodes: Sequence[Node], makers: dict[Value, int], lower: Callable[[Node], Lowering]
 ) -> list[Value]:
     """What a value was before rows were written to it, and before that."""
     versions = [value]
-    while id(versions[0]) in makers:
-        node = nodes[makers[id(versions[0])]]
+    while versions[0] in makers:
+        node = nodes[makers[versions[0]]]
         if not isinstance(lower(node), Put) or node.out is not versions[0]:
             break
         versions.insert(0, node.op.args["self"])
@@ -60,15 +60,15 @@ def _versions(
 
 
 def _in_turn(
-    versions: Sequence[Value], graph: Graph, nodes: Sequence[Node], makers: dict[int, int],
-    readers: dict[int, Counter[int]], lower: Callable[[Node], Lowering],
+    versions: Sequence[Value], graph: Graph, nodes: Sequence[Node], makers: dict[Value, int],
+    readers: dict[Value, Counter[int]], lower: Callable[[Node], Lowering],
 ) -> bool:  # fmt: skip
     """Whether all that read a version are done with it when the next is written, and read no more than there is."""
     for version, following in zip(versions, [*versions[1:], None], strict=True):
-        written = len(nodes) if following is None else makers[id(following)]
+        written = len(nodes) if following is None else makers[following]
         if following is not None and any(v is version for v in graph.outputs):
             return False
-        for at, reads in readers.get(id(version), Counter[int]()).items():
+        for at, reads in readers.get(version, Counter[int]()).items():
             lowering = lower(nodes[at])
             wanted = lowering.border()
             if not lowering.exact_reads or (wanted is not None and wanted[0] is version):

@@ -49,12 +49,12 @@ def import_graph(exported: ExportedProgram, name: str = "forward") -> Graph:
     return graph
 
 
-def import_linked(exported: ExportedProgram, name: str = "forward") -> tuple[Graph, dict[int, fx.Node]]:
-    """The graph of a method, and the node behind each of its values (by the value's identity)."""
+def import_linked(exported: ExportedProgram, name: str = "forward") -> tuple[Graph, dict[Value, fx.Node]]:
+    """The graph of a method, and the node behind each of its values."""
     importer = _Importer(exported, name)
     graph = importer.run()
     verify(graph)
-    return graph, {id(value): node for node, value in importer.env.items() if isinstance(value, Value)}
+    return graph, {value: node for node, value in importer.env.items() if isinstance(value, Value)}
 
 
 class _Importer:

@@ -228,7 +228,7 @@ def _graph(item: Any, constants: Sequence[memoryview], limit: int) -> Graph:
         raise LimitError("twin", f"values must take at most {limit} bytes", value=total)
     graph = Graph(_text(item.get("name"), "name"))
     graph.inputs = [_place(i, "inputs", values) for i in _list(item, "inputs")]
-    if len({id(v) for v in graph.inputs if v.data is None}) != len(graph.inputs):
+    if len({v for v in graph.inputs if v.data is None}) != len(graph.inputs):
         raise FormatError("must be different values that are not constant", where="inputs")
     graph.outputs = [_place(i, "outputs", values) for i in _list(item, "outputs")]
     graph.ops = [_in(f"ops[{i}]", _op, op, values) for i, op in enumerate(_list(item, "ops"))]

@@ -42,11 +42,11 @@ DIALECTS = ("tosa", "tflite", "qnn", "enn")
 def _in_dialect(ex: Executor, op: Op) -> Any:
     """An operator of a vendor's table, on what is stored."""
     run: Callable[..., Any] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
-    held = {id(v): ex.stored(v) for v in op.inputs()}
+    held = {v: ex.stored(v) for v in op.inputs()}
     made, out = run(op, held, ex.numerics.name), op.outputs[0]
     if isinstance(made, tuple):
         return made
-    whole = all(held[id(v)].shape == v.bound for v in op.inputs())  # else they are some of the elements
+    whole = all(held[v].shape == v.bound for v in op.inputs())  # else they are some of the elements
     if out is not None and whole and made.shape != out.bound:
         raise ExecutionError(f"device graph: {op.kind}", f"must give {list(out.bound)}", value=list(made.shape))
     return made if out is None or made.dtype == out.dtype else made.astype(out.dtype)
@@ -63,17 +63,17 @@ class Executor:
         self.graph = graph
         self.numerics = numerics
         self.memory = memory
-        self.values: dict[int, Any] = {}
+        self.values: dict[Value, Any] = {}
         self._held = 0  # bytes
-        self._dead: dict[int, list[int]] = {id(op): [] for op in graph.ops}  # values by their last reader
-        kept = {id(v) for v in graph.outputs}
-        for value, reader in {id(v): op for op in graph.ops for v in op.inputs()}.items():
+        self._dead: dict[Op, list[Value]] = {op: [] for op in graph.ops}  # values by their last reader
+        kept = set(graph.outputs)
+        for value, reader in {v: op for op in graph.ops for v in op.inputs()}.items():
             if value not in kept:
-                self._dead[id(reader)].append(value)
+                self._dead[reader].append(value)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``."""
-        self.values = {id(v): x for v, x in zip(self.graph.inputs, inputs, strict=True)}
+        self.values = dict(zip(self.graph.inputs, inputs, strict=True))
         self._held = sum(x.nbytes for x in inputs)
         for op in self.graph.ops:
             self._afford(op)
@@ -82,12 +82,12 @@ class Executor:
             results = function(self, op)
             for out, result in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=False):
                 if out is not None:
-                    self.values[id(out)] = result
+                    self.values[out] = result
                     self._held += _array(result).nbytes
-            for dead in self._dead[id(op)]:
+            for dead in self._dead[op]:
                 if dead in self.values:
                     self._held -= _array(self.values.pop(dead)).nbytes
-        outputs = [self.values[id(v)] for v in self.graph.outputs]
+        outputs = [self.values[v] for v in self.graph.outputs]
         self.values = {}
         return outputs
 
@@ -99,7 +99,7 @@ class Executor:
             raise ExecutionError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
 
     def stored(self, value: Value) -> Any:
-        return self.values.get(id(value), value.data)
+        return self.values.get(value, value.data)
 
     def real(self, value: Value) -> Array:
         """A value in the type it is computed in."""

@@ -144,11 +144,11 @@ class Graph:
 
     def values(self) -> Iterator[Value]:
         """Every Value once, in the order of first appearance."""
-        seen: set[int] = set()
+        seen: set[Value] = set()
         made = [v for op in self.ops for v in (*op.inputs(), *(o for o in op.outputs if o is not None))]
         for value in (*_values(self.inputs), *made, *_values(self.outputs), *_values([list(u) for u in self.updates])):
-            if id(value) not in seen:
-                seen.add(id(value))
+            if value not in seen:
+                seen.add(value)
                 yield value
 
 
@@ -159,19 +159,19 @@ class GraphError(EdgewrightError):
     exit_code = 70
 
 
-def verify(graph: Graph, outer: frozenset[int] = frozenset()) -> None:
+def verify(graph: Graph, outer: frozenset[Value] = frozenset()) -> None:
     """Raise unless every value is made once and before it is used."""
-    known = set(outer) | {id(v) for v in _values(graph.inputs)}
+    known = set(outer) | set(_values(graph.inputs))
     for op in graph.ops:
         for value in op.inputs():
-            if id(value) not in known and value.data is None and not value.state:
+            if value not in known and value.data is None and not value.state:
                 raise GraphError(f"{graph.name}: {op.kind}", "reads a value before it is made", value=value.name)
         for made in op.outputs:
-            if made is not None and id(made) in known:
+            if made is not None and made in known:
                 raise GraphError(f"{graph.name}: {op.kind}", "makes a value again", value=made.name)
-        known |= {id(v) for v in op.outputs if v is not None}
+        known |= {v for v in op.outputs if v is not None}
         for branch in op.graphs.values():
             verify(branch, frozenset(known))
     for value in (*_values(graph.outputs), *(u[1] for u in graph.updates)):
-        if id(value) not in known and value.data is None and not value.state:
+        if value not in known and value.data is None and not value.state:
             raise GraphError(graph.name, "returns a value that nothing makes", value=value.name)

@@ -75,7 +75,7 @@ class _Writer:
         verify(graph)
         self.graph = graph
         self.pool = pool
-        self.places = {id(value): i for i, value in enumerate(graph.values())}
+        self.places = {value: i for i, value in enumerate(graph.values())}
 
     def run(self) -> dict[str, Any]:
         graph = self.graph
@@ -84,8 +84,8 @@ class _Writer:
         return {
             "name": graph.name,
             "values": [self._value(v) for v in graph.values()],
-            "inputs": [self.places[id(v)] for v in graph.inputs],
-            "outputs": [self.places[id(v)] for v in graph.outputs],
+            "inputs": [self.places[v] for v in graph.inputs],
+            "outputs": [self.places[v] for v in graph.outputs],
             "ops": [self._op(op) for op in graph.ops],
         }
 
@@ -107,13 +107,13 @@ class _Writer:
     def _op(self, op: Op) -> dict[str, Any]:
         if op.graphs:
             raise GraphError(op.kind, "has branches, which a device graph has not")
-        outputs = [None if o is None else self.places[id(o)] for o in op.outputs]
+        outputs = [None if o is None else self.places[o] for o in op.outputs]
         args = {name: self._argument(op, value) for name, value in op.args.items()}
         return {"kind": op.kind, "args": args, "outputs": outputs, "node": op.origin.node, "module": op.origin.module}
 
     def _argument(self, op: Op, item: Any) -> Any:
         if isinstance(item, Value):
-            return {"value": self.places[id(item)]}
+            return {"value": self.places[item]}
         if isinstance(item, list):
             return [self._argument(op, i) for i in item]
         if isinstance(item, tuple):

@@ -15,7 +15,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.programs import with_graph
-from edgewright.ir.graph import Graph, Op
+from edgewright.ir.graph import Graph, Op, Value
 from edgewright.partition.group import extract, group, readers_of
 from edgewright.partition.macs import count_macs
 from edgewright.partition.report import PartitionReport, Verdict
@@ -39,10 +39,10 @@ class Application:
         keep: Callable[[Sequence[Op]], bool] = lambda ops: True,
     ) -> ExportedProgram:  # fmt: skip
         """The program with its groups lowered. ``folded`` is the graph the backend sees."""
-        reasons = {id(op): list(refusals(op)) for op in folded.ops}
-        groups = [g for g in group(folded, lambda op: not reasons[id(op)], single=single) if keep(g)]
+        reasons = {op: list(refusals(op)) for op in folded.ops}
+        groups = [g for g in group(folded, lambda op: not reasons[op], single=single) if keep(g)]
         self._tell(folded, groups, reasons)
-        _keep_orders(folded, {id(op) for ops in groups for op in ops})
+        _keep_orders(folded, {op for ops in groups for op in ops})
         readers = readers_of(folded)
         units = [_Unit(extract(folded, ops, f"{self.backend}_{i}", readers)) for i, ops in enumerate(groups)]
         for unit in units:
@@ -51,16 +51,16 @@ class Application:
                 self.report.estimates.append(unit.lowered.estimates)
         return self._replaced(units) if units else self.exported
 
-    def _tell(self, folded: Graph, groups: list[list[Op]], reasons: dict[int, list[str]]) -> None:
-        where = {id(op): i for i, ops in enumerate(groups) for op in ops}
+    def _tell(self, folded: Graph, groups: list[list[Op]], reasons: dict[Op, list[str]]) -> None:
+        where = {op: i for i, ops in enumerate(groups) for op in ops}
         for op in folded.ops:
             if op.kind == "delegate":  # another partitioner's: its own report says what is in it
                 continue
-            taken = id(op) in where
-            why = [] if taken else reasons[id(op)] or ["nothing around it to run with"]
+            taken = op in where
+            why = [] if taken else reasons[op] or ["nothing around it to run with"]
             size = sum(o.nbytes for o in op.outputs if o is not None)
             node = op.origin.node or next((o.name for o in op.outputs if o is not None), "")
-            backend, index = (self.backend, where[id(op)]) if taken else ("", -1)
+            backend, index = (self.backend, where[op]) if taken else ("", -1)
             self.report.verdicts.append(
                 Verdict(op.kind, node, op.origin.module, backend, index, why, count_macs(op), size)
             )
@@ -69,7 +69,7 @@ class Application:
 
     def _replaced(self, units: list[_Unit]) -> ExportedProgram:
         """The program with every unit as one call; nodes nobody reads any more are left out."""
-        made_by = {self.nodes[id(v)]: (unit, i) for unit in units for i, v in enumerate(unit.graph.outputs)}
+        made_by = {self.nodes[v]: (unit, i) for unit in units for i, v in enumerate(unit.graph.outputs)}
         old = self.exported.graph_module
         graph = fx.Graph()
         env: dict[fx.Node, Any] = {}
@@ -90,14 +90,14 @@ class Application:
 
     def _order(self, output: fx.Node, made_by: Mapping[fx.Node, Any], known: set[fx.Node]) -> Iterable[fx.Node]:
         """The nodes that are needed, producers first; the first output of a unit stands for all of it."""
-        first: dict[int, fx.Node] = {}
+        first: dict[Value, fx.Node] = {}
         for node, (unit, _) in made_by.items():
-            first.setdefault(id(unit), node)
+            first.setdefault(unit, node)
         done, order = set(known), []
         stack: list[tuple[fx.Node, bool]] = [(output, False)]
         while stack:
             node, ready = stack.pop()
-            node = first[id(made_by[node][0])] if node in made_by else node
+            node = first[made_by[node][0]] if node in made_by else node
             if node in done:
                 continue
             if ready:
@@ -111,12 +111,12 @@ class Application:
         return order
 
     def _inputs(self, unit: _Unit) -> list[fx.Node]:
-        return [self.nodes[id(v)] for v in unit.graph.inputs]
+        return [self.nodes[v] for v in unit.graph.inputs]
 
     def _call(self, graph: fx.Graph, env: dict[fx.Node, Any], unit: _Unit, attributes: dict[str, Any]) -> None:
         name = f"lowered_module_{sum(isinstance(a, LoweredBackendModule) for a in attributes.values())}"
         attributes[name] = unit.lowered
-        outputs = [self.nodes[id(v)] for v in unit.graph.outputs]
+        outputs = [self.nodes[v] for v in unit.graph.outputs]
         held = graph.get_attr(name)
         call = graph.call_function(executorch_call_delegate, (held, *(env[n] for n in self._inputs(unit))))
         call.meta["val"] = [n.meta["val"] for n in outputs]
@@ -133,7 +133,7 @@ class Application:
     def _given(self, unit: _Unit) -> tuple[str, ...]:
         """The nodes of the user's own program that a unit stands for, in their order."""
         inside = set(self._inputs(unit))
-        stack, found = [self.nodes[id(v)] for v in unit.graph.outputs], set()
+        stack, found = [self.nodes[v] for v in unit.graph.outputs], set()
         while stack:
             node = stack.pop()
             if node not in inside and node.op == "call_function":
@@ -165,10 +165,10 @@ class Application:
         return with_graph(self.exported, module, signature)
 
 
-def _keep_orders(graph: Graph, taken: set[int]) -> None:
+def _keep_orders(graph: Graph, taken: set[Op]) -> None:
     """Conversions outside delegates keep their input's order of dimensions, so delegates are lowered for that."""
     for op in graph.ops:
-        if op.kind == QUANTIZE and id(op) not in taken and op.outputs[0] is not None:
+        if op.kind == QUANTIZE and op not in taken and op.outputs[0] is not None:
             op.outputs[0].dim_order = op.args["self"].dim_order
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Union
 
-from edgewright.ir.graph import Graph, Op
+from edgewright.ir.graph import Graph, Op, Value
 
 
 def group(graph: Graph, taken: Callable[[Op], bool], *, single: bool = False) -> list[list[Op]]:
@@ -13,12 +14,12 @@ def group(graph: Graph, taken: Callable[[Op], bool], *, single: bool = False) ->
     Every group (and every operator that is not taken) is a unit that runs at once; an operator joins a unit unless
     one of its producers already depends on that unit. ``single`` makes a group of every operator.
     """
-    makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
+    makers = {v: op for op in graph.ops for v in op.outputs if v is not None}
     units: list[set[int]] = []  # for each unit, the units it depends on
-    unit_of: dict[int, int] = {}
+    unit_of: dict[Op, int] = {}
     members: dict[int, list[Op]] = {}
     for op in graph.ops:
-        before = {unit_of[id(makers[id(v)])] for v in op.inputs() if id(v) in makers}
+        before = {unit_of[makers[v]] for v in op.inputs() if v in makers}
         chosen = None
         if taken(op) and not single:
             chosen = next((u for u in reversed(list(members)) if not _reached(units, before - {u}, u)), None)
@@ -28,7 +29,7 @@ def group(graph: Graph, taken: Callable[[Op], bool], *, single: bool = False) ->
             if taken(op):
                 members[chosen] = []
         units[chosen] |= before - {chosen}
-        unit_of[id(op)] = chosen
+        unit_of[op] = chosen
         if chosen in members:
             members[chosen].append(op)
     return list(members.values())
@@ -47,26 +48,29 @@ def _reached(units: Sequence[set[int]], start: set[int], goal: int) -> bool:
     return False
 
 
-def readers_of(graph: Graph) -> dict[int, set[int]]:
-    """Who reads each value, by identity; the graph itself reads its outputs."""
-    found: dict[int, set[int]] = {}
+Readers = dict[Value, set[Union[Op, Graph]]]
+
+
+def readers_of(graph: Graph) -> Readers:
+    """Who reads each value; the graph itself reads its outputs."""
+    found: Readers = {}
     for op in graph.ops:
         for value in op.inputs():
-            found.setdefault(id(value), set()).add(id(op))
+            found.setdefault(value, set()).add(op)
     for value in (*graph.outputs, *(source for _, source in graph.updates)):
-        found.setdefault(id(value), set()).add(id(graph))
+        found.setdefault(value, set()).add(graph)
     return found
 
 
-def extract(graph: Graph, ops: Sequence[Op], name: str, readers: Mapping[int, set[int]] | None = None) -> Graph:
+def extract(graph: Graph, ops: Sequence[Op], name: str, readers: Readers | None = None) -> Graph:
     """A group as a graph of its own: what it reads from outside are its inputs, what is read outside its outputs.
 
     ``readers``: of the graph's values, if they are known already.
     """
     readers = readers_of(graph) if readers is None else readers
-    inside = {id(v) for op in ops for v in op.outputs if v is not None}
-    inputs = {id(v): v for op in ops for v in op.inputs() if id(v) not in inside and not v.constant}
-    chosen = {id(op) for op in ops}
+    inside = {v for op in ops for v in op.outputs if v is not None}
+    inputs = dict.fromkeys(v for op in ops for v in op.inputs() if v not in inside and not v.constant)
+    chosen = set(ops)
     made = [v for op in ops for v in op.outputs if v is not None]
-    outputs = [v for v in made if not readers.get(id(v), set()) <= chosen]
-    return Graph(name, list(inputs.values()), outputs, list(ops))
+    outputs = [v for v in made if not readers.get(v, set()) <= chosen]
+    return Graph(name, list(inputs), outputs, list(ops))

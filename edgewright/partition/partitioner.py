@@ -95,8 +95,7 @@ class Partitioner:
         """Why operators are left alone by the user, by the identity of their origin, which folding keeps."""
         found: dict[int, list[str]] = {}
         for op in work.graph.ops if self.exclude else ():
-            made = next((o for o in op.outputs if o is not None), None)
-            node = work.nodes.get(id(made))
+            node = next((work.nodes.get(o) for o in op.outputs if o is not None), None)
             reasons = [why for exclusion in self.exclude if (why := exclusion(op, node))]
             if reasons:
                 found[id(op.origin)] = reasons

@@ -9,8 +9,8 @@ from edgewright.ir.graph import Graph, verify
 
 def apply(graph: Graph, *passes: Callable[[Graph], None]) -> Graph:
     """Run ``passes`` in order, with ``verify`` after each. Sizes computed outside of the graph may be read in it."""
-    made = {id(v) for op in graph.ops for v in op.outputs}
-    sizes = frozenset(id(v) for op in graph.ops for v in op.inputs() if v.dtype is None and id(v) not in made)
+    made = {v for op in graph.ops for v in op.outputs}
+    sizes = frozenset(v for op in graph.ops for v in op.inputs() if v.dtype is None and v not in made)
     for change in passes:
         change(graph)
         verify(graph, sizes)

@@ -19,23 +19,23 @@ class FlatteningLowering(Lowering):
 
     def __init__(self, group: Graph, rows: Any) -> None:
         super().__init__(group, rows)
-        self.flat: dict[int, tuple[Value, Array]] = {}
-        self._later: dict[int, Callable[[], Value]] = {}  # makes the same with columns in their order
+        self.flat: dict[Value, tuple[Value, Array]] = {}
+        self._later: dict[Value, Callable[[], Value]] = {}  # makes the same with columns in their order
 
     def flatten_later(self, value: Value, held: Value, places: Array, in_order: Callable[[], Value]) -> None:
         """Let ``held`` be ``value`` with columns in another order, and make it properly only if somebody asks."""
-        self.flat[id(value)] = (held, places)
-        self._later[id(value)] = in_order
+        self.flat[value] = (held, places)
+        self._later[value] = in_order
 
     def flat_again(self, value: Value, out: Value) -> bool:
         """Let ``out`` be another name of ``value``, if that is a flattened image nobody asked for yet."""
-        if id(value) in self._later:
-            self.flatten_later(out, *self.flat[id(value)], lambda: self.get(value))
+        if value in self._later:
+            self.flatten_later(out, *self.flat[value], lambda: self.get(value))
             return True
         return False
 
     def _settle(self, value: Value) -> None:
-        make = self._later.pop(id(value), None)
+        make = self._later.pop(value, None)
         if make is not None:
             self.alias(value, identity(len(value.shape)), make())
 

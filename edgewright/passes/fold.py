@@ -21,11 +21,11 @@ def fold_constants(graph: Graph, table: OpTable) -> None:
     """Replace operators on constants by their results, and sizes that reshapes are told by those of their results."""
     _tell_sizes(graph)
     kept = []
-    outputs = {id(v) for v in graph.outputs}
+    outputs = set(graph.outputs)
     for op in graph.ops:
         out = op.outputs[0] if len(op.outputs) == 1 else None
         inputs = list(op.inputs())
-        if out is None or id(out) in outputs or not inputs or not all(v.constant for v in inputs) or op.graphs:
+        if out is None or out in outputs or not inputs or not all(v.constant for v in inputs) or op.graphs:
             kept.append(op)
             continue
         result = _computed(op, table, sum(v.nbytes for v in inputs))
@@ -42,8 +42,8 @@ def _tell_sizes(graph: Graph) -> None:
         out = op.outputs[0] if op.outputs else None
         if op.kind in ("view", "expand") and out is not None and any(v.dtype is None for v in op.inputs()):
             op.args["size"] = list(out.shape)
-    read = {id(v) for op in graph.ops for v in op.inputs()} | {id(v) for v in graph.outputs}
-    graph.ops = [op for op in graph.ops if op.kind != "sym_size" or any(id(o) in read for o in op.outputs)]
+    read = {v for op in graph.ops for v in op.inputs()} | set(graph.outputs)
+    graph.ops = [op for op in graph.ops if op.kind != "sym_size" or any(o in read for o in op.outputs)]
 
 
 def _computed(op: Op, table: OpTable, given: int) -> Any:
@@ -93,16 +93,16 @@ def dequantized(value: Value) -> Any:
 
 def fold_batch_norms(graph: Graph, factors: Callable[[Op], tuple[Any, Any]]) -> None:
     """Put a batch norm into the weights of the product before it. ``factors`` are what it multiplies by and adds."""
-    makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
-    reads: dict[int, int] = {}
+    makers = {v: op for op in graph.ops for v in op.outputs if v is not None}
+    reads: dict[Value, int] = {}
     for op in graph.ops:
         for value in op.inputs():
-            reads[id(value)] = reads.get(id(value), 0) + 1
+            reads[value] = reads.get(value, 0) + 1
     for value in graph.outputs:
-        reads[id(value)] = reads.get(id(value), 0) + 1
+        reads[value] = reads.get(value, 0) + 1
     kept = []
     for op in graph.ops:
-        product = makers.get(id(op.args.get("input"))) if op.kind == "batch_norm" else None
+        product = makers.get(op.args["input"]) if op.kind == "batch_norm" else None
         if product is None or not _foldable(product, reads):
             kept.append(op)
             continue
@@ -110,15 +110,16 @@ def fold_batch_norms(graph: Graph, factors: Callable[[Op], tuple[Any, Any]]) -> 
         product.outputs = op.outputs
         if op.args.get("limits"):
             product.args["limits"] = op.args["limits"]
-        makers.update({id(made): product for made in op.outputs if made is not None})
+        makers.update({made: product for made in op.outputs if made is not None})
     graph.ops = kept
 
 
-def _foldable(op: Op, reads: dict[int, int]) -> bool:
+def _foldable(op: Op, reads: dict[Value, int]) -> bool:
     weight, bias = op.args.get("weight"), op.args.get("bias")
     if op.kind not in _PRODUCTS or not isinstance(weight, Value) or not weight.constant or weight.q is not None:
         return False
-    return (bias is None or bias.constant) and reads.get(id(op.outputs[0])) == 1 and not op.args.get("limits")
+    once = op.outputs[0] is not None and reads.get(op.outputs[0]) == 1
+    return once and (bias is None or bias.constant) and not op.args.get("limits")
 
 
 def _fold_into(op: Op, scale: Any, shift: Any) -> None:

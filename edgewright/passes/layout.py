@@ -40,15 +40,14 @@ class Lowering:
         self.group = group
         self.rows = rows
         self.graph = Graph(group.name)
-        self._forms: dict[int, dict[Order, Value]] = {}
-        self._constants: dict[tuple[int, Any], Value] = {}
-        self._kept: list[Value] = []  # of constants made here: their ids must stay theirs
+        self._forms: dict[Value, dict[Order, Value]] = {}
+        self._constants: dict[tuple[Value, Any], Value] = {}
         self.origin = Origin()  # of the operator that is being lowered
 
     def run(self) -> Graph:
         for value in self.group.inputs:
             held = self._device(value, value.dim_order)
-            self._forms[id(value)] = {value.dim_order: held}
+            self._forms[value] = {value.dim_order: held}
             self.graph.inputs.append(held)
         for op in self.group.ops:
             self.origin = op.origin
@@ -60,8 +59,8 @@ class Lowering:
     def _output(self, value: Value) -> Value:
         """An output must be made by a node, and be no input or other output as well."""
         held = self.get(value, value.dim_order)
-        taken = {id(v) for v in (*self.graph.inputs, *self.graph.outputs)}
-        if id(held) in taken or held.constant:
+        taken = {*self.graph.inputs, *self.graph.outputs}
+        if held in taken or held.constant:
             copy = self._device(value, value.dim_order)
             self.copy(held, copy)
             return copy
@@ -76,14 +75,14 @@ class Lowering:
 
     def orders(self, value: Value) -> list[Order]:
         """The orders a tensor is held in now."""
-        return list(self._forms.get(id(value), {}))
+        return list(self._forms.get(value, {}))
 
     def get(self, value: Value, order: Order | None = None) -> Value:
         """A tensor in an order of its dimensions (the original one by default)."""
         order = identity(len(value.shape)) if order is None else order
         if value.constant:
             return self._constant(value, order)
-        forms = self._forms[id(value)]
+        forms = self._forms[value]
         if order not in forms:
             known, held = next(iter(forms.items()))
             made = self._device(value, order)
@@ -92,7 +91,7 @@ class Lowering:
         return forms[order]
 
     def _constant(self, value: Value, order: Order) -> Value:
-        key = (id(value), order)
+        key = (value, order)
         if key not in self._constants:
             made = self._device(value, order)
             assert value.data is not None
@@ -104,26 +103,22 @@ class Lowering:
 
     def constant(self, data: Array, q: QParams | None = None) -> Value:
         """A new constant."""
-        made = Value("constant", data.dtype, data.shape, identity(data.ndim), data, q=q)
-        self._kept.append(made)
-        return made
+        return Value("constant", data.dtype, data.shape, identity(data.ndim), data, q=q)
 
     def alias(self, value: Value, order: Order, held: Value) -> None:
         """Let an existing device value be ``value`` in ``order``."""
-        self._forms.setdefault(id(value), {})[order] = held
+        self._forms.setdefault(value, {})[order] = held
 
     def make(self, value: Value, order: Order | None = None) -> Value:
         """The device value that an operator's result goes to, in an order."""
         order = identity(len(value.shape)) if order is None else order
         held = self._device(value, order)
-        self._forms.setdefault(id(value), {})[order] = held
+        self._forms.setdefault(value, {})[order] = held
         return held
 
     def temporary(self, shape: Sequence[int], like: Value) -> Value:
         """A device value between two nodes of one operator."""
-        made = Value("temporary", like.dtype, tuple(shape), identity(len(shape)), q=like.q)
-        self._kept.append(made)
-        return made
+        return Value("temporary", like.dtype, tuple(shape), identity(len(shape)), q=like.q)
 
     def emit(self, kind: str, out: Value, /, **args: Any) -> None:
         """Append a node."""

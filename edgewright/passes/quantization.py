@@ -48,21 +48,21 @@ class _Folder:
         self.apart = apart
         self.table = table
         self.absorbs = absorbs
-        self.makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
-        self.readers: dict[int, list[Op]] = {}
+        self.makers = {v: op for op in graph.ops for v in op.outputs if v is not None}
+        self.readers: dict[Value, list[Op]] = {}
         for op in graph.ops:
             for value in op.inputs():
-                self.readers.setdefault(id(value), []).append(op)
-        self.kept = {id(v) for v in graph.outputs if isinstance(v, Value)} | {id(s) for _, s in graph.updates}
-        self.done: set[int] = set()
+                self.readers.setdefault(value, []).append(op)
+        self.kept = {v for v in graph.outputs if isinstance(v, Value)} | {s for _, s in graph.updates}
+        self.done: set[Op] = set()
         self.ops: list[Op] = []
-        self.rows: dict[tuple[int, int], Value] = {}  # what was quantized row by row already
+        self.rows: dict[tuple[Value, int], Value] = {}  # what was quantized row by row already
         self.static: frozenset[str] | None = None
         self.numbers: frozenset[str] = frozenset()
 
     def run(self) -> Graph:
         for op in self.graph.ops:
-            if id(op) not in self.done:
+            if op not in self.done:
                 self._visit(op)
         live = _live(self.ops, [*self.graph.outputs, *(s for _, s in self.graph.updates)])
         return Graph(self.graph.name, self.graph.inputs, self.graph.outputs, live, self.graph.updates)
@@ -88,7 +88,7 @@ class _Folder:
         return outputs
 
     def _is_read(self, value: Value) -> bool:
-        return bool(self.readers.get(id(value))) or id(value) in self.kept
+        return bool(self.readers.get(value)) or value in self.kept
 
     # ---------------------------------------------------------------------------------------------- conversions
 
@@ -123,19 +123,19 @@ class _Folder:
             return
         if row.name == "cast" and reader.outputs[0] is not None and reader.outputs[0].dtype == np.int32:
             op.outputs = [reader.outputs[0]]  # places that are wanted in 32 bits
-            self.done.add(id(reader))
+            self.done.add(reader)
             return
         limits = activation_limits(row.name, reader)
         if limits is None or reader.outputs[0] is None:
             return
         op.args["limits"] = limits
         op.outputs = [reader.outputs[0]]
-        self.done.add(id(reader))
+        self.done.add(reader)
 
     def _only_reader(self, value: Value | None) -> Op | None:
-        if value is None or id(value) in self.kept:
+        if value is None or value in self.kept:
             return None
-        readers = self.readers.get(id(value), [])
+        readers = self.readers.get(value, [])
         return readers[0] if len(readers) == 1 else None
 
     def _quantized(self, op: Op) -> None:
@@ -196,7 +196,7 @@ class _Folder:
         assert out is not None
         out.q = parameters
         op.outputs = [out, *op.outputs[1:]]
-        self.done.add(id(reader))
+        self.done.add(reader)
         return True
 
     def _source(self, value: Any) -> Any:
@@ -204,7 +204,7 @@ class _Folder:
         if isinstance(value, list):
             found = [self._source(v) for v in value]
             return None if any(f is None for f in found) else found
-        maker = self.makers.get(id(value)) if isinstance(value, Value) else None
+        maker = self.makers.get(value) if isinstance(value, Value) else None
         if maker is None or not is_conversion(maker, "dequantize"):
             return None
         q = known_parameters(maker)
@@ -225,11 +225,9 @@ class _Folder:
         """``choose parameters → quantize → dequantize → operator``: rows are quantized as they come."""
         if len(loose) != 1 or not weights or op.kind not in ("linear", "conv2d"):
             return False
-        maker = self.makers.get(id(op.args[loose[0]]))
+        maker = self.makers.get(op.args[loose[0]])
         source = (
-            self.makers.get(id(maker.args["input"]))
-            if maker is not None and is_conversion(maker, "dequantize")
-            else None
+            self.makers.get(maker.args["input"]) if maker is not None and is_conversion(maker, "dequantize") else None
         )
         if (
             maker is None
@@ -242,17 +240,18 @@ class _Folder:
         if not self._by_rows(source, real):
             return False
         dims = 1 if op.kind == "linear" else 3
-        if (id(real), dims) not in self.rows:
+        if (real, dims) not in self.rows:
             q = QParams(1.0, 0, np.dtype(np.int8), -128, 127, axis=-dims, dynamic="per_token")
             stored = Value(f"{real.name}_rows", np.dtype(np.int8), real.shape, tuple(range(len(real.shape))), q=q)
             self.ops.append(Op(CONVERT, {"self": real}, [stored], op.origin))
-            self.rows[id(real), dims] = stored
-        op.args[loose[0]] = self.rows[id(real), dims]
+            self.rows[real, dims] = stored
+        op.args[loose[0]] = self.rows[real, dims]
         return True
 
     def _by_rows(self, quantize: Op, real: Value) -> bool:
         """True if the parameters are found from the tensor itself, whole or row by row, with a zero point."""
-        chooser = self.makers.get(id(quantize.args.get("scale", quantize.args.get("scales"))))
+        scale = quantize.args.get("scale", quantize.args.get("scales"))
+        chooser = self.makers.get(scale) if isinstance(scale, Value) else None
         if chooser is None or "choose_qparams" not in chooser.kind or not self._same(chooser.args["input"], real):
             return False
         if not quantize.kind.startswith(AFFINE):
@@ -265,7 +264,7 @@ class _Folder:
         """True if two values are one: torchao gives every reader of a dequantized value one of its own."""
         if first is second:
             return True
-        a, b = self.makers.get(id(first)), self.makers.get(id(second))
+        a, b = self.makers.get(first), self.makers.get(second)
         if a is None or b is None or not (is_conversion(a, "dequantize") and is_conversion(b, "dequantize")):
             return False
         return a.args["input"] is b.args["input"] and known_parameters(a) == known_parameters(b) is not None
@@ -287,11 +286,11 @@ def _is_activation(value: Any) -> bool:
 
 def _live(ops: list[Op], outputs: list[Any]) -> list[Op]:
     """Operators whose results somebody reads."""
-    wanted = {id(v) for v in outputs if isinstance(v, Value)}
+    wanted = {v for v in outputs if isinstance(v, Value)}
     kept = []
     for op in reversed(ops):
-        if any(o is not None and id(o) in wanted for o in op.outputs) or not op.outputs:
+        if any(o is not None and o in wanted for o in op.outputs) or not op.outputs:
             kept.append(op)
-            wanted |= {id(v) for v in op.inputs()}
-            wanted |= {id(v) for g in op.graphs.values() for inner in g.ops for v in inner.inputs()}
+            wanted |= set(op.inputs())
+            wanted |= {v for g in op.graphs.values() for inner in g.ops for v in inner.inputs()}
     return kept[::-1]

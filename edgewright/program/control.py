@@ -29,18 +29,18 @@ def emit_cond(emitter: Emitter, op: Op) -> None:
 
 def _branch(emitter: Emitter, op: Op, graph: Graph) -> None:
     """Operators write a branch's results straight to where they belong, if they can."""
-    direct: set[int] = set()
-    made = {id(v) for made_by in graph.ops if made_by.kind not in RESHAPES for v in made_by.outputs}
+    direct: set[Value] = set()
+    made = {v for made_by in graph.ops if made_by.kind not in RESHAPES for v in made_by.outputs}
     for out, result in zip(op.outputs, graph.outputs, strict=True):
-        if out is not None and id(result) in made - direct and _fits(result, out):
+        if out is not None and result in made - direct and _fits(result, out):
             emitter.rename(result, out)
-            direct.add(id(result))
+            direct.add(result)
     emitter.body(graph)
-    filled: set[int] = set()
+    filled: set[Value] = set()
     for out, result in zip(op.outputs, graph.outputs, strict=True):
-        if out is not None and (id(result) not in direct or id(result) in filled):
+        if out is not None and (result not in direct or result in filled):
             _assign(emitter, out, result, op)
-        filled.add(id(result))
+        filled.add(result)
 
 
 def _fits(value: Value, out: Value) -> bool:

@@ -73,7 +73,7 @@ class Emitter:
         self.traces: list[schema.FrameList] = []
         self.given: list[tuple[str, ...]] = []  # nodes of the user's own program, for each instruction
         self.delegates: list[schema.BackendDelegate] = []
-        self._indices: dict[int, int] = {}
+        self._indices: dict[Value, int] = {}
         self._operators: dict[str, int] = {}
 
     def plan(self, encoded: tuple[str, str]) -> schema.ExecutionPlan:
@@ -200,12 +200,12 @@ class Emitter:
         """A graph output. An input or state that is returned gets a copy, which later writes cannot reach."""
         if not isinstance(value, Value) or value.dtype is None or value.constant:
             return self.argument(value, Kind.ANY)
-        if not value.state and id(value) not in self.storage.inputs:
+        if not value.state and value not in self.storage.inputs:
             return self.argument(value, Kind.ANY)
         copy = Value(f"{value.name}_out", value.dtype, value.shape, value.dim_order)
-        self.storage.outputs.add(id(copy))
+        self.storage.outputs.add(copy)
         self.op(Op("aten.clone.default", {"self": value, "memory_format": None}, [copy]))
-        return self._indices[id(copy)]
+        return self._indices[copy]
 
     # -------------------------------------------------------------------------------------------------- views
 
@@ -231,7 +231,7 @@ class Emitter:
 
     def _dynamic_view(self, op: Op, source: Value, out: Value) -> bool:
         """A view whose size is known at run time: an instruction that points the result at its source's memory."""
-        if op.kind != "aten.view_copy.default" or id(out) in self.storage.outputs or source.constant:
+        if op.kind != "aten.view_copy.default" or out in self.storage.outputs or source.constant:
             return False
         base = self.argument(source, Kind.TENSOR)
         self.storage.share(out, source, planned=False)
@@ -244,7 +244,7 @@ class Emitter:
     def argument(self, value: Any, kind: Kind) -> int:
         """The index of an argument's value, made if it is new."""
         if isinstance(value, Value):
-            return self._indices[id(value)] if id(value) in self._indices else self.define(value)
+            return self._indices[value] if value in self._indices else self.define(value)
         if isinstance(value, list | tuple):
             return self._list(list(value), kind)
         if kind is Kind.FLOAT and isinstance(value, int) and not isinstance(value, bool):
@@ -266,13 +266,13 @@ class Emitter:
     def define(self, value: Value) -> int:
         """A new value of the plan for a tensor or a number."""
         index = self.values.add(NUMBERS[value.kind]() if value.dtype is None else self._tensor(value))
-        self._indices[id(value)] = index
+        self._indices[value] = index
         self.storage.bind(value, index)
         return index
 
     def rename(self, value: Value, other: Value) -> None:
         """Let ``value`` be the same value of the plan as ``other``, which there is."""
-        self._indices[id(value)] = self._indices[id(other)]
+        self._indices[value] = self._indices[other]
         if other.dtype is not None:
             self.storage.share(value, other)
 

@@ -46,21 +46,21 @@ class Calls:
     places: Mapping[int, Place]
 
 
-def share_in_place(calls: Calls, fixed: Collection[int]) -> None:
+def share_in_place(calls: Calls, fixed: Collection[Block]) -> None:
     """Join blocks: a result takes over the block of an operand that its instruction reads last.
 
     ``fixed`` holds the ids of blocks that stay what they are: those of state.
     """
-    users: dict[int, list[Place]] = {}
+    users: dict[Block, list[Place]] = {}
     for place in calls.places.values():
-        users.setdefault(id(place.block), []).append(place)
+        users.setdefault(place.block, []).append(place)
     for at, call in enumerate(calls.instructions):
         key = calls.operators[call.op_index] if isinstance(call, schema.KernelCall) else ""
         if key not in IN_PLACE:
             continue
         out = call.args[len(OPERATORS[key].inputs)]
         for source in _candidates(OPERATORS[key], call):
-            if _may_take(calls, out, source, at) and id(calls.places[source].block) not in fixed:
+            if _may_take(calls, out, source, at) and calls.places[source].block not in fixed:
                 _join(users, calls.places[source].block, calls.places[out].block)
                 break
 
@@ -85,8 +85,8 @@ def _may_take(calls: Calls, out: int, source: int, at: int) -> bool:
     )
 
 
-def _join(users: dict[int, list[Place]], kept: Block, gone: Block) -> None:
+def _join(users: dict[Block, list[Place]], kept: Block, gone: Block) -> None:
     kept.end = gone.end
-    for place in users.pop(id(gone)):
+    for place in users.pop(gone):
         place.block = kept
-        users[id(kept)].append(place)
+        users[kept].append(place)

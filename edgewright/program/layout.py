@@ -33,7 +33,7 @@ def contiguous(rank: int) -> tuple[int, ...]:
 def assign_dim_orders(graph: Graph) -> None:
     """Give every tensor its dim order, adding copies where a kernel needs another one than its input has."""
     ops: list[Op] = []
-    stored: set[int] = set()  # constants that an operator reads already
+    stored: set[Value] = set()  # constants that an operator reads already
     for op in graph.ops:
         asked = op.args.get("memory_format")
         if op.kind in ("aten.clone.default", "aten._to_copy.default") and asked in (*_FORMATS, torch.contiguous_format):
@@ -66,23 +66,23 @@ def _common(op: Op) -> tuple[int, ...] | None:
     return next((v.dim_order for v in op.inputs() if not v.constant and v.dim_order != contiguous(len(v.shape))), None)
 
 
-def _align(op: Op, order: tuple[int, ...] | None, ops: list[Op], stored: set[int]) -> None:
+def _align(op: Op, order: tuple[int, ...] | None, ops: list[Op], stored: set[Value]) -> None:
     """Bring every input of ``op`` to ``order`` (or contiguous)."""
-    moved: dict[int, Value] = {}
+    moved: dict[Value, Value] = {}
     for value in list(op.inputs()):
         rank = len(value.shape)
         wanted = order if order is not None and len(order) == rank else contiguous(rank)
-        if value.constant and id(value) not in stored:
-            stored.add(id(value))
+        if value.constant and value not in stored:
+            stored.add(value)
             value.dim_order = wanted  # stored in whatever order is read
-        if value.dtype is None or value.dim_order == wanted or id(value) in moved:
+        if value.dtype is None or value.dim_order == wanted or value in moved:
             continue
         if value.constant:  # read in two orders, stored in both
-            moved[id(value)] = replace(value, dim_order=wanted)
+            moved[value] = replace(value, dim_order=wanted)
             continue
         copy = Value(f"{value.name}_{'cl' if order else 'contiguous'}", value.dtype, value.shape, wanted)
         ops.append(Op("aten.clone.default", {"self": value, "memory_format": None}, [copy], op.origin))
-        moved[id(value)] = copy
+        moved[value] = copy
     if moved:
         op.args = {name: _replace(arg, moved) for name, arg in op.args.items()}
 
@@ -100,7 +100,7 @@ def _align_delegate(op: Op, ops: list[Op]) -> None:
     op.args["inputs"] = inputs
 
 
-def _replace(tree: Any, moved: dict[int, Value]) -> Any:
+def _replace(tree: Any, moved: dict[Value, Value]) -> Any:
     if isinstance(tree, Value):
-        return moved.get(id(tree), tree)
+        return moved.get(tree, tree)
     return [_replace(t, moved) for t in tree] if isinstance(tree, list) else tree

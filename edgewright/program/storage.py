@@ -25,73 +25,73 @@ class Storage:
 
     def __init__(self, graph: Graph, planning: MemoryPlanningPass) -> None:
         self.planning = planning
-        self.inputs = {id(v) for v in graph.inputs if isinstance(v, Value)}
-        self.outputs = {id(v) for v in graph.outputs if isinstance(v, Value)}
-        self.updated = {id(target) for target, _ in graph.updates}
+        self.inputs = {v for v in graph.inputs if isinstance(v, Value)}
+        self.outputs = {v for v in graph.outputs if isinstance(v, Value)}
+        self.updated = {target for target, _ in graph.updates}
         self.loops: list[tuple[int, int]] = []  # first and last instruction of each loop
         self.tail = 0  # bytes that may be read past the end of a tensor
-        self._places: dict[int, Place] = {}
-        self._indices: dict[int, int] = {}  # value index -> key of its place
+        self._places: dict[Value, Place] = {}
+        self._values: dict[int, Value] = {}  # by their indices
         self._states: dict[str, Block] = {}
 
     def own(self, value: Value) -> None:
         """Give a tensor a block of its own."""
-        self._places[id(value)] = Place(Block(value.nbytes, 0, 0), self._planned(value))
+        self._places[value] = Place(Block(value.nbytes, 0, 0), self._planned(value))
         if value.state:
-            self._states[value.qualified_name] = self._places[id(value)].block
+            self._states[value.qualified_name] = self._places[value].block
 
     def share(self, value: Value, other: Value, *, planned: bool = True) -> None:
         """Let a tensor be the same bytes as another."""
-        place = self._places[id(other)]
-        self._places[id(value)] = Place(place.block, planned and place.planned)
+        place = self._places[other]
+        self._places[value] = Place(place.block, planned and place.planned)
 
     def knows(self, value: Value) -> bool:
-        return id(value) in self._places
+        return value in self._places
 
     def planned(self, value: Value) -> bool:
         """True if a tensor's memory is in the arena."""
-        return self._places[id(value)].planned
+        return self._places[value].planned
 
     def same(self, a: Value, b: Value) -> bool:
         """True if two tensors share their bytes."""
-        return self.knows(a) and self.knows(b) and self._places[id(a)].block is self._places[id(b)].block
+        return self.knows(a) and self.knows(b) and self._places[a].block is self._places[b].block
 
     def bind(self, value: Value, index: int) -> None:
         """``value`` is value ``index`` of the plan."""
-        self._indices[index] = id(value)
+        self._values[index] = value
 
     def _planned(self, value: Value) -> bool:
         if value.state:
             return self.planning.alloc_mutable_buffers
-        if id(value) in self.inputs:
+        if value in self.inputs:
             return self.planning.alloc_graph_input
-        return self.planning.alloc_graph_output if id(value) in self.outputs else True
+        return self.planning.alloc_graph_output if value in self.outputs else True
 
     def may_share(self, source: Value, out: Value) -> bool:
         """True if ``out`` may be another name for the bytes of ``source``."""
-        if source.state or id(source) in self.updated:
+        if source.state or source in self.updated:
             return False
-        if id(out) not in self.outputs:
+        if out not in self.outputs:
             return True
         if source.constant or not self.planning.alloc_graph_output:
             return False
-        return self.planning.alloc_graph_input or id(source) not in self.inputs
+        return self.planning.alloc_graph_input or source not in self.inputs
 
     def finish(self, instructions: list[Any], values: list[Any], operators: list[str]) -> list[int]:
         """Plan the arenas and write each tensor's place into its value; the arenas' sizes."""
         self._lifetimes(instructions, values)
-        places = {i: self._places[k] for i, k in self._indices.items() if k in self._places}
-        share_in_place(Calls(values, instructions, operators, places), {id(b) for b in self._states.values()})
+        places = {i: self._places[v] for i, v in self._values.items() if self.knows(v)}
+        share_in_place(Calls(values, instructions, operators, places), set(self._states.values()))
         placed = {i: place for i, place in places.items() if place.planned}
-        shared = {id(b) for b in self._states.values()} if self.planning.share_mutable_buffers else set()
-        blocks = _unique(p.block for p in placed.values() if id(p.block) not in shared)
+        shared = set(self._states.values()) if self.planning.share_mutable_buffers else set()
+        blocks = _unique(p.block for p in placed.values() if p.block not in shared)
         sizes = [0, plan(blocks, self.planning.alignment)]
         if shared:
             sizes.append(self._place_states())
         sizes = [size + self.tail if size else 0 for size in sizes]
         for index, place in placed.items():
             values[index].allocation_info = schema.AllocationDetails(
-                memory_id=2 if id(place.block) in shared else 1,
+                memory_id=2 if place.block in shared else 1,
                 memory_offset_low=place.block.offset & 0xFFFFFFFF,
                 memory_offset_high=place.block.offset >> 32,
             )
@@ -109,20 +109,18 @@ class Storage:
         """From the first to the last instruction that touches a block; inputs from before the first, outputs to the
         end, state always. What a loop reads from outside lives as long as the loop."""
         last = len(instructions)
-        times: dict[int, list[int]] = {}
+        times: dict[Block, list[int]] = {}
         for at, instruction in enumerate(instructions):
             for index in touched(instruction, values):
-                place = self._places.get(self._indices.get(index, 0))
-                if place is not None:
-                    times.setdefault(id(place.block), []).append(at)
-        for key in self._indices.values():
-            if key in self._places:
-                seen = times.setdefault(id(self._places[key].block), [])
-                seen += [-1] * (key in self.inputs) + [last] * (key in self.outputs)
+                if index in self._values and self.knows(self._values[index]):
+                    times.setdefault(self._places[self._values[index]].block, []).append(at)
+        for value in filter(self.knows, self._values.values()):
+            seen = times.setdefault(self._places[value].block, [])
+            seen += [-1] * (value in self.inputs) + [last] * (value in self.outputs)
         for block in self._states.values():
-            times[id(block)] = [-1, last]
+            times[block] = [-1, last]
         for block in _unique(place.block for place in self._places.values()):
-            seen = times.get(id(block)) or [0]
+            seen = times.get(block) or [0]
             block.start, block.end = min(seen), max(seen)
             for first, final in self.loops:
                 if block.start < first <= block.end <= final:
@@ -148,4 +146,4 @@ def touched(instruction: Any, values: list[Any]) -> list[int]:
 
 
 def _unique(blocks: Iterable[Block]) -> list[Block]:
-    return list({id(block): block for block in blocks}.values())
+    return list({block: block for block in blocks}.values())

@@ -59,18 +59,18 @@ class Annotator:
         self.target = target
         self.config_of = config_of
         self.graph, self.nodes = import_module(module)
-        self.readers: dict[int, list[Op]] = {}
+        self.readers: dict[Value, list[Op]] = {}
         for op in self.graph.ops:
             for value in op.inputs():
-                self.readers.setdefault(id(value), []).append(op)
-        self.returned = {id(v) for v in self.graph.outputs}
+                self.readers.setdefault(value, []).append(op)
+        self.returned = set(self.graph.outputs)
         self.plans: list[_Plan] = []
-        self.planned: set[int] = set()  # operators
+        self.planned: set[Op] = set()  # operators
         self.scaled: set[fx.Node] = set()  # nodes whose results have a scale
 
     def run(self) -> None:
         for op in self.graph.ops:
-            plan = self._plan(op) if id(op) not in self.planned else None
+            plan = self._plan(op) if op not in self.planned else None
             if plan is not None:
                 self.plans.append(plan)
                 self.scaled |= {plan.result} if plan.result is not None else set()
@@ -101,7 +101,7 @@ class Annotator:
         if spec is not None and "cast" in spec.absorbs:
             op = self._with_cast(op)
         ports = {**row.ports, **(spec.ports if spec is not None else {})}
-        plan = _Plan(config, nodes, ports, unread=id(op.outputs[0]) not in self.nodes)
+        plan = _Plan(config, nodes, ports, unread=op.outputs[0] not in self.nodes)
         if not self._operands(op, row, plan):
             return None
         if spec is not None and spec.absorbs:
@@ -111,7 +111,7 @@ class Annotator:
     def _read(self, op: Op) -> Op:
         """An operator without trailing results that nobody reads."""
         outputs = list(op.outputs)
-        while len(outputs) > 1 and id(outputs[-1]) not in self.nodes:
+        while len(outputs) > 1 and outputs[-1] not in self.nodes:
             outputs.pop()
         return op if len(outputs) == len(op.outputs) else replace(op, outputs=outputs)
 
@@ -121,14 +121,14 @@ class Annotator:
         counted = row is not None and isinstance(row.ports.get("out"), Index)
         if out is None or not (counted or out.dtype == np.float32):
             return []
-        found = [node for o in op.outputs if (node := self.nodes.get(id(o))) is not None]
+        found = [self.nodes[o] for o in op.outputs if o in self.nodes]
         if not found or any(o is not None and o.dtype == np.float32 for o in op.outputs[1:]):
             return []
         if found[0].target is not operator.getitem:
             return found
         call = found[0].args[0]
         assert isinstance(call, fx.Node)
-        return [call, found[0]] if id(out) in self.nodes else [call]
+        return [call, found[0]] if out in self.nodes else [call]
 
     def _operands(self, op: Op, row: OpDef, plan: _Plan) -> bool:
         """Note the points of every port; False if the backend would refuse the operator."""
@@ -139,10 +139,10 @@ class Annotator:
             listed = values if isinstance(values, list) else [values]
             if self._takes_numbers(row) and isinstance(values, int | float):
                 continue
-            if not all(isinstance(v, Value) and v.dtype == np.float32 and id(v) in self.nodes for v in listed):
+            if not all(isinstance(v, Value) and v.dtype == np.float32 and v in self.nodes for v in listed):
                 return False
             if not isinstance(port, Weight):
-                plan.edges[name] = [self.nodes[id(v)] for v in listed]
+                plan.edges[name] = [self.nodes[v] for v in listed]
         edges = [n for nodes in plan.edges.values() for n in nodes]
         moves = isinstance(plan.ports.get("out"), Same)  # new integers for what has none would only cost
         new = self.scaled.isdisjoint(edges) and any(n.op not in self.free for n in edges)
@@ -181,13 +181,15 @@ class Annotator:
         return replace(op, outputs=last.outputs) if last.outputs[0].dtype == np.int32 else op
 
     def _take(self, op: Op, plan: _Plan) -> None:
-        self.planned.add(id(op))
-        plan.nodes.append(self.nodes[id(op.outputs[0])])
+        self.planned.add(op)
+        out = op.outputs[0]
+        assert out is not None
+        plan.nodes.append(self.nodes[out])
 
     def _only_reader(self, op: Op) -> Op | None:
         out = op.outputs[0]
-        readers = self.readers.get(id(out), [])
-        return readers[0] if len(readers) == 1 and id(out) not in self.returned else None
+        readers = self.readers.get(out, []) if out is not None else []
+        return readers[0] if len(readers) == 1 and out not in self.returned else None
 
     def _unit(self, plan: _Plan) -> Unit:
         first = plan.nodes[0]
@@ -246,10 +248,10 @@ def _weight_parameters(weight: Value, config: QuantizationConfig, axis: int | No
     return QParams((1.0,) * count, (0,) * count, stored, *limits, axis=axis)
 
 
-def _weigh(op: Op, plan: _Plan, axis: int | None, nodes: dict[int, fx.Node]) -> None:
+def _weigh(op: Op, plan: _Plan, axis: int | None, nodes: dict[Value, fx.Node]) -> None:
     for name, port in plan.ports.items():
         if isinstance(port, Weight) and isinstance(op.args.get(name), Value):
-            plan.weights[nodes[id(op.args[name])]] = plan.config.weight_spec(axis)
+            plan.weights[nodes[op.args[name]]] = plan.config.weight_spec(axis)
 
 
 # --------------------------------------------------------------------------------------------------------- writing

@@ -23,7 +23,7 @@ from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
-from edgewright.ir.graph import Graph
+from edgewright.ir.graph import Graph, Value
 
 aten = torch.ops.aten
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default)
@@ -54,7 +54,7 @@ def _argument(result: Any) -> TensorArgument:
     return TensorArgument(name=getattr(result, "name", ""))
 
 
-def import_module(module: fx.GraphModule) -> tuple[Graph, dict[int, fx.Node]]:
+def import_module(module: fx.GraphModule) -> tuple[Graph, dict[Value, fx.Node]]:
     """The graph of a module and the node behind each of its values."""
     for node in module.graph.nodes:
         _remember(node, module)

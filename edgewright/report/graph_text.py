@@ -93,9 +93,9 @@ def _parameters(q: QParams) -> str:
 
 
 def _constants(graph: Graph) -> Iterator[Value]:
-    seen: set[int] = set()
+    seen: set[Value] = set()
     for op in graph.ops:
         for value in op.inputs():
-            if value.constant and id(value) not in seen:
-                seen.add(id(value))
+            if value.constant and value not in seen:
+                seen.add(value)
                 yield value

@@ -60,9 +60,9 @@ def find_direct(inputs: Sequence[Any], outputs: Sequence[Any], chains: list[list
     slots = [*inputs, *outputs, *reads, *writes]
     if not all(isinstance(s, TensorSlot) and not s.dynamic for s in slots):
         return None
-    places, made = ({id(s): i for i, s in enumerate(group)} for group in (inputs, writes))
-    whole = len(places) == len(inputs) and len(made) == len(writes) == len({id(s) for s in outputs}) == len(outputs)
-    known = all(id(s) in places for s in reads) and all(id(s) in made for s in outputs)
+    places, made = ({s: i for i, s in enumerate(group)} for group in (inputs, writes))
+    whole = len(places) == len(inputs) and len(made) == len(writes) == len(set(outputs)) == len(outputs)
+    known = all(s in places for s in reads) and all(s in made for s in outputs)
     if not whole or not known or any(s.mutated and s.memory is None for s in inputs):
         return None
     plan = graph.plan
@@ -70,7 +70,7 @@ def find_direct(inputs: Sequence[Any], outputs: Sequence[Any], chains: list[list
     lent = all(s.lent or s.memory is None for s in inputs)
     if not alike or not lent or plan.updates or sum(t.nbytes for t in plan.outputs) > memory:
         return None
-    return Direct(graph, list(inputs), [places[id(s)] for s in reads], list(outputs), [made[id(s)] for s in outputs])
+    return Direct(graph, list(inputs), [places[s] for s in reads], list(outputs), [made[s] for s in outputs])
 
 
 def _ends(chains: list[list[Any]], table: list[Any]) -> tuple[CompiledGraph, list[Any], list[Any]] | None:

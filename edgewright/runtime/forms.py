@@ -121,7 +121,7 @@ class _FormJoiner(Joiner):
         if of_sizes(step):
             return True
         if isinstance(step, DelegateStep):
-            return self.inline(step, self.sizes.graphs[id(step)], maker, before)
+            return self.inline(step, self.sizes.graphs[step], maker, before)
         if step.name == VIEW:
             return self._view(step, maker)
         return self.take(step, maker, before)
@@ -146,9 +146,9 @@ class _FormJoiner(Joiner):
         views = {s.outputs[0] for s in chain[start:end] if isinstance(s, KernelStep) and s.name == VIEW}
         outputs = [(self.originals[i], self.sizes.shape(i), i in views) for i in seen]
         numbers = {s.result: self.sizes.numbers[s.result] for s in chain[start:end] if of_sizes(s)}
-        original = {id(slot): self.originals[i] for i, slot in enumerate(self.values) if isinstance(slot, TensorSlot)}
-        inputs = [original[id(slot)] for slot in maker.given]
-        guards = [(original[id(slot)], size, wrap) for slot, size, wrap in maker.guards]
+        original = {slot: self.originals[i] for i, slot in enumerate(self.values) if isinstance(slot, TensorSlot)}
+        inputs = [original[slot] for slot in maker.given]
+        guards = [(original[slot], size, wrap) for slot, size, wrap in maker.guards]
         chain[start] = FormStep(form, inputs, outputs, chain[start:end], end, guards, numbers)
 
 

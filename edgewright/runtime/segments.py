@@ -169,7 +169,7 @@ class Joiner:
             self.shown |= written
         else:
             self._find_views(steps)
-        self.index = {id(value): i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
+        self.index = {value: i for i, value in enumerate(values) if isinstance(value, TensorSlot)}
 
     def _find_views(self, steps: Sequence[Any]) -> None:
         """What views show: the last that was written there before they are first read."""
@@ -245,7 +245,7 @@ class Joiner:
         return value if isinstance(value, TensorSlot) else load(value, self.values)
 
     def _only_reader(self, slot: TensorSlot) -> bool:
-        index = self.index[id(slot)]
+        index = self.index[slot]
         return self.readers[index] == 1 and index not in self.shown and index not in self.seen_by
 
     def seen(self, steps: Sequence[Any]) -> list[int]:

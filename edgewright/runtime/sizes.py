@@ -49,7 +49,7 @@ class Sizes:
 
     def __init__(self, values: Values, given: dict[int, Shape]) -> None:
         self.values, self.shapes, self.numbers = values, dict(given), dict[int, Any]()
-        self.graphs: dict[int, Graph] = {}  # of delegates, for these sizes; by the id of the step
+        self.graphs: dict[DelegateStep, Graph] = {}  # of delegates, for these sizes
 
     def follow(self, steps: Sequence[Any]) -> None:
         """Go through ``steps``, all of which are ``foreseen``."""
@@ -79,7 +79,7 @@ class Sizes:
     def _delegate(self, step: DelegateStep) -> None:
         graph: Graph = step.delegate.device_graph  # type: ignore[attr-defined]
         given = [self._lies(i) for i in step.inputs]
-        special = self.graphs[id(step)] = specialize(graph, given)
+        special = self.graphs[step] = specialize(graph, given)
         for index, value in zip(step.outputs, special.outputs, strict=True):
             order = self.values[index].dim_order
             if sorted(order) != list(range(len(value.bound))):

@@ -98,6 +98,11 @@ def swap(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return pair[1], pair[0]
 
 
+def backwards(items: list[Tensor]) -> list[Tensor]:
+    """Each result is a copy made while the program is written: none may be taken for another."""
+    return items[::-1]
+
+
 def nested(tree: dict[str, Any], items: list[Tensor]) -> tuple[Any, ...]:
     return tree["a"] + items[0], {"b": [tree["c"][0] * items[1]], "n": None, "k": 3}
 
@@ -123,6 +128,7 @@ STRUCTURES = [
     Case("channels_last_input", LastInput, last_inputs),
     Case("duplicate_outputs", duplicates, lambda: (torch.randn(2, 3),)),
     Case("swapped_inputs", swap, lambda: ((torch.randn(2), torch.randn(3)),)),
+    Case("many_inputs_returned", backwards, lambda: ([torch.randn(1 + i) for i in range(64)],)),
     Case("nested", nested, lambda: ({"a": torch.randn(2), "c": (torch.randn(2),)}, [torch.randn(2), torch.randn(2)])),
     Case("no_inputs", lambda: torch.arange(4) * 2, lambda: ()),
     Case("empty_tensor", lambda x: (torch.cat([x, x[:0]]), x[:0].sum()), lambda: (torch.randn(2, 3),)),

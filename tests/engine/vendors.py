@@ -43,9 +43,9 @@ def tosa(kind: str, out: Value, **args: Any) -> Op:
 
 
 def graph(outputs: Sequence[Value], *ops: Op) -> Graph:
-    made = {id(v) for op in ops for v in op.outputs}
-    inputs = {id(v): v for op in ops for v in op.inputs() if v.data is None and id(v) not in made}
-    return Graph("case", list(inputs.values()), list(outputs), list(ops))
+    made = {v for op in ops for v in op.outputs}
+    inputs = dict.fromkeys(v for op in ops for v in op.inputs() if v.data is None and v not in made)
+    return Graph("case", list(inputs), list(outputs), list(ops))
 
 
 def anything(value: Value, seed: int = 0) -> Any:

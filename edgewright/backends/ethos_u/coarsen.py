@@ -18,11 +18,11 @@ _PRODUCTS = ("linear", "conv1d", "conv2d")
 
 def coarsen_means(graph: Graph, target: Any) -> None:
     """Let means of images be stored as their input is, if all that read them are products."""
-    readers: dict[int, list[Op]] = {}
+    readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
         for value in op.inputs():
-            readers.setdefault(id(value), []).append(op)
-    returned = {id(v) for v in graph.outputs}
+            readers.setdefault(value, []).append(op)
+    returned = set(graph.outputs)
     for op in graph.ops:
         x, out = op.args.get("self"), op.outputs[0]
         if not isinstance(x, Value) or out is None or "limits" in op.args or not _of_images(op):
@@ -39,12 +39,12 @@ def _of_images(op: Op) -> bool:
     return op.kind == "mean" and len(op.args["self"].shape) == 4 and over(op) == [2, 3]
 
 
-def _chain(value: Value, readers: dict[int, list[Op]], returned: set[int]) -> list[Value] | None:
+def _chain(value: Value, readers: dict[Value, list[Op]], returned: set[Value]) -> list[Value] | None:
     """A value and its other shapes, if nothing but products reads any of them."""
-    if id(value) in returned:
+    if value in returned:
         return None
     found = [value]
-    for op in readers.get(id(value), []):
+    for op in readers.get(value, []):
         if op.kind in _PRODUCTS and op.args["input"] is value:
             continue
         out = op.outputs[0] if op.kind in _NAMES else None

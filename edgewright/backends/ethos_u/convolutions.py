@@ -103,7 +103,7 @@ def linear(low: TosaLowering, op: Op) -> None:
 
 def flat_rows(low: TosaLowering, x: Value) -> tuple[Value, Array | None]:
     """A matrix to be multiplied; and, if it is a flattened image held with channels last, the order of its columns."""
-    flat = low.flat.get(id(x))
+    flat = low.flat.get(x)
     return flat if flat is not None else (low.get(x), None)
 
 

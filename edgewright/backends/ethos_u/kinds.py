@@ -21,16 +21,16 @@ def plain_types(target: Any) -> tuple[str, ...]:
     return (*INTEGERS, *(("bool",) if on(target, "u85") else ()), *(("float32",) if target is None else ()))
 
 
-def shape_only(op: Op) -> set[int]:
+def shape_only(op: Op) -> set[Value]:
     """Operands of which only the shape counts."""
     name = {"expand_as": "other", "copy": "self"}.get(op.kind)
-    return {id(op.args[name])} if name is not None and isinstance(op.args[name], Value) else set()
+    return {op.args[name]} if name is not None and isinstance(op.args[name], Value) else set()
 
 
 @rule("elements that are not quantized must be int8, int16 or int32 (or bool, on U85)")
 def plain(op: Op, target: Any) -> object:
     allowed, beside = plain_types(target), shape_only(op)
-    held = [v for v in tensors(op) if v.q is None and id(v) not in beside]
+    held = [v for v in tensors(op) if v.q is None and v not in beside]
     bad = sorted({str(v.dtype) for v in held if str(v.dtype) not in allowed})
     return ", ".join(bad) if bad else OK
 
@@ -38,7 +38,7 @@ def plain(op: Op, target: Any) -> object:
 @rule("what is moved must be int8, int16 or int32 (or bool, on U85), and of one type, all of it quantized or none")
 def movable(op: Op, target: Any) -> object:
     allowed, beside = plain_types(target), shape_only(op)
-    held = [v for v in tensors(op) if id(v) not in beside]
+    held = [v for v in tensors(op) if v not in beside]
     found = sorted({"quantized " * (v.q is not None) + str(v.dtype) for v in held})
     return ", ".join(found) if len(found) > 1 or any(v.q is None and str(v.dtype) not in allowed for v in held) else OK
 

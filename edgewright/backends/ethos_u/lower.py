@@ -30,11 +30,11 @@ class TosaLowering(FlatteningLowering):
     def __init__(self, group: Graph, rows: Any, target: Any = None) -> None:
         super().__init__(group, rows)
         self.target = target
-        self._pieces: set[int] = set()  # values that Vela keeps as parts of others, by identity
-        self._widened: set[int] = set()  # 32-bit results of RESCALE
-        self._loose: set[int] = set()  # what must not be padded as it is, and accumulators of convolutions
-        self._sums: set[int] = set()
-        self._whole: dict[int, Value] = {}
+        self._pieces: set[Value] = set()  # values that Vela keeps as parts of others
+        self._widened: set[Value] = set()  # 32-bit results of RESCALE
+        self._loose: set[Value] = set()  # what must not be padded as it is, and accumulators of convolutions
+        self._sums: set[Value] = set()
+        self._whole: dict[Value, Value] = {}
 
     # --------------------------------------------------------------------------------------------------- appending
 
@@ -58,36 +58,36 @@ class TosaLowering(FlatteningLowering):
             held = [self._apart(v, self._loose if name == "pad" else self._widened) for v in given]
             args |= {"inputs": held} if "inputs" in args else {"input": held[0]}
         super().emit(kind, out, **args)
-        if name in _PARTS or (name == "reshape" and id(given[0]) in self._pieces):
-            self._pieces.add(id(out))
+        if name in _PARTS or (name == "reshape" and given[0] in self._pieces):
+            self._pieces.add(out)
         wide = name == "rescale" and out.dtype == INT32
-        if wide or (name == "reshape" and id(given[0]) in self._widened):
-            self._widened.add(id(out))
+        if wide or (name == "reshape" and given[0] in self._widened):
+            self._widened.add(out)
         if self._is_loose(name, out, args):
-            self._loose.add(id(out))
+            self._loose.add(out)
 
     def _is_loose(self, name: str, out: Value, args: dict[str, Any]) -> bool:
         """True for results that Vela may put at the beginning of a padded tensor instead of inside."""
         if name in ("reshape", "clamp"):
-            return id(args["input"]) in self._loose
+            return args["input"] in self._loose
         if name == "rescale":
-            return INT32 in (out.dtype, args["input"].dtype) and id(args["input"]) not in self._sums
+            return INT32 in (out.dtype, args["input"].dtype) and args["input"] not in self._sums
         if "conv" in name:
-            self._sums.add(id(out))
+            self._sums.add(out)
         return name.startswith("reduce")
 
-    def _apart(self, x: Value, which: set[int]) -> Value:
-        if id(x) not in which or x.dtype not in (INT8, INT16, INT32):
+    def _apart(self, x: Value, which: set[Value]) -> Value:
+        if x not in which or x.dtype not in (INT8, INT16, INT32):
             return x
-        if id(x) not in self._whole:
+        if x not in self._whole:
             if x.dtype == INT32:
                 nothing = self.tensor(np.zeros([1] * len(x.bound)), np.int32)
-                self._whole[id(x)] = self.node("add", x.bound, INT32, a=x, b=nothing)
+                self._whole[x] = self.node("add", x.bound, INT32, a=x, b=nothing)
             else:
                 limits = np.iinfo(x.dtype)
-                self._whole[id(x)] = self.clamped(x, limits.min, limits.max)
-            self._loose.discard(id(self._whole[id(x)]))
-        return self._whole[id(x)]
+                self._whole[x] = self.clamped(x, limits.min, limits.max)
+            self._loose.discard(self._whole[x])
+        return self._whole[x]
 
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:
         if moves_nothing(held.bound, dims):

@@ -94,8 +94,8 @@ def part_remains(op: Op, target: Any) -> object:
 
 @rule("what is read must be int8, int16 or int32, and of one type")
 def readable(op: Op, target: Any) -> object:
-    beside = {id(v) for v in _indices(op)}
-    held = [v for v in tensors(op) if id(v) not in beside]
+    beside = set(_indices(op))
+    held = [v for v in tensors(op) if v not in beside]
     found = sorted({"quantized " * (v.q is not None) + str(v.dtype) for v in held})
     allowed = (*INTEGERS, *(("float32",) if target is None else ()))
     return ", ".join(found) if len(found) > 1 or str(held[0].dtype) not in allowed else OK

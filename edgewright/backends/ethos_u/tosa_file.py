@@ -46,26 +46,26 @@ class _Writer:
         self.graph = graph
         self.file = self.ts.TosaSerializer("", self.ts.ConstMode.EMBED, *VERSION, False)
         self.block = self.file.currRegion.currBasicBlock
-        self.names: dict[int, str] = {}
+        self.names: dict[Value, str] = {}
         self.constants: dict[Any, str] = {}
 
     def run(self) -> bytes:
         for i, value in enumerate(self.graph.inputs):
-            self.names[id(value)] = f"input_{i}"
+            self.names[value] = f"input_{i}"
             self.file.addInputTensor(self._tensor(f"input_{i}", value))
-        outputs = {id(o): f"output_{i}" for i, o in enumerate(self.graph.outputs)}
+        outputs = {o: f"output_{i}" for i, o in enumerate(self.graph.outputs)}
         for number, op in enumerate(self.graph.ops):
             self._op(op, number, outputs)
         for value in self.graph.outputs:
-            self.file.addOutputTensor(self._tensor(self.names[id(value)], value))
+            self.file.addOutputTensor(self._tensor(self.names[value], value))
         return bytes(self.file.serialize())
 
-    def _op(self, op: Op, number: int, outputs: dict[int, str]) -> None:
+    def _op(self, op: Op, number: int, outputs: dict[Value, str]) -> None:
         row = TOSA[op.kind.removeprefix(PREFIX)]
         operands = [name for operand in row.operands for name in self._operand(row, op, operand)]
         out = op.outputs[0]
         assert out is not None
-        name = self.names[id(out)] = outputs.get(id(out), f"value_{number}")
+        name = self.names[out] = outputs.get(out, f"value_{number}")
         self.block.addTensor(name, list(out.bound), self._type(out))
         self.file.addOperator(getattr(self.ts.Op, row.name.upper()), operands, [name], self._attribute(row, op))
 
@@ -84,10 +84,10 @@ class _Writer:
         return [self._value(v) for v in (given if isinstance(given, list) else [given])]
 
     def _value(self, value: Value) -> str:
-        if id(value) not in self.names:
+        if value not in self.names:
             assert value.data is not None, value.name
-            self.names[id(value)] = self._const(value.data, self._type_name(value))
-        return self.names[id(value)]
+            self.names[value] = self._const(value.data, self._type_name(value))
+        return self.names[value]
 
     def _const(self, data: Array, kind: str) -> str:
         key = (kind, data.shape, data.tobytes())

@@ -23,10 +23,10 @@ def to_tflite(group: Graph, rows: Mapping[str, Any], target: Any = None) -> Grap
 
 def _drop_unread(graph: Graph) -> None:
     """A flattened image may have been made in an order that nobody asked for in the end."""
-    wanted = {id(v) for v in graph.outputs}
+    wanted = set(graph.outputs)
     kept = []
     for op in reversed(graph.ops):
-        if any(id(o) in wanted for o in op.outputs):
+        if any(o in wanted for o in op.outputs):
             kept.append(op)
-            wanted |= {id(v) for v in op.inputs()}
+            wanted |= set(op.inputs())
     graph.ops = kept[::-1]

@@ -115,9 +115,9 @@ class NeutronPartitioner(Partitioner):
             tflite, self.options.target, flavor=self.options.flavor, **{f: getattr(self.options, f) for f in flags}
         )
         self._write(f"{tag}_neutron.et.tflite", made)
-        names = dict(zip(map(id, given.values()), unique_names(list(given.values())), strict=True))
-        inputs, outputs = ([names[id(v)] for v in side] for side in (given.inputs, given.outputs))
-        blob = write_blob(from_converter(made, inputs, outputs, [names[id(v)] for v in turned]))
+        names = dict(zip(given.values(), unique_names(list(given.values())), strict=True))
+        inputs, outputs = ([names[v] for v in side] for side in (given.inputs, given.outputs))
+        blob = write_blob(from_converter(made, inputs, outputs, [names[v] for v in turned]))
         return LoweredBackendModule(self.backend_id, blob, specs, {}, twin, estimates=expected)
 
     def _keep_file(self, name: str, data: bytes) -> None:

@@ -138,7 +138,7 @@ def mm(low: NeutronLowering, op: Op) -> None:
 
 def _connected(low: NeutronLowering, op: Op, x: Value, weight: Value, data: Array, bias: Value | None) -> None:
     out = result(op)
-    held, columns = low.flat.get(id(x)) or (low.get(x), None)
+    held, columns = low.flat.get(x) or (low.get(x), None)
     data = data if columns is None else data[:, columns]
     rows = low.reshaped(held, [int(np.prod(held.bound[:-1])), data.shape[1]])
     assert weight.q is not None

@@ -33,10 +33,10 @@ def _weight_of(op: Op) -> Any:
 
 @rule("results and operands must be integers: quantize the model with NeutronQuantizer")
 def quantized(op: Op, target: Any) -> object:
-    free = {id(op.args.get(n)) for n in ("bias", "weight" if op.kind == "prelu" else "bias")}
-    free |= {id(op.args["self"])} if op.kind == "addmm" else set()
+    free = {op.args.get(n) for n in ("bias", "weight" if op.kind == "prelu" else "bias")}
+    free |= {op.args["self"]} if op.kind == "addmm" else set()
     loose = [v.name for v in tensors(op) if v.q is None and not v.constant]
-    loose += [v.name for v in tensors(op) if v.q is None and v.constant and id(v) not in free and not _factor(op, v)]
+    loose += [v.name for v in tensors(op) if v.q is None and v.constant and v not in free and not _factor(op, v)]
     return ", ".join(loose) if loose else OK
 
 

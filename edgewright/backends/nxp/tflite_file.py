@@ -39,7 +39,7 @@ class _Records:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.values = list(graph.values())
-        self.places = {id(v): i for i, v in enumerate(self.values)}
+        self.places = {v: i for i, v in enumerate(self.values)}
         self.buffers: dict[bytes, int] = {b"": 0}
         self.codes: dict[str, int] = {}
 
@@ -48,7 +48,7 @@ class _Records:
         names = unique_names(self.values)
         tensors = [self._tensor(v, n) for v, n in zip(self.values, names, strict=True)]
         operators = [self._operator(op) for op in graph.ops]
-        ends = [[self.places[id(v)] for v in side] for side in (graph.inputs, graph.outputs)]
+        ends = [[self.places[v] for v in side] for side in (graph.inputs, graph.outputs)]
         held = [FileBuffer(data=raw or None) for raw in self.buffers]
         return Model(
             version=_VERSION,
@@ -73,7 +73,8 @@ class _Records:
         row = TFLITE[op.kind.removeprefix(PREFIX)]
         index = self.codes.setdefault(row.name, len(self.codes))
         options = OPTIONS[row.options](**{f: op.args[f] for f in row.fields}) if row.options else None
-        inputs, outputs = ([self.places[id(v)] for v in side] for side in (op.args["inputs"], op.outputs))
+        inputs = [self.places[v] for v in op.args["inputs"]]
+        outputs = [self.places[v] for v in op.outputs if v is not None]
         return Operator(opcode_index=index, inputs=inputs, outputs=outputs, options_type=row.options, options=options)
 
 

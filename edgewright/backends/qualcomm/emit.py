@@ -23,7 +23,7 @@ class Emitter:
 
     def __init__(self, builder: GraphBuilder, device: Graph, *, add: bool = True) -> None:
         self.builder, self.device, self.add = builder, device, add
-        self._tensors: dict[int, s.Tensor] = {}
+        self._tensors: dict[Value, s.Tensor] = {}
         self._count = 0
 
     def run(self) -> None:
@@ -38,11 +38,11 @@ class Emitter:
             self.builder.node(op.kind, name, inputs, outputs, op.args["params"], add=self.add)
 
     def _tensor(self, value: Value) -> s.Tensor:
-        if id(value) not in self._tensors:
+        if value not in self._tensors:
             self._count += 1
             kind = s.STATIC if value.constant else s.NATIVE
             self._make(value, f"{value.name}_{self._count}", kind)
-        return self._tensors[id(value)]
+        return self._tensors[value]
 
     def _make(self, value: Value, name: str, kind: int) -> None:
         data = None
@@ -50,7 +50,7 @@ class Emitter:
             assert value.data is not None
             data = np.ascontiguousarray(value.data).reshape(value.bound or (1,))
         spec = TensorSpec(name, value.bound or (1,), element_of(value), kind, encoding_of(value), data)
-        self._tensors[id(value)] = self.builder.tensor(spec, create=self.add)
+        self._tensors[value] = self.builder.tensor(spec, create=self.add)
 
 
 _FLAGS = {"use_dlbc": s.COMPRESSED, "use_slc_allocator": s.SYSTEM_CACHE}

@@ -99,12 +99,12 @@ def _macs(kind: str, given: list[Value], out: Value) -> tuple[int, int]:
 
 def _peak(graph: Graph) -> int:
     """Bytes of the tensors that are alive at once, at most."""
-    last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs() if not v.constant}
-    last.update({id(v): len(graph.ops) for v in graph.outputs})
-    held = {id(v): _bytes(v) for v in graph.inputs}
+    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs() if not v.constant}
+    last.update({v: len(graph.ops) for v in graph.outputs})
+    held = {v: _bytes(v) for v in graph.inputs}
     most = sum(held.values())
     for index, op in enumerate(graph.ops):
-        held.update({id(v): _bytes(v) for v in op.outputs if v is not None})
+        held.update({v: _bytes(v) for v in op.outputs if v is not None})
         most = max(most, sum(held.values()))
         held = {key: size for key, size in held.items() if last.get(key, -1) > index}
     return most

@@ -29,7 +29,7 @@ class QnnLowering(Lowering):
     def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any) -> None:
         super().__init__(group, rows)
         self.target = target
-        self._symmetric: dict[int, Value] = {}
+        self._symmetric: dict[Value, Value] = {}
 
     # ------------------------------------------------------------------------------------------------- wide integers
 
@@ -107,13 +107,13 @@ class QnnLowering(Lowering):
         """16-bit integers around the middle, which products want on their right."""
         if held.q is None or held.q.dtype.itemsize < 2 or held.q.zero_point == MIDDLE or held.constant:
             return held
-        if id(held) not in self._symmetric:
+        if held not in self._symmetric:
             q = held.q
             assert isinstance(q.scale, float) and isinstance(q.zero_point, int)
             reach = max(q.zero_point - q.qmin, q.qmax - q.zero_point) * q.scale
             like = replace(held, q=replace(q, scale=reach / LARGEST_FACTOR, zero_point=MIDDLE), data=None)
-            self._symmetric[id(held)] = self.stored_as(held, like)
-        return self._symmetric[id(held)]
+            self._symmetric[held] = self.stored_as(held, like)
+        return self._symmetric[held]
 
     # ----------------------------------------------------------------------------------------------------- results
 

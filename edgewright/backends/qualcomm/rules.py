@@ -67,8 +67,8 @@ def one_width(op: Op, target: Any) -> object:
     "model.float()), int32 or bool; int64 may only be places, counts and casts"
 )
 def plain(op: Op, target: Any) -> object:
-    wide = {id(v) for v in _counted(op) if str(v.dtype) == "int64"}
-    bad = {str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in _PLAIN and id(v) not in wide}
+    wide = {v for v in _counted(op) if str(v.dtype) == "int64"}
+    bad = {str(v.dtype) for v in tensors(op) if v.q is None and str(v.dtype) not in _PLAIN and v not in wide}
     return ", ".join(sorted(bad)) if bad else OK
 
 
@@ -108,15 +108,15 @@ def real_numbers_allowed(op: Op, target: Any) -> object:
         return OK
     if op.kind in MADE:
         return OK
-    held = {id(op.args[n]) for n in _REAL if isinstance(op.args.get(n), Value)}
-    real = [v.name for v in tensors(op) if v.q is None and str(v.dtype) == "float32" and id(v) not in held]
+    held = {op.args[n] for n in _REAL if isinstance(op.args.get(n), Value)}
+    real = [v.name for v in tensors(op) if v.q is None and str(v.dtype) == "float32" and v not in held]
     return ", ".join(real) if real else OK
 
 
 @rule("operands and results must all be quantized, or none")
 def all_or_none(op: Op, target: Any) -> object:
-    counted = {id(v) for v in _counted(op)}
-    held = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _REAL) and id(v) not in counted]
+    counted = set(_counted(op))
+    held = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _REAL) and v not in counted]
     loose = [v.name for v in held if v.q is None and str(v.dtype) == "float32"]
     return ", ".join(loose) if loose and any(v.q is not None for v in held) else OK
 

@@ -59,10 +59,10 @@ class _Recorder:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.made = Record()
-        self._places: dict[int, int] = {}
+        self._places: dict[Value, int] = {}
         self._names: set[str] = set()
         self._converted = {
-            id(v)
+            v
             for op in graph.ops
             for v in (op.args["inputs"] if op.kind == f"{PREFIX}QUANTIZE" else op.outputs)
             if op.kind in (f"{PREFIX}QUANTIZE", f"{PREFIX}DEQUANTIZE")
@@ -84,18 +84,18 @@ class _Recorder:
         return [self._tensor(v) for v in values]
 
     def _tensor(self, value: Value) -> int:
-        if id(value) not in self._places:
-            self._places[id(value)] = len(self.made.tensors)
+        if value not in self._places:
+            self._places[value] = len(self.made.tensors)
             dims = list(value.bound) or [1]
             data = None if value.data is None else np.ascontiguousarray(value.data).reshape(dims)
             name, element = self._unique(value.name), ELEMENT_NAMES[str(value.dtype)]
             self.made.tensors.append(Tensor(name, dims, element, layout_name(dims), data, self._quantization(value)))
-        return self._places[id(value)]
+        return self._places[value]
 
     def _quantization(self, value: Value) -> Quantization | None:
         q = value.q
         if q is None:
-            return NONE if id(value) in self._converted else None
+            return NONE if value in self._converted else None
         scales = np.atleast_1d(np.asarray(q.scale, np.float32)).tolist()
         return QUANTIZED[str(q.dtype)], scales, [int(z) for z in np.atleast_1d(np.asarray(q.zero_point))]
 

@@ -18,9 +18,9 @@ _REAL = ("bias", "weight", "running_mean", "running_var")
 _PLACES = ("indices", "index")
 
 
-def _listed(op: Op, names: tuple[str, ...]) -> set[int]:
+def _listed(op: Op, names: tuple[str, ...]) -> set[Value]:
     held = [op.args.get(n) for n in names]
-    return {id(v) for item in held for v in (item if isinstance(item, list) else [item]) if isinstance(v, Value)}
+    return {v for item in held for v in (item if isinstance(item, list) else [item]) if isinstance(v, Value)}
 
 
 @rule("integers must be of 8 or 16 bits; activations with one scale, known now")
@@ -33,7 +33,7 @@ def storage(op: Op, target: Any) -> object:
         said = f"{value.name}: {q.dtype}" + (" by channel" if q.axis is not None else "")
         if q.dynamic or q.block:
             return f"{said}, found as it runs or in blocks"
-        if str(q.dtype) not in QUANTIZED or (q.axis is not None and id(value) not in weights):
+        if str(q.dtype) not in QUANTIZED or (q.axis is not None and value not in weights):
             return said
     return OK
 
@@ -41,24 +41,24 @@ def storage(op: Op, target: Any) -> object:
 @rule("activations must all be integers of one type")
 def one_type(op: Op, target: Any) -> object:
     weights = _listed(op, ("weight", "mat2"))
-    held = sorted({str(v.q.dtype) for v in tensors(op) if v.q is not None and id(v) not in weights})
+    held = sorted({str(v.q.dtype) for v in tensors(op) if v.q is not None and v not in weights})
     return ", ".join(held) if len(held) > 1 and op.kind != "requantize" else OK
 
 
 @rule("operands and results must all be quantized, or none")
 def all_or_none(op: Op, target: Any) -> object:
     apart = _listed(op, (*_REAL, *_PLACES)) if op.kind != "embedding" else _listed(op, _PLACES)
-    held = [v for v in tensors(op) if id(v) not in apart]
+    held = [v for v in tensors(op) if v not in apart]
     loose = [v.name for v in held if v.q is None]
     return ", ".join(loose) if loose and len(loose) < len(held) else OK
 
 
 @rule("elements that are not quantized must be float32 or float16, and places int32 or int64")
 def plain(op: Op, target: Any) -> object:
-    places = _listed(op, _PLACES) | ({id(o) for o in op.outputs[1:]} if op.kind == "topk" else set())
+    places = _listed(op, _PLACES) | (set(op.outputs[1:]) if op.kind == "topk" else set())
     whole = ("int32", "int64")
     real = tuple(ELEMENT_NAMES) if op.kind == "cast" else ("float32", "float16")
-    found = [(str(v.dtype), whole if id(v) in places else real) for v in tensors(op) if v.q is None]
+    found = [(str(v.dtype), whole if v in places else real) for v in tensors(op) if v.q is None]
     bad = sorted({kind for kind, allowed in found if kind not in allowed})
     return ", ".join(bad) if bad else OK
 

@@ -48,12 +48,12 @@ def to_blob(graph: Graph) -> tuple[Blob, dict[str, Buffer]]:
 class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.ids: dict[int, int] = {}
+        self.ids: dict[Value, int] = {}
         self.xvalues: list[XValue] = []
         self.constants = [ConstantData()]
         self.named: dict[str, Buffer] = {}
         externals = [*graph.inputs, *graph.outputs]
-        self.external = {id(v): i for i, v in enumerate(externals)}
+        self.external = {v: i for i, v in enumerate(externals)}
 
     def run(self) -> Blob:
         nodes = [self._node(op) for op in self.graph.ops]
@@ -69,15 +69,15 @@ class _Writer:
         return Blob(graph)
 
     def _id(self, value: Value) -> int:
-        if id(value) not in self.ids:
-            self.ids[id(value)] = len(self.xvalues)
+        if value not in self.ids:
+            self.ids[value] = len(self.xvalues)
             self.xvalues.append(self._value(value, len(self.xvalues)))
-        return self.ids[id(value)]
+        return self.ids[value]
 
     def _value(self, value: Value, number: int) -> XValue:
-        inputs = {id(v) for v in self.graph.inputs}
-        external = self.external.get(id(value), NONE)
-        flags = 0 if external == NONE else INPUT if id(value) in inputs else OUTPUT
+        inputs = set(self.graph.inputs)
+        external = self.external.get(value, NONE)
+        flags = 0 if external == NONE else INPUT if value in inputs else OUTPUT
         tensor = TensorValue(
             datatype=_datatype(value), num_dims=len(value.shape), dims=value.bound or (1,), external_id=external,
             flags=flags, id_out=number,

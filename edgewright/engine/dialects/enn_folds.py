@@ -85,8 +85,8 @@ def _padded(made: EnnRewrite, op: Op, x: Value, around: list[int]) -> Value:
     )
     image = made.image(x)
     made.made("pad", op, wider, self=image, before=[0, top, left, 0], after=[0, bottom, right, 0], value=0.0)
-    if id(image) in made.halves:
-        made.same(made.pixels[id(wider)])
+    if image in made.halves:
+        made.same(made.pixels[wider])
     return wider
 
 
@@ -161,9 +161,9 @@ def _whole_image(made: EnnRewrite, op: Op) -> bool:
         made.made("global_avg_pool2d", op, small, self=made.image(x))
     else:
         made.computed("global_avg_pool2d", op, small, True, self=made.reals(op, x, True))
-    held = made.pixels[id(small)]
+    held = made.pixels[small]
     made.flat("view", op, out, self=held, size=list(out.bound))
-    if id(held) in made.halves:
+    if held in made.halves:
         made.same(out)
     return True
 
@@ -183,8 +183,8 @@ def _last(made: EnnRewrite, op: Op, axis: int) -> tuple[Value, Value, list[int]]
     moved, made_of = (replace(v, name=f"{v.name}_last", shape=shape, dim_order=tuple(range(rank)), data=None)
                       for v in (x, out))  # fmt: skip
     made.emit("permute", op, moved, self=given, dims=dims)
-    made.here |= {id(moved)}
-    if id(given) in made.halves:
+    made.here |= {moved}
+    if given in made.halves:
         made.same(moved)
     return moved, made_of, [dims.index(d) for d in range(rank)]
 

@@ -82,7 +82,7 @@ def _taken(made: EnnRewrite, op: Op, x: Value, dim: int, places: Array) -> Value
     shape = tuple(len(places) if d == dim else n for d, n in enumerate(x.bound))
     done = replace(x, name=f"{x.name}_{dim}", shape=shape, data=None)
     _rows(made, op, x, dim, listed, done)
-    made.here.add(id(done))
+    made.here.add(done)
     return done
 
 

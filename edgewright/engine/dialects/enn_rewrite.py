@@ -20,13 +20,13 @@ _F32 = np.dtype(np.float32)
 
 
 class EnnRewrite(Rewrite):
-    """``pixels``: what holds an image channels-last, by the identity of the old value."""
+    """``pixels``: what holds an image channels-last, by the old value."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.pixels: dict[int, Value] = {}
-        self.halves: dict[int, Value] = {}  # what is rounded to half precision already, by what it is made of
-        self.here = {id(v) for v in graph.inputs}  # values that are there as the graph has them
+        self.pixels: dict[Value, Value] = {}
+        self.halves: dict[Value, Value] = {}  # what is rounded to half precision already, by what it is made of
+        self.here = set(graph.inputs)  # values that are there as the graph has them
 
     # -------------------------------------------------------------------------------------------------- operands
 
@@ -34,23 +34,23 @@ class EnnRewrite(Rewrite):
         for value in op.inputs():
             self.planes(value)
         super().keep(op)
-        self.here |= {id(v) for v in op.outputs}
+        self.here |= set(op.outputs)
 
     def planes(self, value: Value) -> Value:
         """A value as the graph has it."""
-        if id(value) not in self.here and not value.constant:
-            self._turn(self.pixels[id(value)], value, PLANES)
-            self.here.add(id(value))
+        if value not in self.here and not value.constant:
+            self._turn(self.pixels[value], value, PLANES)
+            self.here.add(value)
         return value
 
     def image(self, value: Value) -> Value:
         """A value of four dimensions channels-last."""
         if value.constant:
             return turned(value)
-        if id(value) not in self.pixels:
-            self.pixels[id(value)] = turned(value)
-            self._turn(value, self.pixels[id(value)], PIXELS)
-        return self.pixels[id(value)]
+        if value not in self.pixels:
+            self.pixels[value] = turned(value)
+            self._turn(value, self.pixels[value], PIXELS)
+        return self.pixels[value]
 
     def _turn(self, x: Value, out: Value, dims: tuple[int, ...]) -> None:
         """What has one pixel, or one plane, lies in memory as it did."""
@@ -60,8 +60,8 @@ class EnnRewrite(Rewrite):
         if alone:
             args = {"size": list(out.bound)}
         self.ops.append(Op("view" if alone else "permute", {"self": x, **args}, [out]))
-        if id(x) in self.halves and self.halves[id(x)] is x:
-            self.halves[id(out)] = out
+        if x in self.halves and self.halves[x] is x:
+            self.halves[out] = out
 
     def either(self, value: Value, image: bool) -> Value:
         return self.image(value) if image else self.planes(value)
@@ -79,24 +79,24 @@ class EnnRewrite(Rewrite):
 
     def half(self, op: Op, x: Value) -> Value:
         """Real numbers in half precision."""
-        if id(x) not in self.halves:
+        if x not in self.halves:
             out = replace(x, name=f"{x.name}_rounded")
             self.emit("round_to_half", op, out, self=x)
-            self.halves[id(x)] = self.halves[id(out)] = out
-        return self.halves[id(x)]
+            self.halves[x] = self.halves[out] = out
+        return self.halves[x]
 
     def any_pixels(self, values: list[Value]) -> bool:
         """Whether values of four dimensions are better taken channels-last: one is there only so."""
-        return any(id(v) in self.pixels and id(v) not in self.here and not v.constant for v in values)
+        return any(v in self.pixels and v not in self.here and not v.constant for v in values)
 
     # --------------------------------------------------------------------------------------------------- results
 
     def target(self, out: Value, image: bool) -> Value:
         """What is to hold a result, which is there from now on."""
         if image:
-            self.pixels[id(out)] = turned(out)
-            return self.pixels[id(out)]
-        self.here.add(id(out))
+            self.pixels[out] = turned(out)
+            return self.pixels[out]
+        self.here.add(out)
         return out
 
     def flat(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
@@ -118,13 +118,13 @@ class EnnRewrite(Rewrite):
         """Real numbers in single precision, as a value stores them."""
         if last.q is None:
             self.emit("round_to_half", op, last, self=whole)
-            self.halves[id(last)] = last
+            self.halves[last] = last
         else:
             self.emit("convert" if byte(last) else f"{PREFIX}QUANTIZE", op, last, **_given(last, whole))
 
     def same(self, last: Value) -> None:
         """A result that is made of numbers in half precision and needs no rounding."""
-        self.halves[id(last)] = last
+        self.halves[last] = last
 
 
 rule: Rules[EnnRewrite] = Rules(PREFIX)

@@ -23,26 +23,26 @@ _UNSURE = {PREFIX + name for name in ("ELTDIV", "POW", "LOG", "SQRT", "RSQRT")} 
 
 def signed(graph: Graph) -> Graph:
     """The graph without unsigned integers of 16 bits, but where they come in, go out, or can be no number."""
-    moved = {id(v): _lower(v) for v in graph.values() if v.q is not None and v.dtype == _UNSIGNED}
+    moved = {v: _lower(v) for v in graph.values() if v.q is not None and v.dtype == _UNSIGNED}
     if not moved:
         return graph
 
     def new(given: Any) -> Any:
         if isinstance(given, list | tuple):
             return type(given)(new(g) for g in given)
-        return moved.get(id(given), given) if isinstance(given, Value) else given
+        return moved.get(given, given) if isinstance(given, Value) else given
 
-    read = {id(v) for op in graph.ops for v in op.inputs()}
-    there = {id(v) for v in graph.inputs}  # as the graph has them
-    ops = [_same(v, moved[id(v)]) for v in graph.inputs if id(v) in moved]
+    read = {v for op in graph.ops for v in op.inputs()}
+    there = set(graph.inputs)  # as the graph has them
+    ops = [_same(v, moved[v]) for v in graph.inputs if v in moved]
     for op in graph.ops:
         outputs = list(op.outputs) if _unsure(op) else [new(v) for v in op.outputs]
         ops.append(Op(op.kind, {n: new(a) for n, a in op.args.items()}, outputs, op.origin))
-        kept = [v for v in outputs if v is not None and id(v) in moved]
-        ops += [_same(v, moved[id(v)]) for v in kept if id(v) in read]
-        there |= {id(v) for v in kept}
+        kept = [v for v in outputs if v is not None and v in moved]
+        ops += [_same(v, moved[v]) for v in kept if v in read]
+        there |= set(kept)
     ends = list(graph.outputs)
-    ops += [_same(moved[id(v)], v) for v in ends if id(v) in moved and id(v) not in there]
+    ops += [_same(moved[v], v) for v in ends if v in moved and v not in there]
     return Graph(graph.name, graph.inputs, ends, ops)
 
 

@@ -47,8 +47,8 @@ def give(made: QnnRewrite, op: Op, x: Value, out: Value) -> bool:
 
 
 def _as_precise(made: QnnRewrite, x: Value, out: Value) -> None:
-    if made.halves.get(id(x)) is x and x is not None:
-        made.halves[id(out)] = out
+    if made.halves.get(x) is x and x is not None:
+        made.halves[out] = out
 
 
 @rule("Reshape")
@@ -86,8 +86,8 @@ def _concat(made: QnnRewrite, op: Op) -> bool:
         shape = [1 if d == axis else n for d, n in enumerate(out.bound)]
         parts = [made.view(op, x, shape) for x in parts]
     made.emit("cat", op, out, tensors=parts, dim=axis)
-    if all(made.halves.get(id(v)) is v for v in given):
-        made.halves[id(out)] = out
+    if all(made.halves.get(v) is v for v in given):
+        made.halves[out] = out
     return True
 
 
@@ -182,8 +182,8 @@ def _picked(made: QnnRewrite, op: Op) -> bool:
             args["ranges"] = [[b, b + 1, 1] if args["shrink_axes"] >> d & 1 else [b, e, s] for d, (b, e, s) in ranges]
             args["shrink_axes"] = 0
         last = made.then(op.kind, op, x, shape, **args)
-    if made.halves.get(id(x)) is x:
-        made.halves[id(last)] = last
+    if made.halves.get(x) is x:
+        made.halves[last] = last
     return give(made, op, last, out)
 
 

@@ -155,5 +155,5 @@ def _top_k(made: QnnRewrite, op: Op) -> bool:
         picked_ = made.then("gather", op, given, shape, self=given, dim=last, index=found)
         made.finish_as(op, picked_, best)
         if real(x):
-            made.halves[id(best)] = best
+            made.halves[best] = best
     return True

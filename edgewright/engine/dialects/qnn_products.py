@@ -50,7 +50,7 @@ def following(made: QnnRewrite, op: Op) -> tuple[Limits | None, Value]:
         return None, out
     if out.q is not None and not _same_limits(out.q, limits):
         return None, out
-    made.done.add(id(after))
+    made.done.add(after)
     return limits, result(after)
 
 

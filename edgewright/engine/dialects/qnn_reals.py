@@ -183,7 +183,7 @@ def _prelu(made: QnnRewrite, op: Op) -> bool:
     x, slope = (made.view(op, v, v.bound or (1,)) for v in found)
     last = made.then("prelu", op, out, x.bound, self=x, weight=slope)
     made.finish_as(op, made.half(op, last), out)
-    made.halves[id(out)] = out
+    made.halves[out] = out
     return True
 
 
@@ -255,5 +255,5 @@ def _cast(made: QnnRewrite, op: Op) -> bool:
     else:
         made.emit("cast", op, out, self=made.half(op, x) if real(x) else x)
         if real(out):
-            made.halves.pop(id(out), None)
+            made.halves.pop(out, None)
     return True

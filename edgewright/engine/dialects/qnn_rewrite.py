@@ -25,7 +25,7 @@ class QnnRewrite(Rewrite):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.halves: dict[int, Value] = {}
+        self.halves: dict[Value, Value] = {}
 
     def keep(self, op: Op) -> None:
         """An operator as it is; a result without dimensions may be made of numbers that have one."""
@@ -109,21 +109,21 @@ class QnnRewrite(Rewrite):
         """Real numbers in half precision."""
         if x.data is not None:
             return replace(x, data=half(x.data))
-        if id(x) not in self.halves:
+        if x not in self.halves:
             made = self.then("round_to_half", op, x, x.bound, self=x)
-            self.halves[id(x)] = self.halves[id(made)] = made
-        return self.halves[id(x)]
+            self.halves[x] = self.halves[made] = made
+        return self.halves[x]
 
     def computed(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """An operator on real numbers, whose result is brought to half precision."""
         whole = self.then(kind, op, out, out.bound, **args)
         self.emit("round_to_half", op, out, self=whole)
-        self.halves[id(out)] = out
+        self.halves[out] = out
 
     def exact(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """One whose result is of half precision as its operands are."""
         self.emit(kind, op, out, **args)
-        self.halves[id(out)] = out
+        self.halves[out] = out
 
 
 rule: Rules[QnnRewrite] = Rules(PREFIX)

@@ -38,7 +38,7 @@ def _softmax(made: QnnRewrite, op: Op) -> bool:
         return False
     made.emit("permute", op, out, self=last, dims=back)
     if real(out):
-        made.halves[id(out)] = out
+        made.halves[out] = out
     return True
 
 
@@ -71,7 +71,7 @@ def _norm(made: QnnRewrite, op: Op) -> bool:
     last = (_whole_rows if whole(x) else _real_rows)(made, op, name, given, out, factors, shape)
     made.emit("permute", op, out, self=last, dims=[dims.index(d) for d in range(len(dims))])
     if real(out):
-        made.halves[id(out)] = out
+        made.halves[out] = out
     return True
 
 

@@ -14,22 +14,22 @@ class Rewrite:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.ops: list[Op] = []
-        self.readers: dict[int, list[Op]] = {}
-        self.makers = {id(v): op for op in graph.ops for v in op.outputs if v is not None}
+        self.readers: dict[Value, list[Op]] = {}
+        self.makers = {v: op for op in graph.ops for v in op.outputs if v is not None}
         for op in graph.ops:
-            for value in {id(v): v for v in op.inputs()}.values():
-                self.readers.setdefault(id(value), []).append(op)
-        self.outputs = {id(v) for v in graph.outputs}
-        self.done: set[int] = set()  # operators that are part of another's translation
-        self.values: dict[int, Value] = {}
+            for value in {v: v for v in op.inputs()}.values():
+                self.readers.setdefault(value, []).append(op)
+        self.outputs = set(graph.outputs)
+        self.done: set[Op] = set()  # operators that are part of another's translation
+        self.values: dict[Value, Value] = {}
 
     def value(self, old: Value) -> Value:
-        return self.values.get(id(old), old)
+        return self.values.get(old, old)
 
     def only_reader(self, value: Value) -> Op | None:
         """The operator that is alone in reading a value that nobody outside sees."""
-        readers = self.readers.get(id(value), [])
-        return readers[0] if len(readers) == 1 and id(value) not in self.outputs else None
+        readers = self.readers.get(value, [])
+        return readers[0] if len(readers) == 1 and value not in self.outputs else None
 
     def emit(self, kind: str, source: Op, out: Value, /, **args: Any) -> None:
         self.ops.append(Op(kind, self._given(args), [self.value(out)], source.origin))
@@ -49,11 +49,11 @@ class Rewrite:
     def finish(self) -> Graph:
         """The new graph, without what nobody reads any more."""
         ends = [[self.value(v) for v in side] for side in (self.graph.inputs, self.graph.outputs)]
-        wanted, kept = {id(v) for v in ends[1]}, []
+        wanted, kept = set(ends[1]), []
         for op in reversed(self.ops):
-            if any(id(v) in wanted for v in op.outputs):
+            if any(v in wanted for v in op.outputs):
                 kept.append(op)
-                wanted |= {id(v) for v in op.inputs()}
+                wanted |= set(op.inputs())
         return Graph(self.graph.name, ends[0], ends[1], kept[::-1])
 
 
@@ -79,5 +79,5 @@ class Rules(Generic[R]):
     def apply(self, made: R, op: Op, otherwise: Rule[R] | None = None) -> None:
         """Translate an operator, or keep it as it is."""
         chosen = self._known.get(op.kind, otherwise)
-        if id(op) not in made.done and (chosen is None or not chosen(made, op)):
+        if op not in made.done and (chosen is None or not chosen(made, op)):
             made.keep(op)

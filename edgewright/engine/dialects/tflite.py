@@ -40,8 +40,8 @@ class _Tflite(Rewrite):
         low, high, following = -128, 127, self.only_reader(out)
         if following is not None and (bounds := _bounds(following)) is not None:
             low, high = bounds
-            self.done.add(id(following))
-        last = out if following is None or id(following) not in self.done else _result(following)
+            self.done.add(following)
+        last = out if following is None or following not in self.done else _result(following)
         if not self.fixed:
             return {"limits": _real(last, low, high)}, last
         mantissa, exponent = multiplier(factor(*operands(op), out))
@@ -90,7 +90,7 @@ def _steps(op: Op, name: str) -> list[int]:
 
 def _padding(made: _Tflite, x: Value) -> tuple[Value, list[int]]:
     """An image without the zeros around it, and how many there were: above, below, left, right."""
-    maker = made.makers.get(id(x))
+    maker = made.makers.get(x)
     if maker is None or maker.kind != f"{PREFIX}PADV2":
         return x, [0] * 4
     image, widths, value = maker.args["inputs"]

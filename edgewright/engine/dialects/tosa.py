@@ -28,17 +28,17 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
 def _fold(made: Tosa, op: Op) -> bool:
     """A few constants made of constants, element by element, are constants."""
     out, given = result_of(op), [made.value(v) for v in op.inputs()]
-    if op.kind not in ELEMENTS or any(v.data is None for v in given) or id(out) in made.outputs:
+    if op.kind not in ELEMENTS or any(v.data is None for v in given) or out in made.outputs:
         return False
     shapes = [v.bound for v in given]
-    if id(op) in made.done or np.prod(out.bound) > _SMALL or np.broadcast_shapes(*shapes) != out.bound:
+    if op in made.done or np.prod(out.bound) > _SMALL or np.broadcast_shapes(*shapes) != out.bound:
         return False
-    held = {id(v): np.asarray(made.value(v).data) for v in op.inputs()}
+    held = {v: np.asarray(made.value(v).data) for v in op.inputs()}
     try:
         data = np.asarray(run_op(op, held), out.dtype)
     except (ValueError, LookupError, ArithmeticError, TypeError):
         return False  # it will be said when it runs
-    made.values[id(out)] = replace(made.value(out), data=np.ascontiguousarray(data).reshape(out.bound))
+    made.values[out] = replace(made.value(out), data=np.ascontiguousarray(data).reshape(out.bound))
     return True
 
 
@@ -102,6 +102,6 @@ def _resize(made: Tosa, op: Op) -> bool:
     """Sums of four pixels that 32 bits can hold are held so: what rescales them need not read 64."""
     x, out, scale = op.args["input"], result_of(op), op.args["scale"]
     fits = x.dtype == np.dtype(np.int16) and int(scale[0]) * int(scale[2]) << 15 < 1 << 31
-    if op.args["mode"] == "bilinear" and fits and id(out) not in made.outputs:
-        made.values[id(out)] = replace(made.value(out), dtype=np.dtype(np.int32))
+    if op.args["mode"] == "bilinear" and fits and out not in made.outputs:
+        made.values[out] = replace(made.value(out), dtype=np.dtype(np.int32))
     return False

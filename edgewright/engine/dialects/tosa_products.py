@@ -93,8 +93,8 @@ def _sums(made: Tosa, op: Op, filters: Array) -> bool:
     weights = filters.astype(np.int64) - int(op.args["weight_zp"])
     axes = (0, 1, 3) if "depthwise" in op.kind else (1, 2, 3)
     reach = int(np.abs(weights).sum(axis=axes).max(initial=0)) * (1 << 8 * x.dtype.itemsize)
-    if reach + int(np.abs(bias.data.astype(np.int64)).max(initial=0)) < 1 << 31 and id(acc) not in made.outputs:
-        made.values[id(acc)] = replace(made.value(acc), dtype=np.dtype(np.int32))
+    if reach + int(np.abs(bias.data.astype(np.int64)).max(initial=0)) < 1 << 31 and acc not in made.outputs:
+        made.values[acc] = replace(made.value(acc), dtype=np.dtype(np.int32))
     given = {**op.args, "weight": constant(filters), "input": image, "pad": [0] * 4}
     made.emit(op.kind, op, acc, **given)
     return True
@@ -133,7 +133,7 @@ def _folded_out(made: Tosa, op: Op, image: Value, out: Value) -> bool:
     """An image for each plane, as volumes again."""
     held = made.value(image)
     if held.dtype != made.value(out).dtype:
-        made.values[id(out)] = replace(made.value(out), dtype=held.dtype)
+        made.values[out] = replace(made.value(out), dtype=held.dtype)
     made.emit("view", op, out, self=image, size=list(out.bound))
     return True
 

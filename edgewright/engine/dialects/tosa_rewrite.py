@@ -26,14 +26,13 @@ _MOVES = ("max_pool2d", "reshape", "transpose", "slice", "concat", "pad", "clamp
 class Tosa(Rewrite):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self._new: list[Value] = []  # kept, as values are known by their identity
         zeros = _zeros(graph)
         for value in graph.values():
             q = None
             if value.dtype is not None and value.dtype in BYTES:
-                q = QParams(1.0, zeros.get(id(value), 0), value.dtype, *BYTES[value.dtype])
+                q = QParams(1.0, zeros.get(value, 0), value.dtype, *BYTES[value.dtype])
             if q is not None or value.q is not None:
-                self.values[id(value)] = replace(value, q=q)
+                self.values[value] = replace(value, q=q)
 
     def zero(self, value: Value) -> int:
         q = self.value(value).q
@@ -43,9 +42,7 @@ class Tosa(Rewrite):
         """A new tensor of another shape, stored as ``value`` is; bytes may have another zero point."""
         held = self.value(value)
         q = held.q if held.q is None or zero is None else replace(held.q, zero_point=zero)
-        made = Value(value.name, held.dtype, tuple(shape), tuple(range(len(shape))), q=q)
-        self._new.append(made)
-        return made
+        return Value(value.name, held.dtype, tuple(shape), tuple(range(len(shape))), q=q)
 
     def pad(self, op: Op, x: Value, out: Value, before: Sequence[int], after: Sequence[int], fill: Any) -> bool:
         """``x`` with ``fill`` around it, if that is a number that single precision has."""
@@ -79,11 +76,11 @@ class Tosa(Rewrite):
             multiplier, shift = multiplier.reshape(-1)[:1], shift.reshape(-1)[:1]
         if multiplier.size not in (1, acc.bound[-1]):
             return None
-        self.done.add(id(following))
+        self.done.add(following)
         low, high = STORED[out.dtype]
         clamp = self.only_reader(out)
         if clamp is not None and clamp.kind == f"{PREFIX}clamp" and whole_limits(clamp):
-            self.done.add(id(clamp))
+            self.done.add(clamp)
             low, high, out = (
                 max(low, int(clamp.args["min_val"])),
                 min(high, int(clamp.args["max_val"])),
@@ -99,16 +96,16 @@ def whole_limits(clamp: Op) -> bool:
     return bool(low == int(low) and high == int(high) and low <= high)
 
 
-def _zeros(graph: Graph) -> dict[int, int]:
+def _zeros(graph: Graph) -> dict[Value, int]:
     """The zero point that each tensor of bytes is read with by what pads it, as far as anything is moved before."""
-    found: dict[int, int] = {}
+    found: dict[Value, int] = {}
     for op in reversed(graph.ops):
         name = op.kind.removeprefix(PREFIX)
         if "input_zp" in op.args and name != "rescale" and isinstance(op.args.get("input"), Value):
-            found.setdefault(id(op.args["input"]), int(op.args["input_zp"]))
-        elif name in _MOVES and id(op.outputs[0]) in found:
+            found.setdefault(op.args["input"], int(op.args["input_zp"]))
+        elif name in _MOVES and op.outputs[0] in found:
             for value in op.inputs():
-                found.setdefault(id(value), found[id(op.outputs[0])])
+                found.setdefault(value, found[op.outputs[0]])
     return {key: zero for key, zero in found.items() if -128 <= zero <= 127}
 
 

@@ -36,7 +36,7 @@ class Context:
     choices: Choices = field(default_factory=Choices)
     weights: Weights = field(default_factory=Weights)
     shared: SharedWeights | None = None  # of graphs whose sizes vary: kernels then do for every size, where they can
-    homes: dict[int, Home] = field(default_factory=dict)
+    homes: dict[Value, Home] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
@@ -47,11 +47,11 @@ class Context:
     label: str = ""
 
     def home(self, value: Value) -> Home:
-        if id(value) not in self.homes:
+        if value not in self.homes:
             assert value.data is not None
             data = stored(value)
-            self.homes[id(value)] = Home(value, self._keep(value, data), dense(data.shape, data.dtype.itemsize))
-        return self.homes[id(value)]
+            self.homes[value] = Home(value, self._keep(value, data), dense(data.shape, data.dtype.itemsize))
+        return self.homes[value]
 
     def _keep(self, value: Value, data: Array) -> Place:
         if self.shared is None or data.nbytes < _LARGE:

@@ -20,27 +20,27 @@ _LARGE = 1 << 20  # bytes of the tensor between: as much as the second cache hol
 
 def chain_nodes(graph: Graph, nodes: list[Node], context: Context) -> list[Node]:
     """The nodes, with each run of three that pays made one."""
-    readers: dict[int, list[Node]] = {}
+    readers: dict[Value, list[Node]] = {}
     for node in nodes:
         for value in node.reads():
-            readers.setdefault(id(value), []).append(node)
-    outputs = {id(v) for v in graph.outputs}
+            readers.setdefault(value, []).append(node)
+    outputs = set(graph.outputs)
 
     def only_reader(value: Value) -> Node | None:
-        found = readers.get(id(value), [])
-        return found[0] if len(found) == 1 and id(value) not in outputs else None
+        found = readers.get(value, [])
+        return found[0] if len(found) == 1 and value not in outputs else None
 
-    gone: set[int] = set()
-    joined: dict[int, Node] = {}  # by the last of the three
+    gone: set[Node] = set()
+    joined: dict[Node, Node] = {}  # by the last of the three
     for node in nodes:
-        second = only_reader(node.out) if id(node) not in gone else None
+        second = only_reader(node.out) if node not in gone else None
         third = only_reader(second.out) if second is not None else None
         if second is None or third is None or not _pays([node, second, third], context):
             continue
         parts = [node, second, third]
-        gone |= {id(p) for p in parts}
-        joined[id(third)] = Node([op for p in parts for op in p.ops], second=third.second, parts=parts)
-    return [joined.get(id(n), n) for n in nodes if id(n) not in gone or id(n) in joined]
+        gone |= set(parts)
+        joined[third] = Node([op for p in parts for op in p.ops], second=third.second, parts=parts)
+    return [joined.get(n, n) for n in nodes if n not in gone or n in joined]
 
 
 def _pays(parts: list[Node], context: Context) -> bool:

@@ -66,16 +66,16 @@ def _moved(value: Value) -> int:
 def _emit(f: Function, node: Node, found: Sequence[Value], given: Sequence[Reg]) -> Reg:
     lanes = int(given[0].type[1:].split(" ")[0]) if given[0].type.startswith("<") else 1
     i = Integers(f, lanes)
-    held = {id(v): i.load(x, *bounds(v), _moved(v)) for v, x in zip(found, given, strict=True)}
+    held = {v: i.load(x, *bounds(v), _moved(v)) for v, x in zip(found, given, strict=True)}
     single = numbers([v for op in node.ops for v in operands(op)])
     made: Whole | None = None
     for op in node.ops:
-        parts = [held[id(v)] if id(v) in held else i.constant(single[id(v)]) for v in operands(op)]
+        parts = [held[v] if v in held else i.constant(single[v]) for v in operands(op)]
         made, out = ELEMENTS[op.kind](i, op, parts), op.outputs[0]
         assert out is not None
         low, high = bounds(out)
         if made.low < low or made.high > high:
             raise NotWholeError(f"{made.low} to {made.high} as {out.dtype}")
-        held[id(out)] = made
+        held[out] = made
     assert made is not None and node.out.dtype is not None
     return i.store(made, 8 * node.out.dtype.itemsize, _moved(node.out))

@@ -12,16 +12,16 @@ from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
     values = Values(graph, list(inputs))
-    last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = {id(v) for v in graph.outputs}
+    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
+    kept = set(graph.outputs)
     for i, op in enumerate(graph.ops):
         ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
         for out in op.outputs:
             if out is not None:
-                _compare(op.kind, out, values.held[id(out)])
+                _compare(op.kind, out, values.held[out])
         for value in op.inputs():
-            if last[id(value)] == i and id(value) not in kept:
-                values.held.pop(id(value), None)
+            if last[value] == i and value not in kept:
+                values.held.pop(value, None)
     return [values.stored(v) for v in graph.outputs]
 
 
@@ -29,13 +29,15 @@ def known(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in ENN
 
 
-def run_op(op: Op, held: Mapping[int, Array], numerics: str = "enn") -> Array:
-    """What an operator of one result makes of its constants and of the values held, by identity."""
+def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "enn") -> Array:
+    """What an operator of one result makes of its constants and of the values held."""
     values = Values(Graph("step", [], [], [op]), [])
     values.held.update(held)
     ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
-    made, out = values.held[id(op.outputs[0])], op.outputs[0]
-    return made.reshape(out.bound) if out is not None and made.size == 1 else made  # a number alone comes as a row
+    out = op.outputs[0]
+    assert out is not None
+    made = values.held[out]
+    return made.reshape(out.bound) if made.size == 1 else made  # a number alone comes as a row
 
 
 def _compare(kind: str, out: Value, made: Array) -> None:

@@ -71,36 +71,36 @@ class Values:
     """What a graph's values hold while it runs."""
 
     def __init__(self, graph: Graph, inputs: list[Array]) -> None:
-        self.held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
-        self._half: set[int] = set()  # values that are rounded to half precision already
+        self.held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+        self._half: set[Value] = set()  # values that are rounded to half precision already
 
     def stored(self, value: Value) -> Array:
-        return value.data if value.data is not None else self.held[id(value)]
+        return value.data if value.data is not None else self.held[value]
 
     def real(self, value: Value) -> Array:
         """A value as an operator on real numbers reads it."""
         array = self.stored(value)
         if value.q is not None:
             return dequantized(value, array)
-        if array.dtype.kind != "f" or id(value) in self._half:
+        if array.dtype.kind != "f" or value in self._half:
             return array
         return half(array)
 
     def give(self, value: Value, made: Array) -> None:
         """Keep a real result as its value stores it."""
         if value.q is not None:
-            self.held[id(value)] = quantized(made, value.q)
+            self.held[value] = quantized(made, value.q)
         elif value.dtype == _F32:
-            self.held[id(value)] = half(made)
-            self._half.add(id(value))
+            self.held[value] = half(made)
+            self._half.add(value)
         else:
-            self.held[id(value)] = made.astype(value.dtype)
+            self.held[value] = made.astype(value.dtype)
 
     def keep(self, value: Value, made: Array, like: Value | None = None) -> None:
         """Keep a result whose elements are as they are stored already; ``like``: where they came from."""
-        self.held[id(value)] = made
-        if like is not None and id(like) in self._half:
-            self._half.add(id(value))
+        self.held[value] = made
+        if like is not None and like in self._half:
+            self._half.add(value)
 
 
 def inputs_of(op: Op) -> list[Value]:

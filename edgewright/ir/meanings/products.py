@@ -94,9 +94,9 @@ def _ungrouped(filters: Array, groups: int) -> Array:
 def _conv2d(ex: Executor, op: Op) -> Array:
     given = ex.stored(op.args["input"])
     if isinstance(given, Rows) and _pointwise(op):  # XNNPACK makes it a product of pixels, each with its own range
-        ex.values[id(op.args["input"])] = Rows(*ex.numerics.choose(given.real, 1), given.real)
+        ex.values[op.args["input"]] = Rows(*ex.numerics.choose(given.real, 1), given.real)
         result = _accumulate(ex, op, _images(op), 3)
-        ex.values[id(op.args["input"])] = given
+        ex.values[op.args["input"]] = given
         return result
     return _accumulate(ex, op, _images(op), 3)
 

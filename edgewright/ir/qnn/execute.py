@@ -14,25 +14,25 @@ from edgewright.ir.qnn.values import converted, quantized, real, stored
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
-    held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
-    last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = {id(v) for v in graph.outputs}
+    held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
+    kept = set(graph.outputs)
     for i, op in enumerate(graph.ops):
         for out, made in zip(op.outputs, _made(op, _given(op, held)), strict=True):
             if out is not None:
-                held[id(out)] = _fitting(op, out, made)
+                held[out] = _fitting(op, out, made)
         for value in op.inputs():
-            if last[id(value)] == i and id(value) not in kept:
-                held.pop(id(value), None)
-    return [v.data if v.data is not None else held[id(v)] for v in graph.outputs]
+            if last[value] == i and value not in kept:
+                held.pop(value, None)
+    return [v.data if v.data is not None else held[v] for v in graph.outputs]
 
 
 def known(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in QNN
 
 
-def run_op(op: Op, held: Mapping[int, Array], numerics: str = "qnn") -> Array | tuple[Array, ...]:
-    """What an operator makes of its constants and of the values held, by identity."""
+def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "qnn") -> Array | tuple[Array, ...]:
+    """What an operator makes of its constants and of the values held."""
     if len(op.outputs) > 1:
         made = _made(op, _given(op, held))
         return tuple(m if v is None else _fitting(op, v, m) for v, m in zip(op.outputs, made, strict=True))
@@ -40,8 +40,8 @@ def run_op(op: Op, held: Mapping[int, Array], numerics: str = "qnn") -> Array | 
     return one.reshape(out.bound) if out is not None and one.size == 1 else one
 
 
-def _given(op: Op, held: Mapping[int, Array]) -> list[Array]:
-    return [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
+def _given(op: Op, held: Mapping[Value, Array]) -> list[Array]:
+    return [v.data if v.data is not None else held[v] for v in op.args["inputs"]]
 
 
 def _made(op: Op, given: Sequence[Array]) -> list[Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgewright.errors import UsageError
-from edgewright.ir.graph import Array, Graph, GraphError, Op
+from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.tflite.table import PREFIX, TFLITE, Reference
 from edgewright.ir.tflite.xnnpack import OVERRIDES
 
@@ -18,9 +18,9 @@ def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> 
     ``numerics``: ``tflite``, as the reference kernels round, or ``xnnpack``.
     """
     named(numerics)
-    held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
-    last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = {id(v) for v in graph.outputs}
+    held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
+    kept = set(graph.outputs)
     for i, op in enumerate(graph.ops):
         out = op.outputs[0]
         assert out is not None
@@ -28,16 +28,16 @@ def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> 
         if made.shape != out.bound or made.dtype != out.dtype:
             wanted = f"must give {out.bound} of {out.dtype}"
             raise GraphError(f"{op.kind} {out.name!r}", wanted, value=(made.shape, str(made.dtype)))
-        held[id(out)] = made
+        held[out] = made
         for value in op.inputs():
-            if last[id(value)] == i and id(value) not in kept:
-                held.pop(id(value), None)
-    return [v.data if v.data is not None else held[id(v)] for v in graph.outputs]
+            if last[value] == i and value not in kept:
+                held.pop(value, None)
+    return [v.data if v.data is not None else held[v] for v in graph.outputs]
 
 
-def run_op(op: Op, held: Mapping[int, Array], numerics: str = "tflite") -> Array:
-    """What an operator makes of its constants and of the values held, by identity."""
-    given = [v.data if v.data is not None else held[id(v)] for v in op.args["inputs"]]
+def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "tflite") -> Array:
+    """What an operator makes of its constants and of the values held."""
+    given = [v.data if v.data is not None else held[v] for v in op.args["inputs"]]
     name = op.kind.removeprefix(PREFIX)
     return named(numerics).get(name, TFLITE[name].reference)(op, given)
 

@@ -11,19 +11,19 @@ from edgewright.ir.tosa.table import PREFIX, TOSA
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
-    held: dict[int, Array] = {id(v): a for v, a in zip(graph.inputs, inputs, strict=True)}
-    last = {id(v): i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = {id(v) for v in graph.outputs}
+    held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
+    kept = set(graph.outputs)
     for i, op in enumerate(graph.ops):
         out = op.outputs[0]
         assert out is not None
         made = run_op(op, held)
         if made.shape != out.bound:
             raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=made.shape)
-        held[id(out)] = made if made.dtype == out.dtype else made.astype(out.dtype)
+        held[out] = made if made.dtype == out.dtype else made.astype(out.dtype)
         for value in op.inputs():
-            if last[id(value)] == i and id(value) not in kept:
-                held.pop(id(value), None)
+            if last[value] == i and value not in kept:
+                held.pop(value, None)
     return [_array(v, held) for v in graph.outputs]
 
 
@@ -31,8 +31,8 @@ def known(kind: str) -> bool:
     return kind.removeprefix(PREFIX) in TOSA
 
 
-def run_op(op: Op, held: Mapping[int, Array], numerics: str = "tosa") -> Array:
-    """What an operator makes of its constants and of the values held, by identity. TOSA has one way of rounding."""
+def run_op(op: Op, held: Mapping[Value, Array], numerics: str = "tosa") -> Array:
+    """What an operator makes of its constants and of the values held. TOSA has one way of rounding."""
     row = TOSA[op.kind.removeprefix(PREFIX)]
     args: dict[str, Any] = dict(op.args)
     for name in row.tensors:
@@ -42,7 +42,7 @@ def run_op(op: Op, held: Mapping[int, Array], numerics: str = "tosa") -> Array:
     return made
 
 
-def _array(value: Value, held: Mapping[int, Array]) -> Array:
+def _array(value: Value, held: Mapping[Value, Array]) -> Array:
     if value.data is not None:
         return value.data
-    return held[id(value)]
+    return held[value]

@@ -31,10 +31,10 @@ class Maker:
         self.given: list[TensorSlot] = []
         self.guards: set[tuple[TensorSlot, int, bool]] = set()  # places: below what they must be, and may be negative
         self.macs = 0
-        self._forms: dict[tuple[int, bool], Value] = {}
+        self._forms: dict[tuple[TensorSlot, bool], Value] = {}
         self._slots: list[TensorSlot] = []  # kept, so that their ids stay theirs
-        self._shown: dict[int, Value] = {}  # what views are another shape of
-        self.makers: dict[int, Op] = {}  # by the id of the value they make
+        self._shown: dict[TensorSlot, Value] = {}  # what views are another shape of
+        self.makers: dict[Value, Op] = {}  # by the value they make
 
     def usable(self, *slots: TensorSlot | None) -> bool:
         """Real numbers, all of one type."""
@@ -47,7 +47,7 @@ class Maker:
         return all(s is None or self._known(s) for s in slots)
 
     def _known(self, slot: TensorSlot) -> bool:
-        held = self._forms.get((id(slot), False)) or self._forms.get((id(slot), True))
+        held = self._forms.get((slot, False)) or self._forms.get((slot, True))
         plain = slot.dtype in TYPES and not slot.dynamic and 0 not in slot.bound
         return plain and (held is None or held.q is None)
 
@@ -63,7 +63,7 @@ class Maker:
         """The contents of a tensor that the file holds, or of one made from it."""
         if slot is None:
             return None
-        known = self._forms.get((id(slot), False))
+        known = self._forms.get((slot, False))
         if known is not None:
             return known.data
         fixed = slot.memory is not None and not slot.memory.flags.writeable and not slot.mutated
@@ -78,24 +78,24 @@ class Maker:
     def like(self, slots: Sequence[TensorSlot]) -> bool:
         """Whether an operator on elements had better see pixels."""
         same = all(self.image(s) and s.bound == slots[0].bound for s in slots)
-        return same and any((id(s), True) in self._forms for s in slots)
+        return same and any((s, True) in self._forms for s in slots)
 
     def is_made(self, slot: TensorSlot) -> bool:
-        return (id(slot), False) in self._forms or (id(slot), True) in self._forms
+        return (slot, False) in self._forms or (slot, True) in self._forms
 
     def _form(self, slot: TensorSlot, pixels: bool) -> Value:
         if not self.is_made(slot):
             self._bring(slot)
-        if (id(slot), pixels) not in self._forms:
-            value = self._forms[id(slot), not pixels]
+        if (slot, pixels) not in self._forms:
+            value = self._forms[slot, not pixels]
             order = _TO_PIXELS if pixels else _TO_PLANES
             turned = new(tuple(value.bound[d] for d in order), dtype=value.dtype)
             if value.data is not None:
                 turned.data = self.turn(value.data, order)
             else:
                 self._add("permute", turned, {"self": value, "dims": list(order)})
-            self._forms[id(slot), pixels] = turned
-        return self._forms[id(slot), pixels]
+            self._forms[slot, pixels] = turned
+        return self._forms[slot, pixels]
 
     def turn(self, data: Array, dims: Sequence[int]) -> Array:
         """A constant with its dimensions in another order; the same array each time."""
@@ -120,8 +120,8 @@ class Maker:
         if value.dtype == _F32 != slot.dtype and slot.dtype in REALS:
             value = self.between("convert", value.bound, {"self": value}, slot.dtype)
         self._slots.append(slot)
-        self._forms.pop((id(slot), not pixels), None)
-        self._forms[id(slot), pixels] = value
+        self._forms.pop((slot, not pixels), None)
+        self._forms[slot, pixels] = value
 
     def add(self, kind: str, out: TensorSlot, args: dict[str, Any], *, pixels: bool = False) -> None:
         """An operator whose result is ``out``."""
@@ -143,27 +143,27 @@ class Maker:
     def _add(self, kind: str, value: Value, args: dict[str, Any]) -> None:
         op = Op(kind, args, [value])
         self.graph.ops.append(op)
-        self.makers[id(value)] = op
+        self.makers[value] = op
 
     def inline(self, graph: Graph, given: Sequence[TensorSlot], made: Sequence[TensorSlot]) -> bool:
         """All of another device graph, which sees tensors as they lie in memory."""
         pairs = list(zip(graph.inputs + graph.outputs, (*given, *made), strict=False))
         if len(pairs) != len(given) + len(made) or len(graph.inputs) != len(given):
             return False
-        meant: dict[int, QParams | None] = {}  # by slot: what bytes stand for
-        if not all(self._suits(v, s) and meant.setdefault(id(s), v.q) == v.q for v, s in pairs):
+        meant: dict[TensorSlot, QParams | None] = {}  # by slot: what bytes stand for
+        if not all(self._suits(v, s) and meant.setdefault(s, v.q) == v.q for v, s in pairs):
             return False
         for value, slot in zip(graph.inputs, given, strict=True):
             if value.q is not None and not self.is_made(slot):
                 self._bring(slot)
-                self._forms[id(slot), False].q = value.q
-        inside = {id(v): self.output(s) for v, s in zip(graph.inputs, given, strict=True)}
+                self._forms[slot, False].q = value.q
+        inside = {v: self.output(s) for v, s in zip(graph.inputs, given, strict=True)}
         for op in graph.ops:
-            outputs = [None if v is None else inside.setdefault(id(v), replace(v)) for v in op.outputs]
+            outputs = [None if v is None else inside.setdefault(v, replace(v)) for v in op.outputs]
             args = {name: _replaced(argument, inside) for name, argument in op.args.items()}
             self.graph.ops.append(Op(op.kind, args, outputs, op.origin))
         for value, slot in zip(graph.outputs, made, strict=True):
-            self.bind(slot, inside[id(value)], pixels=slot.dim_order == _TO_PIXELS)
+            self.bind(slot, inside[value], pixels=slot.dim_order == _TO_PIXELS)
         self.macs += WORTH
         return True
 
@@ -175,7 +175,7 @@ class Maker:
             return False
         if value.q is None:
             return slot.dtype in REALS and (plain or slot.dim_order == _TO_PIXELS)
-        known, fixed = self._forms.get((id(slot), False)), value.q.axis is None and value.q.dynamic is None
+        known, fixed = self._forms.get((slot, False)), value.q.axis is None and value.q.dynamic is None
         same = self.constant(slot) is None if known is None else known.q == value.q
         return plain and fixed and same and value.q.dtype == slot.dtype and slot.dtype.itemsize == 1
 
@@ -185,9 +185,9 @@ class Maker:
         if not (plain and self.usable(slot, view) and self.is_made(slot)):
             return False
         source = self.planes(slot)
-        if self._shown.get(id(view)) is not source:
+        if self._shown.get(view) is not source:
             self.add("view", view, {"self": source, "size": list(view.bound)})
-            self._shown[id(view)] = source
+            self._shown[view] = source
         return True
 
     def output(self, slot: TensorSlot) -> Value:
@@ -195,10 +195,10 @@ class Maker:
         return self._form(slot, slot.dim_order == _TO_PIXELS)
 
 
-def _replaced(argument: Any, values: Mapping[int, Value]) -> Any:
+def _replaced(argument: Any, values: Mapping[Value, Value]) -> Any:
     if isinstance(argument, list | tuple):
         return type(argument)(_replaced(a, values) for a in argument)
-    return values.get(id(argument), argument) if isinstance(argument, Value) else argument
+    return values.get(argument, argument) if isinstance(argument, Value) else argument
 
 
 def new(shape: Sequence[int], data: Array | None = None, dtype: DType | None = None) -> Value:

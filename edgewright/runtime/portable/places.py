@@ -39,10 +39,10 @@ def given(m: Maker, slot: Any, size: int, *, wrap: bool) -> Value | None:
 
 def _most(m: Maker, value: Value) -> float:
     """Places that the segment made are below this."""
-    op = m.makers.get(id(value))
+    op = m.makers.get(value)
     while op is not None and op.kind in _KEPT:
         value = op.args["self"]
-        op = m.makers.get(id(value))
+        op = m.makers.get(value)
     if op is None or op.kind not in ("argmax", "argmin", "topk_places"):
         return math.inf
     shape, dim = op.args["self"].bound, op.args["dim"]

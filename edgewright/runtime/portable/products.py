@@ -53,7 +53,7 @@ def _batch_norm(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not (m.image(x) and m.is_made(x) and m.only_reader(x)):
         return False
     made = m.pixels(x)
-    op = m.makers.get(id(made))
+    op = m.makers.get(made)
     mean, variance = values[2], values[3]
     if op is None or op.kind not in ("conv2d", "depthwise_conv2d") or mean is None or variance is None:
         return False

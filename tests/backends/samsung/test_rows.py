@@ -58,7 +58,7 @@ def compare(made: Array, case: Case) -> None:
 def quantization(held: Value, converted: set[int]) -> Any:
     """What is to be told of a tensor's scales."""
     if held.q is None:
-        return ("", [1.0], [0]) if id(held) in converted else None
+        return ("", [1.0], [0]) if held in converted else None
     name = "AINT8" if held.q.dtype.itemsize == 1 else "AINT16"
     scales = [float(np.float32(s)) for s in np.ravel(held.q.scale)]
     return name, scales, [int(z) for z in np.ravel(held.q.zero_point)]
@@ -68,7 +68,7 @@ def check_tensors(made: Record, graph: Graph) -> None:
     values = list(graph.values())
     assert len({t.name for t in made.tensors}) == len(made.tensors) == len(values)
     ends = [op for op in graph.ops if op.kind in ("enn.QUANTIZE", "enn.DEQUANTIZE")]
-    converted = {id(v) for op in ends for v in (*op.inputs(), *op.outputs) if v is not None}
+    converted = {v for op in ends for v in (*op.inputs(), *op.outputs) if v is not None}
     for held, tensor in zip(values, made.tensors, strict=True):
         dims = list(held.bound) or [1]
         assert (tensor.dims, tensor.dtype) == (dims, NAMES[np.dtype(held.dtype)])  # type: ignore[arg-type]
