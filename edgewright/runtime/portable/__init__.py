@@ -18,6 +18,7 @@ from edgewright.runtime.portable import picks as picks
 from edgewright.runtime.portable import places as places
 from edgewright.runtime.portable import products as products
 from edgewright.runtime.portable import quantized as quantized
+from edgewright.runtime.portable import reductions as reductions
 from edgewright.runtime.portable import state as state
 from edgewright.runtime.portable import tables as tables
 from edgewright.runtime.portable import typed as typed

@@ -9,7 +9,6 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Value
 from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.picks import viewed
 from edgewright.runtime.portable.table import Args, otherwise
 from edgewright.runtime.tensor import TensorSlot
 
@@ -69,5 +68,5 @@ def _image(m: Maker, x: TensorSlot, rank: int) -> Value:
     """With channels last; a sequence has one row."""
     if rank == 2:
         return m.pixels(x)
-    planes = viewed(m, m.planes(x), (*x.bound[:2], 1, x.bound[2]))
+    planes = m.viewed(m.planes(x), (*x.bound[:2], 1, x.bound[2]))
     return m.between("permute", tuple(planes.bound[d] for d in _TO_PIXELS), {"self": planes, "dims": list(_TO_PIXELS)})

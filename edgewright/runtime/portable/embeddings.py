@@ -10,7 +10,6 @@ import numpy as np
 from edgewright.ir.graph import Value
 from edgewright.runtime.portable.functions import real, stored
 from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.picks import viewed
 from edgewright.runtime.portable.places import given
 from edgewright.runtime.portable.table import Args, taken
 from edgewright.runtime.tensor import TensorSlot
@@ -32,14 +31,14 @@ def _embedding(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if places is None or out.bound[-1:] != (table.bound[1] * (8 // bits),) or out.bound[-1] % groups:
         return False
     count = math.prod(indices.bound)
-    flat = viewed(m, places, (count,))
+    flat = m.viewed(places, (count,))
     rows = _unpacked(m, _picked(m, m.planes(table), flat), bits)
-    data = viewed(m, rows, (count, groups, out.bound[-1] // groups))
+    data = m.viewed(rows, (count, groups, out.bound[-1] // groups))
     for kind, slot in (("sub", zeros), ("mul", scales)):
         if slot is not None:
-            held = _picked(m, viewed(m, m.planes(slot), (slot.bound[0], groups)), flat)
+            held = _picked(m, m.viewed(m.planes(slot), (slot.bound[0], groups)), flat)
             held = held if held.dtype == _F32 else m.between("cast", held.bound, {"self": held}, _F32)
-            data = real(m, kind, data, viewed(m, held, (count, groups, 1)))
+            data = real(m, kind, data, m.viewed(held, (count, groups, 1)))
     m.macs += 4 * math.prod(out.bound)
     return stored(m, data, out)
 
@@ -60,8 +59,8 @@ def _unpacked(m: Maker, rows: Value, bits: int) -> Value:
         args = {"self": rows, "other": new((), np.asarray(shift, np.uint8))}
         moved = m.between("bitwise_right_shift", rows.bound, args, _BYTE)
         args = {"self": moved, "other": new((), np.asarray(2**bits - 1, np.uint8))}
-        parts.append(viewed(m, m.between("bitwise_and", rows.bound, args, _BYTE), wide))
+        parts.append(m.viewed(m.between("bitwise_and", rows.bound, args, _BYTE), wide))
     shape = (*rows.bound, len(parts))
     both = m.between("cat", shape, {"tensors": parts, "dim": len(shape) - 1}, _BYTE)
-    flat = viewed(m, both, (rows.bound[0], rows.bound[1] * len(parts)))
+    flat = m.viewed(both, (rows.bound[0], rows.bound[1] * len(parts)))
     return real(m, "sub", m.between("cast", flat.bound, {"self": flat}, _F32), float(2 ** (bits - 1)))

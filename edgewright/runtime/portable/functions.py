@@ -10,7 +10,7 @@ import numpy as np
 
 from edgewright.ir.graph import Value
 from edgewright.runtime.portable.maker import REALS, Maker, new
-from edgewright.runtime.portable.picks import all_dims, viewed
+from edgewright.runtime.portable.reductions import all_dims
 from edgewright.runtime.portable.table import WHOLE, Args, otherwise, taken
 from edgewright.runtime.portable.typed import COSTLY, as_type, finish, name_of, usable
 from edgewright.runtime.tensor import TensorSlot
@@ -34,7 +34,7 @@ def chosen(m: Maker, how: str, x: Value, bound: float, yes: Value, no: Value) ->
 
 def stored(m: Maker, value: Value, out: TensorSlot) -> bool:
     """A value as the contents of a tensor."""
-    held = viewed(m, value, out.bound)
+    held = m.viewed(value, out.bound)
     return finish(m, "clone" if held.dtype == out.dtype else "cast", out, {"self": held}, out.dtype)
 
 

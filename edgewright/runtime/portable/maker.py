@@ -136,6 +136,12 @@ class Maker:
         self._add(kind, value, args)
         return value
 
+    def viewed(self, value: Value, shape: Sequence[int]) -> Value:
+        """Another shape of a value."""
+        if tuple(shape) == value.bound:
+            return value
+        return self.between("view", shape, {"self": value, "size": list(shape)}, value.dtype)
+
     @staticmethod
     def single(number: Any) -> Array:
         return np.asarray([number], _F32)

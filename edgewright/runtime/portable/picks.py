@@ -1,4 +1,5 @@
-"""Kernel calls along a dimension, and at places other tensors name, as operators of a device graph."""
+"""Kernel calls that find the best along a dimension, or read and write at several lists of places, as operators of a
+device graph."""
 
 from __future__ import annotations
 
@@ -8,27 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.dtypes import is_integral, to_numpy
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import TYPES, Maker, new
+from edgewright.runtime.portable.maker import Maker, new
 from edgewright.runtime.portable.places import given
+from edgewright.runtime.portable.reductions import dim_of
 from edgewright.runtime.portable.table import WHOLE, Args, otherwise, taken
-from edgewright.runtime.portable.typed import as_type, finish, name_of
+from edgewright.runtime.portable.typed import as_type, name_of
 from edgewright.runtime.tensor import TensorSlot
 
-_F32, _I64, _TRUTH = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)
-
-
-def viewed(m: Maker, value: Value, shape: Sequence[int]) -> Value:
-    """Another shape of a value."""
-    if tuple(shape) == value.bound:
-        return value
-    return m.between("view", shape, {"self": value, "size": list(shape)}, value.dtype)
-
-
-def _dim(x: TensorSlot, dim: Any) -> int | None:
-    rank = len(x.bound)
-    return int(dim) % rank if rank and dim is not None and -rank <= dim < rank else None
+_I64, _TRUTH = np.dtype(np.int64), np.dtype(np.bool_)
 
 
 # ------------------------------------------------------------------------------------------------ where the best are
@@ -39,9 +28,9 @@ def _place(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     x, dim, out = a["self"], a["dim"], outs[0]
     if not m.known(x, out) or out.dtype != _I64 or m.constant(x) is not None or not x.bound:
         return False
-    data, axis = m.planes(x), _dim(x, dim)
+    data, axis = m.planes(x), dim_of(x, dim)
     if dim is None:
-        data, axis = viewed(m, data, (math.prod(x.bound),)), 0
+        data, axis = m.viewed(data, (math.prod(x.bound),)), 0
     if axis is None:
         return False
     kept = [1 if d == axis else n for d, n in enumerate(data.bound)]
@@ -68,7 +57,7 @@ def picked(m: Maker, x: TensorSlot, dim: int, places: Value, outs: Sequence[Tens
 
 @taken("aten::max.dim_max", "aten::min.dim_min")
 def _extreme(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, dim = a["self"], _dim(a["self"], a["dim"])
+    x, dim = a["self"], dim_of(a["self"], a["dim"])
     if not m.alike(x, outs[0]) or dim is None or outs[1].dtype != _I64 or m.constant(x) is not None:
         return False
     kept = [1 if d == dim else n for d, n in enumerate(x.bound)]
@@ -79,7 +68,7 @@ def _extreme(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 @taken("aten::topk.values")
 def _topk(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, dim = a["self"], _dim(a["self"], a["dim"])
+    x, dim = a["self"], dim_of(a["self"], a["dim"])
     if not m.alike(x, outs[0]) or dim is None or outs[1].dtype != _I64 or not 0 < a["k"] <= x.bound[dim]:
         return False
     kept = [a["k"] if d == dim else n for d, n in enumerate(x.bound)]
@@ -89,98 +78,12 @@ def _topk(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     return picked(m, x, dim, m.between("topk_places", kept, args, _I64), outs)
 
 
-# --------------------------------------------------------------------------------------------- reductions, and sums
-
-
-def gathered(m: Maker, data: Value, dims: Sequence[int], out: TensorSlot) -> Value | None:
-    """All that is to be made one, last and in one dimension."""
-    kept = [d for d in range(len(data.bound)) if d not in dims]
-    order = [*kept, *dims]
-    shape = [data.bound[d] for d in order]
-    if order != sorted(order):
-        data = m.between("permute", shape, {"self": data, "dims": order}, data.dtype)
-    count = math.prod(shape[len(kept) :])
-    if math.prod(shape[: len(kept)]) != math.prod(out.bound):
-        return None
-    return viewed(m, data, (*shape[: len(kept)], count))
-
-
-def reduced(m: Maker, kind: str, data: Value, dims: Sequence[int], out: TensorSlot) -> bool:
-    """Of integers, in their type; the result is stored in ``out``'s, or is a truth."""
-    rows = gathered(m, data, dims, out)
-    if rows is None:
-        return False
-    args = {"self": rows, "dim": [len(rows.bound) - 1], "keepdim": False}
-    made = m.between(kind, rows.bound[:-1], args, data.dtype)
-    made = viewed(m, made, out.bound)
-    m.macs += math.prod(data.bound)
-    return finish(m, "clone" if data.dtype == out.dtype else "cast", out, {"self": made}, out.dtype)
-
-
-def all_dims(x: TensorSlot, dim: Any, *, empty_is_all: bool = True) -> list[int] | None:
-    listed = [dim] if isinstance(dim, int) else list(dim or [])
-    if not listed and (empty_is_all or dim is None):
-        return list(range(len(x.bound)))
-    found = [_dim(x, d) for d in listed]
-    return None if None in found or len(set(found)) < len(found) else sorted(d for d in found if d is not None)
-
-
-@otherwise("aten::sum.IntList_out", "aten::amax.out", "aten::amin.out", "aten::mean.out")
-@taken("aten::prod.int_out", "aten::prod.out", "aten::max.unary_out", "aten::min.unary_out", "aten::mean.dtype_out")
-def _reduction(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, out, name = a["self"], outs[0], name_of(a)
-    kind = {"max": "amax", "min": "amin"}.get(name, name)
-    dims = all_dims(x, a.get("dim"))
-    if not m.known(x, out) or m.constant(x) is not None or dims is None or not x.bound:
-        return False
-    first = x.dtype if a.get("dtype") is None else to_numpy(int(a["dtype"]))
-    exact = kind in ("sum", "prod")
-    dtype = _I64 if exact and is_integral(first) else first
-    if dtype not in TYPES or (kind == "mean" and dtype != _F32):
-        return False
-    data = as_type(m, x, first)
-    data = data if first == dtype else m.between("cast", data.bound, {"self": data}, dtype)
-    if dtype != _F32:
-        return bool(dims) and reduced(m, kind, data, dims, out)
-    made = m.between(kind, [1 if d in dims else n for d, n in enumerate(x.bound)],
-                     {"self": data, "dim": dims, "keepdim": True}, _F32)  # fmt: skip
-    if math.prod(made.bound) != math.prod(out.bound):
-        return False
-    return finish(m, "clone" if out.dtype == _F32 else "cast", out, {"self": viewed(m, made, out.bound)}, out.dtype)
-
-
-@taken("aten::any.out", "aten::any.dims_out", "aten::any.all_out")
-def _any(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, out = a["self"], outs[0]
-    dims = all_dims(x, a.get("dim"), empty_is_all=False)
-    if not m.known(x, out) or m.constant(x) is not None or dims is None or not x.bound:
-        return False
-    data = as_type(m, x, _TRUTH)
-    if not dims:
-        return data.bound == out.bound and finish(m, "clone" if out.dtype == _TRUTH else "cast", out,
-                                                  {"self": data}, out.dtype)  # fmt: skip
-    return reduced(m, "amax", data, dims, out)
-
-
-@taken("aten::cumsum.out")
-def _cumsum(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, out, dim = a["self"], outs[0], _dim(a["self"], a["dim"])
-    first = x.dtype if a["dtype"] is None else to_numpy(int(a["dtype"]))
-    if not m.known(x, out) or dim is None or first not in TYPES or m.constant(x) is not None:
-        return False
-    dtype = _I64 if is_integral(first) else _F32
-    data = as_type(m, x, first)
-    data = data if first == dtype else m.between("cast", data.bound, {"self": data}, dtype)
-    m.macs += math.prod(x.bound)
-    return finish(m, "cumsum", out, {"self": data, "dim": dim}, dtype)
-
-
 # ----------------------------------------------------------------------------------------------------- single places
 
 
 @taken("aten::gather.out", "aten::scatter.src_out", "aten::scatter.value_out", "aten::scatter_add.out")
 def _spots(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, index, dim, name = a["self"], a["index"], _dim(a["self"], a["dim"]), name_of(a)
+    x, index, dim, name = a["self"], a["index"], dim_of(a["self"], a["dim"]), name_of(a)
     if not m.alike(x, outs[0]) or dim is None or len(index.bound) != len(x.bound) or m.constant(x) is not None:
         return False
     places = given(m, index, x.bound[dim], wrap=False)
@@ -206,13 +109,13 @@ def _spots(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
 
 @taken("aten::index_select.out")
 def _index_select(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
-    x, dim = a["self"], _dim(a["self"], a["dim"])
+    x, dim = a["self"], dim_of(a["self"], a["dim"])
     if not m.alike(x, outs[0]) or dim is None or len(a["index"].bound) > 1 or m.constant(x) is not None:
         return False
     places = given(m, a["index"], x.bound[dim], wrap=False)
     if places is None:
         return False
-    listed = viewed(m, places, outs[0].bound[dim : dim + 1])
+    listed = m.viewed(places, outs[0].bound[dim : dim + 1])
     m.add("index_select", outs[0], {"self": m.planes(x), "dim": dim, "index": listed})
     return True
 
@@ -246,7 +149,7 @@ def one_list(m: Maker, x: TensorSlot, indices: Sequence[Any]) -> tuple[Value, in
     if total.bound != shape:
         return None
     sizes = (*x.bound[:first], math.prod(x.bound[first : last + 1]), *x.bound[last + 1 :])
-    return viewed(m, m.planes(x), sizes), first, total
+    return m.viewed(m.planes(x), sizes), first, total
 
 
 def _counted(m: Maker, places: Value, size: int) -> Value:
@@ -281,9 +184,9 @@ def _index_put(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     if not m.alike(x, values, outs[0]) or a["accumulate"] or m.constant(x) is not None:
         return False
     if _is_mask(a["indices"], x) and math.prod(values.bound) == 1:
-        chosen = viewed(m, m.planes(values), ())
+        chosen = m.viewed(m.planes(values), ())
         mask = m.planes(a["indices"][0])
-        mask = viewed(m, mask, (*mask.bound, *(1,) * (len(x.bound) - len(mask.bound))))
+        mask = m.viewed(mask, (*mask.bound, *(1,) * (len(x.bound) - len(mask.bound))))
         m.add("where", outs[0], {"condition": mask, "self": chosen, "other": m.planes(x)})
         return True
     found = one_list(m, x, a["indices"])
