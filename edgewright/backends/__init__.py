@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
 
 if TYPE_CHECKING:
     from edgewright.backends.table import Backend
@@ -79,7 +80,8 @@ def forget_delegates() -> None:
 def _package(name: str) -> str:
     found = discover()
     if name not in found:
-        raise UsageError(f"backend {name!r}", f"must be one of {', '.join(found)}")
+        rule = f"must be one of {', '.join(found)}"
+        raise UsageError(f"backend {name!r}", rule, remedy=did_you_mean(name, found))
     return found[name]
 
 

@@ -6,7 +6,6 @@ line about each. A backend without has one target, of its own name. Nothing here
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from importlib.util import find_spec
 
 from edgewright.backends import discover, load_backend
 from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,5 @@ def find_target(name: str) -> Target:
 
 
 def _advice(name: str, known: Iterable[str]) -> str:
-    names = list(known)
     wanted = name.rpartition(":")[2].strip().lower()
-    near = [n for n in names if wanted and n.startswith(wanted)] or difflib.get_close_matches(wanted, names, 3, 0.6)
-    listing = "`edgewright targets` lists them all."
-    return f"Did you mean {' or '.join(near[:3])}? {listing}" if near else listing
+    return f"{did_you_mean(wanted, known, most=3)} `edgewright targets` lists them all.".lstrip()

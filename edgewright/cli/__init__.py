@@ -16,7 +16,9 @@ from importlib import import_module
 
 from edgewright._version import VERSION
 from edgewright.cli import codes
+from edgewright.cli.parser import Parser
 from edgewright.errors import EdgewrightError, UsageError
+from edgewright.hints import not_among
 
 COMMANDS = {
     "demo": "compile a trained model for every backend, classify images with each, one table",
@@ -70,7 +72,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """The parser, with the arguments of the ``chosen`` command only: the other commands stay unloaded."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="edgewright",
         description="Compiles PyTorch models to ExecuTorch files; runs, inspects and verifies them on this machine.",
         epilog=codes.epilog(),
@@ -118,7 +120,7 @@ def configure_logging(default: str) -> None:
     """Send ``edgewright.*`` logs to stderr, at the level of ``EDGEWRIGHT_LOG`` or else ``default``."""
     level = os.environ.get("EDGEWRIGHT_LOG", "").lower() or default
     if level not in _LEVELS:
-        raise UsageError("EDGEWRIGHT_LOG", f"must be one of {', '.join(_LEVELS)}", value=level)
+        raise not_among("EDGEWRIGHT_LOG", level, _LEVELS)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname).1s %(name)s: %(message)s"))
     logger = logging.getLogger("edgewright")

@@ -17,6 +17,7 @@ from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
 from edgewright.errors import CoverageError, LimitError, UsageError
 from edgewright.files import check_writable, write_file
+from edgewright.hints import not_among
 from edgewright.program.estimates import describe
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _check_options(args: argparse.Namespace, output: Path) -> None:
     known = discover()
     for name in (backend.partition(":")[0] for backend in args.backend):
         if name not in known:
-            raise UsageError("--backend", f"must be one of {', '.join(known)}", value=name)
+            raise not_among("--backend", name, known)
     tag = args.external_constants
     if tag and (Path(tag).name != tag or not tag.isprintable()):
         raise UsageError("--external-constants", "must be the name of a file, without folder or ending", value=tag)

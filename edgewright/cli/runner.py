@@ -15,6 +15,7 @@ from edgewright.cli import configure_logging, guard
 from edgewright.cli.codes import epilog
 from edgewright.cli.console import clean
 from edgewright.cli.execution import Job, execute, output_rows
+from edgewright.cli.parser import Parser
 from edgewright.cli.run import both
 
 
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=prog,
         description="Runs a .pte on this machine. `edgewright run` does the same with more options.",
         epilog=epilog(),

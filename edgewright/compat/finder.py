@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,16 +14,15 @@ from typing import Any
 
 from edgewright.compat.table import ABSENT, AT_USE, OWN, ROOT, TABLE, counterpart, is_own, modules, nearest
 from edgewright.errors import MissingCounterpartError, UsageError
+from edgewright.hints import did_you_mean
 
 
 def missing(module: str, name: str = "") -> MissingCounterpartError:
     """The error of an import that has no counterpart: what is nearest, and names that are spelt alike."""
     subject = f"{module}.{name}" if name else module
-    alike = difflib.get_close_matches(name or module, TABLE.get(module, {}) if name else modules(), 1, 0.8)
+    alike = did_you_mean(name or module, TABLE.get(module, {}) if name else modules(), alike=0.8)
     near = nearest(module, name)
-    remedy = f"Nearest: {near}." if near else f"Did you mean {alike[0]}?" if alike else ""
-    if name and alike:
-        remedy = f"Did you mean {alike[0]}?"
+    remedy = alike if alike and (name or not near) else f"Nearest: {near}." if near else ""
     return MissingCounterpartError(subject, "has no counterpart in Edgewright", remedy=remedy)
 
 

@@ -16,6 +16,7 @@ from edgewright.engine.build import FINGERPRINT, processor
 from edgewright.engine.cache import default_cache, key_of
 from edgewright.engine.family import arm_features, on_arm
 from edgewright.errors import MissingError, UsageError
+from edgewright.hints import not_among
 
 VARIABLE = "EDGEWRIGHT_CPU"
 BRAIN = "EDGEWRIGHT_BF16"
@@ -84,7 +85,7 @@ def host(wanted: str | None = None) -> ISA:
     wanted = wanted or os.environ.get(VARIABLE, "")
     known = ARM if on_arm() else X86
     if wanted not in ("", *known):
-        raise UsageError(VARIABLE, f"must be {' or '.join(known)}", value=wanted)
+        raise not_among(VARIABLE, wanted, known)
     return replace(_arm(wanted) if on_arm() else _x86(wanted), bf16=_brain(wanted))
 
 

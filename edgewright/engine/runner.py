@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from edgewright.errors import EdgewrightError, ExecutionError, MissingError, UsageError
+from edgewright.errors import EdgewrightError, ExecutionError, MissingError
+from edgewright.hints import not_among
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import Numerics
 from edgewright.logs import say
@@ -91,7 +92,7 @@ def make_runner(
     """
     chosen = os.environ.get(VARIABLE, "")
     if chosen not in _CHOICES:
-        raise UsageError(VARIABLE, "must be native or reference", value=chosen)
+        raise not_among(VARIABLE, chosen, filter(None, _CHOICES))
     problem = "" if chosen == "reference" else why_not()
     if chosen == "reference":
         return _Reference(graph(), numerics, memory, "numpy reference, as asked")

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 from edgewright.errors import UsageError
 from edgewright.frontend.origin import is_library
 from edgewright.frontend.pt2 import load_pt2
+from edgewright.hints import did_you_mean
 
 _FORMS = "an nn.Module with example_inputs, (module, inputs), (module, inputs, dynamic_shapes) or an ExportedProgram"
 
@@ -72,7 +73,8 @@ def _lookup(text: str, module: Any, name: str) -> Any:
     found = module
     for part in name.split("."):
         if not hasattr(found, part):
-            raise UsageError(text, f"module {module.__name__!r} has no {name!r}")
+            public = [n for n in dir(found) if not n.startswith("_")]
+            raise UsageError(text, f"module {module.__name__!r} has no {name!r}", remedy=did_you_mean(part, public))
         found = getattr(found, part)
     return found
 

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from edgewright.errors import UsageError
+from edgewright.hints import not_among
 
 DType = np.dtype[Any]
 
@@ -116,8 +117,7 @@ def to_scalar_type(dtype: Any) -> ScalarType:
     try:
         return _SCALAR[key]
     except KeyError:
-        known = ", ".join(sorted({str(d) for d in _SCALAR}))
-        raise UsageError("dtype", f"must be one of {known}", value=str(key)) from None
+        raise not_among("dtype", str(key), sorted({str(d) for d in _SCALAR})) from None
 
 
 def dtype_name(dtype: DType) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import UsageError
+from edgewright.hints import not_among
 from edgewright.ir.graph import Array, QParams
 
 _F32 = np.float32
@@ -137,5 +137,5 @@ def named(numerics: str | Numerics) -> Numerics:
     if isinstance(numerics, Numerics):
         return numerics
     if numerics not in NAMED:
-        raise UsageError("numerics", f"must be one of {', '.join(NAMED)}", value=numerics)
+        raise not_among("numerics", numerics, NAMED)
     return NAMED[numerics]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from edgewright.errors import UnsupportedOperatorError
-from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
-from edgewright.program.memory import MemoryPlanningPass
-from edgewright.program.resolve import KernelSet, is_list_output
+from edgewright.program.resolve import is_list_output
 from edgewright.program.storage import Storage
+from edgewright.program.tensors import EmitOptions, Tensors
 from edgewright.program.values import NUMBERS, Values
 from edgewright.pte import schema
 from edgewright.runtime.operators import OPERATORS, Kind, Signature
@@ -38,19 +35,6 @@ _LAYOUT_KERNELS = {
 _ACCUMULATING = {"aten::max_pool2d_with_indices_backward.grad_input"}
 
 
-@dataclass
-class EmitOptions:
-    """What of the configuration concerns one method."""
-
-    planning: MemoryPlanningPass
-    kernels: KernelSet
-    remove_view_copy: bool = True
-    emit_stacktrace: bool = False
-    emit_mutable_buffer_names: bool = False
-    skip_dim_order: bool = False
-    external_tag: Any = None  # Value -> tag of a data file, or None
-
-
 class Emitter:
     """Emits one graph."""
 
@@ -65,10 +49,9 @@ class Emitter:
         self.graph = graph
         self.blobs = DelegatePool() if blobs is None else blobs
         self.options = options
-        self.constants = constants
-        self.states = states
         self.values = Values()
         self.storage = Storage(graph, options.planning)
+        self.tensors = Tensors(options, constants, states, self.storage)
         self.instructions: list[Any] = []
         self.traces: list[schema.FrameList] = []
         self.given: list[tuple[str, ...]] = []  # nodes of the user's own program, for each instruction
@@ -265,7 +248,7 @@ class Emitter:
 
     def define(self, value: Value) -> int:
         """A new value of the plan for a tensor or a number."""
-        index = self.values.add(NUMBERS[value.kind]() if value.dtype is None else self._tensor(value))
+        index = self.values.add(NUMBERS[value.kind]() if value.dtype is None else self.tensors.make(value))
         self._indices[value] = index
         self.storage.bind(value, index)
         return index
@@ -275,45 +258,6 @@ class Emitter:
         self._indices[value] = self._indices[other]
         if other.dtype is not None:
             self.storage.share(value, other)
-
-    def _tensor(self, value: Value) -> schema.Tensor:
-        tensor = schema.Tensor(
-            scalar_type=int(to_scalar_type(value.dtype)),
-            sizes=value.bound,
-            dim_order=value.dim_order,
-            shape_dynamism=int(schema.Dynamism.DYNAMIC_BOUND if value.dynamic else schema.Dynamism.STATIC),
-        )
-        if value.constant:
-            self._constant(value, tensor)
-        elif not self.storage.knows(value):
-            self.storage.own(value)
-        if value.state:
-            self._state(value, tensor)
-        return tensor
-
-    def _constant(self, value: Value, tensor: schema.Tensor) -> None:
-        if not self._external(value, tensor):
-            tensor.data_buffer_idx = self.constants.add(value)
-
-    def _external(self, value: Value, tensor: schema.Tensor) -> bool:
-        """Leave a tensor's contents to a data file, if the options say so."""
-        tag = self.options.external_tag(value) if self.options.external_tag and value.qualified_name else None
-        if tag is None:
-            return False
-        self.constants.add_external(value, tag)
-        tensor.extra_tensor_info = schema.ExtraTensorInfo(
-            fully_qualified_name=value.qualified_name, location=int(schema.TensorDataLocation.EXTERNAL)
-        )
-        return True
-
-    def _state(self, value: Value, tensor: schema.Tensor) -> None:
-        assert value.data is not None
-        if self._external(value, tensor):
-            return
-        if self.options.planning.alloc_mutable_buffers and np.any(value.data):  # arenas start as zeros
-            tensor.data_buffer_idx = self.states.add(value)
-        if self.options.emit_mutable_buffer_names or not self.options.planning.alloc_mutable_buffers:
-            tensor.extra_tensor_info = schema.ExtraTensorInfo(fully_qualified_name=value.qualified_name)
 
 
 def _operator(key: str) -> schema.Operator:

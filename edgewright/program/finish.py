@@ -18,10 +18,11 @@ from edgewright.program import manifest
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
-from edgewright.program.emit import EmitOptions, Emitter
+from edgewright.program.emit import Emitter
 from edgewright.program.external import DEFAULT_TAG, external_tag, training_methods
 from edgewright.program.layout import assign_dim_orders
 from edgewright.program.methods import check_methods, constant_plan, structure
+from edgewright.program.tensors import EmitOptions
 from edgewright.pte import schema
 from edgewright.pte.flat import Buffer
 from edgewright.pte.ptd import Entry, write_data

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 
 from edgewright.errors import UsageError
 from edgewright.frontend.prepare import prepare
+from edgewright.hints import did_you_mean
 from edgewright.partition.partitioner import Partitioner
 from edgewright.partition.report import PartitionReport, merge
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
@@ -107,7 +108,9 @@ class EdgeProgramManager:
 
     def exported_program(self, method_name: str = "forward") -> ExportedProgram:
         if method_name not in self._programs:
-            raise UsageError(f"method {method_name!r}", f"must be one of {', '.join(sorted(self._programs))}")
+            names = sorted(self._programs)
+            raise UsageError(f"method {method_name!r}", f"must be one of {', '.join(names)}",
+                             remedy=did_you_mean(method_name, names))  # fmt: skip
         return self._programs[method_name]
 
     def transform(self, passes: Passes, compile_config: EdgeCompileConfig | None = None) -> EdgeProgramManager:
@@ -129,7 +132,7 @@ class EdgeProgramManager:
         return self._delegated(partitioner)._ready()
 
     def _delegated(self, partitioner: Any) -> EdgeProgramManager:
-        chosen = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self.methods, partitioner)
+        chosen = partitioner if isinstance(partitioner, Mapping) else dict.fromkeys(self._given, partitioner)
         check_methods("partitioner", chosen, self.methods)
         changed = dict(self._given)
         for name, each in chosen.items():

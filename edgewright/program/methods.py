@@ -11,11 +11,13 @@ from torch.utils import _pytree as pytree
 
 from edgewright.errors import UsageError
 from edgewright.frontend.importer import to_array
+from edgewright.hints import not_among
 from edgewright.ir.graph import Graph, Value
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
-from edgewright.program.emit import EmitOptions, Emitter
+from edgewright.program.emit import Emitter
 from edgewright.program.resolve import kernel_set
+from edgewright.program.tensors import EmitOptions
 from edgewright.pte import schema
 
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
@@ -40,7 +42,7 @@ def check_methods(option: str, chosen: Any, methods: set[str]) -> None:
     """A mapping by method must name methods that exist: a misspelt one would be ignored."""
     unknown = sorted(set(chosen) - methods) if isinstance(chosen, Mapping) else []
     if unknown:
-        raise UsageError(option, f"must name methods of the program: {', '.join(sorted(methods))}", value=unknown)
+        raise not_among(option, unknown[0], sorted(methods), rule="must name methods of the program:")
 
 
 def structure(spec: pytree.TreeSpec) -> str:

@@ -11,6 +11,7 @@ import torch
 
 from edgewright.errors import UsageError
 from edgewright.frontend.own import compute_here, is_own, signature_of
+from edgewright.hints import not_among
 from edgewright.runtime.operators import OPERATORS, Kind, Signature
 
 aten = torch.ops.aten
@@ -92,7 +93,7 @@ def kernel_set(profile: str | tuple[str, ...]) -> KernelSet:
     if isinstance(profile, tuple):
         return KernelSet(profile)
     if profile not in PROFILES:
-        raise UsageError("runtime profile", f"must be one of {', '.join(PROFILES)}", value=profile)
+        raise not_among("runtime profile", profile, PROFILES)
     return KernelSet(PROFILES[profile], profile)
 
 

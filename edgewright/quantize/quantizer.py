@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
 from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
 from edgewright.ir.graph import Op
 from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
@@ -173,5 +174,5 @@ def _operator_name(kind: Any) -> str:
         return name
     found = [row.name for row in OPS.values() if any(n.startswith(f"{name}.") for n in row.aten)]
     if not found:
-        raise UsageError(f"operator {name!r}", "is not in the op table")
+        raise UsageError(f"operator {name!r}", "is not in the op table", remedy=did_you_mean(name, OPS))
     return found[0]

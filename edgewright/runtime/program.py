@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from edgewright.engine.cores import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
 from edgewright.files import Source
+from edgewright.hints import did_you_mean
 from edgewright.pte.reader import read_program
 from edgewright.pte.schema import Program
 from edgewright.runtime.delegates import available_delegates
@@ -102,7 +103,8 @@ class LoadedProgram:
 
     def _index(self, name: str) -> int:
         if name not in self.method_names:
-            raise UsageError(f"method {name!r}", f"must be one of {', '.join(self.method_names)}")
+            raise UsageError(f"method {name!r}", f"must be one of {', '.join(self.method_names)}",
+                             remedy=did_you_mean(name, self.method_names))  # fmt: skip
         return self.method_names.index(name)
 
 

@@ -18,6 +18,7 @@ from edgewright.backends import find_partitioner
 from edgewright.backends.targets import Target, find_target
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
 from edgewright.frontend.export import export
+from edgewright.hints import not_among
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.quantize.evaluate import sqnr
@@ -102,9 +103,9 @@ def compile(
         raise UsageError("target", "must name at least one")
     chosen = list(dict.fromkeys(find_target(name) for name in names))
     known = set(Settings.__dataclass_fields__) - {"recipe"}
-    if set(options) - known:
-        unknown = ", ".join(sorted(set(options) - known))
-        raise UsageError("compile", f"takes {', '.join(sorted(known))} as further options", value=unknown)
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise not_among("compile", unknown[0], sorted(known), rule="takes as further options")
     settings = Settings(as_recipe(recipe, quantize), **options)
     with Stages(quiet) as stages, quiet_warnings():
         bench = Bench(model, inputs, calibration, settings, stages)

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from edgewright.backends.targets import find_target
 from edgewright.errors import FileAccessError, InputError, MissingError, UsageError
+from edgewright.hints import did_you_mean, not_among
 
 FLOAT = "float"
 HIGHER = "higher"  # 16-bit activations where the target has them, floating point elsewhere
@@ -101,6 +102,8 @@ def as_recipe(given: Any, quantize: str | None) -> Recipe:
         raise UsageError("recipe", rule, value=type(given).__name__)
     if quantize is not None and not isinstance(quantize, str):
         raise UsageError("quantize", "must be the name of a preset, such as int8", value=quantize)
+    for name in found.targets:
+        find_target(name)  # one that is misspelt would be ignored
     return found if quantize is None else Recipe(quantize, found.modules, found.operators, found.targets)
 
 
@@ -124,7 +127,7 @@ def _read(source: str, content: Mapping[str, Any], inner: bool = False) -> Recip
     known = _KEYS - {"targets"} if inner else _KEYS
     for key in content:
         if key not in known:
-            raise InputError(f"{source}: {key}", f"must be one of {', '.join(sorted(known))}")
+            raise not_among(source, key, sorted(known), rule="a key must be one of", error=InputError)
     quantize = content.get("quantize")
     if quantize is not None and not isinstance(quantize, str):
         raise InputError(f"{source}: quantize", "must be the name of a preset", value=quantize)
@@ -148,8 +151,7 @@ def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target:
     paths = set(modules)
     for name, precision in recipe.modules.items():
         if name not in paths:
-            near = difflib.get_close_matches(name, sorted(paths), 1, 0.5)
-            remedy = f"Did you mean {near[0]!r}?" if near else ""
+            remedy = did_you_mean(name, sorted(paths))
             raise UsageError(f"recipe: module {name!r}", "must be a module of the model", remedy=remedy)
         quantizer.set_module_name(name, config_of(quantizer, precision, target))
     for name, precision in recipe.operators.items():
@@ -164,8 +166,7 @@ def config_of(quantizer: Any, precision: str, target: str) -> Any:
     if precision == FLOAT:
         return None
     if precision not in presets:
-        rule = f"must be a preset of {target}: {', '.join([*presets, FLOAT, HIGHER])}"
-        raise UsageError("quantize", rule, value=precision)
+        raise not_among("quantize", precision, [*presets, FLOAT, HIGHER], rule=f"must be a preset of {target}:")
     return presets[precision]()
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from edgewright.errors import EdgewrightError, UsageError
+from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
+from edgewright.hints import not_among
 from edgewright.program.estimates import describe, readable
 from edgewright.runtime.method import Method
 from edgewright.workbench.facts import CompileReport, columns, rows
@@ -112,7 +113,7 @@ class CompileResults(Mapping[str, CompileResult]):
         if target in self.failures:
             raise self.failures[target]
         if target not in self._results:
-            raise UsageError("target", f"must be one of {', '.join(self._results)}", value=target)
+            raise not_among("target", target, self._results)
         return self._results[target]
 
     def __iter__(self) -> Iterator[str]:

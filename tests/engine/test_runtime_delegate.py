@@ -49,7 +49,7 @@ def test_the_reference_runs_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_other_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(runner.VARIABLE, "fast")
-    with pytest.raises(UsageError, match="native or reference"):
+    with pytest.raises(UsageError, match="must be one of native, reference"):
         method("conv_relu_fp32_xnnpack")
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from edgewright.errors import FileAccessError, UsageError
+from edgewright.hints import not_among
 
 _MAX_BYTES = 1 << 20
 _MEMORIES = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
@@ -78,7 +79,7 @@ def check_section(path: str, text: str, section: str) -> None:
 def _check(subject: str, key: str, value: str) -> None:
     for pattern, words in _WORDS:
         if pattern.fullmatch(key) and value not in words:
-            raise UsageError(subject, f"must be one of {', '.join(words)}", value=value)
+            raise not_among(subject, value, words)
     if _ABOVE_ZERO.fullmatch(key) and not _number(value) > 0:
         raise UsageError(subject, "must be a number above zero", value=value)
     if _COUNTS.fullmatch(key) and not _WHOLE.fullmatch(value):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 from edgewright.backends.ethos_u.ini import check_section, lookup, read_ini, sections
 from edgewright.backends.ethos_u.vela_options import SPEC, parse_flags
 from edgewright.errors import UsageError
+from edgewright.hints import not_among
 
 # Accelerator: family, multiply-accumulates per cycle and core, cores.
 ACCELERATORS = {
@@ -209,11 +209,7 @@ def choose(what: str, name: str, valid: Iterable[str]) -> str:
     """``name``, which must be one of ``valid``."""
     names = list(valid)
     if _text(what, name) not in names:
-        folded = {n.lower(): n for n in names}
-        begun = [n for n in names if name and n.lower().startswith(name.lower())]
-        near = begun or [folded[n] for n in difflib.get_close_matches(name.lower(), folded, 1, 0.6)]
-        remedy = f"Did you mean {near[0]}?" if near else ""
-        raise UsageError(what, f"must be one of {', '.join(names)}", value=name, remedy=remedy)
+        raise not_among(what, name, names)
     return name
 
 

@@ -6,7 +6,6 @@ be honoured by Vela's command line only, or it contradicts what a delegate is. N
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean, not_among
 
 SUBJECT = "extra_flags"
 _FLAG = re.compile(r"(--[A-Za-z0-9-]+)(?:[= ](.*))?", re.DOTALL)
@@ -144,8 +144,7 @@ def _words(flags: Any) -> list[str]:
 
 def _option(name: str) -> Option:
     if name not in OPTIONS:
-        near = difflib.get_close_matches(name, OPTIONS, 3, 0.7)
-        remedy = f"Did you mean {' or '.join(near)}?" if near else f"Vela has {', '.join(OPTIONS)}."
+        remedy = did_you_mean(name, OPTIONS, most=3) or f"Vela has {', '.join(OPTIONS)}."
         raise UsageError(f"{SUBJECT}: {name}", "must be an option of Vela", remedy=remedy)
     option = OPTIONS[name]
     if option.how == REFUSED:
@@ -162,7 +161,7 @@ def _flag(option: Option, text: str | None) -> Flag:
     if not text:
         raise UsageError(subject, "needs a value")
     if isinstance(option.takes, tuple) and text not in option.takes:
-        raise UsageError(subject, f"must be one of {', '.join(option.takes)}", value=text)
+        raise not_among(subject, text, option.takes)
     value: Any = text
     if option.takes in (int, float):
         try:

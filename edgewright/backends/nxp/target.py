@@ -8,6 +8,7 @@ from typing import Any
 
 from edgewright.backends.nxp import sdk
 from edgewright.errors import UsageError
+from edgewright.hints import not_among
 from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.pte.schema import CompileSpec
 
@@ -54,9 +55,8 @@ class NeutronTargetSpec:
         self.name = target
         found = TARGETS.get(target) or _ask_sdk(target)
         if found is None:
-            known = ", ".join(TARGETS)
             remedy = f"Chips besides these need NXP's SDK: {sdk.INSTALL}"
-            raise UsageError("Neutron target", f"must be one of {known}", value=target, remedy=remedy)
+            raise not_among("Neutron target", target, TARGETS, remedy=remedy)
         self.neutron_target_info = found
 
     def get_name(self) -> str:

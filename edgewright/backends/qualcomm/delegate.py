@@ -23,7 +23,8 @@ from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.target import QcomChipset, QnnTarget
 from edgewright.backends.qualcomm.twin import TwinRunner
-from edgewright.errors import ExecutionError, FormatError, MissingError, UsageError
+from edgewright.errors import ExecutionError, FormatError, MissingError
+from edgewright.hints import not_among
 from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twins import graph_inside, twin_of
@@ -98,7 +99,7 @@ def why_twin() -> str:
     """Why the twin runs, not the emulator; empty if the emulator does."""
     chosen = os.environ.get(CHOICE, "")
     if chosen not in _CHOICES:
-        raise UsageError(CHOICE, "must be emulator or twin", value=chosen)
+        raise not_among(CHOICE, chosen, filter(None, _CHOICES))
     if chosen == "twin":
         return "as asked"
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from edgewright.backends.qualcomm.options import (
     write_options,
 )
 from edgewright.errors import FormatError, UsageError
+from edgewright.hints import not_among
 
 
 class QcomChipset(enum.IntEnum):
@@ -69,6 +69,7 @@ CHIPSETS: dict[QcomChipset, Htp] = {
     _C.SAR2230P: Htp(81, 4, half=False), _C.SW6100: Htp(81, 4, half=False), _C.SM8845: Htp(81, 8),
 }  # fmt: skip
 BLOCK = 8  # the HTP's numbers are wrong for blocks of weights that are not a multiple of so many channels
+WIDE_WEIGHTS, BLOCKS = 73, 69  # the first Hexagons with weights of 16 bits, and with weights in blocks
 WITHOUT_HALF = tuple(soc.name for soc, htp in CHIPSETS.items() if not htp.half)
 
 
@@ -121,9 +122,7 @@ def chipset(given: Any) -> QcomChipset:
         return QcomChipset[given.upper()]
     if isinstance(given, int) and not isinstance(given, bool) and given in set(QcomChipset):
         return QcomChipset(given)
-    near = difflib.get_close_matches(str(given).upper(), names, 1, 0.6)
-    remedy = f"Did you mean {near[0]}?" if near else ""
-    raise UsageError("soc_model", f"must be one of {', '.join(names)}", value=given, remedy=remedy)
+    raise not_among("soc_model", given, names)
 
 
 def generate_htp_compiler_spec(
@@ -173,7 +172,7 @@ def generate_qnn_executorch_compiler_spec(
         raise UsageError("profile_level", "must be 0 (off), 2 (detailed) or 3 (every operator)", value=profile_level)
     soc = chipset(soc_model)
     most = CHIPSETS[soc].vtcm
-    if vtcm_mb is not None and (not isinstance(vtcm_mb, int) or not 0 < vtcm_mb <= most):
+    if vtcm_mb is not None and (type(vtcm_mb) is not int or not 0 < vtcm_mb <= most):
         raise UsageError("vtcm_mb", f"must be 1 to {most} on {soc.name}", value=vtcm_mb)
     htp = HtpInfo(htp_arch=CHIPSETS[soc].arch, vtcm_size_in_mb=most if vtcm_mb is None else vtcm_mb)
     options = QnnOptions(

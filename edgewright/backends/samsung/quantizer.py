@@ -18,6 +18,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationSpec
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.partitioner import KEPT
 from edgewright.errors import UsageError
+from edgewright.hints import not_among
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, QuantizationConfig, weight_spec
 from edgewright.quantize.simpler import simpler
@@ -47,7 +48,7 @@ def precision_of(given: Any) -> Precision:
     if isinstance(given, str) and given in Precision.__members__:
         return Precision[given]
     if isinstance(given, bool) or given not in tuple(Precision):
-        raise UsageError("precision", f"must be one of {', '.join(Precision.__members__)}", value=given)
+        raise not_among("precision", given, Precision.__members__)
     return Precision(given)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgewright.backends.samsung.options import KEY, EnnOptions, read_options, write_options
 from edgewright.errors import FormatError, UsageError
+from edgewright.hints import did_you_mean, not_among
 from edgewright.pte.schema import CompileSpec
 
 ENN_COMPILE_OPTION_TITLE = KEY
@@ -123,8 +124,9 @@ def _chipset(given: Any) -> SamsungChipset:
     if isinstance(given, SamsungChipset) and given in MARKETED:
         return given
     if not isinstance(given, str) or given.upper() not in known:
-        listed = ", ".join(f"{chip.name} ({name})" for chip, name in MARKETED.items())
-        raise UsageError("chipset", f"must be one of {listed}", value=getattr(given, "name", given))
+        rule = f"must be one of {', '.join(f'{chip.name} ({name})' for chip, name in MARKETED.items())}"
+        wrong = getattr(given, "name", given)
+        raise UsageError("chipset", rule, value=wrong, remedy=did_you_mean(wrong, known))
     return known[given.upper()]
 
 
@@ -132,6 +134,5 @@ def _mode(given: Any) -> PerformanceMode:
     if isinstance(given, str) and given.upper() in PerformanceMode.__members__:
         return PerformanceMode[given.upper()]
     if isinstance(given, bool) or given not in tuple(PerformanceMode):
-        listed = ", ".join(PerformanceMode.__members__)
-        raise UsageError("perf_mode", f"must be one of {listed}", value=given)
+        raise not_among("perf_mode", given, PerformanceMode.__members__)
     return PerformanceMode(given)

@@ -17,6 +17,7 @@ from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.hints import not_among
 from edgewright.ir.graph import Graph, Op, Value, verify
 from edgewright.ir.opset import OPS
 from edgewright.partition.partitioner import Partitioner
@@ -122,7 +123,7 @@ def _config_names(configs: Iterable[Any] | None) -> set[str] | None:
     names = {c if isinstance(c, str) else getattr(c, "__name__", type(c).__name__) for c in configs}
     unknown = sorted(names - set(CONFIGS))
     if unknown:
-        raise UsageError("configs", f"must be among {', '.join(sorted(CONFIGS))}", value=", ".join(unknown))
+        raise not_among("configs", unknown[0], sorted(CONFIGS), rule="must be among")
     return names
 
 

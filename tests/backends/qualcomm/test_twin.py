@@ -93,7 +93,7 @@ def test_who_asks_is_given_the_twin_or_the_emulator(quantized, monkeypatch) -> N
     with pytest.raises(MissingError, match="is not installed"):
         run(bytes(manager.buffer), inputs, twin=manager.twin)
     monkeypatch.setenv(CHOICE, "phone")
-    with pytest.raises(UsageError, match="must be emulator or twin; got phone"):
+    with pytest.raises(UsageError, match="must be one of emulator, twin; got phone"):
         run(bytes(manager.buffer), inputs)
 
 
