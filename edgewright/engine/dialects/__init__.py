@@ -1,7 +1,7 @@
 """Graphs of vendors' operators (``tflite.CONV_2D``, ``tosa.conv2d``), for an engine that has its own.
 
 What moves elements, convolutions and largest-of windows become the engine's operators. What works on single elements
-is done by ``elements.py``, and what neither does stays what it is: a step of the reference.
+is done by ``tosa_elements.py`` and the like, and what neither does stays what it is: a step of the reference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
 
     What knows a vendor's operators is loaded when the first of them is met: most graphs have none.
     """
-    for dialect in ("enn", "qnn"):
+    for dialect in DIALECTS:
         if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
             import_module(f"edgewright.engine.dialects.{dialect}_elements")  # it registers what it knows
     for kind in {op.kind for op in graph.ops if "." in op.kind}:
