@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewright.backends.ethos_u import division, elementwise, norms, softmax
+from edgewright.backends.ethos_u import division, elementwise, norms, softmax, spreads
 from edgewright.backends.ethos_u.elementwise import some_alpha
-from edgewright.backends.ethos_u.norms import known_order, not_too_many, spare
+from edgewright.backends.ethos_u.spreads import known_order, not_too_many, spare, spread_enough
 from edgewright.backends.ethos_u.tables import one_width, smooth, unary
 from edgewright.backends.rules import rooted_statistics
 from edgewright.backends.table import STATIC, OpSpec, Rule, constant
@@ -66,6 +66,6 @@ ROWS: tuple[OpSpec, ...] = (
     _norm("native_group_norm", norms.groups, not_too_many),
     _norm("instance_norm", norms.groups, not_too_many),
     _norm("batch_norm", norms.batch_norm, rooted_statistics),
-    OpSpec("var", norms.variance, (one_width, not_too_many, spare, norms.spread_enough), INT),
-    OpSpec("linalg_vector_norm", norms.vector_norm, (one_width, not_too_many, known_order), INT),
+    OpSpec("var", spreads.variance, (one_width, not_too_many, spare, spread_enough), INT),
+    OpSpec("linalg_vector_norm", spreads.vector_norm, (one_width, not_too_many, known_order), INT),
 )
