@@ -6,7 +6,7 @@ from typing import Any
 
 from edgewright.backends import rules as common
 from edgewright.backends.qualcomm import elementwise as el
-from edgewright.backends.qualcomm import images, indexing, movement, norms, products, ranking, rules
+from edgewright.backends.qualcomm import image_rules, images, indexing, movement, norms, products, ranking, rules
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, max_rank, not_empty, static_shape
 from edgewright.ir.ports import ACT, INDEX, Same
 
@@ -17,7 +17,7 @@ fixed = constant("weight", "bias")
 
 
 def _products() -> tuple[OpSpec, ...]:
-    checks = (fixed, rules.all_or_none, common.whole_images, rules.plain_transposed)
+    checks = (fixed, rules.all_or_none, common.whole_images, image_rules.plain_transposed)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
         *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
@@ -78,17 +78,17 @@ def _compared(op: str, kind: str) -> OpSpec:
 
 
 def _images() -> tuple[OpSpec, ...]:
-    average = (rules.all_or_none, rules.plain_window, rules.plain_average)
-    factors, both = (rules.true_factors,), ("upsample", "resize")
+    average = (rules.all_or_none, image_rules.plain_window, image_rules.plain_average)
+    factors, both = (image_rules.true_factors,), ("upsample", "resize")
     inside = {"out": Same("input")}  # results lie within their operand's range; measured, one scale is more exact
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
-        _element("max_pool2d", images.pool("PoolMax2d"), common.values_only, rules.plain_window),
+        _element("max_pool2d", images.pool("PoolMax2d"), common.values_only, image_rules.plain_window),
         OpSpec("avg_pool2d", images.pool("PoolAvg2d"), average, ANY),
-        _element("adaptive_avg_pool2d", images.adaptive("PoolAvg2d"), rules.even_windows(4)),
-        _element("adaptive_avg_pool3d", images.adaptive("PoolAvg3d"), rules.even_windows(5)),
-        _element("adaptive_max_pool2d", images.adaptive("PoolMax2d"), rules.even_windows(4), common.values_only),
-        _element("avg_pool3d", images.volume, rules.plain_box),
+        _element("adaptive_avg_pool2d", images.adaptive("PoolAvg2d"), image_rules.even_windows(4)),
+        _element("adaptive_avg_pool3d", images.adaptive("PoolAvg3d"), image_rules.even_windows(5)),
+        _element("adaptive_max_pool2d", images.adaptive("PoolMax2d"), image_rules.even_windows(4), common.values_only),
+        _element("avg_pool3d", images.volume, image_rules.plain_box),
         *(_element(op, images.reduced(kind), rules.reduces) for op, kind in reductions.items()),
         _element("softmax", images.softmax, common.has_dims),
         _element("safe_softmax", images.softmax, common.has_dims, precisions=(STATIC,)),
@@ -98,10 +98,10 @@ def _images() -> tuple[OpSpec, ...]:
         *(_element(f"{how}_nearest2d", images.nearest, *factors) for how in both),
         _element("upsample_bilinear2d", images.bilinear, *factors, ports=inside),
         _element("resize_bilinear2d", images.bilinear, *factors, ports={"out": Same("self")}),
-        *(_element(f"{how}_bicubic2d", images.bicubic, *factors, rules.free_corners) for how in both),
+        *(_element(f"{how}_bicubic2d", images.bicubic, *factors, image_rules.free_corners) for how in both),
         _element("channel_shuffle", images.dealt),
-        _element("grid_sampler_2d", images.sampled, rules.plain_samples, ports=inside),
-        _element("grid_sampler_3d", images.sampled, rules.plain_samples, precisions=(STATIC,), ports=inside),
+        _element("grid_sampler_2d", images.sampled, image_rules.plain_samples, ports=inside),
+        _element("grid_sampler_3d", images.sampled, image_rules.plain_samples, precisions=(STATIC,), ports=inside),
     )
 
 
@@ -134,8 +134,8 @@ def _moves() -> tuple[OpSpec, ...]:
     return (
         *(_element(op, lower, common.has_dims) for lower, ops in lowered.items() for op in ops),
         OpSpec("dropout", movement.same, (rules.all_or_none,), ANY, ports={"out": Same("input")}),
-        _element("pad", movement.pad, common.has_dims, rules.outward),
-        *(_element(op, movement.pad, rules.mirrored) for op in ("reflection_pad", "pad_by_mode")),
+        _element("pad", movement.pad, common.has_dims, image_rules.outward),
+        *(_element(op, movement.pad, image_rules.mirrored) for op in ("reflection_pad", "pad_by_mode")),
     )
 
 
