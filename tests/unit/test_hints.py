@@ -12,7 +12,7 @@ from edgewright.backends import find_partitioner
 from edgewright.backends.ethos_u import EthosUCompileSpec
 from edgewright.backends.nxp.target import NeutronTargetSpec
 from edgewright.backends.qualcomm.delegate import why_twin
-from edgewright.backends.qualcomm.quantizer import get_qnn_quantization_config
+from edgewright.backends.qualcomm.schemes import get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import chipset
 from edgewright.backends.samsung.quantizer import precision_of
 from edgewright.backends.samsung.target import gen_samsung_backend_compile_spec

@@ -12,7 +12,7 @@ from torch import nn
 import edgewright
 from edgewright.backends.nxp import NeutronQuantizer, calibrate_and_quantize
 from edgewright.backends.qualcomm.export_utils import _calibrated, make_quantizer
-from edgewright.backends.qualcomm.quantizer import QuantDtype
+from edgewright.backends.qualcomm.schemes import QuantDtype
 from edgewright.backends.samsung.export_utils import quantize_module
 from edgewright.errors import InputError
 from edgewright.quantize.batches import in_batches

@@ -5,15 +5,15 @@ from __future__ import annotations
 from edgewright._lazy import lazy_names
 
 _PARTITIONER, _QUANTIZER = (f"edgewright.backends.qualcomm.{name}" for name in ("partitioner", "quantizer"))
-_TARGET = "edgewright.backends.qualcomm.target"
+_SCHEMES, _TARGET = (f"edgewright.backends.qualcomm.{name}" for name in ("schemes", "target"))
 _NAMES = {
     "CompileSpec": _TARGET,
-    "ModuleQConfig": _QUANTIZER,
+    "ModuleQConfig": _SCHEMES,
     "QcomChipset": _TARGET,
     "QnnPartitioner": _PARTITIONER,
     "QnnQuantizer": _QUANTIZER,
-    "QuantDtype": _QUANTIZER,
-    "get_qnn_quantization_config": _QUANTIZER,
+    "QuantDtype": _SCHEMES,
+    "get_qnn_quantization_config": _SCHEMES,
     "QnnExecuTorchHtpPerformanceMode": _TARGET,
     "generate_htp_compiler_spec": _TARGET,
     "get_submodule_name_predicate": _QUANTIZER,

@@ -10,7 +10,7 @@ import torch
 from edgewright.backends.qualcomm.options import KEY, read_options
 from edgewright.backends.qualcomm.partitioner import to_edge_transform_and_lower_to_qnn as _lower
 from edgewright.backends.qualcomm.quantizer import QnnQuantizer as _Quantizer
-from edgewright.backends.qualcomm.quantizer import QuantDtype, get_qnn_quantization_config
+from edgewright.backends.qualcomm.schemes import QuantDtype, get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import QcomChipset
 from edgewright.errors import UsageError
 from edgewright.quantize.recipes import QuantizationConfig

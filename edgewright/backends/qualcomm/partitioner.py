@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import attrgetter
@@ -22,6 +22,7 @@ from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.sharing import SharedContexts, SharedSpills
+from edgewright.backends.qualcomm.skips import Skips
 from edgewright.backends.qualcomm.target import (
     QcomChipset,
     QnnTarget,
@@ -32,10 +33,13 @@ from edgewright.backends.qualcomm.twin import make_twin
 from edgewright.backends.qualcomm.worker import compile_apart
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.frontend.export import export
+from edgewright.hints import did_you_mean
 from edgewright.ir.graph import Graph, Op, verify
 from edgewright.ir.opset import OPS
 from edgewright.ir.qnn.twin import missing
 from edgewright.partition.partitioner import Partitioner
+from edgewright.partition.report import PartitionReport
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants
 from edgewright.quantize.state import integer_state
@@ -53,6 +57,7 @@ class QnnPartitioner(Partitioner):
     that runs on this machine and never on a device; Qualcomm's libraries are not needed, or asked.
     ``optimization_level``: 1 to 3, the compiler's effort. ``shared``: where groups wait for those of other methods;
     ``spills``: whom they share memory with. ``integer_state``: quantized state (a cache) is held as its integers.
+    ``skips``: the two sets, if several methods have them in common.
     """
 
     backend = BACKEND
@@ -63,9 +68,10 @@ class QnnPartitioner(Partitioner):
         self, compiler_specs: Sequence[Any], skip_node_id_set: Any = None, skip_node_op_set: Any = None,
         *, exclude: Sequence[Any] = (), verbose: bool = False, simulate_only: bool = False,
         optimization_level: int = 3, shared: SharedContexts | None = None, spills: SharedSpills | None = None,
-        integer_state: bool = True,
+        integer_state: bool = True, skips: Skips | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(exclude, verbose=verbose)
+        self.skips = skips if skips is not None else Skips(skip_node_id_set, skip_node_op_set)
+        super().__init__([*exclude, self.skips] if isinstance(exclude, list | tuple) else exclude, verbose=verbose)
         self.integer_state = integer_state
         self.simulate_only = simulate_only
         self.compiler_specs = compiler_specs
@@ -74,8 +80,6 @@ class QnnPartitioner(Partitioner):
         self._target = replace(QnnTarget.of(compiler_specs), level=optimization_level)
         self.shared = shared
         self.spills = SharedSpills() if spills is None else spills
-        self.skipped_nodes = _names("skip_node_id_set", skip_node_id_set)
-        self.skipped_ops = _names("skip_node_op_set", skip_node_op_set)
         self._method = "forward"
 
     @classmethod
@@ -99,12 +103,7 @@ class QnnPartitioner(Partitioner):
         return super().partition(integer_state(exported) if self.integer_state else exported, method)
 
     def refusals(self, op: Op) -> list[str]:
-        """By the user's sets, then by rules, then by Qualcomm's validator."""
-        if op.origin.node in self.skipped_nodes:
-            return ["is in skip_node_id_set"]
-        row = OPS.get(op.kind)
-        if self.skipped_ops and row is not None and not self.skipped_ops.isdisjoint((op.kind, *row.aten)):
-            return ["is in skip_node_op_set"]
+        """By rules, then by Qualcomm's validator."""
         found = super().refusals(op)
         return found if found or self.simulate_only else self._probed(op)
 
@@ -163,12 +162,6 @@ def to_qnn(group: Graph, target: QnnTarget) -> Graph:
     return device
 
 
-def _names(option: str, given: Any) -> frozenset[str]:
-    if isinstance(given, str) or (given is not None and not all(isinstance(n, str) for n in given)):
-        raise UsageError(option, "must be a set of names", value=given)
-    return frozenset(given or ())
-
-
 # ------------------------------------------------------------------------------------------------- the whole way
 
 
@@ -186,27 +179,54 @@ def to_edge_transform_and_lower_to_qnn(
     """
     from edgewright.program.lower import to_edge_transform_and_lower
 
-    modules = dict(module) if isinstance(module, Mapping) else {"forward": module}
+    several = isinstance(module, Mapping)
+    modules = dict(module) if several else {"forward": module}
     partitioners, exported, shared, spills = {}, {}, SharedContexts(), SharedSpills()
+    skips = Skips(skip_node_id_set, skip_node_op_set)
     for name, each in modules.items():
-        given = _of(inputs, name)
-        if not isinstance(given, tuple):
-            remedy = "Give a tuple, or a dict of tuples by method."
-            raise UsageError(f"inputs of {name!r}", "must be a tuple", value=type(given).__name__, remedy=remedy)
-        exported[name] = torch.export.export(each, given, dynamic_shapes=_of(dynamic_shapes, name))
         specs = _of(compiler_specs, name)
         partitioner = QnnPartitioner(
-            specs, skip_node_id_set, skip_node_op_set, optimization_level=optimization_level,
-            shared=shared if _shares(modules, specs) else None, spills=spills, integer_state=integer_state,
+            specs, optimization_level=optimization_level, shared=shared if _shares(modules, specs) else None,
+            spills=spills, integer_state=integer_state, skips=skips,
         )  # fmt: skip
         partitioners[name] = [partitioner]
+        shapes = _shapes(dynamic_shapes, name, several)
+        exported[name] = _export(name, each, _of(inputs, name), shapes)
     made = to_edge_transform_and_lower(exported, transform_passes, partitioners, constant_methods)
+    skips.tell()
+    for (partitioner,) in partitioners.values():
+        _tell_empty(partitioner.reports.values())
     targets = {p.target() for (p,) in partitioners.values() if p.shared is not None}
     if len(targets) > 1:
         raise UsageError("compiler_specs", "of methods that share weights must be the same", value=len(targets))
     for target in targets:
         shared.compile(target, spills)
     return made
+
+
+def _tell_empty(reports: Iterable[PartitionReport]) -> None:
+    """Warn of methods that run on the CPU alone: all was done for nothing."""
+    for report in reports:
+        if report.refused and not report.taken:
+            first = report.refused[0]
+            log.warning("nothing of %r runs on the HTP: %s %r: %s", report.method, first.operator, first.node,
+                        first.refusals[0])  # fmt: skip
+
+
+def _export(name: str, module: Any, inputs: Any, shapes: Any) -> ExportedProgram:
+    if not isinstance(module, torch.nn.Module):
+        remedy = "Give the model, or what convert_pt2e made of it; QnnPartitioner takes what is exported already."
+        raise UsageError(f"module of {name!r}", "must be a torch.nn.Module", value=type(module).__name__, remedy=remedy)
+    if not isinstance(inputs, tuple):
+        remedy = "Give a tuple, or a dict of tuples by method."
+        raise UsageError(f"inputs of {name!r}", "must be a tuple", value=type(inputs).__name__, remedy=remedy)
+    return export(module, inputs, dynamic_shapes=shapes)
+
+
+def _shapes(given: Any, method: str, several: bool) -> Any:
+    """Shapes that vary, of a method. Those of a single module are a dict as well, by its arguments."""
+    by_method = isinstance(given, Mapping) and (several or set(given) == {method})
+    return _of(given, method) if by_method else given
 
 
 def _shares(modules: Mapping[str, Any], specs: Any) -> bool:
@@ -218,5 +238,7 @@ def _of(given: Any, method: str) -> Any:
     if not isinstance(given, Mapping):
         return given
     if method not in given:
-        raise UsageError(f"method {method!r}", f"must be among those given ({', '.join(map(str, given))})")
+        names = list(map(str, given))
+        rule = f"must be among those given ({', '.join(names)})"
+        raise UsageError(f"method {method!r}", rule, remedy=did_you_mean(method, names))
     return given[method]

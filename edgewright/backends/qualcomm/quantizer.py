@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import enum
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e import FakeQuantize
 
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.partitioner import KEPT
+from edgewright.backends.qualcomm.schemes import ModuleQConfig, QuantDtype, get_qnn_quantization_config
 from edgewright.backends.qualcomm.target import (
     BLOCK,
+    BLOCKS,
+    WIDE_WEIGHTS,
     QcomChipset,
     QnnTarget,
     chipset,
@@ -22,97 +23,16 @@ from edgewright.backends.qualcomm.target import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
+from edgewright.ir.ports import Weight
 from edgewright.quantize.blocks import Block, in_blocks
 from edgewright.quantize.norms import fold_norms
 from edgewright.quantize.quantizer import TableQuantizer
-from edgewright.quantize.recipes import QuantizationConfig, symmetric_config, weight_spec
+from edgewright.quantize.recipes import QuantizationConfig
 from edgewright.quantize.simpler import simpler
 from edgewright.quantize.state import functional_writes
 
-
-class QuantDtype(enum.IntEnum):
-    """How activations and weights are held: ``use_16a4w`` has 16 bits for the ones and 4 for the others."""
-
-    use_16a16w = 0
-    use_16a8w = 1
-    use_16a4w = 2
-    use_16a4w_block = 3
-    use_8a8w = 4
-    use_8a4w = 5
-    use_fp16a8w = 6  # this and the next are ExecuTorch's; see ``_OTHERS``
-    use_16a2w = 7
-
-
-# Bits of activations, and the largest weight.
-_SCHEMES = {
-    QuantDtype.use_8a8w: (8, 127),
-    QuantDtype.use_16a16w: (16, 32767),
-    QuantDtype.use_16a8w: (16, 127),
-    QuantDtype.use_16a4w: (16, 7),
-    QuantDtype.use_16a4w_block: (16, 7),  # and in blocks, those of ``set_block_size_map``
-    QuantDtype.use_8a4w: (8, 7),
-}
-# What ExecuTorch has besides, and why it is refused.
-_OTHERS = {
-    QuantDtype.use_fp16a8w: "real numbers beside integer weights have no operator on the HTP",
-    QuantDtype.use_16a2w: "weights of 2 bits are not known to be right on the HTP",
-}
-_EPSILON = 1e-4  # the range that the smallest scale has
-
-
-def get_qnn_quantization_config(
-    quant_dtype: QuantDtype = QuantDtype.use_8a8w, is_per_channel: bool = True, is_qat: bool = False,
-    act_observer: Any = None, eps: float | None = None, act_symmetric: bool = False,
-) -> QuantizationConfig:  # fmt: skip
-    """A scheme, with a scale for each output channel of weights or one for all. ``act_observer``: who watches
-    activations while they are calibrated; ``eps``: the smallest scale; ``act_symmetric``: zero lies in the middle of
-    activations, but of those whose range is known."""
-    if quant_dtype not in _SCHEMES:
-        names = ", ".join(s.name for s in _SCHEMES)
-        raise UsageError("quant_dtype", f"must be one of {names}", value=getattr(quant_dtype, "name", quant_dtype),
-                         remedy=_OTHERS.get(quant_dtype, ""))  # fmt: skip
-    bits, most = _SCHEMES[quant_dtype]
-    last = (1 << bits) - 1
-    epsilon = _EPSILON / last if eps is None else eps
-    byte = min(most, 127)
-    ends = ((0, last), (-byte, byte))
-    made = symmetric_config(is_per_channel, is_qat, False, *ends, bits=bits, unsigned=True, epsilon=epsilon)
-    if act_observer is not None:
-        observer = act_observer.with_args(eps=epsilon)
-        if is_qat:
-            observer = FakeQuantize.with_args(observer=act_observer, eps=epsilon)
-        made = replace(made, activation=replace(made.activation, observer_or_fake_quant_ctr=observer))
-    if act_symmetric:
-        made = replace(made, activation=replace(made.activation, qscheme=torch.per_tensor_symmetric))
-    if most > byte:
-        specs = {name: weight_spec(axis, is_qat, (-most, most), epsilon) for name, axis in (("one", None), ("by", 0))}
-        made = replace(made, weight=specs["by" if is_per_channel else "one"], weight_per_tensor=specs["one"])
-    return made
-
-
-@dataclass
-class ModuleQConfig:
-    """How the nodes of a submodule are quantized."""
-
-    quant_dtype: QuantDtype = QuantDtype.use_8a8w
-    is_qat: bool = False
-    is_conv_per_channel: bool = False
-    is_linear_per_channel: bool = False
-    is_embedding_per_channel: bool = False
-    act_observer: Any = None
-    act_symmetric: bool = False
-    eps: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.is_embedding_per_channel:
-            rule = "must be False: what an embedding gives has one scale on the HTP, and so has its table"
-            raise UsageError("is_embedding_per_channel", rule, value=True, remedy="Leave it out, or take use_16a8w.")
-
-    def config(self, linear: bool) -> QuantizationConfig:
-        """Of linear layers, or of all else."""
-        by_channel = self.is_linear_per_channel if linear else self.is_conv_per_channel
-        watched = (self.act_observer, self.eps, self.act_symmetric)
-        return get_qnn_quantization_config(self.quant_dtype, by_channel, self.is_qat, *watched)
+log = logging.getLogger("edgewright.qualcomm")
 
 
 def get_submodule_type_predicate(module_type_str: str) -> Callable[[fx.Node], bool]:
@@ -157,6 +77,7 @@ class QnnQuantizer(TableQuantizer):
         self._discarded: frozenset[str] = frozenset()
         self._blocks: dict[str, Block] = {}
         self._found: set[str] = set()  # of the nodes that are to be in blocks
+        self._met: set[str] = set()  # of the nodes that are to be left alone
         self._default = ModuleQConfig()
         self._submodules: list[tuple[Callable[[fx.Node], bool], ModuleQConfig | QuantizationConfig | None]] = []
         self.set_default_quant_config()
@@ -181,18 +102,31 @@ class QnnQuantizer(TableQuantizer):
     def set_block_size_map(self, block_size_map: Mapping[str, Sequence[int]]) -> None:
         """How large the blocks of weights are, by the names of nodes: ``{"conv2d": (1, 32, 1, 1)}``. Of the scheme
         ``use_16a4w_block`` only."""
-        self._blocks = {str(name): tuple(block) for name, block in block_size_map.items()}
+        listed = dict(block_size_map) if isinstance(block_size_map, Mapping) else {"": None}
+        for name, block in listed.items():
+            if not isinstance(name, str) or not isinstance(block, list | tuple):
+                rule = 'must hold blocks by the names of nodes: {"conv2d": (1, 32, 1, 1)}'
+                raise UsageError("block_size_map", rule, value=block_size_map)
+        self._blocks = {name: tuple(block) for name, block in listed.items()}
 
     def add_custom_quant_annotations(self, annotations: Sequence[Callable[[fx.GraphModule], None]]) -> None:
         """Functions that annotate a module before the rows do: what they have annotated stays as they say."""
+        if not isinstance(annotations, list | tuple) or not all(map(callable, annotations)):
+            raise UsageError("custom_quant_annotations", "must be functions of a graph module, in a list",
+                             value=annotations)  # fmt: skip
         self._annotations = list(annotations)
 
     def add_discard_nodes(self, nodes: Iterable[str]) -> None:
-        """Names of nodes to leave alone."""
-        self._discarded = frozenset(nodes)
+        """Names of nodes to leave alone: what they become, if they are decomposed."""
+        listed = [nodes] if isinstance(nodes, str) or not isinstance(nodes, Iterable) else list(nodes)
+        if isinstance(nodes, str) or not all(isinstance(name, str) for name in listed):
+            raise UsageError("discard_nodes", "must be names of nodes, in a list", value=nodes)
+        self._discarded = frozenset(listed)
 
     def add_discard_ops(self, ops: Iterable[Any]) -> None:
         """Operators (``torch.ops.aten.add.Tensor``) to leave alone."""
+        if isinstance(ops, str) or not isinstance(ops, Iterable):
+            raise UsageError("discard_ops", "must be operators, in a list", value=ops)
         for op in ops:
             self.set_operator_type(op, None)
 
@@ -209,7 +143,9 @@ class QnnQuantizer(TableQuantizer):
         self._submodules = list(submodule_qconfig_list)
 
     def config_of(self, op: Any, row: Any, node: fx.Node) -> QuantizationConfig | None:
-        if node.name in self._discarded:
+        names = {node.name, *op.origin.given} & self._discarded
+        if names:
+            self._met |= names
             return None
         config = super().config_of(op, row, node)
         scheme: QuantDtype | None = self._default.quant_dtype
@@ -218,7 +154,19 @@ class QnnQuantizer(TableQuantizer):
                 scheme = getattr(given, "quant_dtype", None)
                 config = given.config(row.name == "linear") if isinstance(given, ModuleQConfig) else given
                 break
+        self._check_weights(config, op, row, node)
         return self._in_blocks(config, scheme, op, node)
+
+    def _check_weights(self, config: QuantizationConfig | None, op: Any, row: Any, node: fx.Node) -> None:
+        """Raise if the SoC has no products with such weights: left alone, they would all run on the CPU."""
+        weighs = any(isinstance(port, Weight) for port in row.ports.values())
+        wide = config is not None and weighs and getattr(config.weight, "dtype", None) == torch.int16
+        if wide and row.name in BACKEND.rows and self._target.htp.arch < WIDE_WEIGHTS:
+            remedy = "Take use_16a8w, or leave the node to the CPU with add_discard_nodes."
+            raise UsageError(f"{row.name} {node.name!r} in use_16a16w", self._older(WIDE_WEIGHTS), remedy=remedy)
+
+    def _older(self, arch: int) -> str:
+        return f"needs Hexagon v{arch}, and {self._target.soc.name} has v{self._target.htp.arch}"
 
     def _in_blocks(
         self, config: QuantizationConfig | None, scheme: QuantDtype | None, op: Any, node: fx.Node
@@ -229,6 +177,9 @@ class QnnQuantizer(TableQuantizer):
         if scheme != QuantDtype.use_16a4w_block:
             raise UsageError(f"block_size_map[{node.name!r}]", "must be of a node of the scheme use_16a4w_block",
                              value=getattr(scheme, "name", scheme))  # fmt: skip
+        if self._target.htp.arch < BLOCKS:
+            remedy = "Take use_16a4w, without blocks."
+            raise UsageError(f"block_size_map[{node.name!r}]", self._older(BLOCKS), remedy=remedy)
         weight = op.args.get("weight")
         if weight is None or op.args.get("groups", 1) != 1 or "transpose" in op.kind:
             raise UsageError(f"block_size_map[{node.name!r}]", "must be of a linear layer or a plain convolution",
@@ -243,7 +194,9 @@ class QnnQuantizer(TableQuantizer):
         for annotation in self._annotations:
             annotation(model)
         self._found.clear()
+        self._met.clear()
         made = super().annotate(model)
+        self._tell_discarded(model)
         lost = sorted(set(self._blocks) - self._found)
         if lost:
             calls = [n.name for n in model.graph.nodes if n.op == "call_function"]
@@ -251,6 +204,13 @@ class QnnQuantizer(TableQuantizer):
             raise UsageError("block_size_map", "must name nodes that are quantized", value=", ".join(lost),
                              remedy=f"There are {', '.join(names[:8])}.")  # fmt: skip
         return made
+
+    def _tell_discarded(self, model: fx.GraphModule) -> None:
+        """Warn of names that no node has: a node that was to stay as it is may be quantized now."""
+        there = [name for n in model.graph.nodes for name in (n.name, *n.meta.get("given", ()))]
+        for name in sorted(self._discarded - self._met - set(there)):
+            hint = did_you_mean(name, [n.name for n in model.graph.nodes if n.op == "call_function"])
+            log.warning("discard_nodes: no node is called %r%s", name, f". {hint}" if hint else "")
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, simpler where only single results can be quantized, and state written as rows do."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 from edgewright.backends.qualcomm import (
     QcomChipset,
@@ -20,7 +23,7 @@ from edgewright.backends.qualcomm.blob import read_blob
 from edgewright.backends.qualcomm.compat import QnnQuantizer, update_spill_fill_size
 from edgewright.backends.qualcomm.options import read_options
 from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings, spill_of
-from edgewright.errors import UsageError, VendorError
+from edgewright.errors import ExportError, UsageError, VendorError
 from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
 
@@ -69,7 +72,67 @@ def test_operators_and_nodes_are_left_alone() -> None:
     assert (again.operator, again.refusals) == ("tanh", ["is in skip_node_id_set"])
 
 
+class Fused(nn.Module):
+    """An activation that the HTP computes with the convolution before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(3, 8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.relu(self.conv(x)))
+
+
+IMAGE = (torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(1)),)
+
+
+@pytest.mark.parametrize("skipped", [{"skip_node_op_set": {"aten.relu.default"}}, {"skip_node_id_set": {"relu"}}])
+def test_what_would_be_fused_is_left_alone_too(skipped: dict[str, set[str]]) -> None:
+    model = Fused().eval()
+    made = to_edge_transform_and_lower_to_qnn(model, IMAGE, SPECS, **skipped)
+    report = made.partition_reports["forward"]
+    (verdict,) = report.refused
+    assert (verdict.operator, verdict.refusals) == ("relu", [f"is in {next(iter(skipped))}"])
+    assert report.groups == 2
+    (found,) = Runtime.get().load_program(made.to_executorch().buffer).load_method("forward").execute(IMAGE)
+    assert np.allclose(np.asarray(found), model(*IMAGE).detach().numpy(), atol=1e-2)
+
+
+def test_names_that_are_nowhere_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """With several methods, those that none of them has."""
+    models = {"first": net(), "second": Fused().eval()}
+    sets = {"skip_node_id_set": {"rellu", "tanh"}, "skip_node_op_set": {"aten.relu.default", "aten.tan.default"}}
+    with caplog.at_level(logging.WARNING, "edgewright.qualcomm"):
+        to_edge_transform_and_lower_to_qnn(models, {"first": INPUTS, "second": IMAGE}, SPECS, **sets)
+    said = [r.getMessage() for r in caplog.records if "nothing is called" in r.getMessage()]
+    assert [re.findall(r"'(.+?)'.*(Did you mean .+)", text)[0] for text in said] == [
+        ("rellu", "Did you mean relu?"), ("aten.tan.default", "Did you mean aten.tanh.default?"),
+    ]  # fmt: skip
+
+
+def test_shapes_that_vary_are_said_as_for_torch_export(caplog: pytest.LogCaptureFixture) -> None:
+    """By argument, or by place; of several modules, by method. The HTP has none, and a file without it says so."""
+    shapes: list[Any] = [{"input": {0: Dim("n", max=8)}}, ({0: Dim("n", max=8)},)]
+    for given in (*shapes, {"forward": shapes[0]}):
+        made = to_edge_transform_and_lower_to_qnn(net(), INPUTS, SPECS, dynamic_shapes=given)
+        report = made.partition_reports["forward"]
+        assert not report.taken and all("shapes must be static" in str(v.refusals) for v in report.refused), str(report)
+    said = [r.getMessage() for r in caplog.records if "nothing of" in r.getMessage()]
+    assert (
+        said[0]
+        == "nothing of 'forward' runs on the HTP: linear 'linear': shapes must be static; got input, relu_default"
+    )
+    with pytest.raises(UsageError, match="method 'a': must be among those given"):
+        to_edge_transform_and_lower_to_qnn({"a": net()}, INPUTS, SPECS, dynamic_shapes=shapes[0])
+
+
 def test_bad_calls_are_refused() -> None:
+    for wrong in (None, torch.export.export(net(), INPUTS)):
+        with pytest.raises(UsageError, match=r"module of 'forward': must be a torch\.nn\.Module; got"):
+            to_edge_transform_and_lower_to_qnn(wrong, INPUTS, SPECS)
+    with pytest.raises(ExportError, match="cannot be captured"):
+        to_edge_transform_and_lower_to_qnn(net(), (torch.ones(1, 3),), SPECS)
     with pytest.raises(UsageError, match="must be a tuple; got Tensor"):
         to_edge_transform_and_lower_to_qnn(net(), INPUTS[0], SPECS)
     with pytest.raises(UsageError, match="method 'a': must be among those given"):

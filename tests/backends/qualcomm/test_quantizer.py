@@ -154,6 +154,60 @@ def test_nodes_and_operators_are_left_alone() -> None:
     assert len(_weights(converted(quantizer))) == 1
 
 
+def test_nodes_that_are_decomposed_are_left_alone_too() -> None:
+    class Attention(nn.Module):
+        def forward(self, q: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(q, q, q) * 2
+
+    quantizer = QnnQuantizer()
+    quantizer.add_discard_nodes(["scaled_dot_product_attention"])
+    given = (torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(0)),)
+    prepared = prepare_pt2e(torch.export.export(Attention().eval(), given, strict=True).module(), quantizer)
+    quantized = {n.args[0].name for n in prepared.graph.nodes if n.name.startswith("activation_post_process")}
+    assert quantized and not [name for name in quantized if "softmax" in name]
+
+
+def test_nodes_that_are_nowhere_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    quantizer = QnnQuantizer()
+    quantizer.add_discard_nodes(["liner", "relu"])
+    converted(quantizer)
+    assert [r.getMessage() for r in caplog.records if "discard" in r.getMessage()] == [
+        "discard_nodes: no node is called 'liner'. Did you mean linear?"
+    ]
+
+
+def test_schemes_that_a_soc_does_not_have_are_refused() -> None:
+    quantizer = QnnQuantizer("SM8450")
+    quantizer.set_default_quant_config(QuantDtype.use_16a16w)
+    with pytest.raises(UsageError, match=r"conv2d 'conv2d' in use_16a16w: needs Hexagon v73, and SM8450 has v69"):
+        converted(quantizer)
+    quantizer.set_submodule_qconfig_list([(lambda node: "conv" in node.name, ModuleQConfig(QuantDtype.use_16a8w))])
+    with pytest.raises(UsageError, match=r"linear 'linear' in use_16a16w: needs Hexagon v73"):
+        converted(quantizer)
+    quantizer = QnnQuantizer("SA8295")
+    quantizer.set_default_quant_config(QuantDtype.use_16a4w_block)
+    quantizer.set_block_size_map({"conv2d": (1, 8, 1, 1)})
+    with pytest.raises(UsageError, match=r"needs Hexagon v69, and SA8295 has v68\n  Take use_16a4w, without blocks"):
+        converted(quantizer)
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "message"),
+    [
+        ("add_discard_nodes", "relu", "discard_nodes: must be names of nodes, in a list; got relu"),
+        ("add_discard_nodes", [torch.ops.aten.relu.default], "discard_nodes: must be names"),
+        ("add_discard_ops", torch.ops.aten.relu.default, "discard_ops: must be operators, in a list"),
+        ("add_custom_quant_annotations", print, "custom_quant_annotations: must be functions"),
+        ("add_custom_quant_annotations", [3], "custom_quant_annotations: must be functions"),
+        ("set_block_size_map", {"conv2d": 16}, "block_size_map: must hold blocks by the names of nodes"),
+        ("set_block_size_map", "conv2d", "block_size_map: must hold blocks by the names of nodes"),
+    ],
+)
+def test_what_is_not_of_its_kind_is_refused(option: str, given: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        getattr(QnnQuantizer(), option)(given)
+
+
 def _weights(module: fx.GraphModule) -> list[fx.Node]:
     found = [n for n in module.graph.nodes if "dequantize" in str(n.target)]
     return [n for n in found if n.args[0].op == "get_attr"]

@@ -1,0 +1,99 @@
+"""Schemes: how many bits activations and weights have on a Hexagon processor, and who watches them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torchao.quantization.pt2e import FakeQuantize
+
+from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
+from edgewright.quantize.recipes import QuantizationConfig, symmetric_config, weight_spec
+
+
+class QuantDtype(enum.IntEnum):
+    """How activations and weights are held: ``use_16a4w`` has 16 bits for the ones and 4 for the others."""
+
+    use_16a16w = 0
+    use_16a8w = 1
+    use_16a4w = 2
+    use_16a4w_block = 3
+    use_8a8w = 4
+    use_8a4w = 5
+    use_fp16a8w = 6  # this and the next are ExecuTorch's; see ``_OTHERS``
+    use_16a2w = 7
+
+
+# Bits of activations, and the largest weight.
+_SCHEMES = {
+    QuantDtype.use_8a8w: (8, 127),
+    QuantDtype.use_16a16w: (16, 32767),
+    QuantDtype.use_16a8w: (16, 127),
+    QuantDtype.use_16a4w: (16, 7),
+    QuantDtype.use_16a4w_block: (16, 7),  # and in blocks, those of ``set_block_size_map``
+    QuantDtype.use_8a4w: (8, 7),
+}
+# What ExecuTorch has besides, and why it is refused.
+_OTHERS = {
+    QuantDtype.use_fp16a8w: "real numbers beside integer weights have no operator on the HTP",
+    QuantDtype.use_16a2w: "weights of 2 bits are not known to be right on the HTP",
+}
+_EPSILON = 1e-4  # the range that the smallest scale has
+
+
+def get_qnn_quantization_config(
+    quant_dtype: QuantDtype = QuantDtype.use_8a8w, is_per_channel: bool = True, is_qat: bool = False,
+    act_observer: Any = None, eps: float | None = None, act_symmetric: bool = False,
+) -> QuantizationConfig:  # fmt: skip
+    """A scheme, with a scale for each output channel of weights or one for all. ``act_observer``: who watches
+    activations while they are calibrated; ``eps``: the smallest scale; ``act_symmetric``: zero lies in the middle of
+    activations, but of those whose range is known."""
+    if quant_dtype not in _SCHEMES:
+        given, names = getattr(quant_dtype, "name", quant_dtype), [s.name for s in _SCHEMES]
+        remedy = _OTHERS.get(quant_dtype) or did_you_mean(given, names)
+        raise UsageError("quant_dtype", f"must be one of {', '.join(names)}", value=given, remedy=remedy)
+    bits, most = _SCHEMES[quant_dtype]
+    last = (1 << bits) - 1
+    epsilon = _EPSILON / last if eps is None else eps
+    byte = min(most, 127)
+    ends = ((0, last), (-byte, byte))
+    made = symmetric_config(is_per_channel, is_qat, False, *ends, bits=bits, unsigned=True, epsilon=epsilon)
+    if act_observer is not None:
+        observer = act_observer.with_args(eps=epsilon)
+        if is_qat:
+            observer = FakeQuantize.with_args(observer=act_observer, eps=epsilon)
+        made = replace(made, activation=replace(made.activation, observer_or_fake_quant_ctr=observer))
+    if act_symmetric:
+        made = replace(made, activation=replace(made.activation, qscheme=torch.per_tensor_symmetric))
+    if most > byte:
+        specs = {name: weight_spec(axis, is_qat, (-most, most), epsilon) for name, axis in (("one", None), ("by", 0))}
+        made = replace(made, weight=specs["by" if is_per_channel else "one"], weight_per_tensor=specs["one"])
+    return made
+
+
+@dataclass
+class ModuleQConfig:
+    """How the nodes of a submodule are quantized."""
+
+    quant_dtype: QuantDtype = QuantDtype.use_8a8w
+    is_qat: bool = False
+    is_conv_per_channel: bool = False
+    is_linear_per_channel: bool = False
+    is_embedding_per_channel: bool = False
+    act_observer: Any = None
+    act_symmetric: bool = False
+    eps: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.is_embedding_per_channel:
+            rule = "must be False: what an embedding gives has one scale on the HTP, and so has its table"
+            raise UsageError("is_embedding_per_channel", rule, value=True, remedy="Leave it out, or take use_16a8w.")
+
+    def config(self, linear: bool) -> QuantizationConfig:
+        """Of linear layers, or of all else."""
+        by_channel = self.is_linear_per_channel if linear else self.is_conv_per_channel
+        watched = (self.act_observer, self.eps, self.act_symmetric)
+        return get_qnn_quantization_config(self.quant_dtype, by_channel, self.is_qat, *watched)
