@@ -134,7 +134,7 @@ def attention(
     rw: Rewriter, query: fx.Node, key: fx.Node, value: fx.Node, mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    """softmax(q k' * scale + mask) v. A row that is masked out everywhere gives NaN, as a plain softmax does."""
+    """softmax(q k' * scale + mask) v. A row that is masked out everywhere gives nothing."""
     if dropout_p or is_causal or enable_gqa or rank_of(query) < 3:
         return NotImplemented
     features = query.meta["val"].shape[-1]
@@ -147,7 +147,7 @@ def attention(
         if dtype_of(mask) == torch.bool:
             return NotImplemented
         scores = rw.call(aten.add.Tensor, scores, mask)
-    return rw.call(aten.matmul.default, rw.call(aten._softmax.default, scores, -1, False), value)
+    return rw.call(aten.matmul.default, rw.call(aten._safe_softmax.default, scores, -1), value)
 
 
 # ------------------------------------------------------------------------------------------------ sorting, pooling

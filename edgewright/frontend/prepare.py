@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import operator
 from collections.abc import Collection
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from torch.export.graph_signature import (
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.functional import Functional
+from edgewright.frontend.known import written
 from edgewright.frontend.programs import with_graph
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 
@@ -57,6 +60,8 @@ class Walk(Functional):
         self.exported = exported
         self.module: fx.GraphModule = exported.graph_module  # the one being read
         rewriter.mode = rewriter.mode or fake_mode(n.meta.get("val") for n in self.module.graph.nodes)
+        if hasattr(exported, "graph_signature"):
+            rewriter.known.held, rewriter.hold = self._constant, self.hold
         self.attributes: dict[str, Any] = {}
         self.placeholders: dict[str, fx.Node] = {}
         self.inlined: set[fx.Node] = set()  # results of wrapped graphs: defined where the graph was walked
@@ -86,6 +91,37 @@ class Walk(Functional):
             self.aliases.define(node, new)
         elif node.op == "call_function":
             self._call(node)
+
+    @cached_property
+    def _written(self) -> set[str] | None:
+        """What the program changes as it runs; None if graphs within it do, which have other names for it."""
+        root = self.exported.graph_module
+        inner = [m for m in root.modules() if isinstance(m, fx.GraphModule) and m is not root]
+        if any(written(m.graph.nodes) for m in inner):
+            return None
+        return written(root.graph.nodes) | set(self.exported.graph_signature.buffers_to_mutate.values())
+
+    def _constant(self, node: fx.Node) -> Any:
+        """The weight or constant that an input or attribute of the new graph is; None for any other."""
+        name = target = str(node.target)
+        if node.op == "placeholder":
+            specs = self.exported.graph_signature.input_specs
+            known = (str(s.target) for s in specs if s.arg.name == node.name and s.kind != InputKind.USER_INPUT)
+            target = next(known, "")
+        if not target or self._written is None or not self._written.isdisjoint((name, target)):
+            return None
+        held = (self.exported.state_dict, self.exported.constants, self.attributes)
+        return next((each[target] for each in held if target in each), None)
+
+    def hold(self, value: torch.Tensor) -> fx.Node:
+        """A constant of the new graph; equal ones are one."""
+        names = (f"known_{n}" for n in itertools.count())
+        name = next(n for n in names if n not in self.attributes or _same(self.attributes[n], value))
+        self.attributes[name] = value
+        new = self.rewriter.graph.get_attr(name)
+        assert self.rewriter.mode is not None
+        new.meta["val"] = self.rewriter.mode.from_tensor(value, static_shapes=True)
+        return new
 
     def _held(self, target: str) -> str:
         """The name an attribute of the module being read has in the new one."""
@@ -150,6 +186,10 @@ class Walk(Functional):
         module.meta.update(root.meta)
         signature = ExportGraphSignature(self.exported.graph_signature.input_specs, specs)
         return with_graph(self.exported, module, signature, [_AnyGraph])
+
+
+def _same(a: Any, b: torch.Tensor) -> bool:
+    return isinstance(a, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
 
 
 def _renamed(specs: list[OutputSpec], results: list[Any]) -> list[OutputSpec]:

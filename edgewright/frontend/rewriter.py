@@ -17,6 +17,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
+from edgewright.frontend.known import Known
 from edgewright.frontend.origin import describe_node
 
 Takes = Callable[[Any], bool]
@@ -36,6 +37,9 @@ class Rewriter:
         self.origin: fx.Node | None = None  # the exported node being rewritten
         self.mode: Any = None  # of the fake values, for operators that create tensors
         self._depth = 0
+        self.known = Known(lambda node: None)  # what nodes always give; a walk over a program has its constants
+        self.hold: Callable[[torch.Tensor], fx.Node] | None = None  # makes a constant, where a graph may have its own
+        self.made: dict[Any, Any] = {}  # what rules made and need again, by what it is
         self._sizes: dict[Any, fx.Node] = {}  # by what they are, in symbols
         self._views = _views_of_copies()
 
@@ -56,7 +60,7 @@ class Rewriter:
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
         """The result of ``op``: rewritten by rule, taken as it is, or decomposed. ``val`` if it is known."""
         # They import this.
-        from edgewright.frontend import backward, layers, ordering, products, recurrent, volumes  # noqa: F401
+        from edgewright.frontend import backward, layers, ordering, products, recurrent, softmax, volumes  # noqa: F401
         from edgewright.frontend.decompose import decompose
         from edgewright.frontend.rules import RENAMES, RULES
 

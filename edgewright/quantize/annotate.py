@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -138,6 +139,8 @@ class Annotator:
                 continue
             listed = values if isinstance(values, list) else [values]
             if self._takes_numbers(row) and isinstance(values, int | float):
+                if math.isinf(values) and isinstance(plan.ports.get("out"), Index):
+                    return False  # no integer is infinite: asked of integers, the answer would be another
                 continue
             if not all(isinstance(v, Value) and v.dtype == np.float32 and v in self.nodes for v in listed):
                 return False

@@ -20,7 +20,7 @@ LOW = -256.0
 _NEVER = -1e4  # and below: no score
 _HIDDEN = LOW / 2  # and below: masked
 _BELOW = {8: 12.0, 16: 16.0}  # of the lowest score; a softmax of as many bits has nothing left there
-_SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
+_SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax")
 _JOINS = ("add", "sub", "mul", "where", "masked_fill", "maximum", "minimum", "full", "full_like", "scalar_tensor")
 _MOVES = (
     "view", "reshape", "_unsafe_view", "expand", "slice", "select", "unsqueeze", "squeeze", "permute", "transpose",

@@ -116,6 +116,11 @@ class _ModuleWalk(Walk):
             if node.op in ("get_attr", "placeholder"):
                 self.states[node.target] = node, self.aliases.read(node)
 
+    def hold(self, value: torch.Tensor) -> fx.Node:
+        new = super().hold(value)
+        self.module.register_buffer(str(new.target), value, persistent=False)
+        return new
+
     def _copy_back(self) -> None:
         for old, held in self.states.values():
             written = self.aliases.written(old)

@@ -6,6 +6,7 @@ from typing import Any
 
 from edgewright.backends.ethos_u import division, elementwise, norms, softmax, spreads
 from edgewright.backends.ethos_u.elementwise import some_alpha
+from edgewright.backends.ethos_u.kinds import ACTIVATIONS
 from edgewright.backends.ethos_u.spreads import known_order, not_too_many, spare, spread_enough
 from edgewright.backends.ethos_u.tables import one_width, smooth, unary
 from edgewright.backends.rules import rooted_statistics
@@ -13,7 +14,6 @@ from edgewright.backends.table import STATIC, OpSpec, Rule, constant
 from edgewright.ir.ports import INDEX
 
 INT = (STATIC,)
-ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 
 # By TOSA's name for it in floating point, if it has one.
 _TABLES = {
@@ -58,7 +58,6 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("prelu", elementwise.prelu, (known, one_width), INT, ports={"weight": INDEX}),
     OpSpec("glu", elementwise.glu, (one_width,), INT),
     OpSpec("softmax", softmax.softmax, (one_width, softmax.short_axis), INT),
-    OpSpec("safe_softmax", softmax.softmax, (one_width, softmax.short_axis), INT),
     OpSpec("log_softmax", softmax.log_softmax, (one_width, softmax.short_axis), INT),
     _norm("layer_norm", norms.last_dims(True), not_too_many),
     _norm("rms_norm", norms.last_dims(False), not_too_many),

@@ -91,7 +91,6 @@ def _images() -> tuple[OpSpec, ...]:
         _element("avg_pool3d", images.volume, image_rules.plain_box),
         *(_element(op, images.reduced(kind), rules.reduces) for op, kind in reductions.items()),
         _element("softmax", images.softmax, common.has_dims),
-        _element("safe_softmax", images.softmax, common.has_dims, precisions=(STATIC,)),
         _element("log_softmax", images.log_softmax, common.has_dims),
         _element("pixel_shuffle", images.shuffled("DepthToSpace"), common.four_dims),
         _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), common.four_dims),

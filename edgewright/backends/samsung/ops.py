@@ -81,7 +81,6 @@ def _images() -> tuple[OpSpec, ...]:
         _element("mean", images.reduced("REDUCEMEAN", True), rules.reduces),
         _element("sum", images.reduced("REDUCESUM", False), rules.reduces),
         _element("softmax", images.softmax("SOFTMAX", True), common.has_dims, ports=_FOUND),
-        _element("safe_softmax", images.softmax("SOFTMAX", True), common.has_dims, ports=_FOUND),
         _element("log_softmax", images.softmax("LOGSOFTMAX", False), common.has_dims),
         _element("pixel_shuffle", images.shuffle, common.four_dims),
         *(_element(f"{op}_bilinear2d", images.bilinear, rules.true_factors) for op in ("upsample", "resize")),

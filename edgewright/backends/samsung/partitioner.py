@@ -27,8 +27,8 @@ from edgewright.passes.fold import fold_batch_norms, fold_constants
 aten = torch.ops.aten
 DEFAULT = "E9955"
 KEPT = (
-    aten.hardswish.default, aten.max_pool2d.default, aten.linear.default, aten._safe_softmax.default,
-    aten.upsample_bilinear2d.vec, aten.upsample_nearest2d.vec, aten.prelu.default, aten.layer_norm.default,
+    aten.hardswish.default, aten.max_pool2d.default, aten.linear.default, aten.upsample_bilinear2d.vec,
+    aten.upsample_nearest2d.vec, aten.prelu.default, aten.layer_norm.default,
     aten.pixel_shuffle.default, aten.hardsigmoid.default, aten.relu6.default, aten.leaky_relu.default,
     aten.softmax.int, aten.log_softmax.int, aten.group_norm.default, aten.rms_norm.default,
     aten.adaptive_avg_pool2d.default, aten.gelu.default,

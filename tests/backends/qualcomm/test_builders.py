@@ -18,7 +18,7 @@ OTHER = {
     "or": ("bitwise_or", "logical_or"), "pad": ("pad", "pad_by_mode", "reflection_pad"),
     "reshape": ("view", "reshape", "flatten"), "resize": ("upsample_bicubic2d", "resize_bicubic2d"),
     "scatter_elements": ("scatter", "scatter_value"), "select_copy": ("select",), "slice_copy": ("slice", "narrow"),
-    "softmax": ("softmax", "safe_softmax"), "space_to_depth": ("pixel_unshuffle",), "sum_int_list": ("sum",),
+    "space_to_depth": ("pixel_unshuffle",), "sum_int_list": ("sum",),
     "to": ("cast", "requantize"), "transpose": ("permute", "transpose", "t"), "unary": ("reciprocal",),
     "xor": ("bitwise_xor", "logical_xor"),
 }  # fmt: skip

@@ -234,7 +234,7 @@ CALLS: dict[str, Callable[[Args, Value], Nodes]] = {
     **dict.fromkeys(("permute", "transpose", "t"), _transpose),
     **dict.fromkeys(("slice", "narrow"), _slice),
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), _split),
-    **dict.fromkeys(("softmax", "safe_softmax"), _softmax("SOFTMAX")),
+    "softmax": _softmax("SOFTMAX"),
     **dict.fromkeys(("clone", "dropout"), _nothing),
     **{f"{op}_bilinear2d": _resize("RESIZE_BILINEAR") for op in ("upsample", "resize")},
     **{f"{op}_nearest2d": _resize("RESIZE_NEAREST_NEIGHBOR") for op in ("upsample", "resize")},

@@ -1,0 +1,77 @@
+"""What is known before a program runs: tensors that depend on nothing but its weights and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils import _pytree as pytree
+
+_MOST = 1 << 26  # elements
+_DEEP = 64  # calls one after another
+
+Held = Callable[[fx.Node], Any]
+
+
+class Known:
+    """Computes the values of nodes. ``held`` gives the tensor of a weight or constant, or None for any other input."""
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+        self.values: dict[fx.Node, torch.Tensor | None] = {}
+
+    def value(self, node: fx.Node, deep: int = 0) -> torch.Tensor | None:
+        """The tensor that a node always gives; None if that depends on inputs, on chance, or is too much."""
+        if node not in self.values:
+            fits = deep < _DEEP and _is_small(node.meta.get("val"))
+            found = None if not fits else self._call(node, deep) if node.op == "call_function" else self.held(node)
+            plain = isinstance(found, torch.Tensor) and not isinstance(found, FakeTensor)
+            self.values[node] = found.detach() if plain else None
+        return self.values[node]
+
+    def _call(self, node: fx.Node, deep: int) -> Any:
+        op: Any = node.target
+        if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or op._schema.is_mutable:
+            return None
+        if torch.Tag.nondeterministic_seeded in op.tags:
+            return None
+        given = {n: self.value(n, deep + 1) for n in node.all_input_nodes}
+        if any(v is None for v in given.values()):
+            return None
+        args, kwargs = pytree.tree_map_only(fx.Node, lambda n: given[n], (node.args, dict(node.kwargs)))
+        if "device" in kwargs:
+            kwargs["device"] = "cpu"
+        with unset_fake_temporarily(), torch.no_grad():
+            return op(*args, **kwargs)
+
+
+def _is_small(val: Any) -> bool:
+    if not isinstance(val, torch.Tensor) or not all(isinstance(size, int) for size in val.shape):
+        return False
+    return val.numel() <= _MOST
+
+
+def written(nodes: Iterable[fx.Node]) -> set[str]:
+    """The names of inputs and attributes that calls write to, themselves or through views."""
+    roots = {_root(operand) for node in nodes if _writes(node) for operand in node.all_input_nodes}
+    return {str(root.target) for root in roots if root.op != "call_function"}
+
+
+def _writes(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _root(node: fx.Node) -> fx.Node:
+    """What a view is a view of."""
+    from edgewright.frontend.aliases import viewed_argument  # it imports what imports this
+
+    while node.op == "call_function":
+        place = 0 if _writes(node) else viewed_argument(node.target)
+        source = node.args[place] if place is not None and place < len(node.args) else None
+        if not isinstance(source, fx.Node):
+            return node
+        node = source
+    return node
