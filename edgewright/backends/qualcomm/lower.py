@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.qualcomm.halves import with_cast_ends
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.scaling import block_scales
@@ -27,7 +28,7 @@ class QnnLowering(Lowering):
     """Builds the device graph of one group."""
 
     def __init__(self, group: Graph, rows: Mapping[str, Any], target: Any) -> None:
-        super().__init__(group, rows)
+        super().__init__(with_cast_ends(group), rows)
         self.target = target
         self._symmetric: dict[Value, Value] = {}
 
@@ -93,7 +94,7 @@ class QnnLowering(Lowering):
 
     def stored_as(self, held: Value, like: Value) -> Value:
         """A tensor's values, stored as another's are."""
-        if stored_alike(held, like):
+        if stored_alike(held, replace(like, dtype=INT32) if like.dtype == INT64 else like):
             return held
         made = self.temporary(held.bound, like)
         self.node("Convert", [held], made)

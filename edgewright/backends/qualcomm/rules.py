@@ -13,7 +13,8 @@ from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Index
 
-_PLAIN = ("float32", "int32", "bool")
+_REALS = ("float32", "float16")
+_PLAIN = (*_REALS, "int32", "bool")
 # Numbers that are known now, and those that say themselves what they are.
 MADE = ("arange", "full", "zeros", "ones", "scalar_tensor")
 CASTS = ("cast", *MADE)
@@ -63,8 +64,8 @@ def one_width(op: Op, target: Any) -> object:
 
 
 @rule(
-    "elements that are not quantized must be float32 (computed in 16 bits; of a model in half precision, export "
-    "model.float()), int32 or bool; int64 may only be places, counts and casts"
+    "elements that are not quantized must be float32 or float16 (both computed in 16 bits; of a model in bfloat16, "
+    "export model.half() or model.float()), int32 or bool; int64 may only be places, counts and casts"
 )
 def plain(op: Op, target: Any) -> object:
     wide = {v for v in _counted(op) if str(v.dtype) == "int64"}
@@ -109,7 +110,7 @@ def real_numbers_allowed(op: Op, target: Any) -> object:
     if op.kind in MADE:
         return OK
     held = {op.args[n] for n in _REAL if isinstance(op.args.get(n), Value)}
-    real = [v.name for v in tensors(op) if v.q is None and str(v.dtype) == "float32" and v not in held]
+    real = [v.name for v in tensors(op) if v.q is None and str(v.dtype) in _REALS and v not in held]
     return ", ".join(real) if real else OK
 
 
@@ -117,7 +118,7 @@ def real_numbers_allowed(op: Op, target: Any) -> object:
 def all_or_none(op: Op, target: Any) -> object:
     counted = set(_counted(op))
     held = [v for v in tensors(op) if not any(v is op.args.get(n) for n in _REAL) and v not in counted]
-    loose = [v.name for v in held if v.q is None and str(v.dtype) == "float32"]
+    loose = [v.name for v in held if v.q is None and str(v.dtype) in _REALS]
     return ", ".join(loose) if loose and any(v.q is not None for v in held) else OK
 
 
@@ -204,4 +205,4 @@ def neighbours(op: Op, target: Any) -> object:
 @rule("numbers must be real")
 def real(op: Op, target: Any) -> object:
     found = op.args["self"].dtype
-    return OK if str(found) == "float32" else found
+    return OK if str(found) in _REALS else found
