@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from edgewright.ir.graph import Dim, Graph, Op, Value
 from edgewright.ir.ports import Port
 from edgewright.pte.flat import Buffer
@@ -218,18 +216,6 @@ def max_rank(limit: int) -> Rule:
         return most if most > limit else OK
 
     return Rule(f"rank must be at most {limit}", why)
-
-
-def operands_are_tensors(*names: str) -> Rule:
-    def why(op: Op, target: Any) -> object:
-        numbers = [n for n in names if n in op.args and tensor(op, n) is None and not _is_number(op.args[n])]
-        return ", ".join(numbers) if numbers else OK
-
-    return Rule(f"{' and '.join(names)} must be tensors or numbers", why)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.generic) and not isinstance(value, bool)
 
 
 # --------------------------------------------------------------------------------------- arguments, as all read them

@@ -17,6 +17,7 @@ from edgewright.ir import budget
 from edgewright.ir.dtypes import compute_type
 from edgewright.ir.from_table import meaning_of
 from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.liveness import last_read
 from edgewright.ir.meanings import elements, moves, picks, pools, products  # noqa: F401  (they register what they mean)
 from edgewright.ir.meanings.registry import FUNCTIONS, Function, Rows
 from edgewright.ir.numerics import Numerics
@@ -65,11 +66,7 @@ class Executor:
         self.memory = memory
         self.values: dict[Value, Any] = {}
         self._held = 0  # bytes
-        self._dead: dict[Op, list[Value]] = {op: [] for op in graph.ops}  # values by their last reader
-        kept = set(graph.outputs)
-        for value, reader in {v: op for op in graph.ops for v in op.inputs()}.items():
-            if value not in kept:
-                self._dead[reader].append(value)
+        self._dead = last_read(graph)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``."""

@@ -1,18 +1,30 @@
-"""How much memory a device graph's tensors need while it runs."""
+"""How long a device graph's tensors are needed while it runs, and how much memory they take."""
 
 from __future__ import annotations
 
-from edgewright.ir.graph import Graph
+from collections.abc import Callable
+
+from edgewright.ir.graph import Graph, Op, Value
 
 
-def peak(graph: Graph) -> int:
+def last_read(graph: Graph) -> dict[Op, list[Value]]:
+    """Values that nobody reads after an operator, by the operator; the graph's outputs are needed to the end."""
+    kept = set(graph.outputs)
+    dead: dict[Op, list[Value]] = {op: [] for op in graph.ops}
+    for value, reader in {v: op for op in graph.ops for v in op.inputs()}.items():
+        if value not in kept:
+            dead[reader].append(value)
+    return dead
+
+
+def peak(graph: Graph, bytes_of: Callable[[Value], int] = lambda value: value.nbytes) -> int:
     """Bytes of the tensors that are alive at once, at most."""
-    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs() if v.data is None}
+    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs() if not v.constant}
     last.update({v: len(graph.ops) for v in graph.outputs})
-    held = {v: v.nbytes for v in graph.inputs}
+    held = {v: bytes_of(v) for v in graph.inputs}
     most: int = sum(held.values())
     for index, op in enumerate(graph.ops):
-        held.update({v: v.nbytes for v in op.outputs if v is not None})
+        held.update({v: bytes_of(v) for v in op.outputs if v is not None})
         most = max(most, sum(held.values()))
         held = {key: size for key, size in held.items() if last.get(key, -1) > index}
     return most

@@ -99,8 +99,3 @@ def _check_scalar(spec: Slot, value: Any) -> None:
     hi = spec.type.hi if spec.hi is None else spec.hi
     if not (lo <= value <= hi or value != value):
         raise UsageError(spec.name, f"must be {lo}..{hi}", value=value)
-
-
-def _check_choice(choice: Choice, record: Any, value: Any) -> None:
-    if type(value) is not choice.members.get(getattr(record, choice.by)):
-        raise TypeError(f"{choice.by} names another type")

@@ -9,6 +9,7 @@ from edgewright.backends.table import OK, tensors
 from edgewright.ir.graph import Op, Value
 
 INTEGERS = ("int8", "int16", "int32")
+ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")  # limits, which most operators do with their rescaling
 
 
 def on(target: Any, *families: str) -> bool:
@@ -55,8 +56,3 @@ def all_quantized(op: Op, target: Any) -> object:
 @rule("comparison, logic and choice by element need a U85")
 def logic_unit(op: Op, target: Any) -> object:
     return OK if on(target, "u85") else target.target
-
-
-@rule("tensors must have a dimension")
-def has_dims(op: Op, target: Any) -> object:
-    return OK if op.args["self"].shape else "none"

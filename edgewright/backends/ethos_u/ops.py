@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_logic, rows_math, rows_move
+from edgewright.backends.ethos_u.kinds import ACTIVATIONS
 from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, narrow_matrices, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, argument_is
 
 INT = (STATIC,)
-ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
 
 ROWS: tuple[OpSpec, ...] = (
     *(

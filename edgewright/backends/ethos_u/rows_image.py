@@ -6,22 +6,15 @@ import math
 from typing import Any
 
 from edgewright.backends.ethos_u import adaptive, pools, reductions, resize
-from edgewright.backends.ethos_u.kinds import all_quantized, has_dims, logic_unit, on, plain
+from edgewright.backends.ethos_u.kinds import ACTIVATIONS, all_quantized, logic_unit, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
-from edgewright.backends.rules import rule
+from edgewright.backends.rules import has_dims, rule, values_only
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, over
 from edgewright.ir.graph import Op
 from edgewright.ir.ports import Same
 
 ANY = (STATIC, FLOAT)  # real numbers for TOSA alone, which ``all_quantized`` sees to
 MAX_REGIONS = 256
-ACTIVATIONS = ("relu", "hardtanh", "clamp", "relu6")
-
-
-@rule("only the values may be read, not their places")
-def values_only(op: Op, target: Any) -> object:
-    read = [o.name for o in op.outputs[1:] if o is not None]
-    return ", ".join(read) if read else OK
 
 
 @rule("numbers of elements in the windows must have a common multiple below 2**23 (2**15 for 16 bits)")

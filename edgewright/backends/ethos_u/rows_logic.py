@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u import gather, logic
-from edgewright.backends.ethos_u.kinds import INTEGERS, has_dims, logic_unit, movable, on, plain
+from edgewright.backends.ethos_u.kinds import INTEGERS, logic_unit, movable, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
-from edgewright.backends.rules import rule
+from edgewright.backends.rules import has_dims, rule
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, argument_is, tensors
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.ports import ACT, Same

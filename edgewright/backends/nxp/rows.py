@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgewright.backends import rules as common
 from edgewright.backends.nxp import elementwise, movement, pools, products, rules
 from edgewright.backends.nxp import rules_images as images
 from edgewright.backends.table import STATIC, OpSpec, Rule, argument_is, constant
@@ -29,10 +30,10 @@ def _moves(lower: Any, *ops: str, more: tuple[Rule, ...] = ()) -> tuple[OpSpec, 
 
 
 _CONVOLUTION = (rules.fixed_weights, rules.weight_axis, rules.steps_fit, rules.taps_fit)
-_POOL = (images.values_only, images.plain_pool, images.pool_fits, rules.one_scale)
+_POOL = (common.values_only, images.plain_pool, images.pool_fits, rules.one_scale)
 _ADAPTIVE = (images.divisible, images.pool_fits, rules.one_scale)
 _PAIR = (rules.broadcasts,)
-_REDUCED = (images.has_dims, rules.one_scale, images.values_only, argument_is("dtype", None))
+_REDUCED = (images.has_dims, rules.one_scale, common.values_only, argument_is("dtype", None))
 
 _PRODUCTS = (
     *(_fused(op, products.convolution, *_CONVOLUTION, rules.groups_fit) for op in ("conv1d", "conv2d")),
@@ -47,9 +48,9 @@ _PRODUCTS = (
 )
 
 _ARITHMETIC = (
-    _fused("add", elementwise.binary("ADD"), *_PAIR, rules.no_alpha, numbers=True),
-    _fused("sub", elementwise.binary("SUB"), *_PAIR, rules.no_alpha, numbers=True),
-    _fused("rsub", elementwise.binary("SUB"), *_PAIR, rules.no_alpha, numbers=True),
+    _fused("add", elementwise.binary("ADD"), *_PAIR, common.no_alpha, numbers=True),
+    _fused("sub", elementwise.binary("SUB"), *_PAIR, common.no_alpha, numbers=True),
+    _fused("rsub", elementwise.binary("SUB"), *_PAIR, common.no_alpha, numbers=True),
     _fused("mul", elementwise.binary("MUL"), *_PAIR, numbers=True),
     _fused("div", elementwise.divided, rules.fixed_divisor, *_PAIR, numbers=True),
     _row("maximum", elementwise.binary("MAXIMUM"), rules.one_scale, *_PAIR, other=Tied("self"), out=Tied("self")),

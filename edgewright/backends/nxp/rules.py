@@ -153,11 +153,6 @@ def broadcasts(op: Op, target: Any) -> object:
     return OK if whole and numbers else [list(v.bound) for v in pair if isinstance(v, Value)]
 
 
-@rule("alpha must be 1")
-def no_alpha(op: Op, target: Any) -> object:
-    return OK if op.args.get("alpha", 1) == 1 else op.args["alpha"]
-
-
 @rule("the divisor must be a constant without zeros, and nothing be rounded")
 def fixed_divisor(op: Op, target: Any) -> object:
     other = op.args["other"]

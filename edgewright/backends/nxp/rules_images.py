@@ -40,12 +40,6 @@ def divisible(op: Op, target: Any) -> object:
     return OK if all(m and n % m == 0 for n, m in sizes) else sizes
 
 
-@rule("only the values may be read, not their places")
-def values_only(op: Op, target: Any) -> object:
-    read = [o.name for o in op.outputs[1:] if o is not None]
-    return ", ".join(read) if read else OK
-
-
 @rule("height and width must grow by 1, 2, 4 or 8, exactly")
 def grows(op: Op, target: Any) -> object:
     x, out = image_of(op), op.outputs[0]

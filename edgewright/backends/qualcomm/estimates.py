@@ -14,6 +14,7 @@ from typing import Any
 from edgewright.backends.qualcomm.peaks import Peaks, peaks
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.liveness import peak
 
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 _TILE, _VECTOR = 32, 4 * 128
@@ -29,7 +30,7 @@ def estimate(device: Graph, target: QnnTarget) -> dict[str, Any]:
     cycles, macs = (sum(layer[key] for layer in layers) for key in ("cycles", "macs"))
     clock = found.clock.value
     room = cycles / clock * found.tops.value * 1e12 / 2
-    largest = _peak(device)
+    largest = peak(device, _bytes)
     weights = sum(_bytes(v) for v in device.values() if v.constant)
     return {
         "basis": LABEL,
@@ -95,16 +96,3 @@ def _macs(kind: str, given: list[Value], out: Value) -> tuple[int, int]:
         taps, inputs, outputs = math.prod(weight[:-2]), weight[-2], weight[-1]
     tiles = math.ceil(inputs / _TILE) * math.ceil(outputs / _TILE) * _TILE * _TILE
     return places * taps * inputs * outputs, places * taps * tiles
-
-
-def _peak(graph: Graph) -> int:
-    """Bytes of the tensors that are alive at once, at most."""
-    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs() if not v.constant}
-    last.update({v: len(graph.ops) for v in graph.outputs})
-    held = {v: _bytes(v) for v in graph.inputs}
-    most = sum(held.values())
-    for index, op in enumerate(graph.ops):
-        held.update({v: _bytes(v) for v in op.outputs if v is not None})
-        most = max(most, sum(held.values()))
-        held = {key: size for key, size in held.items() if last.get(key, -1) > index}
-    return most

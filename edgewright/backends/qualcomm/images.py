@@ -80,8 +80,8 @@ def reduced(kind: str) -> Lower:
     return lower
 
 
-def _dim_last(low: QnnLowering, op: Op) -> Order:
-    """The order whose last dimension is the one that a softmax is taken over: the HTP insists on it."""
+def dim_last(low: QnnLowering, op: Op) -> Order:
+    """The order whose last dimension is the one that an operator works along: the HTP insists on it."""
     x = op.args["self"]
     rank = len(x.shape)
     dim = op.args["dim"] % rank
@@ -90,13 +90,13 @@ def _dim_last(low: QnnLowering, op: Op) -> Order:
 
 
 def softmax(low: QnnLowering, op: Op) -> None:
-    order = _dim_last(low, op)
+    order = dim_last(low, op)
     low.finish(op, order, "Softmax", [low.get(op.args["self"], order)], axis=len(order) - 1)
 
 
 def log_softmax(low: QnnLowering, op: Op) -> None:
     """Of bytes by way of 16 bits: the HTP's own for bytes is two steps off."""
-    order = _dim_last(low, op)
+    order = dim_last(low, op)
     held, made = low.get(op.args["self"], order), low.make(result(op), order)
     given, wide = widened(held), widened(made)
     if wide is None or given is None:

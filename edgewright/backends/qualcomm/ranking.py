@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from edgewright.backends.qualcomm.images import dim_last
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op
@@ -59,12 +60,8 @@ def extreme(kind: str, place_kind: str) -> Lower:
 
 def best(low: QnnLowering, op: Op) -> None:
     """``topk`` and ``sort``, along the last dimension: the one that is sorted is put there."""
-    x = op.args["self"]
-    rank = len(x.shape)
-    dim = op.args["dim"] % rank
-    held = [o for o in low.orders(x) if o[-1] == dim]
-    order = held[0] if held else last(dim, rank)
-    count = int(op.args["k"]) if op.kind == "topk" else x.bound[dim]
+    x, order = op.args["self"], dim_last(low, op)
+    count = int(op.args["k"]) if op.kind == "topk" else x.bound[order[-1]]
     largest = bool(op.args.get("largest", True) if op.kind == "topk" else op.args.get("descending"))
     source = low.get(x, order)
     shape = [*source.bound[:-1], count]

@@ -37,7 +37,6 @@ _COMPARED = {
     "Equal": "eq", "NotEqual": "ne", "Greater": "gt", "GreaterEqual": "ge", "Less": "lt", "LessEqual": "le",
 }  # fmt: skip
 _ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Gelu": "gelu", "HardSwish": "hardswish"}
-Way = Callable[[QnnRewrite, Op, Value, Value], bool]
 
 
 def _one(made: QnnRewrite, op: Op) -> tuple[Value, Value] | None:

@@ -7,21 +7,19 @@ from collections.abc import Mapping, Sequence
 from edgewright.ir.enn.numbers import Values
 from edgewright.ir.enn.table import ENN, PREFIX
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.liveness import last_read
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
     values = Values(graph, list(inputs))
-    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = set(graph.outputs)
-    for i, op in enumerate(graph.ops):
+    for op, dead in last_read(graph).items():
         ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
         for out in op.outputs:
             if out is not None:
                 _compare(op.kind, out, values.held[out])
-        for value in op.inputs():
-            if last[value] == i and value not in kept:
-                values.held.pop(value, None)
+        for value in dead:
+            values.held.pop(value, None)
     return [values.stored(v) for v in graph.outputs]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.liveness import last_read
 from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
 from edgewright.ir.qnn.values import converted, quantized, real, stored
 
@@ -15,15 +16,12 @@ from edgewright.ir.qnn.values import converted, quantized, real, stored
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
     held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = set(graph.outputs)
-    for i, op in enumerate(graph.ops):
+    for op, dead in last_read(graph).items():
         for out, made in zip(op.outputs, _made(op, _given(op, held)), strict=True):
             if out is not None:
                 held[out] = _fitting(op, out, made)
-        for value in op.inputs():
-            if last[value] == i and value not in kept:
-                held.pop(value, None)
+        for value in dead:
+            held.pop(value, None)
     return [v.data if v.data is not None else held[v] for v in graph.outputs]
 
 

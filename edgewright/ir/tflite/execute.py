@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.liveness import last_read
 from edgewright.ir.tflite.table import PREFIX, TFLITE, Reference
 from edgewright.ir.tflite.xnnpack import OVERRIDES
 
@@ -19,9 +20,7 @@ def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> 
     """
     named(numerics)
     held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = set(graph.outputs)
-    for i, op in enumerate(graph.ops):
+    for op, dead in last_read(graph).items():
         out = op.outputs[0]
         assert out is not None
         made = run_op(op, held, numerics)
@@ -29,9 +28,8 @@ def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> 
             wanted = f"must give {out.bound} of {out.dtype}"
             raise GraphError(f"{op.kind} {out.name!r}", wanted, value=(made.shape, str(made.dtype)))
         held[out] = made
-        for value in op.inputs():
-            if last[value] == i and value not in kept:
-                held.pop(value, None)
+        for value in dead:
+            held.pop(value, None)
     return [v.data if v.data is not None else held[v] for v in graph.outputs]
 
 

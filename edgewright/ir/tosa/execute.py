@@ -6,24 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
+from edgewright.ir.liveness import last_read
 from edgewright.ir.tosa.table import PREFIX, TOSA
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
     held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs()}
-    kept = set(graph.outputs)
-    for i, op in enumerate(graph.ops):
+    for op, dead in last_read(graph).items():
         out = op.outputs[0]
         assert out is not None
         made = run_op(op, held)
         if made.shape != out.bound:
             raise GraphError(f"{op.kind} {out.name!r}", f"must give the shape {out.bound}", value=made.shape)
         held[out] = made if made.dtype == out.dtype else made.astype(out.dtype)
-        for value in op.inputs():
-            if last[value] == i and value not in kept:
-                held.pop(value, None)
+        for value in dead:
+            held.pop(value, None)
     return [_array(v, held) for v in graph.outputs]
 
 
