@@ -22,6 +22,7 @@ from edgewright.cli.inputs import load_inputs, ones
 from edgewright.engine.cores import thread_count
 from edgewright.errors import MissingError, UsageError, VendorError
 from edgewright.peers import PEERS, Peer, measure, peer_of
+from edgewright.units import duration, number
 
 EXAMPLES = """examples:
   edgewright bench m.pte
@@ -84,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, timings: list[Timing]) -> None:
-    heads = ["runtime", ">runs", ">median ms", ">fastest", ">90 %", ">per second"]
+    heads = ["runtime", ">runs", ">median", ">fastest", ">90 %", ">per second"]
     rows = [
-        [t.runtime, t.runs, f"{t.median:.3f}", f"{t.fastest:.3f}", f"{t.p90:.3f}", f"{1e3 / t.median:,.1f}"]
+        [t.runtime, t.runs, *(duration(ms / 1e3) for ms in (t.median, t.fastest, t.p90)), number(1e3 / t.median)]
         for t in timings
     ]
     if len(timings) > 1:
@@ -101,7 +102,7 @@ def _show(args: argparse.Namespace, timings: list[Timing]) -> None:
     for other in timings[1:]:
         ratio = other.fastest / timings[0].fastest
         word = "faster" if ratio >= 1 else "slower"
-        told = f"Edgewright is {max(ratio, 1 / ratio):.2f} times {word} than {other.runtime} {other.version}"
+        told = f"Edgewright is {number(max(ratio, 1 / ratio))} times {word} than {other.runtime} {other.version}"
         console().print(told, style="bold", soft_wrap=True)
 
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgewright.cli.console import clean, console, plural, size
+from edgewright.cli.console import clean, console, plural
 from edgewright.cli.inputs import load_inputs
 from edgewright.errors import InputError, UsageError
 from edgewright.files import open_source, write_file
 from edgewright.pte.bundled import BundledProgram, TestCase, write_bundled
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import Runtime
+from edgewright.units import size
 
 EXAMPLES = """examples:
   edgewright bundle m.pte --inputs x.npz -o m.bpte          # what the program gives here is what it must give

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from edgewright.cli.console import console, note, plural, size
+from edgewright.cli.console import console, note, plural
 from edgewright.engine.cache import Cache, default_cache
+from edgewright.units import size
 
 EXAMPLES = """examples:
   edgewright cache

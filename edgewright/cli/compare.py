@@ -11,6 +11,7 @@ from edgewright.cli.bench_options import SPEC, chosen_targets, make_bench, quiet
 from edgewright.cli.console import clean, console, plural, table
 from edgewright.errors import UsageError
 from edgewright.files import write_file
+from edgewright.units import share
 from edgewright.workbench.progress import Stages
 
 if TYPE_CHECKING:
@@ -79,10 +80,10 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
     if not chosen:
         out.print("\nnothing to raise: no layer adds an error that reaches the output", style="green")
         return
-    share = sum(layer.share for layer in chosen)
+    part = share(sum(layer.share for layer in chosen))
     way = "16 bits" if found.higher != "float" else "floating point, for this target has no 16 bits"
     after = "" if found.raised is None else f": {found.fake:.1f} dB become {found.raised:.1f} dB"
-    told = f"\nraise {_names(chosen)} ({share:.0%} of the error), with what reads them, to {way}{after}"
+    told = f"\nraise {_names(chosen)} ({part} of the error), with what reads them, to {way}{after}"
     out.print(told, style="bold", soft_wrap=True)
     for line in recipe.splitlines():
         out.print(f"  {clean(line)}" if line else "", soft_wrap=True)
@@ -103,7 +104,7 @@ def _row(layer: LayerError) -> tuple[str, ...]:
         layer.operator,
         _decibels(layer.introduced),
         _decibels(layer.effect),
-        f"{layer.share:.1%}",
+        share(layer.share),
         _decibels(layer.fake),
         "" if layer.device is None else _decibels(layer.device),
     )

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from edgewright.backends import discover
 from edgewright.cli import bench_options, emit
-from edgewright.cli.console import clean, console, plural, progress, size, table
+from edgewright.cli.console import clean, console, plural, progress, table
 from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
 from edgewright.errors import CoverageError, LimitError, UsageError
 from edgewright.files import check_writable, write_file
 from edgewright.hints import not_among
 from edgewright.program.estimates import describe
+from edgewright.units import duration, share, size
 
 if TYPE_CHECKING:
     from edgewright.partition.report import PartitionReport
@@ -185,12 +186,12 @@ def parse_share(text: str) -> float:
 def check_coverage(reports: Mapping[str, PartitionReport], wanted: float | None) -> None:
     """Raise unless backends take at least a share of the multiply-accumulates of every method."""
     for report in reports.values():
-        share = report.coverage()["macs"]
-        if wanted is not None and share < wanted:
+        taken = report.coverage()["macs"]
+        if wanted is not None and taken < wanted:
             worst = sorted(report.refused, key=lambda v: -v.macs)[:3]
             remedy = f"No program was written. Most work left: {' | '.join(str(v) for v in worst)}"
-            rule = f"{report.backend} must take at least {wanted:.1%} of multiply-accumulates"
-            raise CoverageError(f"method {report.method!r}", rule, value=f"{share:.1%}", remedy=remedy)
+            rule = f"{report.backend} must take at least {share(wanted)} of multiply-accumulates"
+            raise CoverageError(f"method {report.method!r}", rule, value=share(taken), remedy=remedy)
 
 
 def _write_report(path: str | None, reports: Mapping[str, PartitionReport]) -> None:
@@ -233,8 +234,8 @@ def _show(built: Built, stages: Stages) -> None:
     for report in built.reports.values():
         for line in (report.verdict, *map(describe, report.estimates)):
             out.print(clean(line), soft_wrap=True)
-    rows = [(name, f"{seconds:.2f}") for name, seconds in stages.times.items()]
-    out.print(table("", ("stage", ">seconds"), [*rows, ("total", f"{stages.total:.2f}")]))
+    rows = [(name, duration(seconds)) for name, seconds in stages.times.items()]
+    out.print(table("", ("stage", ">time"), [*rows, ("total", duration(stages.total))]))
     peak = peak_memory()
     if peak is not None:
         out.print(f"\npeak memory {size(peak)}")

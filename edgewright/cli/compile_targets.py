@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
-from edgewright.cli.console import clean, console, plural, print_error, size, table
+from edgewright.cli.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
+from edgewright.units import duration, share, size
 from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
 from edgewright.workbench.progress import Stages
 
@@ -94,12 +95,12 @@ def _metric(name: str | None) -> Callable[..., float] | None:
 
 def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | None:
     """What a build must not be: too little delegated, too large, too far from the model."""
-    share, wanted = report.coverage["macs"], args.require_delegated
-    if wanted is not None and share < wanted:
+    taken, wanted = report.coverage["macs"], args.require_delegated
+    if wanted is not None and taken < wanted:
         refused = sorted((v for m in report.methods.values() for v in m.refused), key=lambda v: -v.macs)[:3]
         remedy = f"Nothing was written. Most work left: {' | '.join(str(v) for v in refused)}"
-        rule = f"{report.backend} must take at least {wanted:.1%} of multiply-accumulates"
-        return CoverageError(report.target, rule, value=f"{share:.1%}", remedy=remedy)
+        rule = f"{report.backend} must take at least {share(wanted)} of multiply-accumulates"
+        return CoverageError(report.target, rule, value=share(taken), remedy=remedy)
     if args.max_memory is not None and report.planned_bytes > args.max_memory:
         remedy = "Nothing was written. Raise --max-memory, or make the model's largest activations smaller."
         rule = f"must plan at most {size(args.max_memory)} ({args.max_memory} bytes)"
@@ -169,5 +170,5 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
             out.print(told, style="yellow", soft_wrap=True)
         if report.advice and report.target not in failed:
             out.print(f"{report.target}: {report.advice}", style="yellow", soft_wrap=True)
-    seconds = ", ".join(f"{name} {spent:.1f} s" for name, spent in bench.stages.times.items() if spent >= 0.05)
+    seconds = ", ".join(f"{name} {duration(spent)}" for name, spent in bench.stages.times.items() if spent >= 0.05)
     out.print(f"time: {seconds}", style="dim", soft_wrap=True)

@@ -16,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+from edgewright.units import duration, number
+
 _PIPE_WIDTH = 200  # nobody sees the edge of a pipe: let tables be as wide as they are
 
 
@@ -88,18 +89,6 @@ def plain_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str
     return "\n".join(line.rstrip() for line in shown.get().strip("\n").split("\n"))
 
 
-def size(count: int) -> str:
-    """A number of bytes for people.
-
-    >>> size(512), size(14_000_000)
-    ('512 B', '13.4 MiB')
-    """
-    if count < 1024:
-        return f"{count} B"
-    power = min((count.bit_length() - 1) // 10, len(_UNITS))
-    return f"{count / 1024**power:.1f} {_UNITS[power - 1]}"
-
-
 def plural(count: int, noun: str) -> str:
     """
     >>> plural(1, "value"), plural(2, "value")
@@ -115,7 +104,7 @@ def dims(shape: Iterable[int], dynamic: bool = False) -> str:
 
 class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:.1f}/s", style="cyan")
+        return Text("" if task.speed is None else f"{number(task.speed)}/s", style="cyan")
 
 
 @contextmanager
@@ -137,7 +126,7 @@ def stage_bar() -> Progress:
 
 class _Done(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(f"{task.elapsed or 0:.0f} s" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
+        return Text(duration(task.elapsed or 0) if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
 
 
 class ProgressStep:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.backends.targets import all_targets
-from edgewright.cli.console import clean, console, progress, size, table
+from edgewright.cli.console import clean, console, progress, table
 from edgewright.demo import IMAGES, MODEL
 from edgewright.errors import UsageError
 from edgewright.runtime.program import Runtime
-from edgewright.workbench.facts import LEGEND, measures, time_note
+from edgewright.units import duration, share, size
+from edgewright.workbench.facts import LEGEND, MEASURES, measures, time_note
 
 if TYPE_CHECKING:
     from edgewright.workbench.facts import CompileReport
@@ -113,14 +114,14 @@ def _shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> in
         print(json.dumps({"targets": {"this machine": facts}}, indent=2))
         return 0
     out = console()
-    out.print(f"{right} of {len(labels)} images right: {right / len(labels):.1%}", style="bold green")
+    out.print(f"{right} of {len(labels)} images right: {share(right / len(labels))}", style="bold green")
     if not args.quiet:
         told = (
             f"torch is not installed, so this runs the .pte that comes with Edgewright ({size(MODEL.stat().st_size)});"
         )
         out.print(told, soft_wrap=True)
         planned = size(method.metadata.planned_bytes)
-        speed = f"{statistics.median(times) * 1e3:.2f} ms per image (median)"
+        speed = f"{duration(statistics.median(times))} per image (median)"
         out.print(f"planned memory {planned}; {speed}", soft_wrap=True)
         out.print("To compile it for every device: pip install 'edgewright[all]'", soft_wrap=True)
     return 0
@@ -134,7 +135,7 @@ def prepare(image: Array) -> Array:
 
 # -------------------------------------------------------------------------------------------------------- showing
 
-_HEADS = ("device", ">right", ">SQNR dB", ">taken", ">file KiB", ">RAM KiB", ">SRAM KiB", ">ms")
+_HEADS = ("device", ">right", ">SQNR dB", *MEASURES)
 
 
 def _show(args: argparse.Namespace, title: str, original: float, results: CompileResults, seconds: float) -> None:
@@ -144,9 +145,9 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
     out = console()
     if args.quiet:
         for result in results.values():
-            out.print(f"{result.target} {result.report.metric:.1%}")
+            out.print(f"{result.target} {_right(result.report)}")
         return
-    rows = [("torch, float", f"{original:.1%}", *[""] * 6), *(_row(r.report) for r in results.values())]
+    rows = [("torch, float", share(original), *[""] * 6), *(_row(r.report) for r in results.values())]
     out.print(table(title, _HEADS, rows, tight=True))
     out.print()
     for line in (LEGEND, time_note([r.report for r in results.values()])):
@@ -157,7 +158,7 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
             out.print(clean(told), style="yellow", soft_wrap=True)
     for name, error in results.failures.items():
         out.print(clean(f"{name}: {error}"), style="red", soft_wrap=True)
-    out.print(f"all of it took {seconds:.1f} s; next:", style="bold")
+    out.print(f"all of it took {duration(seconds)}; next:", style="bold")
     model = "edgewright.demo.model:cifarnet"
     for command in (
         f"edgewright explain {model} --target ethos-u55-128 --quantize int8",
@@ -169,5 +170,8 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
 
 
 def _row(report: CompileReport) -> tuple[str, ...]:
-    right = "" if report.metric is None else f"{report.metric:.1%}"
-    return (report.target, right, "" if report.sqnr is None else f"{report.sqnr:.1f}", *measures(report))
+    return (report.target, _right(report), "" if report.sqnr is None else f"{report.sqnr:.1f}", *measures(report))
+
+
+def _right(report: CompileReport) -> str:
+    return "" if report.metric is None else share(report.metric)

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edgewright.cli.console import console, size, table
+from edgewright.cli.console import console, table
 from edgewright.cli.facts import program_facts
 from edgewright.cli.size import parts
 from edgewright.files import open_source
 from edgewright.pte.reader import read_program
+from edgewright.units import size
 
 EXAMPLES = """examples:
   edgewright diff before.pte after.pte

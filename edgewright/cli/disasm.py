@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edgewright.cli.console import clean, console, plural, size
+from edgewright.cli.console import clean, console, plural
 from edgewright.cli.disasm_graphs import READERS, Held
 from edgewright.errors import UsageError
 from edgewright.files import write_file
@@ -15,6 +15,7 @@ from edgewright.pte import schema
 from edgewright.pte.ptd import read_data
 from edgewright.pte.reader import read_program
 from edgewright.runtime.twins import Twins, beside
+from edgewright.units import size
 
 _MEMORY = 4 << 30  # that a twin's graph may take
 

@@ -23,6 +23,7 @@ from edgewright.runtime.method import Method
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import LoadedProgram, Runtime
 from edgewright.runtime.values import Limits
+from edgewright.units import duration
 
 log = logging.getLogger("edgewright.cli")
 
@@ -92,7 +93,7 @@ def load(job: Job) -> Method:
     start = time.perf_counter()
     limits = Limits() if job.memory is None else Limits(memory=job.memory)
     program = Runtime.get().load_program(job.model, list(job.data), limits=limits)
-    log.info("read and verified %s in %.1f ms", job.model, (time.perf_counter() - start) * 1e3)
+    log.info("read and verified %s in %s", job.model, duration(time.perf_counter() - start))
     try:
         return program.load_method(_method_name(program, job.method))
     except LimitError as error:  # the remedies of the library are calls; here they are options

@@ -8,12 +8,13 @@ import statistics
 import time
 from dataclasses import asdict
 
-from edgewright.cli.console import console, progress, size
+from edgewright.cli.console import console, progress
 from edgewright.cli.execution import Job, add_measured, load
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run import show_profile
 from edgewright.errors import UsageError
 from edgewright.runtime.profile import Profile
+from edgewright.units import duration, size
 
 EXAMPLES = """examples:
   edgewright profile m.pte
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             times.append(time.perf_counter() - start)
             step()
     method.close()
-    median = statistics.median(times) * 1e3
+    median = statistics.median(times)
     written = []
     if args.chrome_trace:
         written.append(f"{args.chrome_trace} ({size(profile.save_chrome_trace(args.chrome_trace))})")
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         found = {
             "method": args.method,
-            "median_ms": median,
+            "median_ms": median * 1e3,
             "runs": len(times),
             "instructions": [asdict(row) for row in profile.rows()],
             "parts": [asdict(row) for row in profile.part_rows()],
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.quiet:
         out = console()
-        told = f"{args.method}: {median:.3f} ms per run (median of {len(times)}), on this machine"
+        told = f"{args.method}: {duration(median)} per run (median of {len(times)}), on this machine"
         out.print(told, style="bold", soft_wrap=True)
         show_profile(profile, everything=args.verbose)
         for line in written:

@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from edgewright.cli.console import clean, console, dims, plural, size, table
+from edgewright.cli.console import clean, console, dims, plural, table
 from edgewright.cli.facts import Facts
 from edgewright.program.estimates import describe
+from edgewright.units import duration, share, size
 
 _TOP = 20  # rows of a long table that are shown unless everything is asked for
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -150,7 +151,7 @@ def _tensors(out: Console, tensors: list[Facts], top: int | None) -> None:
     total = sum(t["bytes"] for t in tensors)
     shown, rest = _cut(tensors, top)
     rows = [
-        (_tensor_name(t), t["type"], dims(t["shape"]), size(t["bytes"]), f"{t['bytes'] / max(total, 1):.1%}", _use(t))
+        (_tensor_name(t), t["type"], dims(t["shape"]), size(t["bytes"]), share(t["bytes"] / max(total, 1)), _use(t))
         for t in shown
     ]
     title = f"{plural(len(tensors), 'stored tensor')}, {size(total)}"
@@ -226,8 +227,8 @@ def _profile(out: Console, facts: Facts, top: int | None) -> None:
         for what in ("allocations", "debug_events"):
             title += f", {runs[0][what]} {what.replace('_', ' ')}" if runs[0][what] else ""
         shown, rest = _cut(_events(runs), top)
-        unit = "ms" if len(runs) == 1 else "mean ms"
-        columns = ("event", ">instruction", ">starts at ms", f">{unit}")
+        spent = "time" if len(runs) == 1 else "mean time"
+        columns = ("event", ">instruction", ">starts at", f">{spent}")
         out.print(table(title, columns, shown, flexible="event"))
         _more(out, rest)
     _more(out, hidden)
@@ -252,7 +253,7 @@ def _events(runs: list[Facts]) -> list[tuple[object, ...]]:
     for events in zip(*(run["events"] for run in runs), strict=True):
         start, spent = (sum(e[key] for e in events) / len(events) for key in ("start_ms", "ms"))
         at = "" if events[0]["instruction"] < 0 else events[0]["instruction"]
-        rows.append((events[0]["name"], at, f"{start:.3f}", f"{spent:.3f}"))
+        rows.append((events[0]["name"], at, duration(start / 1e3), duration(spent / 1e3)))
     return rows
 
 

@@ -6,13 +6,14 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.cli.console import clean, console, size, table
+from edgewright.cli.console import clean, console, table
 from edgewright.cli.execution import Job, Result, execute, output_rows
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
 from edgewright.runtime.delegates import describe_backend
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.profile import PartRow, Profile
+from edgewright.units import duration, share, size
 
 _SLOWEST = 15
 
@@ -123,7 +124,7 @@ def coverage(metadata: MethodMetadata) -> str:
 def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
     out = console()
     runs = len(result.times)
-    timing = f"{result.median_ms:.3f} ms per run" + (f" (median of {runs})" if runs > 1 else "")
+    timing = f"{duration(result.median_ms / 1e3)} per run" + (f" (median of {runs})" if runs > 1 else "")
     if result.inferences > 1:
         timing += f", {result.inferences} inferences"
     out.print(f"{result.metadata.name}: {timing}", style="bold")
@@ -144,13 +145,13 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
     """The instructions that take the most time, or all of them in their order."""
     rows = profile.rows()
     shown = rows if everything else sorted(rows, key=lambda row: -row.share)[:_SLOWEST]
-    cells = [(r.instruction, r.name, r.calls, f"{r.mean_ms:.3f}", f"{r.share:.1%}") for r in shown]
+    cells = [(r.instruction, r.name, r.calls, duration(r.mean_ms / 1e3), share(r.share)) for r in shown]
     rest = len(rows) - len(shown)
     if rest:
-        share = sum(r.share for r in rows) - sum(r.share for r in shown)
-        cells.append(("", f"{rest} more (--verbose shows them)", "", "", f"{share:.1%}"))  # type: ignore[arg-type]
+        left = sum(r.share for r in rows) - sum(r.share for r in shown)
+        cells.append(("", f"{rest} more (--verbose shows them)", "", "", share(left)))  # type: ignore[arg-type]
     title = "instructions" if everything else "slowest instructions"
-    columns = (">#", "instruction", ">calls", ">mean ms", ">share")
+    columns = (">#", "instruction", ">calls", ">mean time", ">share")
     console().print(table(title, columns, cells, flexible="instruction"))
     parts = profile.part_rows()
     if parts:
@@ -159,5 +160,5 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
 
 def show_parts(parts: list[PartRow]) -> None:
     """Steps of the engine, inside the instructions."""
-    cells = [(f"{p.instruction}.{p.part}", p.name, p.calls, f"{p.mean_ms:.3f}", f"{p.share:.1%}") for p in parts]
-    console().print(table("inside", (">#", "step", ">calls", ">mean ms", ">share"), cells, flexible="step"))
+    cells = [(f"{p.instruction}.{p.part}", p.name, p.calls, duration(p.mean_ms / 1e3), share(p.share)) for p in parts]
+    console().print(table("inside", (">#", "step", ">calls", ">mean time", ">share"), cells, flexible="step"))

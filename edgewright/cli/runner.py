@@ -17,6 +17,7 @@ from edgewright.cli.console import clean
 from edgewright.cli.execution import Job, execute, output_rows
 from edgewright.cli.parser import Parser
 from edgewright.cli.run import both
+from edgewright.units import duration
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +67,7 @@ def _run(args: argparse.Namespace, prog: str) -> int:
     )
     result = execute(job, say)
     assert result.profile is not None
-    say(f"{len(result.times)} inference(s), {result.median_ms:.3f} ms each (median).")
+    say(f"{len(result.times)} inference(s), {duration(result.median_ms / 1e3)} each (median).")
     written = result.profile.save_etdump(args.etdump_path)
     say(f"Write etdump to {args.etdump_path}, Size = {written}")
     for name, dtype, shape, low, high in output_rows(result.outputs[-1]):

@@ -6,9 +6,10 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.cli.console import console, size, table
+from edgewright.cli.console import console, table
 from edgewright.cli.inspect import gather
 from edgewright.errors import UsageError
+from edgewright.units import share, size
 
 EXAMPLES = """examples:
   edgewright size m.pte
@@ -80,7 +81,7 @@ def _kind(holds: list[str]) -> str:
 def _show(facts: dict[str, Any], top: int) -> None:
     out, total = console(), facts["bytes"] or 1
     out.print(f"{facts['file']}: {size(facts['bytes'])}", style="bold", soft_wrap=True)
-    rows = [(name, size(count), f"{count / total:.1%}") for name, count in facts["parts"].items()]
+    rows = [(name, size(count), share(count / total)) for name, count in facts["parts"].items()]
     out.print(table("", ("part", ">bytes", ">share"), rows, flexible="part"))
     if facts["delegates"]:
         lines = [(d["method"], d["id"], d["calls"], size(d["bytes"])) for d in facts["delegates"]]

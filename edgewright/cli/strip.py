@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from edgewright.cli.console import clean, console, size
+from edgewright.cli.console import clean, console
 from edgewright.errors import UsageError
 from edgewright.files import open_source
 from edgewright.ir.serialize import TWIN_KEY
@@ -14,6 +14,7 @@ from edgewright.program import manifest
 from edgewright.pte import schema
 from edgewright.pte.reader import read_program
 from edgewright.pte.writer import write_program
+from edgewright.units import size
 
 EXAMPLES = """examples:
   edgewright strip m.pte -o small.pte               # without manifest, host twin and source lines

@@ -10,6 +10,7 @@ from edgewright.cli.console import console, note, progress, table
 from edgewright.cli.execution import Job, add_measured, load
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.errors import UsageError
+from edgewright.units import duration
 
 EXAMPLES = """examples:
   edgewright tune m.pte
@@ -34,17 +35,19 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
         return 0
     rows = [
-        (f"{at}", c["label"], c["kind"], c["rule"], c["chosen"], f"{c['rule_us']:.1f}", f"{c['chosen_us']:.1f}")
+        (f"{at}", *(c[key] for key in ("label", "kind", "rule", "chosen")),
+         *(duration(c[key] / 1e6) for key in ("rule_us", "chosen_us")))
         for at, graph in enumerate(found, 1)
         for c in graph["changes"]
         if graph["kept"]
-    ]
+    ]  # fmt: skip
     if rows:
-        heads = (">graph", "operator", "decision", "by rule", "chosen", ">us", ">now us")
+        heads = (">graph", "operator", "decision", "by rule", "chosen", ">time", ">now")
         console().print(table(f"{args.model}: {args.method}, on this machine", heads, rows))
     for at, graph in enumerate(found, 1):
-        told = f"{graph['rule_ms']:.3f} ms by the rules"
-        end = f", {graph['chosen_ms']:.3f} ms as measured: kept" if graph["kept"] else ": nothing measured was faster"
+        told = f"{duration(graph['rule_ms'] / 1e3)} by the rules"
+        kept = f", {duration(graph['chosen_ms'] / 1e3)} as measured: kept"
+        end = kept if graph["kept"] else ": nothing measured was faster"
         console().print(f"graph {at}: {graph['measured']} options of {graph['decisions']} decisions; {told}{end}")
     return 0
 

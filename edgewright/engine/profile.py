@@ -15,6 +15,7 @@ from edgewright.engine.plan import Step
 from edgewright.files import write_file
 from edgewright.ir.graph import Array
 from edgewright.pte import etdump
+from edgewright.units import duration, share
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,15 @@ class EngineProfile:
     def __str__(self) -> str:
         rows = self.rows()
         width = max((len(r.label) for r in rows), default=4)
-        lines = [
-            f"{'#':>4}  {'step':<{width}}  {'mean us':>9}  {'min us':>9}  {'share':>6}  {'GMAC/s':>7}  {'GB/s':>6}"
-        ]
+        lines = [f"{'#':>4}  {'step':<{width}}  {'mean':>9}  {'least':>9}  {'share':>6}  {'GMAC/s':>7}  {'GB/s':>6}"]
         for at, r in enumerate(rows):
             note = "" if r.native else "  in Python"
-            figures = f"{r.mean_us:>9.2f}  {r.least_us:>9.2f}  {r.share:>6.1%}  {r.gmacs:>7.1f}  {r.gbytes:>6.1f}"
-            lines.append(f"{at:>4}  {r.label:<{width}}  {figures}{note}")
-        spent = [(run.end - run.start) / 1e6 for run in self.runs]
+            times = f"{duration(r.mean_us / 1e6):>9}  {duration(r.least_us / 1e6):>9}  {share(r.share):>6}"
+            lines.append(f"{at:>4}  {r.label:<{width}}  {times}  {r.gmacs:>7.1f}  {r.gbytes:>6.1f}{note}")
+        spent = [(run.end - run.start) / 1e9 for run in self.runs]
         mean = sum(spent) / len(spent) if spent else 0.0
-        return "\n".join([*lines, f"{len(spent)} runs, {mean:.3f} ms each, {min(spent, default=0.0):.3f} ms at least"])
+        least = min(spent, default=0.0)
+        return "\n".join([*lines, f"{len(spent)} runs, {duration(mean)} each, {duration(least)} at least"])
 
     def events(self, instruction: int = 0, chain: int = 0) -> list[list[etdump.Event]]:
         """Per run, the steps as events of a delegate called by that instruction."""

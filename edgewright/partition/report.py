@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgewright.program.estimates import describe
+from edgewright.units import share
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class PartitionReport:
         return (
             f"{self.method}: {self.backend} {'take' if ', ' in self.backend else 'takes'} {len(self.taken)} of"
             f" {len(self.verdicts)} operators in {groups} {'group' if groups == 1 else 'groups'}"
-            f" ({shares['macs']:.1%} of multiply-accumulates, {shares['bytes']:.1%} of bytes)"
+            f" ({share(shares['macs'])} of multiply-accumulates, {share(shares['bytes'])} of bytes)"
         )
 
     def __str__(self) -> str:

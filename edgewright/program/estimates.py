@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from edgewright.units import number, share, size
+
 MEMORIES = {
     "sram": "SRAM",
     "dram": "DRAM",
@@ -23,7 +25,7 @@ def describe(estimate: Any) -> str:
     """An estimate in one line, or nothing if it is none.
 
     >>> describe({"basis": "Vela's estimate", "target": "ethos-u55-128", "cycles": 1600, "memory": {"sram": 1280}})
-    "Vela's estimate for ethos-u55-128: 1,600 cycles, SRAM 1.2 KiB"
+    "Vela's estimate for ethos-u55-128: 1,600 cycles, SRAM 1.25 KiB"
     """
     if not isinstance(estimate, Mapping):
         return ""
@@ -35,12 +37,12 @@ def describe(estimate: Any) -> str:
     system = f" ({', '.join(given)})" if given else ""
     parts = [f"{basis[:60]} for {target[:60]}{system}: {cycles:,.0f} cycles"]
     speed, used = (_number(estimate.get(key)) for key in ("inferences_per_second", "mac_utilisation"))
-    parts += [] if speed is None else [f"{speed:,.1f} inferences/s"]
-    parts += [] if used is None else [f"{used:.1%} of MACs used"]
+    parts += [] if speed is None else [f"{number(speed)} inferences/s"]
+    parts += [] if used is None else [f"{share(used)} of MACs used"]
     memory = estimate.get("memory")
     for key, name in MEMORIES.items():
         count = _number(memory.get(key)) if isinstance(memory, Mapping) else None
-        parts += [f"{name} {_size(count)}"] if count else []
+        parts += [f"{name} {size(count)}"] if count else []
     return ", ".join([*parts, *_weights(estimate.get("weights"))])
 
 
@@ -48,23 +50,10 @@ def _weights(weights: Any) -> list[str]:
     if not isinstance(weights, Mapping):
         return []
     original, encoded = (_number(weights.get(key)) for key in ("original", "encoded"))
-    return [f"weights {_size(original)} as {_size(encoded)}"] if original and encoded else []
+    return [f"weights {size(original)} as {size(encoded)}"] if original and encoded else []
 
 
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
         return None
     return value if math.isfinite(value) else None
-
-
-def readable(count: float) -> str:
-    """Bytes for people.
-
-    >>> readable(100), readable(14_000_000)
-    ('100 B', '13.4 MiB')
-    """
-    return _size(count) if count < 1 << 20 else f"{count / (1 << 20):,.1f} MiB"
-
-
-def _size(count: float) -> str:
-    return f"{count:.0f} B" if count < 1024 else f"{count / 1024:,.1f} KiB"

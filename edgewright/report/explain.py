@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgewright.partition.report import Verdict
+from edgewright.units import share
 
 
 @dataclass
@@ -103,7 +104,7 @@ def _grouped(refused: Sequence[Verdict]) -> list[str]:
 
 
 def _counts(branch: Branch) -> str:
-    share = "" if not branch.macs or branch.macs == branch.macs_taken else (
-        f", {branch.macs_taken / branch.macs:.1%} of multiply-accumulates"
+    some = "" if not branch.macs or branch.macs == branch.macs_taken else (
+        f", {share(branch.macs_taken / branch.macs)} of multiply-accumulates"
     )  # fmt: skip
-    return f"{branch.taken} of {branch.operators}{share}"
+    return f"{branch.taken} of {branch.operators}{some}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from edgewright.program.estimates import readable
 from edgewright.pte.schema import Program
+from edgewright.units import size
 from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
 
 _STYLE = "text-align:{};padding:2px 10px 2px 0;border-bottom:1px solid #8884"
@@ -59,6 +59,6 @@ def program_html(program: Program) -> str:
         found = describe(plan)
         ends = [", ".join(map(str, side)) for side in (found.inputs, found.outputs)]
         calls = f"{len(found.delegates)} of {found.instructions}"
-        lines.append((found.name, *ends, calls, readable(found.planned_bytes), readable(found.constant_bytes)))
+        lines.append((found.name, *ends, calls, size(found.planned_bytes), size(found.constant_bytes)))
     heads = ("method", "inputs", "outputs", ">delegate calls of instructions", ">planned memory", ">constants")
     return html_table(heads, lines)

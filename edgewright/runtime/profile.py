@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgewright.files import write_file
+from edgewright.units import duration, share
 
 if TYPE_CHECKING:
     from edgewright.pte import etdump
@@ -125,14 +126,14 @@ class Profile:
     def __str__(self) -> str:
         rows, parts = self.rows(), self.part_rows()
         width = max((*(len(r.name) for r in rows), *(len(p.name) for p in parts)), default=4)
-        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean ms':>9}  {'share':>6}"]
+        lines = [f"{'#':>8}  {'instruction':<{width}}  {'calls':>6}  {'mean time':>9}  {'share':>6}"]
         for r in rows:
             lines.append(_line(str(r.instruction), r, width))
             inside = [p for p in parts if (p.chain, p.instruction) == (r.chain, r.instruction)]
             lines += [_line(f"{p.instruction}.{p.part}", p, width) for p in inside]
-        spent = [(run.end - run.start) / 1e6 for run in self.runs if run.end]
+        spent = [(run.end - run.start) / 1e9 for run in self.runs if run.end]
         mean = sum(spent) / len(spent) if spent else 0.0
-        return "\n".join([*lines, f"{len(spent)} runs, {mean:.3f} ms each"])
+        return "\n".join([*lines, f"{len(spent)} runs, {duration(mean)} each"])
 
     def etdump(self) -> etdump.ETDump:
         """The profile as stock tools read it."""
@@ -162,7 +163,7 @@ class Profile:
 
 
 def _line(number: str, row: Row | PartRow, width: int) -> str:
-    return f"{number:>8}  {row.name:<{width}}  {row.calls:>6}  {row.mean_ms:>9.3f}  {row.share:>6.1%}"
+    return f"{number:>8}  {row.name:<{width}}  {row.calls:>6}  {duration(row.mean_ms / 1e3):>9}  {share(row.share):>6}"
 
 
 def _slice(name: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgewright.partition.report import PartitionReport, coverage_of
+from edgewright.units import duration, share, size
 
 _CONVERSIONS = ("quantize", "dequantize")  # at the ends of a method, always there
 
@@ -106,7 +107,8 @@ class CompileReport:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
 
-COLUMNS = ("device", "precision", ">taken", ">file KiB", ">RAM KiB", ">SRAM KiB", ">ms", ">SQNR dB")
+MEASURES = (">taken", ">file", ">RAM", ">SRAM", ">time")
+COLUMNS = ("device", "precision", *MEASURES, ">SQNR dB")
 LEGEND = (
     "taken: of multiply-accumulates; RAM: what the program plans; SRAM: the NPU's fast memory; SQNR: against the model"
 )
@@ -130,19 +132,15 @@ def _row(report: CompileReport, metric: str) -> tuple[str, ...]:
 
 
 def measures(report: CompileReport) -> tuple[str, ...]:
-    """The columns that every table of targets has: share taken, file, memory, NPU's memory, time."""
+    """What ``MEASURES`` heads."""
     spent, _ = report.time
     return (
-        f"{report.coverage['macs']:.1%}",
-        _kib(report.bytes),
-        _kib(report.planned_bytes),
-        "" if report.sram is None else _kib(report.sram),
-        "" if spent is None else f"{spent:.3g}" if spent < 1000 else f"{spent:,.0f}",
+        share(report.coverage["macs"]),
+        size(report.bytes),
+        size(report.planned_bytes),
+        "" if report.sram is None else size(report.sram),
+        "" if spent is None else duration(spent / 1e3),
     )
-
-
-def _kib(count: int) -> str:
-    return f"{count / 1024:,.1f}"
 
 
 def time_note(reports: Sequence[CompileReport]) -> str:
@@ -150,4 +148,4 @@ def time_note(reports: Sequence[CompileReport]) -> str:
     by: dict[str, list[str]] = {}
     for report in reports:
         by.setdefault(report.time[1] or "not known", []).append(report.target)
-    return "ms: " + "; ".join(f"{', '.join(names)} {basis}" for basis, names in by.items())
+    return "time: " + "; ".join(f"{', '.join(names)} {basis}" for basis, names in by.items())

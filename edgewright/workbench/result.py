@@ -11,8 +11,9 @@ from typing import Any
 from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
 from edgewright.hints import not_among
-from edgewright.program.estimates import describe, readable
+from edgewright.program.estimates import describe
 from edgewright.runtime.method import Method
+from edgewright.units import size
 from edgewright.workbench.facts import CompileReport, columns, rows
 
 
@@ -63,8 +64,8 @@ class CompileResult:
     def summary(self) -> str:
         """A few lines for people."""
         report = self.report
-        lines = [f"{report.target} ({report.precision}): {readable(report.bytes)}, "
-                 f"planned memory {readable(report.planned_bytes)}"]  # fmt: skip
+        lines = [f"{report.target} ({report.precision}): {size(report.bytes)}, "
+                 f"planned memory {size(report.planned_bytes)}"]  # fmt: skip
         if report.sqnr is not None:
             lines.append(f"SQNR {report.sqnr:.1f} dB against the original, over {report.samples} inputs")
         if report.shapes:
@@ -79,7 +80,7 @@ class CompileResult:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<CompileResult {self.target}: {readable(self.report.bytes)}>"
+        return f"<CompileResult {self.target}: {size(self.report.bytes)}>"
 
     def _repr_html_(self) -> str:
         from edgewright.report.html import result_html

@@ -23,6 +23,7 @@ from edgewright.pte import read_program
 from edgewright.pte.bundled import read_bundled
 from edgewright.runtime import Runtime
 from edgewright.runtime.check import verify_bundle
+from edgewright.units import size
 from tests.e2e.cli import Cli
 from tests.support.stock import stock
 
@@ -181,8 +182,8 @@ def test_pt2(cli: Cli, folder: Path) -> None:
 
 def test_summary(cli: Cli, folder: Path) -> None:
     result = cli("compile", "models:pair", "-o", "m.pte")
-    size = (folder / "m.pte").stat().st_size
-    assert f"wrote m.pte ({size / 1024:.1f} KiB)" in result.out
+    count = (folder / "m.pte").stat().st_size
+    assert f"wrote m.pte ({size(count)})" in result.out
     plan = read_program("m.pte").execution_plan[0]
     calls = len(plan.chains[0].instructions)
     assert f"forward: {calls} instructions, {len(plan.operators or ())} operators; planned memory" in result.out

@@ -14,7 +14,7 @@ from edgewright import cli as cli_package
 from edgewright import errors
 from edgewright._version import VERSION
 from edgewright.cli import codes
-from edgewright.cli.console import clean, size
+from edgewright.cli.console import clean
 from tests.e2e.cli import GOLDEN, Cli
 
 LINEAR = GOLDEN / "linear_fp32_portable.pte"
@@ -139,9 +139,3 @@ def test_names_the_terminal_cannot_show(tmp_path: Path) -> None:
         )
         assert process.returncode == code
         assert rb"mod\xe8l" in process.stdout + process.stderr
-
-
-def test_sizes() -> None:
-    assert [size(n) for n in (0, 1023, 1024, 1536, 1 << 20, (1 << 63) - 1)] == [
-        "0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "8.0 EiB",
-    ]  # fmt: skip

@@ -66,7 +66,7 @@ def test_a_full_phone_is_known_before_anything_is_pushed(cli: Cli, ready: list[o
     )
     command.chmod(0o755)
     done = cli("device", "push", *ready)
-    assert "phone ABC123: has 0.0 MiB free for /data/local/tmp" in done.err and "Make room on the phone" in done.err
+    assert "phone ABC123: has 1.00 KiB free for /data/local/tmp" in done.err and "Make room on the phone" in done.err
     assert list((phones[0].root / FOLDER).iterdir()) == []
 
 

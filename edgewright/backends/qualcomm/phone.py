@@ -20,6 +20,7 @@ from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset, QnnTarget
 from edgewright.errors import ExecutionError, FileAccessError, FormatError, MissingError, UsageError, VendorError
 from edgewright.ir.serialize import MAGIC
 from edgewright.pte import schema
+from edgewright.units import size
 
 FOLDER = PurePosixPath("/data/local/tmp/executorch_qualcomm_tutorial")
 BACKEND = "QnnBackend"
@@ -157,9 +158,7 @@ class Phone:
         words = said.splitlines()[-1].split() if said else []
         if len(words) < 4 or not words[3].isdecimal() or int(words[3]) * 1024 >= needed:
             return
-        rule = (
-            f"has {int(words[3]) / 1024:.1f} MiB free for {self.folder}, and {needed / 2**20:.1f} MiB are to be pushed"
-        )
+        rule = f"has {size(1024 * int(words[3]))} free for {self.folder}, and {size(needed)} are to be pushed"
         remedy = "Make room on the phone, or name a folder elsewhere with --device-folder."
         raise VendorError(f"phone {self.device.serial}", rule, remedy=remedy)
 
