@@ -135,7 +135,7 @@ def prepare(image: Array) -> Array:
 
 # -------------------------------------------------------------------------------------------------------- showing
 
-_HEADS = ("device", ">right", ">SQNR dB", *MEASURES)
+_HEADS = ("device", ">right", ">SQNR", *MEASURES)
 
 
 def _show(args: argparse.Namespace, title: str, original: float, results: CompileResults, seconds: float) -> None:

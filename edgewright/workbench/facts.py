@@ -108,9 +108,10 @@ class CompileReport:
 
 
 MEASURES = (">taken", ">file", ">RAM", ">SRAM", ">time")
-COLUMNS = ("device", "precision", *MEASURES, ">SQNR dB")
+COLUMNS = ("device", "precision", *MEASURES, ">SQNR")
 LEGEND = (
-    "taken: of multiply-accumulates; RAM: what the program plans; SRAM: the NPU's fast memory; SQNR: against the model"
+    "taken: of multiply-accumulates; RAM: what the program plans; SRAM: the NPU's fast memory; "
+    "SQNR: against the model, in dB"
 )
 
 
@@ -121,7 +122,7 @@ def rows(reports: Sequence[CompileReport], metric: str = "") -> list[tuple[str, 
 
 def columns(metric: str = "") -> tuple[str, ...]:
     """Heads of the table; a metric of the user's stands where the SQNR is."""
-    return tuple(f">{metric}" if metric and c == ">SQNR dB" else c for c in COLUMNS)
+    return tuple(f">{metric}" if metric and c == ">SQNR" else c for c in COLUMNS)
 
 
 def _row(report: CompileReport, metric: str) -> tuple[str, ...]:
