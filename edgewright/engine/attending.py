@@ -106,8 +106,8 @@ class _Finder:
         query, keys, ops = self._bytes(*matrices) if _plain(before) else self._reals(*matrices)
         values, more = self._from_bytes(last.args["other"], scaled=False) or self._source(last.args["other"])
         made, seen = self._seen(last.outputs[0])
-        together = {o: o for o in (*ops, *more, first, *before.ops, op, *safe, *after, *seen)}
-        ordered = tuple(sorted(together.values(), key=lambda o: self.place[o]))
+        together = {*ops, *more, first, *before.ops, op, *safe, *after, *seen}
+        ordered = tuple(sorted(together, key=lambda o: self.place[o]))
         return Found(ordered, query, keys, values, made, before.tail, before.mask, before.scores, bool(safe))
 
     # ------------------------------------------------------------------------------------------------------ scores

@@ -45,7 +45,7 @@ class _Widener:
                 self.ops.append(Op("convert", {"self": value}, [wide]))
         for op in self.graph.ops:
             self._op(op)
-        for value in {v: v for v in self.graph.outputs if half(v) and not v.constant}.values():
+        for value in dict.fromkeys(v for v in self.graph.outputs if half(v) and not v.constant):
             if value not in self.graph.inputs:
                 self.ops.append(Op("convert", {"self": self.made[value]}, [value]))
         return Graph(self.graph.name, list(self.graph.inputs), list(self.graph.outputs), self.ops)

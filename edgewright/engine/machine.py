@@ -187,7 +187,7 @@ def estimate(graph: Graph, target: Peaks | None = None) -> Estimate:
 
 
 def _estimate(op: Op, limits: Peaks) -> OpEstimate:
-    values = list({v: v for v in op.inputs()}.values())
+    values = list(dict.fromkeys(op.inputs()))
     read = sum(v.nbytes for v in values if v.constant)
     touched = sum(v.nbytes for v in values) + sum(v.nbytes for v in op.outputs if v is not None)
     macs = count_macs(op)

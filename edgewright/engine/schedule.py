@@ -184,25 +184,22 @@ class _Scheduler(Placing):
         """Homes in the arena, for as long as values are needed."""
         first: dict[Value, int] = {}
         last: dict[Value, int] = {}
-        values: dict[Value, Value] = {}
         for i, lowering in enumerate(self.lowerings):
             for value in lowering.node.outputs:
                 root = self.root(value)
                 if root not in self.context.homes:
-                    values[root] = root
                     first.setdefault(root, i)
                     last[root] = i
             for value in lowering.node.reads():
                 last[self.root(value)] = i
-        layouts = {key: self.layout(value) for key, value in values.items()}
-        needs = [Need(layouts[key].size, first[key], last[key]) for key in values]
+        layouts = {value: self.layout(value) for value in first}
+        needs = [Need(layouts[value].size, first[value], last[value]) for value in first]
         own = [(i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)]
         offsets, self.arena = allocate([*needs, *(Need(size, i, i) for i, size in own)])
         for (i, _), offset in zip(own, offsets[len(needs) :], strict=True):
             self.temporaries.setdefault(i, []).append(offset)
-        for (key, value), offset in zip(values.items(), offsets, strict=False):
-            layout = layouts[key]
-            self.context.homes[key] = Home(value, Place("arena", offset + layout.start), layout)
+        for (value, layout), offset in zip(layouts.items(), offsets, strict=False):
+            self.context.homes[value] = Home(value, Place("arena", offset + layout.start), layout)
 
     # ------------------------------------------------------------------------------------------------------- steps
 

@@ -29,7 +29,7 @@ def _grown(graph: Graph, alone: set[Op]) -> list[Tree]:
 
     readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
-        for value in {v: v for v in op.inputs()}.values():
+        for value in dict.fromkeys(op.inputs()):
             readers.setdefault(value, []).append(op)
     outputs = set(graph.outputs)
     found: dict[Op, Tree] = {}
@@ -53,8 +53,7 @@ def leaves(tree: Sequence[Op]) -> list[Value]:
     from edgewright.engine.dialects.elements import operands
 
     made = {v for op in tree for v in op.outputs}
-    found = {v: v for op in tree for v in operands(op) if v not in made and not _number(v)}
-    return list(found.values())
+    return list(dict.fromkeys(v for op in tree for v in operands(op) if v not in made and not _number(v)))
 
 
 def only_leaf(tree: Sequence[Op]) -> Value | None:

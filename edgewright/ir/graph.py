@@ -144,12 +144,9 @@ class Graph:
 
     def values(self) -> Iterator[Value]:
         """Every Value once, in the order of first appearance."""
-        seen: set[Value] = set()
         made = [v for op in self.ops for v in (*op.inputs(), *(o for o in op.outputs if o is not None))]
-        for value in (*_values(self.inputs), *made, *_values(self.outputs), *_values([list(u) for u in self.updates])):
-            if value not in seen:
-                seen.add(value)
-                yield value
+        updates = _values([list(u) for u in self.updates])
+        yield from dict.fromkeys((*_values(self.inputs), *made, *_values(self.outputs), *updates))
 
 
 class GraphError(EdgewrightError):

@@ -146,4 +146,4 @@ def touched(instruction: Any, values: list[Any]) -> list[int]:
 
 
 def _unique(blocks: Iterable[Block]) -> list[Block]:
-    return list({block: block for block in blocks}.values())
+    return list(dict.fromkeys(blocks))

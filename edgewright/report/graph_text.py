@@ -93,9 +93,4 @@ def _parameters(q: QParams) -> str:
 
 
 def _constants(graph: Graph) -> Iterator[Value]:
-    seen: set[Value] = set()
-    for op in graph.ops:
-        for value in op.inputs():
-            if value.constant and value not in seen:
-                seen.add(value)
-                yield value
+    yield from dict.fromkeys(v for op in graph.ops for v in op.inputs() if v.constant)

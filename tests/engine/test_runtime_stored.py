@@ -14,6 +14,8 @@ import pytest
 from edgewright.backends.xnnpack import delegate
 from edgewright.engine import stored
 from edgewright.engine.cache import Cache, default_cache
+from edgewright.engine.digest import graph_digest
+from edgewright.ir.graph import Graph, Op, Value
 from edgewright.runtime import Runtime
 from tests.backends.device import program
 from tests.engine.test_products import conv
@@ -158,3 +160,22 @@ def test_running_a_known_file_imports_little(cache: Cache, tmp_path: Path) -> No
         "edgewright.pte.etdump",
     }
     assert loaded & unwanted == set()
+
+
+@pytest.mark.parametrize("change", ["array", "order", "update"])
+def test_graphs_that_differ_have_digests_that_do(change: str) -> None:
+    """In the middle of a long array, in how an input lies in memory, or in what becomes of a result."""
+
+    def graph(changed: bool) -> Graph:
+        x, out = (Value(n, np.dtype(np.float32), (1, 2, 3, 4), (0, 1, 2, 3)) for n in ("x", "out"))
+        table = np.zeros(4096, np.float32)
+        if changed and change == "array":
+            table[2048] = 1
+        if changed and change == "order":
+            x.dim_order = (0, 2, 3, 1)
+        made = Graph("case", [x], [out], [Op("some", {"self": x, "table": table}, [out])])
+        if changed and change == "update":
+            made.updates = [(x, out)]
+        return made
+
+    assert graph_digest(graph(False)) == graph_digest(graph(False)) != graph_digest(graph(True))

@@ -109,7 +109,7 @@ class QnnPartitioner(Partitioner):
 
     def _probed(self, op: Op) -> list[str]:
         outputs = [o for o in op.outputs if o is not None]
-        inputs = list({v: v for v in op.inputs() if not v.constant}.values())
+        inputs = list(dict.fromkeys(v for v in op.inputs() if not v.constant))
         alone = Graph("probe", [*inputs], [*outputs], [op])
         device = QnnLowering(alone, BACKEND.rows, self._target).run()
         refusal = probe_for(self._target).refusal(signature(op, outputs), device)

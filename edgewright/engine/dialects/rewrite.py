@@ -17,7 +17,7 @@ class Rewrite:
         self.readers: dict[Value, list[Op]] = {}
         self.makers = {v: op for op in graph.ops for v in op.outputs if v is not None}
         for op in graph.ops:
-            for value in {v: v for v in op.inputs()}.values():
+            for value in dict.fromkeys(op.inputs()):
                 self.readers.setdefault(value, []).append(op)
         self.outputs = set(graph.outputs)
         self.done: set[Op] = set()  # operators that are part of another's translation
