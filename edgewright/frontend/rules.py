@@ -167,8 +167,9 @@ def _number_form(op: Any) -> Rule:
     return lower
 
 
-for _op in set(_SCALAR_FORMS.values()) - _COMPARISONS | {aten.rsub.Scalar}:
-    RULES[_op] = _number_form(_op)
+for _op in (*_SCALAR_FORMS.values(), aten.rsub.Scalar):
+    if _op not in _COMPARISONS:
+        RULES[_op] = _number_form(_op)
 
 
 def _remainder(otherwise: Rule, multiply: Any) -> Rule:

@@ -161,8 +161,8 @@ def _tie(model: Model, weights: dict[str, torch.Tensor]) -> None:
         by_tensor.setdefault(id(parameter), []).append(name)
     for names in by_tensor.values():
         given = [name for name in names if name in weights]
-        for name in set(names) - set(given) if given else ():
-            weights[name] = weights[given[0]]
+        for name in names if given else ():
+            weights.setdefault(name, weights[given[0]])
 
 
 def _check_names(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]) -> None:
