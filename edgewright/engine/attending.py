@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgewright.engine.fuse import byte, single, with_constant
+from edgewright.engine.nodes import byte, single, with_constant
 from edgewright.engine.tail import Scalar, Second, Tail
 from edgewright.ir.graph import Graph, Op, Value
 

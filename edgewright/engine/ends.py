@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.engine.fuse import Node
 from edgewright.engine.layout import Home, dense
+from edgewright.engine.nodes import Node
 from edgewright.engine.plan import Place, Tensor
 from edgewright.ir.graph import Op, Value
 

@@ -2,85 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgewright.engine.functions import FUNCTIONS
+from edgewright.engine.nodes import BINARY, PRODUCTS, Node, byte, limits, single, unary, with_constant
 from edgewright.engine.onthefly import on_the_fly, takes_rows
-from edgewright.engine.tail import Clamp, Item, Scalar, Second, Tail, Unary
+from edgewright.engine.tail import Second, Tail
 from edgewright.engine.trees import find_trees, only_leaf
 from edgewright.ir.execute import Executor
-from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 if TYPE_CHECKING:
     from edgewright.engine.attending import Found
-
-PRODUCTS = ("conv2d", "depthwise_conv2d", "linear")
-BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
-_CONSTANTS = {"leaky_relu": ("negative_slope",), "elu": ("alpha",)}
-_SINGLE = np.dtype(np.float32)
-
-
-@dataclass(eq=False)
-class Node:
-    """``ops[0]`` and those fused into it. ``table`` maps the bytes of the result; ``second`` is read by the tail."""
-
-    ops: list[Op]
-    tail: Tail = ()
-    second: Value | None = None
-    sum: Op | None = None  # an integer sum with ``second``
-    table: Array | None = None
-    parts: list[Node] = field(default_factory=list)  # nodes that were made this one
-    before: bool = False  # begins with the operator that quantizes its rows by their own range
-    attention: Found | None = None
-
-    @property
-    def op(self) -> Op:
-        return self.ops[0]
-
-    @property
-    def out(self) -> Value:
-        out = self.ops[-1].outputs[0]
-        assert out is not None
-        return out
-
-    @property
-    def outputs(self) -> list[Value]:
-        return [v for v in self.ops[-1].outputs if v is not None]
-
-    @property
-    def middle(self) -> Value:
-        """What the operator itself makes, before anything fused."""
-        out = self.ops[0].outputs[0]
-        assert out is not None
-        return out
-
-    def reads(self) -> Iterator[Value]:
-        """Values that are not constants and not made inside."""
-        made = {v for op in self.ops for v in op.outputs}
-        seen: set[Value] = set()
-        for op in self.ops:
-            for value in op.inputs():
-                if value not in made and not value.constant and value not in seen:
-                    seen.add(value)
-                    yield value
-
-    @property
-    def label(self) -> str:
-        return "attention" if self.attention is not None else "+".join(op.kind for op in self.ops)
-
-
-def byte(q: QParams | None) -> bool:
-    """Quantized to 8 bits, with one scale, fixed."""
-    return q is not None and q.axis is None and q.dynamic is None and q.dtype in (np.dtype(np.int8), np.dtype(np.uint8))
-
-
-def single(value: Value) -> bool:
-    return value.q is None and value.dtype == _SINGLE
 
 
 class Fuser:
@@ -185,7 +121,7 @@ class Fuser:
         out = op.outputs[0]
         if out is None or not single(out) or out.bound != node.out.bound:
             return None
-        item = _unary(op) or with_constant(op)
+        item = unary(op) or with_constant(op)
         if item is None and op.kind in BINARY and node.second is None:
             item = self._second(node, op)
         return None if item is None else item + limits(op)
@@ -230,7 +166,7 @@ class Fuser:
         return True
 
     def _pointwise(self, op: Op) -> bool:
-        known = _unary(op) is not None or with_constant(op) is not None or op.kind in (*BINARY, "prelu")
+        known = unary(op) is not None or with_constant(op) is not None or op.kind in (*BINARY, "prelu")
         return op.outputs[0] is not None and known
 
     def _table_from(self, value: Value, op: Op | None, taken: set[Op]) -> tuple[list[Op], Array] | None:
@@ -239,7 +175,7 @@ class Fuser:
             return None
         run: list[Op] = []
         best = 0
-        while op is not None and (_unary(op) is not None or with_constant(op) is not None):
+        while op is not None and (unary(op) is not None or with_constant(op) is not None):
             out = op.outputs[0]
             if out is None or out.bound != value.bound or not (single(out) or byte(out.q)):
                 break
@@ -270,32 +206,3 @@ class Fuser:
         made = None if following is None or following.kind not in ("convert", "clamp") else following.outputs[0]
         if following is not None and made is not None and byte(made.q) and made.bound == node.out.bound:
             node.ops.append(following)
-
-
-def limits(op: Op) -> Tail:
-    given = op.args.get("limits")
-    return () if given is None else (Clamp(float(np.float32(given[0])), float(np.float32(given[1]))),)
-
-
-def _unary(op: Op) -> Tail | None:
-    if op.kind in ("clamp", "clone", "convert"):
-        return ()
-    if op.kind in _CONSTANTS:
-        return (Unary(op.kind, tuple(float(op.args[n]) for n in _CONSTANTS[op.kind])),)
-    return (Unary(op.kind),) if op.kind in FUNCTIONS else None
-
-
-def with_constant(op: Op) -> Tail | None:
-    """A binary operator with a single real constant."""
-    if op.kind not in BINARY:
-        return None
-    for name, flipped in (("other", False), ("self", True)):
-        value, other = op.args[name], op.args["other" if flipped else "self"]
-        if value.constant and single(value) and value.data.size == 1 and not other.constant:
-            return (Scalar(op.kind, float(value.data.reshape(())), flipped),)
-    return None
-
-
-def unary_items(op: Op) -> tuple[Item, ...]:
-    """The tail of an operator of one input."""
-    return _unary(op) or with_constant(op) or ()

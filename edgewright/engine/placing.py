@@ -9,8 +9,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from edgewright.engine.fuse import byte
 from edgewright.engine.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
+from edgewright.engine.nodes import byte
 from edgewright.engine.onthefly import on_the_fly
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.dynamic import row_layout

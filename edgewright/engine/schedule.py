@@ -9,9 +9,10 @@ from edgewright.engine.arena import Need, allocate
 from edgewright.engine.attending import find_attention
 from edgewright.engine.choices import Choices
 from edgewright.engine.ends import given, replace_value, tensor, twin
-from edgewright.engine.fuse import Fuser, Node
+from edgewright.engine.fuse import Fuser
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.attention import FusedAttention
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.brains import PairProduct

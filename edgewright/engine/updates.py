@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgewright.engine.fuse import Node
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Lowering
 from edgewright.engine.ops.moves import Move
 from edgewright.engine.ops.places import Put

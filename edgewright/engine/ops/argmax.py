@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
-from edgewright.engine.fuse import Node, single
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_units, plan_loops
+from edgewright.engine.nodes import Node, single
 from edgewright.engine.ops.base import Context, Lowering, only
 from edgewright.engine.ops.lines import dim_of
 from edgewright.engine.ops.maps import kind_of

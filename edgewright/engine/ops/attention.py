@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from edgewright.engine.attending import Found
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.attention import Attention, Walk, emit_attention
 from edgewright.engine.kernels.packing import Packing, emit_packing
 from edgewright.engine.layout import Home, Layout
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.plan import Place
 from edgewright.engine.requantize import affine_of

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from edgewright.engine.fuse import Node, single
 from edgewright.engine.kernels.bands import Bands, emit_bands
+from edgewright.engine.nodes import Node, single
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 
 

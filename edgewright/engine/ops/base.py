@@ -11,9 +11,9 @@ import numpy as np
 
 from edgewright.engine.choices import Choices
 from edgewright.engine.codegen import Module
-from edgewright.engine.fuse import Node
 from edgewright.engine.isa import ISA
 from edgewright.engine.layout import Border, Home, Layout, dense
+from edgewright.engine.nodes import Node
 from edgewright.engine.pack import Weights
 from edgewright.engine.plan import Check, Place, PythonCall, Slot, Step
 from edgewright.engine.requantize import shift_of

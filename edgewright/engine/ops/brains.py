@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.codegen import Function, Reg
-from edgewright.engine.fuse import Node
 from edgewright.engine.layout import Home, dense
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.halves import store_brain
 from edgewright.engine.ops.maps import element_wise

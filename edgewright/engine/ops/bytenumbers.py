@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels import gemm8
 from edgewright.engine.kernels.bytes import Ending, Notes
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context
 from edgewright.engine.ops.maps import sum_factors
 from edgewright.engine.requantize import affine_of, limits_of, scale_of, shift_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
-from edgewright.engine.fuse import Node, byte
 from edgewright.engine.kernels import depthwise8, gemm8
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
 from edgewright.engine.layout import Home, padded_channels
+from edgewright.engine.nodes import Node, byte
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.bytenumbers import Numbers
 from edgewright.engine.ops.geometry import (

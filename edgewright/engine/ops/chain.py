@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.chain import Chain, emit_chain
 from edgewright.engine.kernels.nest import Grid, Steps, emit_all
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.products import RealDepthwise, RealProduct, product_runs
 from edgewright.ir.graph import Graph, Value

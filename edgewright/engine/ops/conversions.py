@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewright.engine.codegen import Function, Reg, count
 from edgewright.engine.dialects.elements import bounds
 from edgewright.engine.dialects.enn_elements import real, stored
-from edgewright.engine.fuse import Node, single
+from edgewright.engine.nodes import Node, single
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import element_wise
 from edgewright.engine.requantize import shift_of

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
-from edgewright.engine.fuse import Node, limits, single
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import rowgemm
 from edgewright.engine.kernels.nest import Grid, Run, Steps, emit_nest
 from edgewright.engine.kernels.rows import Rows, emit_rows
 from edgewright.engine.layout import Home, Layout
+from edgewright.engine.nodes import Node, limits, single
 from edgewright.engine.onthefly import on_the_fly
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Part, even_rows, from_afar

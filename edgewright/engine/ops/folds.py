@@ -11,10 +11,10 @@ import numpy as np
 from edgewright.engine.codegen import Function, Module, Reg, count
 from edgewright.engine.dialects.elements import bounds
 from edgewright.engine.dialects.folds import Finish, Folding, finishing, folding
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.folded import Fold, emit_fold
 from edgewright.engine.kernels.pointwise import Loops, Operand, plan_loops
 from edgewright.engine.layout import Border, Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import kind_of
 from edgewright.engine.requantize import affine_of, shift_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from edgewright.engine.codegen import Function, Reg, count, vec
 from edgewright.engine.functions import bfloat_bits
-from edgewright.engine.fuse import Node, single
 from edgewright.engine.halves import half
 from edgewright.engine.layout import Layout
+from edgewright.engine.nodes import Node, single
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import element_wise
 from edgewright.engine.tail import finish

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from edgewright.engine.fuse import Node, byte, limits, single
 from edgewright.engine.kernels.resize import Resize, emit_resize, table
 from edgewright.engine.kernels.softmax import emit_softmax
+from edgewright.engine.nodes import Node, byte, limits, single
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.requantize import affine_of, limits_of
 from edgewright.ir.graph import Array

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.lines import REDUCED, Lines, emit_best, emit_cumsum, emit_reduced
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.typed import fixed
 from edgewright.ir.graph import Op

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from edgewright.engine.codegen import I64, Function, Module, Reg, count, number, vec
-from edgewright.engine.fuse import BINARY, PRODUCTS, Node, byte, limits, single, unary_items
 from edgewright.engine.kernels.bytes import look_up
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, plan_loops
 from edgewright.engine.layout import Home, Layout
+from edgewright.engine.nodes import BINARY, PRODUCTS, Node, byte, limits, single, unary_items
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.openloops import open_loops
 from edgewright.engine.requantize import Affine, affine_of, bounded_ints, limits_of, quantize, scale_of

@@ -9,12 +9,12 @@ from itertools import product
 import numpy as np
 
 from edgewright.engine.codegen import Module
-from edgewright.engine.fuse import Node, limits, single
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.nest import Grid, Steps, emit_nest
 from edgewright.engine.kernels.packing import Packing, emit_packing, merged
 from edgewright.engine.kernels.thin import Thin, emit_thin, units
 from edgewright.engine.layout import Home, Layout
+from edgewright.engine.nodes import Node, limits, single
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Part
 from edgewright.engine.ops.products import order, product_runs

@@ -7,9 +7,9 @@ import numpy as np
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, vec
 from edgewright.engine.dialects.elements import bounds
 from edgewright.engine.dialects.mixes import Axis, Mixing, mixed, mixing, quotient
-from edgewright.engine.fuse import Node, single
 from edgewright.engine.kernels.packing import pieces
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node, single
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import kind_of
 from edgewright.engine.requantize import shift_of

@@ -10,11 +10,11 @@ from itertools import pairwise
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module, Reg
-from edgewright.engine.fuse import Node, byte
 from edgewright.engine.kernels.fill import Frame, emit_frame
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_pointwise, merged, plan_loops
 from edgewright.engine.kernels.turn import emit_turn, plan_turn
 from edgewright.engine.layout import Border, Home, Layout, dense_strides
+from edgewright.engine.nodes import Node, byte
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.openloops import open_loops
 from edgewright.engine.views import repeated

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from edgewright.engine.codegen import Module
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels import gemm, rowgemm
 from edgewright.engine.kernels.nest import Grid, Steps
 from edgewright.engine.kernels.openmatmul import (
@@ -17,6 +16,7 @@ from edgewright.engine.kernels.openmatmul import (
 from edgewright.engine.kernels.opennest import OpenGrid, emit_open_nest
 from edgewright.engine.kernels.opensoftmax import emit_open_softmax
 from edgewright.engine.layout import Home, Layout
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.dynamic import RowProduct
 from edgewright.engine.ops.geometry import even_rows, window

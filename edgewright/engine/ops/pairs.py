@@ -8,9 +8,9 @@ import numpy as np
 
 from edgewright.engine.codegen import PTR, Function, Module, Reg, count, number, vec
 from edgewright.engine.dialects.elements import bounds
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.pointwise import Loops, Operand, emit_units, plan_loops
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import kind_of
 from edgewright.engine.reals import EXACT, scaled

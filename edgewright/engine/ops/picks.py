@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.picks import PICKS, picked
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.picks import Picks, emit_picks, table
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.ops.moves import copy
 from edgewright.engine.requantize import shift_of

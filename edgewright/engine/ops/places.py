@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.engine.codegen import Module
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.places import Places, emit_gather, emit_inside, emit_put
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.ops.moves import copy
 from edgewright.engine.ops.picks import alike

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgewright.engine.fuse import Node, byte, single
 from edgewright.engine.kernels.planes import Planes, emit_planes
+from edgewright.engine.nodes import Node, byte, single
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.requantize import affine_of, limits_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.check import inside_everywhere
-from edgewright.engine.fuse import Node, byte, limits, single
 from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
 from edgewright.engine.layout import Layout
+from edgewright.engine.nodes import Node, byte, limits, single
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.requantize import affine_of, limits_of, scale_of
 from edgewright.ir.graph import Op

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
-from edgewright.engine.fuse import Node, limits, single
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.nest import Grid, Run, emit_nest
 from edgewright.engine.layout import Home, Layout
+from edgewright.engine.nodes import Node, limits, single
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, even_rows, linear, parts, phases, window
 from edgewright.engine.ops.windowed import Transposed, Windowed, depthwise_steps

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.engine.fuse import Node
 from edgewright.engine.layout import Home, Layout
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.plan import PythonCall
 from edgewright.engine.requantize import shift_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from edgewright.engine.fuse import Node, single
 from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, numbers, opened, plan_reduce, units
+from edgewright.engine.nodes import Node, single
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.ir.dtypes import ScalarType
 

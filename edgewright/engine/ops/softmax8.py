@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from edgewright.engine.fuse import Node, byte
 from edgewright.engine.kernels.pointwise import Operand, plan_loops
 from edgewright.engine.kernels.softmax8 import ByteRows, emit_softmax
+from edgewright.engine.nodes import Node, byte
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.ir.tflite.curves import powers
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.lines import kind_of
 from edgewright.engine.layout import dense_strides
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Dense, Lowering, only
 from edgewright.engine.ops.moves import copy
 from edgewright.engine.typed import TYPED, fixed, real

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.codegen import Function, Reg
-from edgewright.engine.fuse import Node
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import element_wise
 from edgewright.engine.typed import TRUTHS, TYPED, cast, fixed

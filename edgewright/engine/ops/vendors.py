@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from edgewright.engine.fuse import Node
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 
 

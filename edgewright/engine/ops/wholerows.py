@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.pointwise import Loops, Operand, plan_loops
 from edgewright.engine.kernels.wholerows import NormRows, SoftmaxRows, Stored, emit_norm, emit_softmax
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.plan import Place
 from edgewright.engine.requantize import Affine, scale_of, shift_of

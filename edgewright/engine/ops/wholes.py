@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
 from edgewright.engine.dialects.elements import ELEMENTS, bounds, operands
-from edgewright.engine.fuse import Node
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.maps import element_wise, kind_of
 from edgewright.engine.requantize import shift_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from edgewright.engine.codegen import Function, Module
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.depthwise import emit_depthwise
 from edgewright.engine.layout import Border
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution
 from edgewright.engine.plan import Slot

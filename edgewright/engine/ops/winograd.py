@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.winograd import (
     Outputs,
@@ -23,6 +22,7 @@ from edgewright.engine.kernels.winograd import (
     pack,
 )
 from edgewright.engine.layout import Border
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution
 from edgewright.engine.ops.products import RealProduct

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels import winograd8
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.winograd import Outputs, Patches, Points, emit_patches
 from edgewright.engine.layout import Border
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.bytenumbers import Numbers
 from edgewright.engine.ops.byteproducts import ByteProduct

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen import Function, Module
-from edgewright.engine.fuse import Node
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.nest import Run, emit_nest
 from edgewright.engine.kernels.words import WordEnd, WordRow, WordTile, emit_depthwise, emit_tile, pack_head
 from edgewright.engine.layout import Home
+from edgewright.engine.nodes import Node
 from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.ops.geometry import Convolution, Part, convolution, parts, window
 from edgewright.engine.ops.products import order
