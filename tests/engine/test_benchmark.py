@@ -21,7 +21,7 @@ def test_an_engine_answers_with_times(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", x)
     command = [sys.executable, SERVE, "edgewright", GOLDEN / "linear_fp32_portable.pte", tmp_path / "x.npy", "1"]
     done = subprocess.run(
-        list(map(str, command)), input="3\n1 2\n", capture_output=True, text=True, timeout=120, check=True
+        list(map(str, command)), input="3\n1 2\n", capture_output=True, text=True, timeout=600, check=True
     )
     facts, *answers = map(json.loads, done.stdout.splitlines())
     assert np.allclose(facts["logits"], expected.reshape(-1), rtol=1e-5)
@@ -32,5 +32,5 @@ def test_an_engine_answers_with_times(tmp_path: Path) -> None:
 def test_an_engine_that_is_not_there_ends(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(1, np.float32))
     command = [sys.executable, str(SERVE), "litert", "missing.tflite", str(tmp_path / "x.npy"), "1"]
-    done = subprocess.run(command, input="1\n", capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, input="1\n", capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode and not done.stdout

@@ -117,7 +117,7 @@ def test_methods_of_one_program_run_side_by_side() -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(600)
     assert len(wrong) == 60 and max(wrong) == 0
 
 

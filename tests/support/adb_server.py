@@ -55,7 +55,7 @@ class StandIn:
         environment = {**os.environ, "PATH": f"{self.root / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         done = subprocess.run(["sh", "-c", local], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=120, check=False)  # fmt: skip
+                              timeout=600, check=False)  # fmt: skip
         return done.stdout
 
 

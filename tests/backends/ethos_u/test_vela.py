@@ -87,7 +87,7 @@ def test_flags_change_the_result() -> None:
 
 
 def test_our_options_are_those_of_vela() -> None:
-    said = subprocess.run([sys.executable, "-m", "ethosu.vela", "--help"], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([sys.executable, "-m", "ethosu.vela", "--help"], capture_output=True, text=True, timeout=600)
     names = set(re.findall(r"^  (?:-h, )?(--[a-z0-9-]+)", said.stdout, re.MULTILINE))
     assert names == set(OPTIONS)
 

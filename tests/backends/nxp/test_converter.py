@@ -186,6 +186,6 @@ def test_truncated_and_changed_blobs_are_typed_errors_or_blobs() -> None:
 def test_the_converter_is_run_in_another_process() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "edgewright.backends.nxp.convert", '{"module": "nothing_here"}'], input=b"",
-        capture_output=True, check=False, timeout=60,
+        capture_output=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode and b"nothing_here" in done.stderr

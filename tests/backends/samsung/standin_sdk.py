@@ -26,7 +26,7 @@ def build_sdk(root: Path, *flags: str, headers: dict[str, str] | None = None, ke
     for name in ("graph_wrapper", "graphgen_api"):
         made = str(libraries / f"lib{name}.so")
         command = ["gcc", "-shared", "-fPIC", "-O1", *flags, f"-I{include}", f"-I{SOURCES}", "-o", made]
-        subprocess.run([*command, str(SOURCES / f"{name}.c")], check=True, timeout=60)
+        subprocess.run([*command, str(SOURCES / f"{name}.c")], check=True, timeout=600)
     if not keep_headers:
         shutil.rmtree(include)
     return root
