@@ -84,3 +84,14 @@ def has_dims(op: Op, target: Any) -> object:
 def known(op: Op, target: Any) -> object:
     stored = op.outputs[0] if op.kind != "dequantize" else op.args["self"]
     return OK if stored is not None and stored.q is not None and stored.q.axis is None else "by channel"
+
+
+@rule("images must be resized by the quotient of their sizes")
+def true_factors(op: Op, target: Any) -> object:
+    x, out = op.args["input" if "input" in op.args else "self"], op.outputs[0]
+    given = op.args.get("scale_factors") or [op.args.get("scales_h"), op.args.get("scales_w")]
+    if out is None or len(x.shape) != 4:
+        return f"rank {len(x.shape)}"
+    exact = [m / n for m, n in zip(out.bound[2:], x.bound[2:], strict=True)]
+    off = [g for g, e in zip(given, exact, strict=True) if g is not None and abs(g - e) > 1e-6]
+    return off or OK

@@ -81,17 +81,6 @@ def outward(op: Op, target: Any) -> object:
     return OK if ends[0] - q.scale / 2 <= value <= ends[1] + q.scale / 2 else value
 
 
-@rule("images must be resized by the quotient of their sizes")
-def true_factors(op: Op, target: Any) -> object:
-    x, out = op.args["input" if "input" in op.args else "self"], op.outputs[0]
-    given = op.args.get("scale_factors") or [op.args.get("scales_h"), op.args.get("scales_w")]
-    if out is None or len(x.shape) != 4:
-        return "rank"
-    exact = [m / n for m, n in zip(out.bound[2:], x.bound[2:], strict=True)]
-    off = [g for g, e in zip(given, exact, strict=True) if g is not None and abs(g - e) > 1e-6]
-    return off or OK
-
-
 @rule("averages over boxes must have batch and channels, divide by the box, and count no padding")
 def plain_box(op: Op, target: Any) -> object:
     x, divisor = op.args["self"], op.args.get("divisor_override")

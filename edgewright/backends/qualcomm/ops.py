@@ -79,7 +79,7 @@ def _compared(op: str, kind: str) -> OpSpec:
 
 def _images() -> tuple[OpSpec, ...]:
     average = (rules.all_or_none, image_rules.plain_window, image_rules.plain_average)
-    factors, both = (image_rules.true_factors,), ("upsample", "resize")
+    factors, both = (common.true_factors,), ("upsample", "resize")
     inside = {"out": Same("input")}  # results lie within their operand's range; measured, one scale is more exact
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (

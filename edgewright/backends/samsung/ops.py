@@ -83,8 +83,8 @@ def _images() -> tuple[OpSpec, ...]:
         _element("softmax", images.softmax("SOFTMAX", True), common.has_dims, ports=_FOUND),
         _element("log_softmax", images.softmax("LOGSOFTMAX", False), common.has_dims),
         _element("pixel_shuffle", images.shuffle, common.four_dims),
-        *(_element(f"{op}_bilinear2d", images.bilinear, rules.true_factors) for op in ("upsample", "resize")),
-        *(_element(f"{op}_nearest2d", images.nearest, rules.true_factors, rules.whole_factors)
+        *(_element(f"{op}_bilinear2d", images.bilinear, common.true_factors) for op in ("upsample", "resize")),
+        *(_element(f"{op}_nearest2d", images.nearest, common.true_factors, rules.whole_factors)
           for op in ("upsample", "resize")),
     )  # fmt: skip
 

@@ -160,17 +160,6 @@ def zeros_outward(op: Op, target: Any) -> object:
     return given if any(p < 0 for p in given) else OK if value == 0 else value
 
 
-@rule("images must be resized by the quotient of their sizes")
-def true_factors(op: Op, target: Any) -> object:
-    x, out = op.args["input" if "input" in op.args else "self"], op.outputs[0]
-    given = op.args.get("scale_factors") or [op.args.get("scales_h"), op.args.get("scales_w")]
-    if out is None or len(x.shape) != 4:
-        return f"rank {len(x.shape)}"
-    exact = [m / n for m, n in zip(out.bound[2:], x.bound[2:], strict=True)]
-    off = [g for g, e in zip(given, exact, strict=True) if g is not None and abs(g - e) > 1e-6]
-    return off or OK
-
-
 @rule("nearest pixels are found as PyTorch does for images that grow to multiples of their size only")
 def whole_factors(op: Op, target: Any) -> object:
     x, out = op.args["input" if "input" in op.args else "self"], op.outputs[0]
