@@ -30,7 +30,7 @@ def test_demo(cli: Cli) -> None:
         assert float(words[1].rstrip("%")) >= 80
         assert float(words[2]) > 30  # decibels
         assert words[3] == "100.0%"
-    assert "ms: xnnpack measured on this machine; ethos-u55-128 by Vela's estimate" in result.out
+    assert "time: xnnpack measured on this machine; ethos-u55-128 by Vela's estimate" in result.out
 
 
 def test_one_target_of_every_backend() -> None:

@@ -90,7 +90,7 @@ def test_reports_are_json_and_html(compiled: CompileResults) -> None:
     assert all(name in page for name in TARGETS)
     assert "by Vela&#x27;s estimate" in page
     alone = compiled["xnnpack"]._repr_html_()
-    assert "<table" in alone and "ms: xnnpack measured on this machine" in alone
+    assert "<table" in alone and "time: xnnpack measured on this machine" in alone
 
 
 def test_the_summary_is_a_table(compiled: CompileResults) -> None:
