@@ -155,7 +155,8 @@ class Pool:
             driver().halt(self.address)
         for thread in self._threads:
             thread.join(1.0)
-        self._threads.clear()
+        if not any(thread.is_alive() for thread in self._threads):  # one may come late, and read what a call described
+            self._threads.clear()
 
     def _work(self, index: int, ready: threading.Event) -> None:
         self._tids[index - 1] = threading.get_native_id()

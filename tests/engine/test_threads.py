@@ -269,3 +269,18 @@ def test_what_is_slow_alone_too_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -
         taken.append(together)
     assert not all(taken[21:40])  # at first it looks like trouble
     assert all(taken[60:])  # until it is known how long it takes alone now
+
+
+def test_memory_is_kept_for_a_worker_that_is_late_to_stop(fresh_pool: threads.Pool) -> None:
+    late = threading.Event()
+    fresh_pool._threads.append(threading.Thread(target=late.wait, daemon=True))
+    fresh_pool._threads[0].start()
+    fresh_pool._words[(context.THREADS + context.THREAD + context.BUSY) // 8] = 1
+    fresh_pool.stop()
+    fresh_pool.retire(X)
+    assert fresh_pool._retired == [X]
+    fresh_pool._words[(context.THREADS + context.THREAD + context.BUSY) // 8] = 0
+    late.set()
+    fresh_pool.stop()
+    fresh_pool.retire(X)
+    assert not fresh_pool._retired and not fresh_pool._threads
