@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -16,6 +17,8 @@ from edgewright.backends.qualcomm.qnn.session import Context, Session
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.errors import VendorError
 from edgewright.ir.graph import Graph, Op, Value
+
+log = logging.getLogger("edgewright.qualcomm")
 
 
 class Emitter:
@@ -124,7 +127,11 @@ class Probe:
         try:
             Emitter(builder, device, add=False).run()
         except VendorError as error:
-            return f"{error.subject.split()[0]} {error.rule}; got {error.value}"
+            log.debug("%s", error)  # with the table of what it has instead
+            kind = error.subject.split()[0]
+            node = next(op for op in device.ops if op.kind == kind)
+            held = ", ".join(dict.fromkeys(element_of(v) for v in node.args["inputs"]))
+            return f"{kind} of {held} {error.rule}; got {str(error.value).split(': <E>')[0]}"
         return None
 
 

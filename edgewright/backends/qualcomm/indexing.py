@@ -24,13 +24,27 @@ def embedding(low: QnnLowering, op: Op) -> None:
 
 
 def _gather(low: QnnLowering, op: Op, source: Value, places: Value, axis: int) -> None:
-    """The slices of ``source`` at ``places`` along ``axis``, as the result is stored."""
-    out = result(op)
+    """The slices of ``source`` at ``places`` along ``axis``, as the result is stored. Truths are read as numbers: the
+    HTP reads no others."""
+    out, truths = result(op), source.dtype == np.bool_
+    source = _numbers(low, source) if truths else source
     listed = low.reshaped(places, places.bound or (1,))
     shape = [*source.bound[:axis], *listed.bound, *source.bound[axis + 1 :]]
     made = low.temporary(shape, source)
     low.node("Gather", [source, listed], made, axis=np.int32(axis))
+    if truths:
+        numbers, made = made, low.whole(shape, np.bool_)
+        low.node("Cast", [numbers], made)
     low.alias(out, identity(len(out.shape)), low.reshaped(low.stored_as(made, out), out.bound))
+
+
+def _numbers(low: QnnLowering, truths: Value) -> Value:
+    """0 and 1."""
+    if truths.data is not None:
+        return low.constant(truths.data.astype(INT32))
+    made = low.whole(truths.bound)
+    low.node("Cast", [truths], made)
+    return made
 
 
 def index_select(low: QnnLowering, op: Op) -> None:

@@ -21,6 +21,7 @@ from edgewright.backends.qualcomm.lower import QnnLowering
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
+from edgewright.backends.qualcomm.places import Places
 from edgewright.backends.qualcomm.sharing import SharedContexts, SharedSpills
 from edgewright.backends.qualcomm.skips import Skips
 from edgewright.backends.qualcomm.target import (
@@ -81,6 +82,7 @@ class QnnPartitioner(Partitioner):
         self.shared = shared
         self.spills = SharedSpills() if spills is None else spills
         self._method = "forward"
+        self._places = Places()
 
     @classmethod
     def for_target(cls, target: str | None) -> QnnPartitioner:
@@ -99,12 +101,12 @@ class QnnPartitioner(Partitioner):
         return self._target
 
     def partition(self, exported: ExportedProgram, method: str = "forward") -> ExportedProgram:
-        self._method = method
+        self._method, self._places = method, Places()
         return super().partition(integer_state(exported) if self.integer_state else exported, method)
 
     def refusals(self, op: Op) -> list[str]:
         """By rules, then by Qualcomm's validator."""
-        found = super().refusals(op)
+        found = super().refusals(self._places.held(op))
         return found if found or self.simulate_only else self._probed(op)
 
     def _probed(self, op: Op) -> list[str]:

@@ -60,7 +60,14 @@ def _masked(x: torch.Tensor) -> Any:
     return torch.where(steps > 3, x, torch.full((8,), -1.0)) + torch.ones(8), (x > 0).to(torch.float32).cumsum(-1)
 
 
-@pytest.mark.parametrize("then", [_best, _sorted, _largest, _only_places, _chained, _masked])
+def _detected(x: torch.Tensor) -> Any:
+    """As heads of detectors do: the best rows, and the class of each. Places are moved before they are read at."""
+    score, kind = x.max(-1)
+    best, keep = torch.topk(score, 3, dim=1)
+    return torch.gather(x, 1, keep[..., None].expand(-1, -1, 8)), best, torch.gather(kind, 1, keep)
+
+
+@pytest.mark.parametrize("then", [_best, _sorted, _largest, _only_places, _chained, _masked, _detected])
 def test_places_and_numbers_are_those_of_eager(then: Callable[..., Any]) -> None:
     model = Net(then).eval()
     made = lower(model, (X,), fp16=True)
@@ -75,7 +82,7 @@ def test_places_and_numbers_are_those_of_eager(then: Callable[..., Any]) -> None
             np.testing.assert_allclose(ours, real.detach().numpy(), 1e-2, 2e-2)
 
 
-@pytest.mark.parametrize("then", [_best, _sorted, _largest, _only_places, _chained])
+@pytest.mark.parametrize("then", [_best, _sorted, _largest, _only_places, _chained, _detected])
 def test_what_gives_numbers_and_places_is_quantized(then: Callable[..., Any]) -> None:
     model = Net(then).eval()
     converted = quantize(model, (X,), QuantDtype.use_16a8w)
@@ -86,6 +93,27 @@ def test_what_gives_numbers_and_places_is_quantized(then: Callable[..., Any]) ->
             assert np.mean(np.asarray(ours) == real.numpy()) > 0.95
         else:
             np.testing.assert_allclose(np.asarray(ours), real.detach().numpy(), 1e-3, 1e-2)
+
+
+def test_integers_that_may_not_fit_stay_where_they_are() -> None:
+    """Of 64 bits that were given nobody knows what they are: moved, they may be anything."""
+    model = Net(lambda x, ids: (x.sum(), torch.cat([ids, ids.flip(0)]).unsqueeze(0))).eval()
+    made = lower(model, (X, torch.tensor([1, 1 << 40])), fp16=True)
+    assert {v.operator for v in made.report.refused} == {"cat", "flip", "unsqueeze"}, made.report
+    assert all("int64 may only be" in v.refusals[0] for v in made.report.refused)
+
+
+TRUTHS = torch.tril(torch.ones(10, 8, dtype=torch.bool))
+
+
+def test_rows_of_truths_are_read() -> None:
+    """Which mask of attention holds at a place."""
+    model = Net(lambda x, place: torch.where(TRUTHS[place], x, torch.full((8,), -1.0))).eval()
+    place = torch.tensor([0, 9, 3, -2, 5, 1])
+    made = lower(model, (X, place), fp16=True)
+    assert not made.report.refused and made.report.groups == 1, made.report
+    for run in (made, made.twinned()):
+        np.testing.assert_allclose(run(X, place).numpy(), model(X, place).detach().numpy(), 1e-2, 2e-2)
 
 
 class Cache(nn.Module):
