@@ -16,7 +16,7 @@
     ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
     ├── CoverageError          backends take less of the model than was asked for
     ├── AccuracyError          the compiled model is further from the original than was asked for
-    ├── VendorError            a vendor's compiler or simulator failed, or lost part of what it was given
+    ├── VendorError            a vendor's compiler or simulator failed, or lost part of its input
     ├── UsageError             a call, option or name that does not exist
     ├── InputError             inputs that do not fit the method's signature
     ├── ExecutionError         an instruction failed while the method ran
@@ -43,6 +43,7 @@ class EdgewrightError(Exception):
 
     stage: ClassVar[str] = "edgewright"
     exit_code: ClassVar[int] = 1
+    usual_remedy: ClassVar[str] = ""  # the command line says it if an error has no remedy of its own
 
     def __init__(self, subject: str, rule: str, *, value: object = _NOTHING, remedy: str = "") -> None:
         super().__init__(subject, rule)
@@ -81,6 +82,7 @@ def _short(value: object) -> str:
 class FileAccessError(EdgewrightError):
     stage = "file"
     exit_code = 3
+    usual_remedy = "Check the path and its permissions."
 
 
 class FormatError(EdgewrightError):
@@ -90,6 +92,7 @@ class FormatError(EdgewrightError):
 
     stage = "format"
     exit_code = 4
+    usual_remedy = "The file is damaged, cut short or not what its name says. Get it again; nothing in it was used."
 
     def __init__(
         self,
@@ -121,6 +124,7 @@ class FormatError(EdgewrightError):
 
 class VersionError(FormatError):
     stage = "version"
+    usual_remedy = "Compile the model again with this release, or load the file with the release that made it."
 
 
 class LimitError(EdgewrightError):

@@ -76,7 +76,7 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
         os.replace(temporary, target)
         return total
     except OSError as error:
-        raise FileAccessError(str(target), f"cannot be written: {error.strerror}") from error
+        raise _unwritable(target, error.errno or 0, error.strerror or str(error)) from error
     finally:
         with contextlib.suppress(OSError):
             if temporary:
@@ -103,7 +103,18 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Non
     elif not os.access(holder, os.W_OK | os.X_OK):
         reason = errno.EACCES
     if reason:
-        raise FileAccessError(str(path), f"cannot be written: {os.strerror(reason)}")
+        raise _unwritable(target, reason, os.strerror(reason))
+
+
+def _unwritable(target: Path, number: int, reason: str) -> FileAccessError:
+    remedies = {
+        errno.ENOENT: f"Make the folder first: mkdir -p '{target.parent}'",
+        errno.ENOSPC: "Make room there, or write elsewhere. What was there before is unchanged.",
+        errno.EISDIR: "Name a file in it.",
+        errno.EROFS: "Write elsewhere.",
+        errno.EACCES: "Write elsewhere, or change the folder's permissions.",
+    }
+    return FileAccessError(str(target), f"cannot be written: {reason}", remedy=remedies.get(number, ""))
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:

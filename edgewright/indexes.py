@@ -14,9 +14,6 @@ NOTE = "<!-- Written by `python -m edgewright.docs`. Change {source}, not this p
 
 # What usually helps, beyond what each message says itself.
 _ADVICE = {
-    "FileAccessError": "Look at the path and its permissions.",
-    "FormatError": "The file is damaged or not what its name says. Get it again; nothing in it was used.",
-    "VersionError": "Compile the model again with this release, or load the file with the release that made it.",
     "LimitError": "Raise the limit that the message names (`--max-memory`, `Limits(...)`), if you trust the file.",
     "MissingError": "The message's second line is the command that installs what is missing.",
     "MissingOperatorError": "Give a kernel with `register_kernel`, or compile for the runtime you have.",
@@ -54,7 +51,8 @@ def errors_page() -> str:
         lines += [f"{told[0].upper()}{told[1:]}.", ""] if told else []
         text = (error.__doc__ or "").split(">>>")[0].strip()
         lines += [inspect.cleandoc(text).replace("``", "`"), ""] if text else []
-        lines += [_ADVICE[error.__name__], ""] if error.__name__ in _ADVICE else []
+        advice = error.usual_remedy or _ADVICE.get(error.__name__, "")
+        lines += [advice, ""] if advice else []
     return "\n".join(lines).rstrip() + "\n"
 
 

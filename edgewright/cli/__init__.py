@@ -74,7 +74,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """The parser, with the arguments of the ``chosen`` command only: the other commands stay unloaded."""
     parser = Parser(
         prog="edgewright",
-        description="Compiles PyTorch models to ExecuTorch files; runs, inspects and verifies them on this machine.",
+        description="Compiles PyTorch models to ExecuTorch files, and runs and verifies them here.",
         epilog=codes.epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -139,6 +139,8 @@ def guard(action: Callable[[], int]) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse: 0 after --help and --version, 2 after a wrong option
+        if isinstance(stop.__context__, BrokenPipeError):  # rich ends the process where print() raises
+            return codes.BROKEN_PIPE
         return stop.code if isinstance(stop.code, int) else codes.OK
     except EdgewrightError as error:
         _say(error, traceback=os.environ.get("EDGEWRIGHT_LOG", "").lower() == "debug")
@@ -160,7 +162,8 @@ def _say(error: EdgewrightError, traceback: bool) -> None:
 
     if traceback:
         logging.getLogger("edgewright.cli").debug("raised here:", exc_info=error)
-    print_error(str(error))
+    usual = "" if error.remedy or not error.usual_remedy else f"\n  {error.usual_remedy}"
+    print_error(f"{error}{usual}")
 
 
 def _say_bug(error: Exception) -> None:

@@ -109,7 +109,7 @@ def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     for extent in shape:
         count *= extent
     if count * dtype.itemsize > info.nbytes:
-        remedy = f"Convert it: x.astype('{info.dtype}')." if dtype != wanted else ""
+        remedy = f"Convert it: x.astype('{info.dtype}')." if dtype != wanted else _cut(shape, info)
         raise InputError(f"{source} as {info.name}", f"must be {info}", value=f"{dtype}{list(shape)}", remedy=remedy)
     data = stream.read(count * dtype.itemsize)
     if len(data) != count * dtype.itemsize:
@@ -117,6 +117,13 @@ def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     array: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if column_major else "C")
     same_bits = dtype.kind == "V" and dtype.names is None and dtype.itemsize == wanted.itemsize
     return array.view(wanted) if same_bits else array  # numpy cannot name bfloat16 and reads it as raw bytes
+
+
+def _cut(shape: tuple[int, ...], info: TensorInfo) -> str:
+    """What helps where an array is too large in its first dimension alone."""
+    if not info.shape or shape[1:] != tuple(info.shape[1:]):
+        return ""
+    return f"Give it at most {info.shape[0]} at a time, or export the model with dynamic_shapes of a larger bound."
 
 
 def _read_header(source: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.cli.console import clean, console, table
+from edgewright.cli.console import clean, console, plural, table
 from edgewright.cli.execution import Job, Result, execute, output_rows
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
@@ -118,13 +118,14 @@ def coverage(metadata: MethodMetadata) -> str:
     names = sorted({key.rpartition("::")[2].removesuffix(".out") for key in metadata.operators})
     by = ", ".join(sorted({describe_backend(name) for name in metadata.delegates}))
     rest = f"; on the CPU: {', '.join(names[:6])}{' and others' if len(names) > 6 else ''}" if names else ""
-    return f"{calls} of {metadata.instructions} instructions are calls of {by}{rest}"
+    return f"{by}: {calls} of {plural(metadata.instructions, 'instruction')}{rest}"
 
 
 def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
     out = console()
     runs = len(result.times)
-    timing = f"{duration(result.median_ms / 1e3)} per run" + (f" (median of {runs})" if runs > 1 else "")
+    counted = f"per run (median of {runs})" if runs > 1 else "for the first run (--repeat 20 shows how fast others are)"
+    timing = f"{duration(result.median_ms / 1e3)} {counted}"
     if result.inferences > 1:
         timing += f", {result.inferences} inferences"
     out.print(f"{result.metadata.name}: {timing}", style="bold")

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -49,8 +50,18 @@ def load_object(text: str, form: str = "package.module:name") -> Any:
     """What ``package.module:name`` names, looked up from this folder."""
     module, colon, name = text.partition(":")
     if not colon or not name or not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(text, f"must be {form}")
+        raise UsageError(text, f"must be {form}", remedy=_spelled(text))
     return _lookup(text, _imported(text, module), name)
+
+
+def _spelled(text: str) -> str:
+    """How a file of Python, or a module alone, is named with what is in it."""
+    path, _, name = text.partition(":")
+    parts = Path(path.removesuffix(".py")).parts
+    if not parts or not all(part.isidentifier() for part in parts):
+        return ""
+    module = ".".join(parts)
+    return f"Write {module}:{name}." if name else f"Write {module}:NAME, with the name of what is in it."
 
 
 def _imported(text: str, name: str) -> Any:

@@ -203,7 +203,7 @@ def test_help_ends_with_examples(cli: Cli, command: str) -> None:
 
 def test_run_and_verify_as_json(cli: Cli) -> None:
     facts = json.loads(cli("run", CONV, "--json", "--quiet").out)
-    assert facts["coverage"] == "1 of 1 instructions are calls of XnnpackBackend (XNNPACK (any Arm or x86 CPU))"
+    assert facts["coverage"] == "XnnpackBackend (XNNPACK (any Arm or x86 CPU)): 1 of 1 instruction"
     assert facts["outputs"][0]["name"] == "out0"
     assert json.loads(cli("verify", LINEAR, "--json").out)["runs_here"] == ["forward"]
     bundle = json.loads(cli("verify", GOLDEN / "linear_relu.bpte", "--json").out)

@@ -34,7 +34,7 @@ def test_npz_by_name(cli: Cli, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", in0=linear_input())
     result = cli("run", LINEAR, "--inputs", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
     assert (result.code, result.err) == (0, "")
-    assert re.search(r"forward: \d+\.?\d* [mµ]?s per run", result.out)
+    assert re.search(r"forward: \d+\.?\d* [mµ]?s for the first run", result.out)
     assert "float32" in result.out
     check_linear(tmp_path / "y.npz")
 
