@@ -139,7 +139,7 @@ def test_failures_of_one_target_are_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         ({"target": "xnnpack", "quantize": "int3", "calibration": calls(1)}, "int8, dynamic"),
         ({"target": "xnnpack", "speed": 9}, "further options"),
         ({"target": "xnnpack", "quantize": "int8", "calibration": calls(1), "recipe": {"modules": {"bdy": "float"}}},
-         "Did you mean 'body'"),
+         "Did you mean body"),
     ],
 )  # fmt: skip
 def test_what_does_not_exist_is_named(options: dict[str, Any], told: str) -> None:
