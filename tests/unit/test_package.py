@@ -51,10 +51,10 @@ FREE = {
     "quantize.evaluate", "quantize.ports",
 }  # fmt: skip
 NEED_TORCH = {
-    "backends.ethos_u.compat", "backends.nxp.passes", "backends.qualcomm.compat", "compat.devtools", "compat.dialects",
-    "compat.export_util", "compat.qualcomm", "compat.quantize_io", "partition.apply", "partition.exclude",
-    "workbench.compare", "workbench.compile", "workbench.data", "workbench.layers", "workbench.quantization",
-    "workbench.shapes", "workbench.state",
+    "backends.ethos_u.compat", "backends.nxp.passes", "backends.qualcomm.compat", "backends.qualcomm.schemes",
+    "compat.devtools", "compat.dialects", "compat.export_util", "compat.qualcomm", "compat.quantize_io",
+    "partition.apply", "partition.exclude", "workbench.compare", "workbench.compile", "workbench.data",
+    "workbench.layers", "workbench.quantization", "workbench.shapes", "workbench.state",
 }  # fmt: skip
 OF_BACKENDS = (".partitioner", ".quantizer", ".export_utils")
 
