@@ -344,8 +344,8 @@ def test_hostile_weights(cli: Cli, folder: Path) -> None:
 
 def test_where_it_cannot_be_written(cli: Cli, folder: Path) -> None:
     result = cli("compile", "no_such_module:pair", "-o", "absent/m.pte")
-    said = "file: absent/m.pte: cannot be written: No such file or directory\n  Make the folder first: mkdir -p 'absent'\n"
-    assert (result.code, result.err) == (3, said)
+    said = "file: absent/m.pte: cannot be written: No such file or directory\n"
+    assert (result.code, result.err) == (3, f"{said}  Make the folder first: mkdir -p 'absent'\n")
 
 
 def test_an_operator_without_a_kernel(cli: Cli, folder: Path) -> None:
