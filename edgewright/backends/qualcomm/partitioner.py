@@ -39,6 +39,7 @@ from edgewright.hints import did_you_mean
 from edgewright.ir.graph import Graph, Op, verify
 from edgewright.ir.opset import OPS
 from edgewright.ir.qnn.twin import missing
+from edgewright.partition.exclude import as_exclusion
 from edgewright.partition.partitioner import Partitioner
 from edgewright.partition.report import PartitionReport
 from edgewright.passes import apply
@@ -71,8 +72,9 @@ class QnnPartitioner(Partitioner):
         optimization_level: int = 3, shared: SharedContexts | None = None, spills: SharedSpills | None = None,
         integer_state: bool = True, skips: Skips | None = None,
     ) -> None:  # fmt: skip
+        super().__init__(exclude, verbose=verbose)
         self.skips = skips if skips is not None else Skips(skip_node_id_set, skip_node_op_set)
-        super().__init__([*exclude, self.skips] if isinstance(exclude, list | tuple) else exclude, verbose=verbose)
+        self.exclude.append(as_exclusion(self.skips))
         self.integer_state = integer_state
         self.simulate_only = simulate_only
         self.compiler_specs = compiler_specs

@@ -44,5 +44,6 @@ class Skips:
 def _names(option: str, given: Any) -> frozenset[str]:
     listed = None if given is None or isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
     if given is not None and (listed is None or not all(isinstance(name, str) for name in listed)):
-        raise UsageError(option, "must be a set of names", value=given)
+        example = "conv2d" if option == NODES else "aten.relu.default"
+        raise UsageError(option, "must be a set of names", value=given, remedy=f'Such as {{"{example}"}}.')
     return frozenset(listed or ())
