@@ -24,6 +24,7 @@ from edgewright.frontend.importer import import_linked
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 from edgewright.ir.graph import Graph, Value
+from edgewright.quantize.precision import require_single
 
 aten = torch.ops.aten
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default)
@@ -74,12 +75,14 @@ def _remember(node: fx.Node, module: fx.GraphModule) -> None:
 
 def rewritten(module: fx.GraphModule, takes: Takes, kept: Collection[Any]) -> fx.GraphModule:
     """The module in the operators that lowering will see, in-place ones made functional, of the same meaning.
+    It is about to be quantized.
 
     Operators in ``kept`` stay as they are. Writes to the module's own state stay in place, as effects; those through
     views become new contents, which are copied to the state at the end: an observer in between would take them.
     """
     for node in module.graph.nodes:
         _remember(node, module)
+    require_single(module)
     kept = {*kept, *(n.target for n in module.graph.nodes if _drops(n))}
     viewed = next((n for n in module.graph.nodes if writes_through_view(n)), None)
     try:

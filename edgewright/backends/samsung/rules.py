@@ -53,7 +53,10 @@ def all_or_none(op: Op, target: Any) -> object:
     return ", ".join(loose) if loose and len(loose) < len(held) else OK
 
 
-@rule("elements that are not quantized must be float32 or float16, and places int32 or int64")
+@rule(
+    "elements that are not quantized must be float32 or float16 (of a model in bfloat16, export model.half() or "
+    "model.float()), and places int32 or int64"
+)
 def plain(op: Op, target: Any) -> object:
     places = _listed(op, _PLACES) | (set(op.outputs[1:]) if op.kind == "topk" else set())
     whole = ("int32", "int64")
