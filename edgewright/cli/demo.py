@@ -14,26 +14,24 @@ import numpy as np
 
 from edgewright.backends.targets import all_targets
 from edgewright.cli.console import clean, console, progress, table
-from edgewright.demo import IMAGES, MODEL
+from edgewright.cli.parser import fitted
+from edgewright.demo import MODEL, images
 from edgewright.errors import UsageError
 from edgewright.runtime.program import Runtime
 from edgewright.units import duration, share, size
 from edgewright.workbench.facts import LEGEND, MEASURES, measures, time_note
 
 if TYPE_CHECKING:
+    from edgewright.demo.images import Array
     from edgewright.workbench.facts import CompileReport
     from edgewright.workbench.result import CompileResults
 
 TARGETS = ("xnnpack", "ethos-u55-128", "sm8550", "e9955", "imxrt700")
-_MEAN = np.array((0.4914, 0.4822, 0.4465), np.float32)
-_STD = np.array((0.2470, 0.2435, 0.2616), np.float32)
-_CLASSIFIED, _CALIBRATED = 100, 32
+_CLASSIFIED = 100
 EXAMPLES = """examples:
   edgewright demo
   edgewright demo --target ethos-u85-256 --target sm8750 --images 200
 """
-
-Array = np.ndarray[Any, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with np.load(IMAGES) as file:
-        images, labels = file["images"], file["labels"]
+    inputs, labels = images.load()
     compiles = importlib.util.find_spec("torch") is not None
-    count = (_CLASSIFIED if compiles else len(images)) if args.images is None else args.images
-    if not 1 <= count <= len(images):
-        raise UsageError("--images", f"must be 1 to {len(images)}", value=count)
-    inputs = [prepare(image) for image in images]
+    count = (_CLASSIFIED if compiles else len(inputs)) if args.images is None else args.images
+    if not 1 <= count <= len(inputs):
+        raise UsageError("--images", f"must be 1 to {len(inputs)}", value=count)
     if not compiles:
         return _shipped(args, inputs[:count], labels[:count])
     start = time.perf_counter()
@@ -71,7 +67,7 @@ def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> t
     with Stages(args.quiet) as stages, quiet_imports():
         with stages("import torch"):
             from edgewright.backends.targets import find_target
-            from edgewright.demo.model import cifarnet
+            from edgewright.demo.model import calibration, cifarnet
             from edgewright.workbench.compile import Bench, Settings, build_all, measured
             from edgewright.workbench.quantization import quiet_warnings
             from edgewright.workbench.recipe import Recipe
@@ -86,8 +82,8 @@ def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> t
 
         with quiet_warnings():
             model = cifarnet()
-            data = [torch_tensor(x) for x in inputs[-_CALIBRATED:]]
-            bench = Bench(model, model.example_inputs(), data, Settings(Recipe("int8"), metric=accuracy), stages)
+            settings = Settings(Recipe("int8"), metric=accuracy)
+            bench = Bench(model, model.example_inputs(), calibration(), settings, stages)
             original = measured(accuracy, bench.eager)
             return original, build_all(bench, list(dict.fromkeys(map(find_target, names))))
 
@@ -127,12 +123,6 @@ def _shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> in
     return 0
 
 
-def prepare(image: Array) -> Array:
-    """A uint8 picture (height, width, RGB) as the model wants it: float32, normalised, channels first, batch of 1."""
-    x = (image.astype(np.float32) / 255 - _MEAN) / _STD
-    return np.ascontiguousarray(x.transpose(2, 0, 1)[None], np.float32)
-
-
 # -------------------------------------------------------------------------------------------------------- showing
 
 _HEADS = ("device", ">right", ">SQNR", *MEASURES)
@@ -159,14 +149,15 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
     for name, error in results.failures.items():
         out.print(clean(f"{name}: {error}"), style="red", soft_wrap=True)
     out.print(f"all of it took {duration(seconds)}; next:", style="bold")
-    model = "edgewright.demo.model:cifarnet"
+    model, data = "edgewright.demo.model:cifarnet", "edgewright.demo.model:calibration"
     for command in (
         f"edgewright explain {model} --target ethos-u55-128 --quantize int8",
-        f"edgewright compile {model} --target xnnpack -o cifarnet.pte",
+        f"edgewright compile {model} --target ethos-u55-128 --quantize int8 --calibrate {data} -o cifarnet.pte",
         f"edgewright profile {shlex.quote(str(MODEL))}",
         "edgewright doctor",
     ):
-        out.print(f"  {command}", soft_wrap=True)
+        for line in fitted(f"  {command}", out.width):
+            out.print(line, soft_wrap=True)
 
 
 def _row(report: CompileReport) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from edgewright.demo import WEIGHTS
+from edgewright.demo import WEIGHTS, images
 from edgewright.frontend.export import export
 from edgewright.frontend.weights import load_weights
 from edgewright.program.config import ExecutorchBackendConfig
@@ -40,6 +40,11 @@ def cifarnet() -> CifarNet:
         model = CifarNet()
     load_weights(model, WEIGHTS)
     return model.eval()
+
+
+def calibration() -> list[torch.Tensor]:
+    """What it is calibrated with: images that the demo does not classify."""
+    return [torch.from_numpy(x) for x in images.load()[0][-images.CALIBRATED :]]
 
 
 def exported() -> ExportedProgram:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from edgewright.cli.demo import prepare
 from edgewright.demo import IMAGES, model
+from edgewright.demo.images import prepare
 from edgewright.runtime import Runtime
 from tests.compile.case import Case, compile_exported
 from tests.compile.check import check_ours, check_stock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewright.cli.demo import TARGETS, prepare
+from edgewright.cli.demo import TARGETS
 from edgewright.demo import IMAGES, MODEL
+from edgewright.demo.images import prepare
 from edgewright.runtime import Runtime
 from tests.e2e.cli import Cli
 
+ROOT = Path(__file__).parents[2]
 FEW = ("--target", "xnnpack", "--target", "ethos-u55-128", "--images", "50")
 
 
@@ -31,6 +34,19 @@ def test_demo(cli: Cli) -> None:
         assert float(words[2]) > 30  # decibels
         assert words[3] == "100.0%"
     assert "time: xnnpack measured on this machine; ethos-u55-128 by Vela's estimate" in result.out
+    assert "--calibrate edgewright.demo.model:calibration" in result.out
+
+
+def test_what_is_named_after_the_demo_is_there() -> None:
+    """The README's command, and what the demo says to type next."""
+    from edgewright.frontend.spec import load_object, load_spec
+
+    named = set(re.findall(r"edgewright\.demo\.model:\w+", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert named == {"edgewright.demo.model:cifarnet", "edgewright.demo.model:calibration"}
+    (example,) = load_spec("edgewright.demo.model:cifarnet").args
+    inputs = load_object("edgewright.demo.model:calibration")()
+    assert len(inputs) == 32
+    assert {(x.shape, x.dtype) for x in inputs} == {(example.shape, example.dtype)}
 
 
 def test_one_target_of_every_backend() -> None:
