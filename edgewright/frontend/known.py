@@ -29,7 +29,7 @@ class Known:
             fits = deep < _DEEP and _is_small(node.meta.get("val"))
             found = None if not fits else self._call(node, deep) if node.op == "call_function" else self.held(node)
             plain = isinstance(found, torch.Tensor) and not isinstance(found, FakeTensor)
-            self.values[node] = found.detach() if plain else None
+            self.values[node] = found.detach() if plain and found is not None else None
         return self.values[node]
 
     def _call(self, node: fx.Node, deep: int) -> Any:

@@ -131,10 +131,13 @@ def _is_zero(node: Any) -> bool:
 
 def _all_masked(node: Any) -> tuple[Any, int] | None:
     """The tensor and the dimension of which a truth says that all elements are minus infinity."""
-    reduced = node if _name(node) == "all" else node.args[0] if _name(node) == "logical_not" else None
-    each = reduced.args[0] if _name(reduced) in ("all", "any") else None
-    if _name(reduced) == "any":
+    if _name(node) == "all":
+        reduced, each = node, node.args[0]
+    elif _name(node) == "logical_not" and _name(node.args[0]) == "any":  # none is another
+        reduced, each = node.args[0], node.args[0].args[0]
         each = each.args[0] if _name(each) == "logical_not" else None
+    else:
+        return None
     if _name(each) != "eq" or each.args[1] != _NEVER or len(reduced.args) < 3 or reduced.args[2] is not True:
         return None
     dims = reduced.args[1] if isinstance(reduced.args[1], list | tuple) else [reduced.args[1]]

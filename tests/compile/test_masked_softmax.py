@@ -123,9 +123,12 @@ def test_a_choice_of_another_kind_stays_one() -> None:
             none = torch.zeros_like(shares)
             some = (x == -math.inf).any(-1, keepdim=True)
             other = (x == -math.inf).all(-2, keepdim=True)
-            return torch.where(some, none, shares) + torch.where(other, none, shares) + torch.where(some, shares, none)
+            seen = torch.logical_not((x == -math.inf).all(-1, keepdim=True))
+            chosen = torch.where(some, none, shares) + torch.where(other, none, shares)
+            return chosen + torch.where(some, shares, none) + torch.where(seen, none, shares)
 
     scores = real(EARLIER)
-    program = lowered(Chosen(), scores, decomposed=True)
-    assert [str(n.target) for n in program.graph.nodes].count("aten.where.self") == 3
-    torch.testing.assert_close(program.module()(scores), Chosen()(scores), equal_nan=True)
+    for decomposed in (False, True):
+        program = lowered(Chosen(), scores, decomposed=decomposed)
+        assert [str(n.target) for n in program.graph.nodes].count("aten.where.self") == 4
+        torch.testing.assert_close(program.module()(scores), Chosen()(scores), equal_nan=True)
