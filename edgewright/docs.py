@@ -66,8 +66,15 @@ def _quantizer(name: str, backend: Backend) -> list[str]:
 
 
 def _presets(module: Any) -> list[Any]:
-    held = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
-    return [f for f in held if not f.__name__.startswith("_")]
+    """The public functions of a quantizer's module, and those of its neighbours there that say how to quantize."""
+    home = module.__name__.rpartition(".")[0]
+    held = [f for f in vars(module).values() if inspect.isfunction(f) and not f.__name__.startswith("_")]
+    near = [f for f in held if f.__module__.startswith(f"{home}.")]
+    return [f for f in near if f.__module__ == module.__name__ or "QuantizationConfig" in str(_result(f))]
+
+
+def _result(function: Any) -> Any:
+    return inspect.signature(function).return_annotation
 
 
 def _arguments(function: Any) -> str:
