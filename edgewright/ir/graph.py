@@ -87,9 +87,9 @@ class Value:
         return size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Origin:
-    """Where an operator came from in the user's model."""
+    """Where an operator came from in the user's model. What is made of an operator has the very same one."""
 
     node: str = ""
     module: str = ""

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from edgewright.backends.table import STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
-from edgewright.ir.graph import Graph, Op, verify
+from edgewright.ir.graph import Graph, Op, Origin, verify
 from edgewright.ir.opset import OPS
 from edgewright.partition.apply import Application
 from edgewright.partition.exclude import as_exclusion
@@ -77,12 +77,12 @@ class Partitioner:
         absorbs = {row.op: row.absorbs for row in rows}
         static = frozenset(row.op for row in rows if STATIC in row.precisions)
         numbers = frozenset(row.op for row in rows if row.numbers)
-        folded = fold_quantization(work.graph, OPS, absorbs, frozenset(excluded), static, numbers)
+        folded = fold_quantization(work.graph, OPS, absorbs, excluded.keys(), static, numbers)
         verify(folded)
         apply(folded, lambda graph: fold_constants(graph, OPS))  # weights that the model computes are constant to rules
 
         def refusals(op: Op) -> list[str]:
-            return excluded.get(id(op.origin)) or self.refusals(op)
+            return excluded.get(op.origin) or self.refusals(op)
 
         done = work.run(folded, refusals, self.lower, single=self.per_op_mode, keep=self.keep)
         self.reports[method] = work.report
@@ -91,14 +91,14 @@ class Partitioner:
             print(work.report)
         return done
 
-    def _excluded(self, work: Application) -> dict[int, list[str]]:
-        """Why operators are left alone by the user, by the identity of their origin, which folding keeps."""
-        found: dict[int, list[str]] = {}
+    def _excluded(self, work: Application) -> dict[Origin, list[str]]:
+        """Why operators are left alone by the user, by their origin, which folding keeps."""
+        found: dict[Origin, list[str]] = {}
         for op in work.graph.ops if self.exclude else ():
             node = next((work.nodes.get(o) for o in op.outputs if o is not None), None)
             reasons = [why for exclusion in self.exclude if (why := exclusion(op, node))]
             if reasons:
-                found[id(op.origin)] = reasons
+                found[op.origin] = reasons
         return found
 
 

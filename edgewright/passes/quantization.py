@@ -6,13 +6,13 @@ conversions. Operators get their names from the op table here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from edgewright.ir.graph import Graph, Op, QParams, Value
+from edgewright.ir.graph import Graph, Op, Origin, QParams, Value
 from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
 from edgewright.passes.fold import dequantized
@@ -26,12 +26,12 @@ def fold_quantization(
     graph: Graph,
     table: OpTable,
     absorbs: Mapping[str, tuple[str, ...]],
-    apart: frozenset[int] = frozenset(),
+    apart: Collection[Origin] = frozenset(),
     static: frozenset[str] | None = None,
     numbers: frozenset[str] = frozenset(),
 ) -> Graph:
     """The graph with canonical operators and quantized values. ``absorbs`` says what may be fused onto what;
-    operators whose origins are in ``apart`` (by identity) are not fused. ``static``: the operators that work on
+    operators whose origins are in ``apart`` are not fused. ``static``: the operators that work on
     integers (None: all); the others stay real, between conversions. ``numbers``: those that take plain numbers too."""
     store_constants(graph)
     folder = _Folder(graph, table, absorbs, apart)
@@ -42,7 +42,7 @@ def fold_quantization(
 
 class _Folder:
     def __init__(
-        self, graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]], apart: frozenset[int]
+        self, graph: Graph, table: OpTable, absorbs: Mapping[str, tuple[str, ...]], apart: Collection[Origin]
     ) -> None:
         self.graph = graph
         self.apart = apart
@@ -119,7 +119,7 @@ class _Folder:
         row = self.table.of(reader) if reader is not None else None
         if reader is None or row is None or row.name not in self.absorbs.get(op.kind, ()):
             return
-        if not self.apart.isdisjoint((id(op.origin), id(reader.origin))):
+        if op.origin in self.apart or reader.origin in self.apart:
             return
         if row.name == "cast" and reader.outputs[0] is not None and reader.outputs[0].dtype == np.int32:
             op.outputs = [reader.outputs[0]]  # places that are wanted in 32 bits
