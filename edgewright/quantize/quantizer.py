@@ -20,6 +20,8 @@ from edgewright.program.resolve import kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_ends
 from edgewright.quantize.masks import finite_masks
 from edgewright.quantize.module import rewritten
+from edgewright.quantize.norms import fold_decomposed_norms
+from edgewright.quantize.pt2e import show_norms
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
 aten = torch.ops.aten
@@ -120,7 +122,8 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Decompose as lowering does, so that every intermediate value has an observer; masks become finite."""
-        return finite_masks(rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept])))
+        made = rewritten(show_norms(model), kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
+        return finite_masks(fold_decomposed_norms(made))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for other in self.others:

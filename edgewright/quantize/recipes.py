@@ -9,7 +9,6 @@ import torch
 from torchao.quantization.pt2e import (
     FakeQuantize,
     FusedMovingAvgObsFakeQuantize,
-    HistogramObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
@@ -19,6 +18,7 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantizer import FixedQParamsQuantizationSpec, QuantizationSpec
 
 from edgewright.errors import UsageError
+from edgewright.quantize.histogram import RangeObserver
 from edgewright.quantize.masks import MaskedObserver
 
 EPSILON = 2.0**-12  # the smallest scale: smaller ones overflow the product of two when they are divided by
@@ -101,7 +101,7 @@ def _activations(
     elif is_qat:
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
     else:
-        observer = (PlaceholderObserver if is_dynamic else HistogramObserver).with_args(eps=eps)
+        observer = (PlaceholderObserver if is_dynamic else RangeObserver).with_args(eps=eps)
     scheme = torch.per_tensor_symmetric if dtype == torch.int16 else torch.per_tensor_affine
     return QuantizationSpec(dtype, observer, *limits, scheme, is_dynamic=is_dynamic)
 

@@ -53,14 +53,13 @@ class Quantization:
     def prepare(self, target: Target, recipe: Recipe) -> Any:
         """The model with observers."""
         with self._stages("quantize", f"{target.name}: quantize"), quiet_torch():
-            from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
-
             from edgewright.backends import find_quantizer
+            from edgewright.quantize.pt2e import prepared
 
             quantizer = find_quantizer(target.backend).for_target(target.argument)
             apply_recipe(quantizer, recipe, self.modules(), target.name)
             module: Any = self._exported.module()
-            return prepare_pt2e(spell_out_writes(module), quantizer)
+            return prepared(spell_out_writes(module), quantizer)
 
     def calibrate(self, target: Target, prepared: Any) -> None:
         """Show the data to the observers."""
@@ -80,9 +79,9 @@ class Quantization:
     def convert(self, target: Target, prepared: Any) -> Any:
         """A calibrated model as one that quantizes and dequantizes."""
         with self._stages("quantize", f"{target.name}: convert"), kept_buffers(self._exported), quiet_torch():
-            from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+            from edgewright.quantize.pt2e import converted
 
-            return convert_pt2e(prepared)
+            return converted(prepared)
 
     def export(self, target: Target, converted: Any) -> ExportedProgram:
         with self._stages("quantize", f"{target.name}: export"), quiet_torch():

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 from torch.export import ExportedProgram
-from torchao.quantization.pt2e import FakeQuantize, HistogramObserver, MovingAverageMinMaxObserver
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver
+from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
@@ -18,6 +18,8 @@ from edgewright.backends.nxp.partitioner import KEPT, checked_target
 from edgewright.backends.nxp.target import DEFAULT, NeutronTargetSpec
 from edgewright.errors import UsageError
 from edgewright.quantize.batches import calibrate
+from edgewright.quantize.histogram import RangeObserver
+from edgewright.quantize.pt2e import converted, prepared
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, symmetric_config
 from edgewright.quantize.simpler import simpler
@@ -71,7 +73,7 @@ class NeutronQuantizer(TableQuantizer):
         return model
 
     def _centred(self) -> QuantizationSpec:
-        observer: Any = HistogramObserver.with_args(eps=EPSILON)
+        observer: Any = RangeObserver.with_args(eps=EPSILON)
         if self.is_qat:
             observer = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=EPSILON)
         return QuantizationSpec(torch.int8, observer, -127, 127, torch.per_tensor_symmetric)
@@ -89,11 +91,10 @@ def calibrate_and_quantize(
     if is_qat:
         if train_fn is None:
             raise UsageError("train_fn", "must be given for quantization-aware training")
-        prepared: Any = prepare_qat_pt2e(module, quantizer)
-        trained = train_fn(prepared)
-        prepared = prepared if trained is None else trained
+        ready: Any = prepare_qat_pt2e(module, quantizer)
+        trained = train_fn(ready)
+        ready = ready if trained is None else trained
     else:
-        prepared = prepare_pt2e(module, quantizer)
-        calibrate(prepared, calibration_inputs)
-    made: fx.GraphModule = convert_pt2e(prepared)
-    return made
+        ready = prepared(module, quantizer)
+        calibrate(ready, calibration_inputs)
+    return converted(ready)

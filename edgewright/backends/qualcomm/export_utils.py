@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from edgewright.backends.qualcomm.compat import (
     QnnExecuTorchBackendType,
@@ -36,6 +35,7 @@ from edgewright.frontend.importer import to_array
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.quantize.batches import calibrate
+from edgewright.quantize.pt2e import converted, prepared
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import Runtime
 from edgewright.workbench.quantization import kept_buffers
@@ -186,9 +186,9 @@ def _refuse(given: Any, name: str, remedy: str) -> None:
 def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
     exported = torch.export.export(model, dataset[0])
     with kept_buffers(exported), torch.no_grad():  # or a cache would start with what it was calibrated on
-        prepared = prepare_pt2e(exported.module(), quantizer)
-        calibrate(prepared, dataset)
-    return convert_pt2e(prepared)
+        ready = prepared(exported.module(), quantizer)
+        calibrate(ready, dataset)
+    return converted(ready)
 
 
 def generate_inputs(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from edgewright.backends.samsung.partitioner import EnnPartitioner
 from edgewright.backends.samsung.quantizer import EnnQuantizer, Precision
@@ -16,6 +16,7 @@ from edgewright.errors import UsageError
 from edgewright.program.config import EdgeCompileConfig
 from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
 from edgewright.quantize.batches import calibrate
+from edgewright.quantize.pt2e import converted, prepared
 
 
 def get_edge_compile_config() -> EdgeCompileConfig:
@@ -35,15 +36,14 @@ def quantize_module(
     quantizer = EnnQuantizer()
     quantizer.setup_quant_params(precision, is_per_channel, is_qat)
     exported: Any = torch.export.export(module, inputs).module()
-    prepared: Any = (prepare_qat_pt2e if is_qat else prepare_pt2e)(exported, quantizer)
+    ready: Any = (prepare_qat_pt2e if is_qat else prepared)(exported, quantizer)
     if train_fn is not None:
         if not is_qat:
             raise UsageError("train_fn", "is for quantization-aware training: is_qat=True")
-        trained = train_fn(prepared)
-        prepared = prepared if trained is None else trained
-    calibrate(prepared, calibration_dataset)
-    made: fx.GraphModule = convert_pt2e(prepared)
-    return made
+        trained = train_fn(ready)
+        ready = ready if trained is None else trained
+    calibrate(ready, calibration_dataset)
+    return converted(ready)
 
 
 def to_edge_transform_and_lower_to_enn(
