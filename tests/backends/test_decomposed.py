@@ -20,6 +20,43 @@ def test_linear_layers_of_decomposed_programs_are_taken(target: str) -> None:
     assert report.sqnr is not None and report.sqnr > 40
 
 
+class Attention(nn.Module):
+    """Of tokens that see what a mask says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        query, key, value = (part(x) for part in self.parts)
+        return x + nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize(("target", "precision", "decibels"), [
+    ("xnnpack", None, 100), ("sm8650", None, 50), ("e9955", None, 50), ("sm8650", "int8", 33), ("e9955", "int8", 33),
+    ("ethos-u85-256", "int8", 33), ("imxrt700", "int8", 33),
+])  # fmt: skip
+def test_rows_that_see_nothing_are_nothing(
+    target: str, precision: str | None, decibels: float, decomposed: bool
+) -> None:
+    torch.manual_seed(0)
+    mask = torch.zeros(6, 6).masked_fill(torch.ones(6, 6, dtype=torch.bool).triu(1), -torch.inf)
+    mask[2] = -torch.inf
+    inputs = torch.randn(1, 6, 8), mask
+    program = torch.export.export(Attention().eval(), inputs)
+    if decomposed:
+        program = program.run_decompositions()
+    simulate = True if target == "sm8650" else None
+    calibration = [inputs] if precision else None
+    made = ew.compile(
+        program, target=target, quantize=precision, calibration=calibration, simulate=simulate, quiet=True
+    )
+    assert made.report.coverage["macs"] == 1
+    assert made.report.sqnr is not None and made.report.sqnr > decibels
+    assert "softmax" in [v.operator for m in made.report.methods.values() for v in m.taken]
+
+
 def test_other_products_with_a_sum_keep_their_meaning() -> None:
     class Product(nn.Module):
         def __init__(self) -> None:
