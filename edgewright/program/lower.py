@@ -72,6 +72,9 @@ class EdgeProgramManager:
         self, programs: dict[str, ExportedProgram], constant_methods: Mapping[str, Any], config: EdgeCompileConfig
     ) -> None:
         self.compile_config = config
+        if not isinstance(constant_methods, Mapping):
+            remedy = 'Such as {"get_length": 128}.'
+            raise UsageError("constant_methods", "must be values by name", value=constant_methods, remedy=remedy)
         self.constant_methods = dict(constant_methods)
         clash = sorted(set(programs) & set(self.constant_methods))
         if clash:

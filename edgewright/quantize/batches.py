@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -28,9 +29,20 @@ def in_batches(
         yield part, named
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute alone: with more threads it sums in another order, and scales are measured to the last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def calibrate(prepared: fx.GraphModule, dataset: Iterable[tuple[Any, ...]]) -> None:
     """Show a dataset to a prepared model's observers."""
-    with torch.no_grad():
+    with one_thread(), torch.no_grad():
         for inputs in dataset:
             for args, kwargs in in_batches(prepared.graph, tuple(inputs)):
                 prepared(*args, **kwargs)

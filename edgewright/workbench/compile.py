@@ -163,7 +163,8 @@ class Bench:
         """What the original gives for the inputs that results are compared on."""
         if self._expected is None:
             with kept_buffers(self.exported):
-                found = [pytree.tree_leaves(call_model(self.eager, n, c)) for n, c in enumerate(self.evaluated)]
+                given = enumerate(self.evaluated)
+                found = [pytree.tree_leaves(call_model(self.eager, n, c, self.exported)) for n, c in given]
                 self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
         return self._expected
 

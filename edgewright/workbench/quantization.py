@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from edgewright.backends.targets import Target
 from edgewright.errors import InputError, UsageError
 from edgewright.frontend.origin import module_path
+from edgewright.quantize.batches import one_thread
 from edgewright.workbench.data import Call
 from edgewright.workbench.progress import Stages
 from edgewright.workbench.recipe import Recipe, apply_recipe
@@ -70,10 +72,12 @@ class Quantization:
         if not calls:  # weights are observed when the model runs, whatever it runs on
             example: Any = self._exported.example_inputs
             calls = [Call(*example)]
-        label = f"{target.name}: calibrate"
-        with self._stages("calibrate", label, total=len(calls)) as step, kept_buffers(self._exported), torch.no_grad():
+        with (
+            self._stages("calibrate", f"{target.name}: calibrate", total=len(calls)) as step,
+            kept_buffers(self._exported), one_thread(), torch.no_grad(),
+        ):  # fmt: skip
             for number, call in enumerate(calls):
-                call_model(prepared, number, call)
+                call_model(prepared, number, call, self._exported)
                 step()
 
     def convert(self, target: Target, prepared: Any) -> Any:
@@ -90,7 +94,7 @@ class Quantization:
             return torch.export.export(converted, args, kwargs, dynamic_shapes=self._dynamic_shapes)
 
 
-def call_model(module: Any, number: int, call: Call) -> Any:
+def call_model(module: Any, number: int, call: Call, exported: ExportedProgram) -> Any:
     """A model's results for one of the calibration inputs."""
     for value in (*call.args, *call.kwargs.values()):
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.isnan().any():
@@ -101,7 +105,14 @@ def call_model(module: Any, number: int, call: Call) -> Any:
     except Exception as error:
         told = str(error).strip().split("\n")[0]
         rule = f"the model cannot be called with it: {type(error).__name__}: {told}"
-        raise InputError(f"calibration input {number}", rule) from error
+        raise InputError(f"calibration input {number}", rule, remedy=_other_shapes(exported, call)) from error
+
+
+def _other_shapes(exported: ExportedProgram, call: Call) -> str:
+    """What was given beside what the model was exported with, if that is not the same."""
+    sides = pytree.tree_leaves((call.args, call.kwargs)), pytree.tree_leaves(exported.example_inputs)
+    had, wants = (", ".join(str(list(x.shape)) for x in side if isinstance(x, torch.Tensor)) for side in sides)
+    return "" if had == wants else f"It has the shape {had}; the model was exported with {wants}."
 
 
 def _observes(prepared: Any) -> bool:

@@ -79,21 +79,23 @@ def test_compiling_again_gives_the_same_bytes(seed: str, threads: str, tmp_path:
 
 
 # Files, twins and reports of every backend. What the vendors' compilers make is in the files: Vela's command streams
-# and Qualcomm's context binaries are the same each time, too. With as many threads: torch sums in another order with
-# another number of them, and calibration measures the last bits of that.
+# are the same each time, too. Qualcomm's context binaries are not, for some graphs: of its files all is compared but
+# what is made from those.
 
 
 def test_every_backend_gives_the_same_bytes_again(tmp_path: Path) -> None:
     usual = digests("0", "2", str(ROOT), "-m", "tests.compile.again", "few")
-    assert len(usual.splitlines()) == 23 and " error " not in usual, usual
-    again = digests("77", "2", str(tmp_path), "-m", "tests.compile.again", "few", malloc="malloc")
+    assert len(usual.splitlines()) == 22 and " error " not in usual, usual
+    again = digests("77", "1", str(tmp_path), "-m", "tests.compile.again", "few", malloc="malloc")
     assert again.splitlines() == usual.splitlines()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "malloc"), [("1", "pymalloc"), ("4242", "malloc")])
-def test_every_model_for_every_target_gives_the_same_bytes_again(seed: str, malloc: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "threads", "malloc"), [("1", "2", "pymalloc"), ("4242", "1", "malloc")])
+def test_every_model_for_every_target_gives_the_same_bytes_again(
+    seed: str, threads: str, malloc: str, tmp_path: Path
+) -> None:
     usual = digests("0", "2", str(ROOT), "-m", "tests.compile.again", "all")
     assert "error" not in usual, usual
-    again = digests(seed, "2", str(tmp_path), "-m", "tests.compile.again", "all", malloc=malloc)
+    again = digests(seed, threads, str(tmp_path), "-m", "tests.compile.again", "all", malloc=malloc)
     assert again.splitlines() == usual.splitlines()

@@ -165,6 +165,11 @@ def test_constant_methods_must_not_hide_methods() -> None:
         to_edge(exported(), constant_methods={"get": 2**63}).to_executorch()
 
 
+def test_constant_methods_have_names() -> None:
+    with pytest.raises(UsageError, match=r"must be values by name; got \[1\]"):
+        to_edge(exported(), constant_methods=[1])  # type: ignore[arg-type]
+
+
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
