@@ -184,6 +184,7 @@ def test_an_interrupt_leaves_graph_and_pool_usable() -> None:
 from edgewright.engine import threads
 graph = CompiledGraph(tallying([(64, 1, True)] * 50, rounds=20000), threads=2)
 graph.run([])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells tell what runs in the background to ignore it
 interrupted = 0
 for _ in range(5):
     timer = threading.Timer(0.002, lambda: os.kill(os.getpid(), signal.SIGINT))
