@@ -54,3 +54,16 @@ def result_of(op: Op) -> Value:
     out = op.outputs[0]
     assert out is not None
     return out
+
+
+# What every vendor means alike.
+
+
+@element("tosa.maximum", "tflite.MAXIMUM")
+def _largest(i: Integers, op: Op, given: Given) -> Whole:
+    return i.largest(*given)
+
+
+@element("tosa.minimum", "tflite.MINIMUM")
+def _smallest(i: Integers, op: Op, given: Given) -> Whole:
+    return i.smallest(*given)

@@ -56,13 +56,3 @@ def _prelu(i: Integers, op: Op, given: Given) -> Whole:
     below = _times(i, i.mul(data, slopes), tflite.product_factor(x, slope, out))
     above = _times(i, data, scale(x) / scale(out))
     return _stored(i, i.select(i.compare("sge", data, i.constant(0)), above, below), out)
-
-
-@element("tflite.MAXIMUM")
-def _largest(i: Integers, op: Op, given: Given) -> Whole:
-    return i.largest(*given)
-
-
-@element("tflite.MINIMUM")
-def _smallest(i: Integers, op: Op, given: Given) -> Whole:
-    return i.smallest(*given)

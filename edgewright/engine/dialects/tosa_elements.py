@@ -200,13 +200,3 @@ def _leading_zeros(i: Integers, op: Op, given: Given) -> Whole:
     i.f.module.declare(f"declare {kind} @llvm.ctlz.{suffix}({kind}, i1)")
     made = i.f.let(kind, f"call {kind} @llvm.ctlz.{suffix}({kind} {given[0].reg}, i1 false)")
     return Whole(made, 0, 32)
-
-
-@element("tosa.maximum")
-def _largest(i: Integers, op: Op, given: Given) -> Whole:
-    return i.largest(*given)
-
-
-@element("tosa.minimum")
-def _smallest(i: Integers, op: Op, given: Given) -> Whole:
-    return i.smallest(*given)
