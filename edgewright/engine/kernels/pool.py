@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, number, vec
 from edgewright.engine.isa import ISA
+from edgewright.engine.kernels.along import larger
 from edgewright.engine.requantize import Affine, quantize
 from edgewright.engine.tail import Tail, finish
 from edgewright.engine.vector import int_max, to_real, widen
@@ -104,7 +105,7 @@ def _window(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg
 def _larger(f: Function, best: Reg, x: Reg) -> Reg:
     if x.type.endswith("i8>"):
         return int_max(f, best, x, signed=False)
-    return f.select(f.compare("ogt", best, x), best, x)  # x if it is NaN
+    return larger(f, best, x)  # NaN stays NaN, as in PyTorch
 
 
 def _bounded(f: Function, pool: Pool, x: Reg) -> Reg:

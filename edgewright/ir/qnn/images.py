@@ -9,6 +9,7 @@ import numpy as np
 
 from edgewright.ir.graph import Array
 from edgewright.ir.qnn.folds import visits
+from edgewright.ir.qnn.values import half
 from edgewright.ir.reference.grid import cubic, grid_sampler
 from edgewright.ir.reference.resample import upsample_bilinear2d
 from edgewright.ir.reference.windows import cheaper_first
@@ -18,7 +19,8 @@ _F32 = np.float32
 
 
 def max_pool(params: Params, x: Array) -> Array:
-    """Of what is stored, which is in the same order as what it stands for."""
+    """Of what is stored, which is in the same order as what it stands for; real numbers are held in 16 bits."""
+    x = half(x).astype(x.dtype) if x.dtype.kind == "f" else x
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     total = np.full(params["shape"], least, x.dtype)
     for at, read in visits(params, x.shape[1:-1], params["shape"][1:-1]):
