@@ -19,6 +19,7 @@ from edgewright.runtime import Runtime
 from tests.backends.nxp.litert import graph, value
 from tests.e2e.cli import GOLDEN, Cli, recorded
 from tests.support import golden
+from tests.support.programs import require
 
 LINEAR, CONV = GOLDEN / "linear_fp32_portable.pte", GOLDEN / "conv_relu_fp32_xnnpack.pte"
 
@@ -175,8 +176,9 @@ def test_bench_says_what_a_peer_cannot_do(cli: Cli, tmp_path: Path) -> None:
 
 
 def complete(script: str, *words: str) -> list[str]:
+    bash = require("bash", "it runs the completion script")
     line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _edgewright; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)
+    done = subprocess.run([bash, "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from edgewright.runtime import Runtime
+from tests.support.programs import require
 
 TEXT = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
 
@@ -36,8 +36,8 @@ def wanted(folder: Path) -> np.ndarray:
 
 
 def test_cpp(folder: Path) -> None:
-    cmake = shutil.which("cmake")
-    assert cmake is not None, "these tests want CMake and a C++ compiler"
+    cmake = require("cmake", "it builds the page's program")
+    require("c++", "it compiles the page's program")
     (folder / "main.cpp").write_text(block("cpp"))
     (folder / "CMakeLists.txt").write_text(block("cmake"))
     spec = importlib.util.find_spec("executorch")

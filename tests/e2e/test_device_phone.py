@@ -1,8 +1,12 @@
-"""``edgewright device run | push | list`` with the real ``adb``, and a stand-in for phones that speaks its protocol."""
+"""``edgewright device run | push | list`` through ``adb``, with a stand-in for its server and the phones behind it.
+
+The client is Android's own if it is on PATH, and otherwise ``tests/support/adb_client.py``.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,6 +18,7 @@ import pytest
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.e2e.cli import GOLDEN, Cli
+from tests.support import adb_client
 from tests.support.adb_server import AdbServer, StandIn
 
 RUNNER = f"""#!/bin/sh
@@ -68,7 +73,9 @@ def sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def phones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[StandIn]]:
     """What the server lists; one phone at first."""
-    assert shutil.which("adb"), "these tests need Android's client: apt install adb"
+    if shutil.which("adb") is None:
+        tools = adb_client.on_path(tmp_path / "platform-tools")
+        monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     first = StandIn("ABC123", tmp_path / "phone", properties={"ro.soc.model": "SM8550"})
     server = AdbServer([first])
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(server.port))

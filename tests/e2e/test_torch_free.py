@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scripts folder of a fresh environment with nothing but Edgewright's base install."""
+    pytest.importorskip("ensurepip", reason="this Python makes no environments: Debian's is in python3-venv")
     home = tmp_path_factory.mktemp("bare")
     venv.create(home, with_pip=True)
     scripts = home / ("Scripts" if sys.platform == "win32" else "bin")

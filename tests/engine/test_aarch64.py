@@ -7,7 +7,6 @@ Python. ``tests/support/aarch64.sh`` gets both from Debian's packages, the first
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from edgewright.engine.isa import ARM
 from tests.engine.coverage.xnnpack import LEFT
+from tests.support.programs import require
 
 REPO = Path(__file__).parents[2]
 FOLDER = Path.home() / ".cache" / "edgewright-tests" / "aarch64"
@@ -24,13 +24,18 @@ FILES = ("conv_relu_fp32_xnnpack", "conv_relu_int8_pc_xnnpack", "mlp_dynq_int8_x
          "misc_ops_fp32_xnnpack")  # fmt: skip
 
 
-pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="qemu and an Arm Python are Debian's packages")
+UNAVAILABLE = 3  # the script's exit code where apt has no such packages
 
 
 @pytest.fixture(autouse=True, scope="module")
 def arm_python() -> None:
+    for name in ("bash", "apt-get", "dpkg"):
+        require(name, "it installs qemu and an Arm Python from Debian's packages")
     script = REPO / "tests" / "support" / "aarch64.sh"
-    subprocess.run(["bash", str(script), str(FOLDER)], check=True, timeout=600, capture_output=True)
+    done = subprocess.run(["bash", str(script), str(FOLDER)], timeout=600, capture_output=True, text=True, check=False)
+    if done.returncode == UNAVAILABLE:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
 
 
 def on_arm(tmp_path: Path, *arguments: str, cpu: str = "") -> list[dict[str, Any]]:

@@ -5,13 +5,15 @@ set -euo pipefail
 folder=${1:-$HOME/.cache/edgewright-tests/aarch64}
 [ -e "$folder/ready" ] && exit 0
 rm -rf "$folder"
+unavailable() { echo "apt has no $1 for $2: qemu and an Arm Python come from Debian's archive" >&2; exit 3; }
 
 packages() { # architecture, destination, names
   local state=$folder/apt-$1 to=$folder/$2 options
   mkdir -p "$state"/lists/partial "$state"/archives/partial "$state"/debs "$to"
   options="-qq -o APT::Architecture=$1 -o APT::Architectures=$1 -o Dir::State::lists=$state/lists -o Dir::Cache=$state"
-  apt-get $options update
+  apt-get $options update || unavailable packages "$1"
   names=$(${*:3} "$options")
+  for name in $names; do [ -n "$(apt-cache $options show "$name")" ] || unavailable "$name" "$1"; done
   (cd "$state/debs" && apt-get $options download $names)
   for package in "$state"/debs/*.deb; do dpkg -x "$package" "$to"; done
 }

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.samsung.record import Record
+from tests.support.programs import require
 
 SOURCES = Path(__file__).parent / "standin"
 
 
 def build_sdk(root: Path, *flags: str, headers: dict[str, str] | None = None, keep_headers: bool = True) -> Path:
     """A folder that looks like an unpacked SDK. ``headers``: texts that replace those of the stand-in."""
+    compiler = require("gcc", "it compiles the stand-in SDK")
     libraries, include = root / "lib" / "x86_64-linux", root / "include"
     libraries.mkdir(parents=True)
     shutil.copytree(SOURCES / "include", include)
@@ -25,7 +27,7 @@ def build_sdk(root: Path, *flags: str, headers: dict[str, str] | None = None, ke
         (include / name).write_text(text)
     for name in ("graph_wrapper", "graphgen_api"):
         made = str(libraries / f"lib{name}.so")
-        command = ["gcc", "-shared", "-fPIC", "-O1", *flags, f"-I{include}", f"-I{SOURCES}", "-o", made]
+        command = [compiler, "-shared", "-fPIC", "-O1", *flags, f"-I{include}", f"-I{SOURCES}", "-o", made]
         subprocess.run([*command, str(SOURCES / f"{name}.c")], check=True, timeout=600)
     if not keep_headers:
         shutil.rmtree(include)
