@@ -88,6 +88,7 @@ def _fingerprint() -> str:
     return key_of(COMPILER, *sorted(seen))
 
 
+_PROCESS = os.getpid()
 COMPILER = _compiler()
 FINGERPRINT = _fingerprint()  # now: later the files may be others than those that were loaded
 
@@ -150,7 +151,8 @@ def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: i
 
 
 def _loaded() -> bool:
-    return "llvmlite.binding" in sys.modules
+    """Whether LLVM is here and may be used: in a forked child a thread that is not there may hold its locks."""
+    return "llvmlite.binding" in sys.modules and os.getpid() == _PROCESS
 
 
 def processor() -> tuple[str, dict[str, bool]]:

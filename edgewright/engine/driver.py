@@ -6,7 +6,6 @@ arrays before every call.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -26,6 +25,7 @@ from edgewright.engine.pack import resident
 from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, View
 from edgewright.engine.sharing import Sharing
 from edgewright.engine.threads import address_of, aligned, driver, pool, retire
+from edgewright.forks import renew_in_child
 from edgewright.ir.graph import Array
 
 if TYPE_CHECKING:  # profiles bring the ETDump format with them, which running does not need
@@ -65,8 +65,12 @@ class CompiledGraph:
         self._parts = self._make_parts()
         self._found = self._buffers["arena"][plan.arena_size - ALIGN :][:16].view(_I64) if plan.checks else None
         self._lock = threading.Lock()
-        _GRAPHS.add(self)
+        renew_in_child(self)
         weakref.finalize(self, retire, [part.table for part in self._parts if isinstance(part, _Segment)])
+
+    def _renew(self) -> None:
+        """In a forked child nobody is in a call, and the next one writes all that it reads."""
+        self._lock = threading.Lock()
 
     @property
     def memory(self) -> dict[str, int]:
@@ -267,16 +271,3 @@ def _worth_sharing(steps: Sequence[Step]) -> bool:
         return False
     macs, touched = sum(step.macs for step in steps), sum(step.bytes for step in steps)
     return macs / _MACS_PER_US + touched / _BYTES_PER_US >= _WORTH_US
-
-
-_GRAPHS: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
-
-
-def _unlock() -> None:
-    """In a forked child nobody is in a call, whatever the locks say."""
-    for graph in _GRAPHS:
-        graph._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from edgewright.errors import EdgewrightError, ExecutionError, MissingError
+from edgewright.forks import renew_in_child
 from edgewright.hints import not_among
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import Numerics
@@ -175,7 +176,11 @@ class _Native:
             if origin is not None and key is not None:
                 save_form(self._usual, origin, key)
         self._graph = graph
+        renew_in_child(self)
         self.input_count = len(graph().inputs) if self._usual is None else len(self._usual.plan.inputs)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
 
     @property
     def compiled(self) -> CompiledGraph | None:

@@ -24,7 +24,7 @@ class SharedWeights:
         if key not in self._known:
             room = aligned(size + SLACK)[:size]
             write(room)
-            self._known[key] = len(self.arrays)
             self.arrays.append(room)
             self._kept.extend(made_of)
+            self._known[key] = len(self.arrays) - 1  # last: an interrupt or a fork may come between any two lines
         return Place("shared", 0, self._known[key])

@@ -22,6 +22,7 @@ from edgewright.engine.image import Image
 from edgewright.engine.plan import Plan
 from edgewright.engine.sharedweights import SharedWeights
 from edgewright.errors import ExecutionError, InputError
+from edgewright.forks import renew_in_child
 from edgewright.ir.from_table import in_table, shape_of
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK, Numerics
@@ -136,6 +137,10 @@ class Specialized:
         self.graph, self.keep = translate(graph, numerics), keep
         self.forms = Forms(threads, numerics, memory, cpu, varies)
         self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
+        self._lock = threading.Lock()
+        renew_in_child(self)
+
+    def _renew(self) -> None:
         self._lock = threading.Lock()
 
     def compiled(self, shapes: Sequence[Shape]) -> CompiledGraph:

@@ -42,6 +42,13 @@ def found_there(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]
     return found | (set(tensors(plan.outputs, values)) - made)
 
 
+def has_state(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> bool:
+    """Whether an execution may read what an earlier one wrote; with branches and moves, sometimes if none does."""
+    calls = [step for step in steps if isinstance(step, DelegateStep | KernelStep)]
+    changed = (i for step in calls for i in (*step.outputs, *getattr(step, "changed", ())))
+    return bool(found_there(plan, values, calls) & set(tensors(changed, values)))
+
+
 def tensors(indices: Iterable[int], values: Values) -> Iterable[int]:
     for index in indices:
         value = values[index]

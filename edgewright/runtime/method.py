@@ -14,10 +14,11 @@ from edgewright.errors import (
     FormatError,
     LimitError,
 )
+from edgewright.forks import renew_in_child
 from edgewright.logs import say
 from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.borrowing import lend_inputs
+from edgewright.runtime.borrowing import has_state, lend_inputs
 from edgewright.runtime.boundary import give, take
 from edgewright.runtime.calls import DelegateStep
 from edgewright.runtime.direct import Direct, find_direct
@@ -59,7 +60,8 @@ class Method:
         self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads)
         self._written = written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
-        lend_inputs(plan, self._table.values, [step for chain in self._chains for step in chain])
+        self._steps = [step for chain in self._chains for step in chain]
+        lend_inputs(plan, self._table.values, self._steps)
         if plan.operators:
             from edgewright.runtime.segments import join  # not for programs that are all delegates
 
@@ -68,6 +70,8 @@ class Method:
         self._running = self._chains  # those of the sizes at hand
         self._prepare()
         self._direct = None if self._forms is not None else self._find_direct()
+        self._torn = False  # a thread that is not in this process was executing
+        renew_in_child(self)
         say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
 
@@ -94,12 +98,27 @@ class Method:
                     step.delegate.prepare()
                 at = getattr(step, "end", at + 1)
 
+    def _renew(self) -> None:
+        """In a forked child: whoever was executing is not there to finish."""
+        self._torn = self._lock.locked()
+        self._lock = threading.Lock()
+
+    def _mend(self) -> None:
+        """Raise if an execution that never ended may have left state half written; else there is nothing to mend."""
+        if has_state(self._plan, self._table.values, self._steps):
+            rule = "was executing in another thread when this process was forked, and its state may be half written"
+            remedy = "Call reset(), load it again, or fork while nothing executes."
+            raise ExecutionError(f"method {self.name!r}", rule, remedy=remedy)
+        self._torn = False
+
     @property
     def name(self) -> str:
         return self._plan.name
 
     def execute(self, inputs: Sequence[Any] = (), *, profile: Profile | None = None) -> list[Any]:
         """Run once. Inputs are numpy arrays, torch tensors or numbers; outputs come as the inputs did."""
+        if self._torn:
+            self._mend()
         if self._direct is not None and profile is None:
             with self._lock:
                 made = self._direct.run(inputs)
@@ -117,6 +136,7 @@ class Method:
             if profile is not None:
                 profile.end()
             self._check_outputs(values)
+            self._torn = False  # it was this thread that forked, in a kernel
             return [
                 give(f"output {n} of {self.name!r}", values[i], values, as_torch)
                 for n, i in enumerate(self._plan.outputs)
@@ -135,6 +155,7 @@ class Method:
         """Put mutable state back to what the file holds."""
         with self._lock:
             self._table.reset()
+            self._torn = False
 
     def close(self) -> None:
         """Close the delegates; the method cannot run afterwards."""
