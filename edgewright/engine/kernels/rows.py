@@ -18,10 +18,13 @@ _TOGETHER = 4  # vectors of a row at a time: as many hide each other's latency
 
 @dataclass(frozen=True)
 class Rows:
-    """``length`` elements of a row; ``step`` bytes from a row of reals to the next."""
+    """``length`` elements of a row; ``step`` bytes from a row of reals to the next. With ``columns``, every so many
+    rows begin ``line`` bytes after the ones before, as the pixels of an image with a border do."""
 
     length: int
     step: int = 0
+    columns: int = 0
+    line: int = 0
 
     @property
     def notes(self) -> int:
@@ -40,7 +43,7 @@ def emit_rows(module: Module, name: str, lanes: int, rows: Rows) -> None:
     data, out = f.slot(PTR, 0), f.slot(PTR, 1)
 
     def row(y: Reg) -> None:
-        source, target = f.at(data, f.mul(y, rows.step)), f.at(out, f.mul(y, rows.pitch))
+        source, target = f.at(data, _offset(f, rows, y)), f.at(out, f.mul(y, rows.pitch))
         scale, zero = _choose(f, *_extremes(f, lanes, rows.length, source))
         notes = f.at(target, rows.notes)
         f.store(f.op("fdiv", number(1, "float"), scale), notes, INVERSE)
@@ -51,6 +54,15 @@ def emit_rows(module: Module, name: str, lanes: int, rows: Rows) -> None:
 
     f.span(f.arg("begin"), f.arg("end"), row)
     f.give()
+
+
+def _offset(f: Function, rows: Rows, y: Reg) -> Reg:
+    """Bytes to row ``y`` of the reals."""
+    if not rows.columns:
+        return f.mul(y, rows.step)
+    line = f.op("udiv", y, rows.columns)
+    column = f.op("sub", y, f.mul(line, rows.columns))
+    return f.op("add", f.mul(line, rows.line), f.mul(column, rows.step))
 
 
 def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale: Reg, zero: Reg) -> None:

@@ -235,7 +235,8 @@ class ByteDepthwise(_ByteWindows):
         conv, isa, node, numbers = self.conv, context.isa, self.node, self.numbers
         homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
         data, out, second = (h.layout for h in homes)
-        row = depthwise8.ByteRow(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], out.pixel, data.pixel,
+        stored = padded_channels(conv.groups)  # not the pixel's stride: in a concatenation that covers other channels
+        row = depthwise8.ByteRow(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], stored, data.pixel,
                                  out.pixel, second.pixel, numbers.ending)  # fmt: skip
         make = lambda module: depthwise8.emit_row(module, isa, row)  # noqa: E731
         filters = numbers.filters[..., 0].transpose(1, 2, 0)

@@ -12,11 +12,11 @@ from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import rowgemm
 from edgewright.engine.kernels.nest import Grid, Run, Steps, emit_nest
 from edgewright.engine.kernels.rows import Rows, emit_rows
-from edgewright.engine.layout import Home, Layout
+from edgewright.engine.layout import Layout
 from edgewright.engine.nodes import Node, limits, single
 from edgewright.engine.onthefly import on_the_fly
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.ops.geometry import Part, even_rows, from_afar
+from edgewright.engine.ops.geometry import Part, even_rows, from_afar, row_blocks
 from edgewright.engine.ops.products import order
 from edgewright.engine.plan import Place
 from edgewright.engine.tail import Tail
@@ -51,11 +51,13 @@ class QuantizeRows(Lowering):
 
     def emit(self, context: Context) -> None:
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
-        *_, length = out.layout.shape
-        count, lanes = math.prod(out.layout.shape[:-1]), context.isa.lanes
-        rows = Rows(length, data.layout.strides[-2] if len(data.layout.shape) > 1 else 0)
-        name = context.kernel("rows", rows, lambda module, name: emit_rows(module, name, lanes, rows))
-        context.step(name, [data.at(), out.at()], count, count * length * 0.15)
+        lanes, length = context.isa.lanes, out.layout.shape[-1]
+        for block in row_blocks(data.layout, out.layout):
+            lines = (block.columns, block.row[0]) if block.rows > 1 else ()  # else one kernel for any number of rows
+            rows = Rows(length, block.pixel[0], *lines)
+            name = context.kernel("rows", rows, lambda module, name, rows=rows: emit_rows(module, name, lanes, rows))
+            slots = [home.at(start) for home, start in zip((data, out), block.start, strict=True)]
+            context.step(name, slots, block.rows * block.columns, block.rows * block.columns * length * 0.15)
 
 
 class RowProduct(Lowering):
@@ -90,17 +92,22 @@ class RowProduct(Lowering):
     def emit(self, context: Context) -> None:
         isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
+        homes = (data, out, second)
         made = rowgemm.panels(isa, self.columns, self.rows)
         largest = 1 if self.rows == 1 else rowgemm.most_rows(isa, self.weights, made[0].vectors)
-        grid = Grid(1, self.rows, largest, *(Steps(0, _between(h)) for h in (data, out, second)))
         sizes = [self.weights.size(p.vectors * isa.lanes) for p in made]
-        by_panel, outside = order(Part(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads)
-        ahead = from_afar(grid, sum(sizes), by_panel or outside)
-        name = self._kernel(context, grid, made, by_panel, outside, ahead)
-        macs = self.rows * self.depth * self.columns
-        units = len(made) if by_panel else grid.tiles
-        slots = [data.at(), self._pack(context, made), out.at(), second.at()]
-        context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+        packed = self._pack(context, made)
+        for block in row_blocks(*(h.layout for h in homes)):
+            steps = [Steps(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
+            grid = Grid(block.rows, block.columns, largest, *steps)
+            by_panel, outside = order(Part(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads)
+            ahead = from_afar(grid, sum(sizes), by_panel or outside)
+            name = self._kernel(context, grid, made, by_panel, outside, ahead)
+            macs = block.rows * block.columns * self.depth * self.columns
+            units = len(made) if by_panel else grid.rows * grid.tiles
+            starts = [home.at(start) for home, start in zip(homes, block.start, strict=True)]
+            slots = [starts[0], packed, *starts[1:]]
+            context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
     def _kernel(self, context: Context, grid: Grid, made: list[rowgemm.RowPanel], by_panel: bool, outside: bool,
                 ahead: bool) -> str:  # fmt: skip
@@ -148,8 +155,3 @@ class RowProduct(Lowering):
             rowgemm.pack(room, isa, wide, per_block.reshape(self.columns, -1), added, weights, made)
 
         return write
-
-
-def _between(home: Home) -> int:
-    """Bytes from a row to the next."""
-    return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,12 +102,12 @@ def _pixel(home: Home) -> int:
 
 
 def parts(conv: Convolution, largest: int, data: Home, out: Home, second: Home | None) -> Iterator[Part]:
-    """Products that together are the convolution: one for each image and group, or one for all images."""
+    """Products that together are the convolution: one for each image and group, or one for all rows of pixels."""
     homes = [data, out, *([second] if second else [])]
-    if conv.flat and conv.groups == 1 and all(evenly_spaced(h) for h in homes):
-        columns = conv.images * math.prod(conv.size)
-        steps = [Steps(0, _pixel(h)) for h in homes]
-        yield Part(Grid(1, columns, largest, *steps), 0, 0, 0, 0)
+    if conv.flat and conv.groups == 1:  # a linear layer's ``size`` says nothing of rows that a border sets apart
+        for block in row_blocks(*(h.layout for h in homes)):
+            steps = [Steps(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
+            yield Part(Grid(block.rows, block.columns, largest, *steps), *(*block.start, 0)[:3], 0)
         return
     (high, wide), (down, along) = conv.size, conv.stride
     into = Steps(down * data.layout.row, along * data.layout.pixel)
@@ -138,6 +139,39 @@ def from_afar(grid: Grid, weight_bytes: int, panels_outside: bool) -> bool:
     """Whether panels of bytes had better be on their way before they are needed: no near cache holds them all, and
     each is used for long enough. (Products of reals take four times as long, and need not wait anyway.)"""
     return panels_outside and weight_bytes > _NEAR and grid.rows * grid.tiles > 2
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """``rows`` x ``columns`` rows of elements: for each tensor the offset of the first and two strides, in bytes."""
+
+    rows: int
+    columns: int
+    start: tuple[int, ...]
+    row: tuple[int, ...]
+    pixel: tuple[int, ...]
+
+
+def row_blocks(*layouts: Layout) -> Iterator[RowBlock]:
+    """The rows (last dimension) of tensors of one shape, in blocks that two nested loops with fixed strides can walk.
+
+    One block where every tensor's rows are equally spaced. A border breaks the spacing after each image row, so an
+    image with one becomes one block per image.
+    """
+    axes: list[tuple[int, tuple[int, ...]]] = []  # size and strides, outermost first; adjacent dimensions merged
+    for d, n in enumerate(layouts[0].shape[:-1]):
+        strides = tuple(layout.strides[d] for layout in layouts)
+        if n == 1:
+            continue
+        if axes and axes[-1][1] == tuple(n * s for s in strides):
+            axes[-1] = axes[-1][0] * n, strides
+        else:
+            axes.append((n, strides))
+    axes = [(1, (0,) * len(layouts))] * max(0, 2 - len(axes)) + axes
+    (rows, row), (columns, pixel) = axes[-2:]
+    for at in itertools.product(*(range(n) for n, _ in axes[:-2])):
+        start = (sum(i * s[t] for i, (_, s) in zip(at, axes[:-2], strict=True)) for t in range(len(layouts)))
+        yield RowBlock(rows, columns, tuple(start), row, pixel)
 
 
 def even_rows(layout: Layout) -> bool:

@@ -81,6 +81,9 @@ class OpenRowProduct(RowProduct):
     def emit(self, context: Context) -> None:
         isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
+        if not all(even_rows(h.layout) for h in (data, out, second)):
+            super().emit(context)
+            return
         made = rowgemm.panels(isa, self.columns, _MANY)
         largest = rowgemm.most_rows(isa, self.weights, made[0].vectors)
         grid = OpenGrid(largest, *map(_between, (data, out, second)))

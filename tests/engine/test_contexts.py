@@ -1,0 +1,107 @@
+"""Every operator among neighbours that want its operands and results in other layouts, against the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgewright.ir.execute import Executor
+from edgewright.ir.graph import Graph, Op, QParams, Value
+from edgewright.ir.numerics import XNNPACK
+from tests.engine.contexts import neighbours, window
+from tests.engine.graphs import I8, biases, check_alike, compare, cpus, filters, graph, quantized, random, real, run
+from tests.engine.subjects import SUBJECTS
+
+BOUND = 3e-5  # of the largest: Winograd, and sums of another order
+
+
+def _check(name: str, seed: int, cpu: str, share: int = 1) -> None:
+    """``share``: every so many contexts, others for each operator."""
+    made, inputs = SUBJECTS[name](np.random.default_rng(seed))
+    first = sum(name.encode()) % share
+    for _, (wrapped, given) in list(neighbours(made, list(inputs)))[first::share]:
+        check_alike(run(wrapped, given, cpu), Executor(wrapped, XNNPACK).run(given), BOUND)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_operator_in_some_contexts(name: str) -> None:
+    _check(name, sum(name.encode()), cpus()[-1], share=6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_operator_in_every_context(name: str, seed: int, cpu: str) -> None:
+    _check(name, seed, cpu)
+
+
+def _convolution(kind: str, x: Value, y: Value, weight: Value, pad: int, groups: int, bias: Value | None = None) -> Op:
+    args = {
+        "input": x,
+        "weight": weight,
+        "bias": bias,
+        "stride": [1, 1],
+        "padding": [pad] * 4,
+        "dilation": [1, 1],
+        "groups": groups,
+    }
+    return Op(kind, args, [y])
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("channels", [4, 16, 48, 480])
+def test_bytes_of_a_depthwise_convolution_stay_in_their_part_of_a_concatenation(channels: int, cpu: str) -> None:
+    """cat([p, depthwise(p)]): the second part's kernel once wrote as many channels as the whole has."""
+    x, p, d = (quantized(n, 1, 4, 4, channels) for n in "xpd")
+    both, y = quantized("both", 1, 4, 4, 2 * channels), quantized("y", 1, 4, 4, 8)
+    ops = (
+        _convolution("conv2d", x, p, filters(channels, 1, 1, channels, quantize=True), 0, 1, biases(channels, True)),
+        _convolution("depthwise_conv2d", p, d, filters(1, 3, 3, channels, quantize=True, axis=3), 1, channels),
+        Op("cat", {"tensors": [p, d], "dim": 3}, [both]),
+        _convolution("conv2d", both, y, filters(8, 1, 1, 2 * channels, quantize=True), 0, 1),
+    )
+    compare(graph([x], [y], *ops), [random(x)], cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("batch", [1, 3])
+def test_dynamically_quantized_pointwise_convolution_writes_around_a_border(batch: int, cpu: str) -> None:
+    x, y = real("x", batch, 8, 7, 12), real("y", batch, 8, 7, 12)
+    q = QParams(1.0, 0, I8, -128, 127, axis=-3, dynamic="per_token")
+    rows = Value("rows", I8, x.bound, (0, 1, 2, 3), q=q)
+    op, out = window(y, "windowed")
+    pointwise = _convolution("conv2d", rows, y, filters(12, 1, 1, 12, quantize=True), 0, 1, biases(12, False))
+    compare(graph([x], [out], Op("convert", {"self": x}, [rows]), pointwise, op), [random(x)], cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_rows_inside_a_border_are_quantized_each_by_its_own_range(cpu: str) -> None:
+    x, inside, y = real("x", 2, 5, 6, 20), real("inside", 2, 5, 6, 20), real("y", 2, 5, 6, 9)
+    q = QParams(1.0, 0, I8, -128, 127, axis=-1, dynamic="per_token")
+    rows = Value("rows", I8, x.bound, (0, 1, 2, 3), q=q)
+    linear = Op("linear", {"input": rows, "weight": filters(9, 20, quantize=True), "bias": biases(9, False)}, [y])
+    op, out = window(inside, "windowed")
+    ops = (Op("hardswish", {"self": x}, [inside]), Op("convert", {"self": inside}, [rows]), linear, op)
+    compare(graph([x], [y, out], *ops), [random(x)], cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("integer", [False, True])
+def test_linear_layers_read_and_write_images_with_borders(integer: bool, cpu: str) -> None:
+    """As in ConvNeXt: a linear layer over channels between two depthwise convolutions."""
+
+    def value(name: str, channels: int) -> Value:
+        shape = (2, 5, 6, channels)
+        return quantized(name, *shape) if integer else real(name, *shape)
+
+    x, y, z = value("x", 16), value("y", 24), value("z", 24)
+    first, a = window(x, "a")
+    second, b = window(a, "b")
+    weight = filters(24, 16, quantize=integer)
+    linear = Op("linear", {"input": a, "weight": weight, "bias": biases(24, integer)}, [y])
+    third, z = window(y, "z")
+    given: list[Any] = [random(x)]
+    compare(Graph("test", [x], [b, z], [first, second, linear, third]), given, cpu)
