@@ -101,10 +101,8 @@ def _transposed(rng: np.random.Generator, integer: bool) -> Made:
     sizes = [(n - 1) * s + k for n, s, k in zip(x.bound[1:3], stride, kernel, strict=True)]
     y = _value(rng, "y", (x.bound[0], *sizes, outputs), integer)
     weight = filters(outputs, *kernel, inputs, quantize=integer)
-    args = {
-        **{"input": x, "weight": weight, "bias": biases(outputs, integer), "stride": stride, "padding": [0] * 4},
-        **{"dilation": [1, 1], "groups": 1, "output_padding": [0, 0]},
-    }
+    args = {"input": x, "weight": weight, "bias": biases(outputs, integer), "stride": stride, "padding": [0] * 4}
+    args |= {"dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}
     return _single(Op("conv_transpose2d", args, [y]), [x], 1)
 
 

@@ -167,7 +167,10 @@ def row_blocks(*layouts: Layout) -> Iterator[RowBlock]:
             axes[-1] = axes[-1][0] * n, strides
         else:
             axes.append((n, strides))
-    axes = [(1, (0,) * len(layouts))] * max(0, 2 - len(axes)) + axes
+    if not axes:  # one row: the stride of the next says nothing, but kernels are named by it
+        axes = [(1, tuple(layout.strides[-2] if len(layout.strides) > 1 else 0 for layout in layouts))]
+    if len(axes) == 1:
+        axes = [(1, (0,) * len(layouts)), *axes]
     (rows, row), (columns, pixel) = axes[-2:]
     for at in itertools.product(*(range(n) for n, _ in axes[:-2])):
         start = (sum(i * s[t] for i, (_, s) in zip(at, axes[:-2], strict=True)) for t in range(len(layouts)))
