@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from edgewright import errors
@@ -24,45 +26,56 @@ class Ended(Exception):  # noqa: N818
     """The other side is gone."""
 
 
-def send(to: socket.socket, header: dict[str, Any], parts: Sequence[Buffer] = ()) -> None:
-    """One message; its header says how many bytes each part has."""
+def send(
+    to: socket.socket, header: dict[str, Any], parts: Sequence[Buffer] = (), deadline: float | None = None
+) -> None:
+    """One message; its header says how many bytes each part has. Raises TimeoutError after ``deadline``."""
     views = [memoryview(p).cast("B") for p in parts]
     text = json.dumps({**header, "sizes": [len(v) for v in views]}).encode()
-    try:
-        to.sendall(_HEAD.pack(len(text), sum(map(len, views))) + text)
-        for view in views:
+    head = memoryview(_HEAD.pack(len(text), sum(map(len, views))) + text)
+    for view in (head, *views):
+        with _until(to, deadline):
             to.sendall(view)
-    except OSError as error:
-        raise Ended from error
 
 
-def receive(source: socket.socket, most: int) -> tuple[dict[str, Any], list[bytes]]:
-    """One message, whose parts have ``most`` bytes together at most."""
-    length, total = _HEAD.unpack(_exactly(source, _HEAD.size))
+def receive(source: socket.socket, most: int, deadline: float | None = None) -> tuple[dict[str, Any], list[bytes]]:
+    """One message, whose parts have ``most`` bytes together at most. Raises TimeoutError after ``deadline``."""
+    length, total = _HEAD.unpack(_exactly(source, _HEAD.size, deadline))
     if length > _MAX_HEADER or total > most:
         raise VendorError("QNN emulator", f"must answer with at most {most} bytes", value=total)
     try:
-        header = json.loads(_exactly(source, length))
+        header = json.loads(_exactly(source, length, deadline))
         sizes = [int(n) for n in header["sizes"]]
     except (ValueError, KeyError, TypeError) as error:
         raise VendorError("QNN emulator", "must answer in its own language", value=repr(error)[:80]) from error
     if any(n < 0 for n in sizes) or sum(sizes) != total:
         raise VendorError("QNN emulator", "must say the sizes of its answer", value=sizes[:8])
-    return header, [_exactly(source, n) for n in sizes]
+    return header, [_exactly(source, n, deadline) for n in sizes]
 
 
-def _exactly(source: socket.socket, count: int) -> bytes:
+def _exactly(source: socket.socket, count: int, deadline: float | None) -> bytes:
     room = bytearray(count)
     view = memoryview(room)
     while view:
-        try:
+        with _until(source, deadline):
             got = source.recv_into(view)
-        except OSError as error:
-            raise Ended from error
         if not got:
             raise Ended
         view = view[got:]
     return bytes(room)
+
+
+@contextmanager
+def _until(line: socket.socket, deadline: float | None) -> Iterator[None]:
+    """Errors of the line mean that the other side is gone, but for the one that says that time is up."""
+    try:
+        if deadline is not None:
+            line.settimeout(max(deadline - time.monotonic(), 1e-3))  # 0 would mean not to wait at all
+        yield
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise Ended from error
 
 
 def error_fields(error: EdgewrightError) -> dict[str, str]:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgewright.backends.qualcomm.emit import compile_graphs
+from edgewright.backends.qualcomm.emulator_process import TIMEOUT, timeout
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.errors import EdgewrightError, VendorError
 from edgewright.ir.graph import Graph
@@ -37,7 +38,7 @@ def compile_together(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> b
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         command = [sys.executable, "-m", _MODULE, str(job), str(made)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+        done = _run(command, environment, name)
         if done.returncode or not made.exists():
             rule = f"Qualcomm's compiler ended with {done.returncode}"
             said = (done.stderr or done.stdout).strip()[-_SHOWN:]
@@ -47,6 +48,17 @@ def compile_together(named: Sequence[tuple[str, Graph]], target: QnnTarget) -> b
     if isinstance(result, EdgewrightError):
         raise result
     return result
+
+
+def _run(command: list[str], environment: dict[str, str], name: str) -> subprocess.CompletedProcess[str]:
+    seconds = timeout()
+    try:
+        return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False,
+                              timeout=seconds)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        rule = f"Qualcomm's compiler must end within {seconds:g} s; it was killed"
+        remedy = f"Raise {TIMEOUT}, in seconds, or leave operators out with skip_node_op_set={{...}}."
+        raise VendorError(f"graph {name!r}", rule, remedy=remedy) from None
 
 
 def main(job: str, made: str) -> None:
