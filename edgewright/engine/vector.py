@@ -86,6 +86,10 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     if lanes == 1:
         four = f.let("<4 x float>", f"insertelement <4 x float> zeroinitializer, float {x}, i32 0")
         return f.let("i32", f"extractelement <4 x i32> {round_to_int(f, four)}, i32 0")
+    if lanes < 4:  # part of the shortest vector there is an instruction for
+        own = list(range(lanes))
+        four = round_to_int(f, f.shuffle(x, x, [*own, *own][:4]))
+        return f.shuffle(four, four, own)
     return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
 
 

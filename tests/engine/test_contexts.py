@@ -105,3 +105,14 @@ def test_linear_layers_read_and_write_images_with_borders(integer: bool, cpu: st
     third, z = window(y, "z")
     given: list[Any] = [random(x)]
     compare(Graph("test", [x], [b, z], [first, second, linear, third]), given, cpu)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (2, 0, 0, 1), (0, 2, 1, 0), (2, 1, 2, 1)])
+@pytest.mark.parametrize("integer", [False, True])
+def test_transposed_convolutions_are_cropped_on_each_side(integer: bool, pads: tuple[int, ...]) -> None:
+    x = quantized("x", 1, 4, 5, 3) if integer else real("x", 1, 4, 5, 3)
+    shape = (1, 4 * 2 + 1 - pads[0] - pads[1], 5 * 2 + 1 - pads[2] - pads[3], 4)
+    y = quantized("y", *shape) if integer else real("y", *shape)
+    args = {"input": x, "weight": filters(4, 3, 3, 3, quantize=integer), "bias": biases(4, integer)}
+    args |= {"stride": [2, 2], "padding": list(pads), "dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}
+    compare(graph([x], [y], Op("conv_transpose2d", args, [y])), [random(x)], cpus()[-1])

@@ -77,3 +77,18 @@ def test_what_follows_is_done_at_once(rows: int) -> None:
     made = graph([x, y, m], [c], *ops)
     check(made, cpus()[-1])
     assert {s.label for s in make_plan(made, 1).steps} == {"bmm+mul+add"}
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("columns", [1, 2, 3, 5, 6])
+def test_functions_follow_products_of_few_columns(columns: int, cpu: str) -> None:
+    """Vectors shorter than any instruction's: each function is compiled for them, too."""
+    x, w = real("x", 3, 4), constant(np.abs(random(real("w", 4, columns), 1)))
+    ops: list[Op] = []
+    results = []
+    for kind in ("exp", "sigmoid", "tanh", "silu", "elu", "gelu", "erf", "sin", "cos", "tan", "atan", "round", "asinh"):
+        product, result = real("p", 3, columns), real(kind, 3, columns)
+        args = {"alpha": 1.0} if kind == "elu" else {}
+        ops += [Op("bmm", {"self": x, "other": w}, [product]), Op(kind, {"self": product, **args}, [result])]
+        results.append(result)
+    compare(graph([x], results, *ops), [random(x)], cpu, 3e-6)

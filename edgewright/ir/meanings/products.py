@@ -72,8 +72,8 @@ def _images(op: Op, *, transposed: bool = False, depthwise: bool = False) -> Cal
         image = x.transpose(0, 3, 1, 2)
         if transposed:
             kernels = _ungrouped(filters, groups)
-            out = convolution(image, kernels, None, stride, [top, left], dilation, True, extra, groups)
-            return out[..., : out.shape[2] - (bottom - top), : out.shape[3] - (right - left)].transpose(0, 2, 3, 1)
+            out = convolution(image, kernels, None, stride, [0, 0], dilation, True, extra, groups)
+            return out[..., top : out.shape[2] - bottom, left : out.shape[3] - right].transpose(0, 2, 3, 1)
         if (top, left) != (bottom, right):
             image = np.pad(image, ((0, 0), (0, 0), (top, bottom), (left, right)))
             top = left = 0
