@@ -1,0 +1,117 @@
+"""Searches for compositions that give wrong numbers.
+
+``python -m tests.compose --seconds 300 --seed new``   a search of new compositions, as CI does it
+``python -m tests.compose --all``                      all of ``docs/soundness.md``; goes on where it stopped
+``python -m tests.compose replay CASE.json ...``       case files again
+``python -m tests.compose shrink UNIT SEED``           the smallest composition that fails like this one
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from pathlib import Path
+
+from tests.compose.campaign import State, Unit, commit, run_unit
+
+_CHUNK = 64  # compositions of a unit, then the next unit's turn
+CASES = Path(__file__).parent / "cases"
+GRAPHS = {"core:avx512": 6000, "core:avx2": 3000}
+MODELS = {"model:xnnpack:fp32": 150, "model:xnnpack:fp16": 50, "model:xnnpack:int8": 200, "model:xnnpack:dynamic": 150,
+          "model:xnnpack:dynamic-w4": 50}  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    commands = {"worker": _worker, "replay": _replay, "shrink": _shrink}
+    if arguments and arguments[0] in commands:
+        return commands[arguments[0]](arguments[1:])
+    parser = argparse.ArgumentParser(prog="python -m tests.compose", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=None, help="how long to search")
+    parser.add_argument("--seed", default="new", help="a number, or 'new' for others each time")
+    parser.add_argument("--units", default=None, help="only units whose name contains this")
+    parser.add_argument("--all", action="store_true", help="the whole table of docs/soundness.md")
+    parser.add_argument("--state", type=Path, default=Path("compose.state.json"), help="where --all keeps its state")
+    options = parser.parse_args(arguments)
+    return _all(options) if options.all else _search(options)
+
+
+def _units(only: str | None) -> list[Unit]:
+    return [Unit(name, total) for name, total in {**GRAPHS, **MODELS}.items() if only is None or only in name]
+
+
+def _search(options: argparse.Namespace) -> int:
+    base = secrets.randbelow(1 << 30) if options.seed == "new" else int(options.seed)
+    print(f"seed {base}", flush=True)
+    state = State(base, _units(options.units), commit=commit(), started=_now())
+    until = time.monotonic() + (options.seconds or 60.0)
+    while time.monotonic() < until and not all(u.done for u in state.units):
+        for unit in state.units:
+            run_unit(state, unit, _CHUNK if unit.name.startswith("core") else 4, until, _print)
+    _summary(state)
+    return 1 if state.failures else 0
+
+
+def _all(options: argparse.Namespace) -> int:
+    if options.state.exists():
+        state = State.load(options.state)
+    else:
+        base = secrets.randbelow(1 << 30) if options.seed == "new" else int(options.seed)
+        state = State(base, _units(options.units), commit=commit(), started=_now())
+    until = time.monotonic() + (options.seconds or 1e9)
+    while time.monotonic() < until and not all(u.done for u in state.units):
+        for unit in state.units:
+            if not unit.done:
+                run_unit(state, unit, _CHUNK if not unit.name.startswith("model") else 16, until, _print)
+                state.ended = _now()
+                state.save(options.state)
+    _summary(state)
+    return 1 if state.failures else 0
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d")
+
+
+def _summary(state: State) -> None:
+    for unit in state.units:
+        rate = 60 * unit.next / unit.seconds if unit.seconds else 0.0
+        print(f"{unit.name:28} {unit.passed:6} passed {unit.failed:4} failed {unit.skipped:4} skipped {rate:7.0f}/min")
+
+
+def _worker(arguments: list[str]) -> int:
+    from tests.compose.worker import work
+
+    unit, seed, count = arguments
+    work(unit, int(seed), int(count))
+    return 0
+
+
+def _replay(arguments: list[str]) -> int:
+    from tests.compose.replay import replay
+    from tests.compose.spec import load
+
+    failed = 0
+    for path in arguments:
+        detail = replay(load(Path(path)))
+        print(f"{path}: {detail or 'passes'}")
+        failed += bool(detail)
+    return min(failed, 1)
+
+
+def _shrink(arguments: list[str]) -> int:
+    from tests.compose.replay import shrunk
+
+    unit, seed = arguments[:2]
+    spec, detail = shrunk(unit, int(seed))
+    print(f"# {detail}\n{spec.text()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

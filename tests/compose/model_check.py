@@ -1,0 +1,170 @@
+"""Checks a model: compiled for its target, run natively, by the reference, and by stock's runtime, beside eager."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+import edgewright as ew
+from edgewright.errors import EdgewrightError
+from edgewright.ir.graph import Array
+from tests.compose.coverage import Coverage
+from tests.compose.models import build_model, samples
+from tests.compose.outcome import Failure
+from tests.compose.spec import Spec
+from tests.support.stock import StockError, stock
+
+CALLS = 2  # in a row: state lives from the first to the second
+# Real numbers: of the largest of an output. Halves have 11 bits, and networks lose some of them on the way.
+_BOUND = {None: 1e-4, "fp16": 3e-2}
+# Integers: signal to noise against the fake-quantized graph. A step in an 8-bit result is 42 dB or less; the
+# arithmetic of torch's graph is in real numbers, so single steps differ; a wrong value leaves less than 10 dB.
+_LEAST_DB = {"int8": 18.0, "dynamic": 18.0, "dynamic-w4": 18.0}
+
+
+@dataclass
+class ModelOutcome:
+    failure: Failure | None = None
+    skipped: str = ""  # typed errors of the compiler: what it documents not to take
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def check_model(spec: Spec, cpu: str = "", coverage: Coverage | None = None) -> ModelOutcome:
+    network, example = build_model(spec)
+    quantize = spec.options["quantize"]
+    calls = samples(spec, CALLS + 1)[1:]
+    if quantize == "fp16":
+        network, example = network.half(), tuple(x.half() for x in example)
+        calls = [tuple(x.half() for x in inputs) for inputs in calls]
+    try:
+        result = _compiled(network, example, spec)
+    except EdgewrightError as error:
+        if error.exit_code == 70 or type(error).__name__ == "GraphError":
+            return ModelOutcome(Failure(f"compile {type(error).__name__}", str(error)[:300]))
+        return ModelOutcome(skipped=f"{type(error).__name__}: {error}"[:200])
+    return _compare(spec, result, calls, cpu, coverage or Coverage(), _expected(network, result, calls, quantize))
+
+
+def _compiled(network: Any, example: Sequence[Any], spec: Spec) -> Any:
+    quantize = spec.options["quantize"]
+    given: dict[str, Any] = {}
+    if quantize not in (None, "fp16"):
+        given = {"quantize": quantize, "calibration": samples(spec, 8)}
+    return ew.compile(network, tuple(example), spec.options["target"], evaluate=0, quiet=True,
+                      simulate=spec.options.get("simulate"), **given)  # fmt: skip
+
+
+def _expected(network: Any, result: Any, calls: Sequence[Any], quantize: str | None) -> list[list[Array]]:
+    """What torch makes of the model, or of its fake-quantized graph."""
+    _, _ = network, quantize
+    module = result.exported.module()
+    with torch.no_grad():
+        return [_leaves(module(*inputs)) for inputs in calls]
+
+
+def _leaves(made: Any) -> list[Array]:
+    return [t.detach().numpy().copy() for t in (made if isinstance(made, tuple | list) else (made,))]
+
+
+@contextmanager
+def environment(**changed: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _run(result: Any, calls: Sequence[Any], engine: str, cpu: str) -> list[list[Array]]:
+    chosen = {"EDGEWRIGHT_CPU": cpu} if cpu and engine == "native" else {}
+    with environment(EDGEWRIGHT_ENGINE=engine, **chosen):
+        method = result.method()
+        return [[np.asarray(o).copy() for o in map(_plain, method.execute([*inputs]))] for inputs in calls]
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().numpy() if isinstance(value, torch.Tensor) else value
+
+
+def _compare(spec: Spec, result: Any, calls: Sequence[Any], cpu: str, coverage: Coverage,
+             expected: list[list[Array]]) -> ModelOutcome:  # fmt: skip
+    try:
+        with coverage.recording():
+            native = _run(result, calls, "native", cpu)
+        reference = _run(result, calls, "reference", cpu)
+    except EdgewrightError as error:
+        return ModelOutcome(Failure(f"run {type(error).__name__}", str(error)[:300]))
+    quantize = spec.options["quantize"]
+    bound = {None: 1e-5, "fp16": 1e-2}.get(quantize, 1e-5)
+    detail = _apart(native, reference, bound, quantize)
+    if detail:
+        return ModelOutcome(Failure("native differs from reference", detail))
+    if spec.options["target"] == "xnnpack":
+        detail = _against_stock(result, calls, native, quantize)
+        if detail:
+            return ModelOutcome(Failure("differs from stock", detail))
+    detail = _against_torch(native, expected, quantize)
+    return ModelOutcome(Failure("far from torch", detail) if detail else None)
+
+
+def _against_stock(result: Any, calls: Sequence[Any], native: list[list[Array]], quantize: str | None) -> str:
+    try:
+        made = stock().run_many(result.buffer, "forward", [[x.numpy() for x in inputs] for inputs in calls])
+    except StockError as error:
+        return f"stock: {error}"[:300]
+    return _apart(native, made, {None: 1e-4, "fp16": 3e-2}.get(quantize, 1e-4), quantize)
+
+
+def _apart(native: list[list[Array]], other: list[list[Any]], bound: float, quantize: str | None) -> str:
+    """Within ``bound`` of the largest; quantized results may be some steps apart where real numbers were rounded."""
+    for call, (made, wanted) in enumerate(zip(native, other, strict=True)):
+        for at, (got, want) in enumerate(zip(made, wanted, strict=True)):
+            a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
+            if a.shape != b.shape:
+                return f"call {call}, output {at}: {list(a.shape)}, wanted {list(b.shape)}"
+            if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+                return f"call {call}, output {at}: {int(np.sum(~np.isfinite(a)))} elements are not finite"
+            largest = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
+            apart = float(np.abs(a - b)[np.isfinite(b)].max(initial=0.0))
+            if apart <= bound * max(largest, 1e-3) or (quantize not in (None, "fp16") and ratio(a, b) >= 30):
+                continue
+            return f"call {call}, output {at}: differs by {apart:.4g} of {largest:.4g}, {ratio(a, b):.1f} dB"
+    return ""
+
+
+def _against_torch(native: list[list[Array]], expected: list[list[Array]], quantize: str | None) -> str:
+    for call, (made, wanted) in enumerate(zip(native, expected, strict=True)):
+        for at, (got, want) in enumerate(zip(made, wanted, strict=True)):
+            a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
+            if a.shape != b.shape:
+                return f"call {call}, output {at}: {list(a.shape)}, wanted {list(b.shape)}"
+            if quantize in _BOUND:
+                largest = float(np.abs(b).max(initial=0.0))
+                apart = float(np.abs(a - b).max(initial=0.0))
+                if not apart <= _BOUND[quantize] * max(largest, 1e-2):
+                    return f"call {call}, output {at}: differs by {apart:.4g} of {largest:.4g}, {ratio(a, b):.1f} dB"
+            elif not ratio(a, b) >= _LEAST_DB.get(quantize or "", 18.0):
+                return f"call {call}, output {at}: {ratio(a, b):.1f} dB"
+    return ""
+
+
+def ratio(got: Array, want: Array) -> float:
+    """Signal to noise, in decibels."""
+    power, noise = float(np.sum(want * want)), float(np.sum((got - want) ** 2))
+    if not math.isfinite(noise):
+        return -math.inf
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(power / noise) if power > 0 else -math.inf

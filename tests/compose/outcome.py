@@ -1,0 +1,69 @@
+"""What becomes of a composition: it passes, it differs, or it raises; and the smallest one that does the same."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from edgewright.errors import EdgewrightError
+from tests.compose import judge, native
+from tests.compose.builder import Builder, Case, build
+from tests.compose.core import Core
+from tests.compose.coverage import Coverage
+from tests.compose.shrink import shrink
+from tests.compose.spec import InvalidSpecError, Spec
+
+BUILDERS: dict[str, Callable[[], Builder]] = {"core": Core}
+NUMERICS = {"core": "xnnpack"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``kind`` is what a smaller spec must fail with, too."""
+
+    kind: str
+    detail: str
+
+
+def builder(spec: Spec) -> Builder:
+    return BUILDERS[spec.dialect]()
+
+
+def check_case(case: Case, cpu: str, coverage: Coverage | None = None, quick: bool = True) -> Failure | None:
+    """Native against the reference."""
+    numerics = NUMERICS[case.spec.dialect]
+    wanted = judge.reference(case.graph, case.inputs, numerics)
+    try:
+        made = native.run_native(case.graph, case.inputs, numerics, cpu, coverage, quick)
+    except native.GuardError as error:
+        return Failure("guard", str(error))
+    except (EdgewrightError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return Failure(f"{type(error).__name__} in {frame.name}", f"{error}"[:300])
+    detail = judge.differences(case.graph, case.inputs, numerics, made.results, wanted)
+    return Failure("differs", detail) if detail else None
+
+
+def check(spec: Spec, cpu: str, coverage: Coverage | None = None, quick: bool = True) -> Failure | None:
+    return check_case(build(spec, builder(spec)), cpu, coverage, quick)
+
+
+def smallest(spec: Spec, cpu: str, kind: str, budget: int = 600) -> Spec:
+    return shrink(spec, partial(_fails, cpu=cpu, kind=kind), BUILDERS[spec.dialect], budget)
+
+
+def _fails(spec: Spec, cpu: str, kind: str) -> bool:
+    try:
+        failure = check(spec, cpu)
+    except InvalidSpecError:
+        return False
+    except Exception:  # what the reference does not take is no smaller form of the failure
+        return False
+    return failure is not None and failure.kind == kind
+
+
+def signature(spec: Spec, kind: str) -> str:
+    """Failures of one cause mostly shrink to the same operators."""
+    return f"{kind}: " + " ".join(sorted(step.get("kind", step["op"]) for step in spec.steps))

@@ -1,0 +1,48 @@
+"""The default tier: compositions of fixed seeds, and every case that ever failed.
+
+A failure names its unit and seed: ``python -m tests.compose shrink UNIT SEED`` gives the smallest one of its kind,
+whose text belongs into ``cases/`` with the fix. New seeds are searched by ``python -m tests.compose --seconds N``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.compose import outcome
+from tests.compose.dialects import GENERATE, generate
+from tests.compose.draw import FAMILY
+from tests.compose.replay import replay
+from tests.compose.spec import load
+from tests.engine.graphs import cpus
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
+FAMILIES = {"core": (0, 7, 8, 11, 13)}
+
+
+@pytest.mark.parametrize(("dialect", "family"), [(name, n) for name, numbers in FAMILIES.items() for n in numbers])
+def test_native_is_the_reference(dialect: str, family: int) -> None:
+    """Integers bit for bit, real numbers within the engine's bound, and nothing written beside arrays."""
+    failures = []
+    for seed in range(family * FAMILY, (family + 1) * FAMILY):
+        cpu = cpus()[seed % len(cpus())]
+        spec = generate(dialect, seed)
+        found = outcome.check(spec, cpu, quick=seed % 8 != 0) if spec.outputs else None
+        if found is not None:
+            failures.append(f"{dialect}:{cpu} {seed}: {found.kind}: {found.detail}")
+    assert not failures, "\n".join(failures)
+
+
+def test_all_dialects_are_drawn() -> None:
+    assert set(FAMILIES) == set(GENERATE)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_cases(path: Path) -> None:
+    assert replay(load(path)) == ""
+
+
+def test_a_seed_draws_the_same_graph_again() -> None:
+    for dialect in GENERATE:
+        assert generate(dialect, 5).text() == generate(dialect, 5).text()
