@@ -32,7 +32,7 @@ from tests.compile.models import MODELS
 who, network = sys.argv[1:]
 if who == "edgewright":
     from edgewright.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
-    from edgewright.quantize.pt2e import converted, prepared
+    from edgewright.quantize.pt2e import convert_pt2e as converted, prepare_pt2e as prepared
 else:
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer, get_symmetric_quantization_config)

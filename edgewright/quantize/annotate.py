@@ -70,18 +70,26 @@ class Annotator:
         self.scaled: set[fx.Node] = set()  # nodes whose results have a scale
 
     def run(self) -> None:
-        for op in self.graph.ops:
-            plan = self._plan(op) if op not in self.planned else None
-            if plan is not None:
-                self.plans.append(plan)
-                self.scaled |= {plan.result} if plan.result is not None else set()
+        self._plan_all()
         leaders = solve([self._unit(plan) for plan in self.plans])
         fixed = {p.result: p for p in self.plans if isinstance(p.ports.get("out"), Range)}
         masks = watched_masks(leaders)
         for plan in self.plans:
             _write(plan, leaders, fixed, masks)
 
+    def trained_norms(self) -> set[fx.Node]:
+        """The batch norms that are part of a layer while it is trained. Nothing is written."""
+        self._plan_all()
+        return {node for plan in self.plans if plan.config.is_qat for node in plan.nodes[1:] if _is_norm(node)}
+
     # --------------------------------------------------------------------------------------------------- choosing
+
+    def _plan_all(self) -> None:
+        for op in self.graph.ops:
+            plan = self._plan(op) if op not in self.planned else None
+            if plan is not None:
+                self.plans.append(plan)
+                self.scaled |= {plan.result} if plan.result is not None else set()
 
     def _plan(self, op: Op) -> _Plan | None:
         row = OPS.of(op)
@@ -201,6 +209,10 @@ class Annotator:
         # Rows quantized on the fly have no scale to share.
         sources = {} if plan.config.is_dynamic else {e: e[0] for e in edges if e[0] in self.scaled}
         return Unit(plan.ports, inputs, plan.result, sources)
+
+
+def _is_norm(node: fx.Node) -> bool:
+    return str(node.target) in _BATCH_NORMS
 
 
 # ------------------------------------------------------------------------------------------- would it be accepted?

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -46,6 +47,18 @@ def calibrate(prepared: fx.GraphModule, dataset: Iterable[tuple[Any, ...]]) -> N
         for inputs in dataset:
             for args, kwargs in in_batches(prepared.graph, tuple(inputs)):
                 prepared(*args, **kwargs)
+
+
+def first_call(
+    graph: fx.Graph, dataset: Iterable[tuple[Any, ...]]
+) -> tuple[tuple[Any, ...] | None, Iterable[tuple[Any, ...]]]:
+    """The arguments of the first call of a graph that a dataset holds, if any, and the whole dataset."""
+    calls = iter(dataset)
+    first = next(calls, None)
+    if first is None:
+        return None, ()
+    args, _ = next(in_batches(graph, tuple(first)))
+    return args, chain([first], calls)
 
 
 def _times(leaves: list[Any], wanted: list[Any]) -> int:

@@ -1,10 +1,11 @@
-"""Batch norms become part of the products before them, where torchao does not do it: ahead of training for weights that
-have neither one scale nor one for each channel, and in programs that were decomposed before they came here."""
+"""Folds batch norms into the layers before them, where torchao does not: ahead of training for weights that have
+neither one scale nor one per channel, in programs that were decomposed before, behind a layer that has a norm already,
+and where a model is prepared for training and its layer is not."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from typing import Any
 
 import torch
@@ -12,37 +13,62 @@ from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 aten = torch.ops.aten
-_CONVOLUTIONS = (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
-_DECOMPOSED = (aten.convolution.default, aten.linear.default)
-_FROZEN = aten._native_batch_norm_legit_no_training.default
-_EPSILON: dict[Any, int] = {aten.batch_norm.default: 7, _FROZEN: 6}  # its place among the arguments
+TRANSPOSED = (aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input)
+CONVOLUTIONS = tuple(
+    getattr(getattr(aten, f"conv{rank}d"), name) for rank in (1, 2, 3) for name in ("default", "padding")
+)
+LAYERS = (*CONVOLUTIONS, *TRANSPOSED, aten.linear.default)  # that torchao folds norms into
+_NORM, _DECOMPOSED_NORM = aten.batch_norm.default, aten._native_batch_norm_legit_no_training.default
+NORMS = (_NORM, _DECOMPOSED_NORM)
+_EPSILON: dict[Any, int] = {_NORM: 7, _DECOMPOSED_NORM: 6}  # its index among the arguments
+_TRAINING = 5  # index of the argument of _NORM
+
+
+def has_statistics(norm: fx.Node) -> bool:
+    """False for a batch norm that only ever normalizes with the statistics of the batch."""
+    return all(node is not None for node in norm.args[3:5])
+
+
+def is_training(norm: fx.Node) -> bool:
+    """True for a batch norm that normalizes with the statistics of the batch, as in training."""
+    return norm.target is _NORM and bool(norm.args[_TRAINING])
 
 
 def fold_norms(module: fx.GraphModule, convolutions: Container[str]) -> fx.GraphModule:
     """Fold the batch norms that alone read one of these nodes, with their running statistics."""
 
     def wanted(norm: fx.Node, product: fx.Node) -> bool:
-        found = norm.target is aten.batch_norm.default and product.target in _CONVOLUTIONS
-        return found and product.name in convolutions
+        return norm.target is _NORM and product.target in CONVOLUTIONS and product.name in convolutions
 
     return _fold_all(module, wanted)
 
 
-def fold_decomposed_norms(module: fx.GraphModule) -> fx.GraphModule:
-    """Fold the batch norms that alone read a convolution or linear layer and are never trained. torchao knows those
-    layers by other names, and would give what lies between them a scale of its own."""
+def foldable_norms(module: fx.GraphModule) -> list[fx.Node]:
+    """The batch norms that are never trained and alone read a layer, with its weights to themselves."""
+    found = [(norm, norm.args[0]) for norm in module.graph.nodes if norm.target in NORMS]
+    return [n for n, layer in found if isinstance(layer, fx.Node) and _is_layer(n, layer) and _folds(layer, n)]
 
-    def wanted(norm: fx.Node, product: fx.Node) -> bool:
-        flat = product.target is not aten.linear.default or product.meta["val"].dim() == 2  # one number a channel
-        return norm.target is _FROZEN and product.target in _DECOMPOSED and flat
 
-    return _fold_all(module, wanted)
+def fold_frozen_norms(module: fx.GraphModule, trained: Collection[fx.Node] = ()) -> fx.GraphModule:
+    """Fold the batch norms that are never trained into the layers that they alone read: however many are behind one.
+    ``trained``: norms that torchao takes in, and folds when training is over."""
+    return _fold_all(module, lambda norm, layer: norm not in trained and _is_layer(norm, layer))
+
+
+def _is_layer(norm: fx.Node, layer: fx.Node) -> bool:
+    """True if a frozen norm follows a layer whose result has the norm's channels."""
+    channels = layer.target is not aten.linear.default or layer.meta["val"].dim() == 2
+    frozen = has_statistics(norm) and not is_training(norm)
+    return frozen and layer.target in (*LAYERS, aten.convolution.default) and channels
 
 
 def _fold_all(module: fx.GraphModule, wanted: Callable[[fx.Node, fx.Node], bool]) -> fx.GraphModule:
-    found = [(norm, norm.args[0]) for norm in module.graph.nodes if norm.target in _EPSILON]
-    folded = [_fold(module, a, n) for n, a in found if isinstance(a, fx.Node) and wanted(n, a) and _folds(a, n)]
-    if any(folded):
+    folded = False
+    for norm in [node for node in module.graph.nodes if node.target in NORMS]:
+        layer = norm.args[0]  # read now: of two norms in a row, the second follows the layer once the first is folded
+        if isinstance(layer, fx.Node) and wanted(norm, layer) and _folds(layer, norm):
+            folded |= _fold(module, layer, norm)
+    if folded:
         module.graph.eliminate_dead_code()
         module.graph.lint()
         module.recompile()
@@ -53,17 +79,23 @@ def _folds(product: fx.Node, norm: fx.Node) -> bool:
     """True if nobody else reads the product or its weight, and the weight's channels are those of the batch norm."""
     weight: Any = product.args[1]
     alone = isinstance(weight, fx.Node) and weight.op == "get_attr" and len(weight.users) == 1 == len(product.users)
-    grouped = _is_transposed(product) and product.args[8] != 1
+    grouped = _is_transposed(product) and groups_of(product) != 1
     return alone and not grouped and _result(norm) is not None
 
 
 def _is_transposed(product: fx.Node) -> bool:
-    return product.target is aten.convolution.default and bool(product.args[6])
+    return product.target in TRANSPOSED or (product.target is aten.convolution.default and bool(product.args[6]))
+
+
+def groups_of(product: fx.Node) -> Any:
+    """The number of groups of a transposed convolution."""
+    index = 8 if product.target is aten.convolution.default else 6
+    return [*product.args[index:], product.kwargs.get("groups", 1)][0]
 
 
 def _result(norm: fx.Node) -> fx.Node | None:
     """What a batch norm gives, if nobody reads the statistics of the batch."""
-    if norm.target is not _FROZEN:
+    if norm.target is not _DECOMPOSED_NORM:
         return norm
     items = [user for user in norm.users if user.target is operator.getitem and user.args[1] == 0]
     return items[0] if len(items) == 1 == len(norm.users) else None

@@ -18,10 +18,10 @@ from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
 from edgewright.program.resolve import kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_ends
+from edgewright.quantize.folding import guard_torchao
 from edgewright.quantize.masks import finite_masks
 from edgewright.quantize.module import rewritten
-from edgewright.quantize.norms import fold_decomposed_norms
-from edgewright.quantize.pt2e import show_norms
+from edgewright.quantize.norms import fold_frozen_norms, foldable_norms
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
 aten = torch.ops.aten
@@ -48,6 +48,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        guard_torchao()
         self.everywhere: QuantizationConfig | None = None
         self.by_name: dict[str, QuantizationConfig | None] = {}
         self.by_type: dict[str, QuantizationConfig | None] = {}
@@ -121,16 +122,26 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
     # ----------------------------------------------------------------------------------------------- for torchao
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """Decompose as lowering does, so that every intermediate value has an observer; masks become finite."""
-        made = rewritten(show_norms(model), kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
-        return finite_masks(fold_decomposed_norms(made))
+        """Decompose as lowering does, so that every intermediate value has an observer; batch norms that are never
+        trained become part of their layers, masks finite."""
+        made = rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
+        return finite_masks(fold_frozen_norms(made, self._trained_norms(made)))
+
+    def _trained_norms(self, model: fx.GraphModule) -> set[fx.Node]:
+        """The batch norms that torchao takes into their layers for as long as the model is trained."""
+        if not any(norm.target is aten.batch_norm.default for norm in foldable_norms(model)):
+            return set()
+        return self._annotator(model).trained_norms()
+
+    def _annotator(self, model: fx.GraphModule) -> Annotator:
+        return Annotator(model, self.backend, self.config_of, self.target(), self.inputs_too)
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for other in self.others:
             other.annotate(model)
         if self.ends is not None:
             annotate_ends(model, self.ends)
-        Annotator(model, self.backend, self.config_of, self.target(), self.inputs_too).run()
+        self._annotator(model).run()
         return model
 
     def validate(self, model: fx.GraphModule) -> None:

@@ -8,6 +8,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.backends.targets import Target
-from edgewright.errors import InputError, UsageError
+from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batches import one_thread
 from edgewright.workbench.data import Call
@@ -56,12 +57,18 @@ class Quantization:
         """The model with observers."""
         with self._stages("quantize", f"{target.name}: quantize"), quiet_torch():
             from edgewright.backends import find_quantizer
-            from edgewright.quantize.pt2e import prepared
+            from edgewright.quantize.equivalence import float_copy
+            from edgewright.quantize.pt2e import prepare_pt2e
 
             quantizer = find_quantizer(target.backend).for_target(target.argument)
             apply_recipe(quantizer, recipe, self.modules(), target.name)
             module: Any = self._exported.module()
-            return prepared(spell_out_writes(module), quantizer)
+            original = float_copy(spell_out_writes(module))
+            made = prepare_pt2e(module, quantizer)
+            example: Any = self._exported.example_inputs
+            call = self._calls[0] if self._calls else Call(*example)
+            call_model(partial(_check, original, made), 0, call, self._exported)
+            return made
 
     def calibrate(self, target: Target, prepared: Any) -> None:
         """Show the data to the observers."""
@@ -83,15 +90,21 @@ class Quantization:
     def convert(self, target: Target, prepared: Any) -> Any:
         """A calibrated model as one that quantizes and dequantizes."""
         with self._stages("quantize", f"{target.name}: convert"), kept_buffers(self._exported), quiet_torch():
-            from edgewright.quantize.pt2e import converted
+            from edgewright.quantize.pt2e import convert_pt2e
 
-            return converted(prepared)
+            return convert_pt2e(prepared)
 
     def export(self, target: Target, converted: Any) -> ExportedProgram:
         with self._stages("quantize", f"{target.name}: export"), quiet_torch():
             example: Any = self._exported.example_inputs
             args, kwargs = example
             return torch.export.export(converted, args, kwargs, dynamic_shapes=self._dynamic_shapes)
+
+
+def _check(original: Any, prepared: Any, *args: Any, **kwargs: Any) -> None:
+    from edgewright.quantize.equivalence import require_same_results
+
+    require_same_results(original, prepared, args, kwargs)
 
 
 def call_model(module: Any, number: int, call: Call, exported: ExportedProgram) -> Any:
@@ -102,6 +115,8 @@ def call_model(module: Any, number: int, call: Call, exported: ExportedProgram) 
             raise InputError(f"calibration input {number}", "must hold numbers", value="NaN", remedy=remedy)
     try:
         return module(*call.args, **call.kwargs)
+    except EdgewrightError:
+        raise
     except Exception as error:
         told = str(error).strip().split("\n")[0]
         rule = f"the model cannot be called with it: {type(error).__name__}: {told}"

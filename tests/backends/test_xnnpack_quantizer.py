@@ -60,7 +60,9 @@ def test_annotation_and_lowering_see_the_same_operators(name: str) -> None:
     seen, _ = import_module(XNNPACKQuantizer().transform_for_annotation(graph_of(model, *inputs)))
     exported = torch.export.export(model, inputs)
     lowered, _ = import_linked(prepare(exported, kernel_set("wheel").takes, XnnpackPartitioner.kept))
-    assert names(seen) == names(lowered)
+    expected = names(lowered)
+    del expected["batch_norm"]  # folded before anything is observed
+    assert names(seen) == expected
 
 
 def test_rewriting_keeps_the_meaning_and_the_guards() -> None:

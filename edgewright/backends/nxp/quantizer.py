@@ -17,9 +17,9 @@ from edgewright.backends.nxp.ops import BACKEND
 from edgewright.backends.nxp.partitioner import KEPT, checked_target
 from edgewright.backends.nxp.target import DEFAULT, NeutronTargetSpec
 from edgewright.errors import UsageError
-from edgewright.quantize.batches import calibrate
+from edgewright.quantize.batches import calibrate, first_call
 from edgewright.quantize.histogram import RangeObserver
-from edgewright.quantize.pt2e import converted, prepared
+from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, symmetric_config
 from edgewright.quantize.simpler import simpler
@@ -95,6 +95,7 @@ def calibrate_and_quantize(
         trained = train_fn(ready)
         ready = ready if trained is None else trained
     else:
-        ready = prepared(module, quantizer)
-        calibrate(ready, calibration_inputs)
-    return converted(ready)
+        first, calls = first_call(module.graph, calibration_inputs)
+        ready = prepare_pt2e(module, quantizer, first)
+        calibrate(ready, calls)
+    return convert_pt2e(ready)

@@ -35,7 +35,7 @@ from edgewright.frontend.importer import to_array
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.quantize.batches import calibrate
-from edgewright.quantize.pt2e import converted, prepared
+from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import Runtime
 from edgewright.workbench.quantization import kept_buffers
@@ -186,9 +186,9 @@ def _refuse(given: Any, name: str, remedy: str) -> None:
 def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
     exported = torch.export.export(model, dataset[0])
     with kept_buffers(exported), torch.no_grad():  # or a cache would start with what it was calibrated on
-        ready = prepared(exported.module(), quantizer)
+        ready = prepare_pt2e(exported.module(), quantizer, tuple(dataset[0]))
         calibrate(ready, dataset)
-    return converted(ready)
+    return convert_pt2e(ready)
 
 
 def generate_inputs(

@@ -16,7 +16,7 @@ from edgewright.errors import UsageError
 from edgewright.program.config import EdgeCompileConfig
 from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
 from edgewright.quantize.batches import calibrate
-from edgewright.quantize.pt2e import converted, prepared
+from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 
 
 def get_edge_compile_config() -> EdgeCompileConfig:
@@ -36,14 +36,14 @@ def quantize_module(
     quantizer = EnnQuantizer()
     quantizer.setup_quant_params(precision, is_per_channel, is_qat)
     exported: Any = torch.export.export(module, inputs).module()
-    ready: Any = (prepare_qat_pt2e if is_qat else prepared)(exported, quantizer)
+    ready: Any = prepare_qat_pt2e(exported, quantizer) if is_qat else prepare_pt2e(exported, quantizer, inputs)
     if train_fn is not None:
         if not is_qat:
             raise UsageError("train_fn", "is for quantization-aware training: is_qat=True")
         trained = train_fn(ready)
         ready = ready if trained is None else trained
     calibrate(ready, calibration_dataset)
-    return converted(ready)
+    return convert_pt2e(ready)
 
 
 def to_edge_transform_and_lower_to_enn(
