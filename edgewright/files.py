@@ -23,9 +23,9 @@ def open_source(source: Source, what: str, *, private: bool = False) -> tuple[me
     """
     if isinstance(source, bytes | bytearray | memoryview | mmap.mmap):
         return _view(source, what), what
-    if not isinstance(source, str | os.PathLike):
+    path = text_path(source)
+    if path is None:
         raise UsageError(what, "must be a path, bytes, a memoryview or an mmap", value=type(source).__name__)
-    path = os.fspath(source)
     try:
         with open(path, "rb", opener=_open_now) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -40,6 +40,15 @@ def open_source(source: Source, what: str, *, private: bool = False) -> tuple[me
         raise FileAccessError(
             path, f"cannot be opened: {reason}", remedy="Check the path and its permissions."
         ) from error
+
+
+def text_path(path: object) -> str | None:
+    """A path as text; None if it is no path, or one of bytes."""
+    try:
+        text = os.fspath(path)  # type: ignore[call-overload]
+    except TypeError:
+        return None
+    return text if isinstance(text, str) else None
 
 
 def _view(source: bytes | bytearray | memoryview | mmap.mmap, what: str) -> memoryview:
@@ -61,7 +70,7 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
     The old file stays whole until the new one is complete, and when anything fails. What is no file (``/dev/null``, a
     pipe) is written to as it is: renaming would put a file in its place.
     """
-    target = Path(path)
+    target = _target(path)
     temporary = ""
     try:
         if _is_stream(target):
@@ -75,12 +84,19 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Any]) -> int:
         os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
         return total
-    except OSError as error:
-        raise _unwritable(target, error.errno or 0, error.strerror or str(error)) from error
+    except (OSError, ValueError) as error:  # a name with a null character is not the system's but Python's to refuse
+        raise _unwritable(target, getattr(error, "errno", 0), getattr(error, "strerror", str(error))) from error
     finally:
         with contextlib.suppress(OSError):
             if temporary:
                 os.unlink(temporary)
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    text = text_path(path)
+    if text is None:
+        raise UsageError("file to write", "must be a path", value=type(path).__name__)
+    return Path(text)
 
 
 def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> None:
@@ -89,7 +105,7 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Non
     >>> check_writable("out.pte"), check_writable("new/folder", folder=True)
     (None, None)
     """
-    target = Path(path)
+    target = _target(path)
     if _is_stream(target):
         return
     holder = target if folder else target.parent
@@ -129,7 +145,7 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
 def _is_stream(target: Path) -> bool:
     try:
         mode = target.stat().st_mode
-    except OSError:
+    except (OSError, ValueError):
         return False
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 

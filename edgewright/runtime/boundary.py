@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ from edgewright.runtime.tensor import Array, TensorSlot, strides_of
 from edgewright.runtime.values import IntItems, TensorItems
 
 Values = list[Any]
+_ONE_INPUT = "Write execute([x])."
 
 
 def take(metadata: MethodMetadata, slots: Sequence[Any], inputs: Sequence[Any]) -> bool:
     """Put ``inputs`` in place, checked against the signature; True if any of them is a torch tensor."""
-    if isinstance(inputs, np.ndarray) or is_torch(inputs):
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str | bytes | bytearray | memoryview):
+        remedy = "Write execute(list(inputs))." if isinstance(inputs, Iterable) and not _array(inputs) else _ONE_INPUT
         raise InputError(f"method {metadata.name!r}", "takes a list of inputs", value=type(inputs).__name__,
-                         remedy="Write execute([x]).")  # fmt: skip
+                         remedy=remedy)  # fmt: skip
     if len(inputs) != len(slots):
         expected = ", ".join(map(str, metadata.inputs)) or "none"
         raise InputError(f"method {metadata.name!r}", f"takes {len(slots)} inputs ({expected})", value=len(inputs))
@@ -35,6 +37,10 @@ def take(metadata: MethodMetadata, slots: Sequence[Any], inputs: Sequence[Any]) 
     return any(is_torch(value) for value in inputs)
 
 
+def _array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or is_torch(value)
+
+
 def is_torch(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
@@ -42,17 +48,29 @@ def is_torch(value: Any) -> bool:
 
 def to_array(subject: str, value: Any) -> Array:
     """A numpy array of what the caller gave, without copying."""
+    if isinstance(value, np.ma.MaskedArray):
+        rule = "must be a numpy array without a mask, whose hidden elements would be read as numbers"
+        raise InputError(subject, rule, remedy="Fill it: x.filled(0).")
     if isinstance(value, np.ndarray):
         return value
     if is_torch(value):
-        tensor = value.detach().cpu().resolve_conj()
-        if str(tensor.dtype) == "torch.bfloat16":
-            array: Array = tensor.contiguous().view(sys.modules["torch"].int16).numpy().view(bfloat16)
-            return array
-        return np.asarray(tensor.numpy())
+        try:
+            return _of_torch(value)
+        except (TypeError, RuntimeError) as error:  # sparse, quantized, without data, or of a type numpy lacks
+            raise InputError(
+                subject, "must be a dense torch tensor with data", value=f"{value.layout} on {value.device}"
+            ) from error
     if isinstance(value, np.generic):
         return np.asarray(value)
     raise InputError(subject, "must be a numpy array or a torch tensor", value=type(value).__name__)
+
+
+def _of_torch(value: Any) -> Array:
+    tensor = value.detach().cpu().resolve_conj().resolve_neg()
+    if str(tensor.dtype) == "torch.bfloat16":
+        array: Array = tensor.contiguous().view(sys.modules["torch"].int16).numpy().view(bfloat16)
+        return array
+    return np.asarray(tensor.numpy())
 
 
 def _set(subject: str, info: TensorInfo, slot: TensorSlot, array: Array) -> None:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from edgewright.errors import ExecutionError, MissingDelegateError
+from edgewright.errors import ExecutionError, MissingDelegateError, UsageError
 from edgewright.ir.graph import Graph
 from edgewright.pte.flat import Buffer
+from edgewright.runtime.arguments import check_callable, check_instance
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -162,6 +163,10 @@ _BACKENDS = {
 
 def register_delegate(backend: str, factory: Factory) -> None:
     """Use ``factory`` for blobs whose backend id is ``backend``."""
+    check_instance("register_delegate: backend", backend, str)
+    check_callable("register_delegate: factory", factory)
+    if not backend:
+        raise UsageError("register_delegate: backend", "must be the id that files have, such as 'MyBackend'")
     _REGISTERED[backend] = factory
 
 

@@ -17,6 +17,7 @@ from edgewright.errors import (
 from edgewright.forks import renew_in_child
 from edgewright.logs import say
 from edgewright.pte import schema
+from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.borrowing import has_state, lend_inputs
 from edgewright.runtime.boundary import give, take
@@ -49,6 +50,7 @@ class Method:
         self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits,
         twin: Source | None = None, threads: int | None = None,
     ) -> None:  # fmt: skip
+        check_instance("program", program, schema.Program, "Runtime.get().load_program(path).load_method() loads one.")
         self._program = program
         self._plan = plan
         self._limits = limits
@@ -69,7 +71,11 @@ class Method:
         self._forms = self._find_forms(threads)
         self._running = self._chains  # those of the sizes at hand
         self._prepare()
-        self._direct = None if self._forms is not None else self._find_direct()
+        # Calls that are joined are counted as the file has them, and only those of straight chains are joined.
+        jumps = any(isinstance(i, schema.JumpFalseCall) for chain in plan.chains for i in chain.instructions)
+        self._too_long = self.metadata.instructions > limits.instructions and not jumps
+        self._direct = None if self._forms is not None or self._too_long else self._find_direct()
+        self._closed = False
         self._torn = False  # a thread that is not in this process was executing
         renew_in_child(self)
         say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
@@ -121,26 +127,37 @@ class Method:
             self._mend()
         if self._direct is not None and profile is None:
             with self._lock:
-                made = self._direct.run(inputs)
+                made = None if self._direct is None else self._direct.run(inputs)
             if made is not None:
                 return made
+        if profile is not None:
+            _check_profile(profile)
         with self._lock, np.errstate(all="ignore"):
-            values = list(self._table.values)
-            as_torch = take(self.metadata, [values[i] for i in self._plan.inputs], inputs)
-            if profile is not None:
-                profile.begin(self.name)
-            budget = self._limits.instructions
-            self._running = self._chains if self._forms is None else self._forms.find(values)
-            for index, steps in enumerate(self._running):
-                budget = self._run(index, steps, values, budget, profile)
-            if profile is not None:
-                profile.end()
-            self._check_outputs(values)
-            self._torn = False  # it was this thread that forked, in a kernel
-            return [
-                give(f"output {n} of {self.name!r}", values[i], values, as_torch)
-                for n, i in enumerate(self._plan.outputs)
-            ]
+            self._check_open()
+            return self._execute(inputs, profile)
+
+    def _execute(self, inputs: Sequence[Any], profile: Profile | None) -> list[Any]:
+        values = list(self._table.values)
+        as_torch = take(self.metadata, [values[i] for i in self._plan.inputs], inputs)
+        if self._too_long:
+            self._exceed()
+        if profile is not None:
+            profile.begin(self.name)
+        budget = self._limits.instructions
+        self._running = self._chains if self._forms is None else self._forms.find(values)
+        for index, steps in enumerate(self._running):
+            budget = self._run(index, steps, values, budget, profile)
+        if profile is not None:
+            profile.end()
+        self._check_outputs(values)
+        self._torn = False  # it was this thread that forked, in a kernel
+        ends = enumerate(self._plan.outputs)
+        return [give(f"output {n} of {self.name!r}", values[i], values, as_torch) for n, i in ends]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            remedy = "Load it again: program.load_method()."
+            raise ExecutionError(f"method {self.name!r}", "must not be closed", remedy=remedy)
 
     def _check_outputs(self, values: Values) -> None:
         """Outputs are copies: a file that names one large tensor many times must not have them all made."""
@@ -154,28 +171,35 @@ class Method:
     def reset(self) -> None:
         """Put mutable state back to what the file holds."""
         with self._lock:
+            self._check_open()
             self._table.reset()
             self._torn = False
 
     def close(self) -> None:
-        """Close the delegates; the method cannot run afterwards."""
-        for delegate in self._delegates:
-            delegate.close()
-        self._delegates, self._direct = [], None
+        """Close the delegates; the method cannot run afterwards. Waits for a call that runs, and may be repeated."""
+        with self._lock:
+            self._closed = True
+            delegates, self._delegates, self._direct = self._delegates, [], None
+            for delegate in delegates:
+                delegate.close()
 
     def _run(self, chain: int, steps: list[Step], values: Values, budget: int, profile: Profile | None) -> int:
         at = 0
         while at < len(steps):
             budget -= 1
             if budget < 0:
-                rule = f"may execute at most {self._limits.instructions} instructions"
-                raise ExecutionError(f"method {self.name!r}", rule, remedy="Does a loop in it ever end?")
+                self._exceed()
             try:
                 jump = steps[at](values) if profile is None else self._run_timed(chain, at, steps[at], values, profile)
             except Exception as error:
                 self._fail(chain, at, error)
             at = at + 1 if jump is None else jump
         return budget
+
+    def _exceed(self) -> NoReturn:
+        rule = f"may execute at most {self._limits.instructions} instructions"
+        remedy = "Does a loop in it ever end? Limits(instructions=...) allows more."
+        raise ExecutionError(f"method {self.name!r}", rule, remedy=remedy)
 
     def _run_timed(self, chain: int, at: int, step: Step, values: Values, profile: Profile) -> Any:
         with profile.step(chain, at, self._label(chain, at)) as parts:
@@ -237,6 +261,12 @@ class Method:
         if isinstance(instruction, schema.JumpFalseCall):
             return _jump_step(instruction.cond_value_index, instruction.destination_instruction)
         return _free_step(instruction.value_index)
+
+
+def _check_profile(profile: object) -> None:
+    from edgewright.runtime.profile import Profile  # only when somebody asks
+
+    check_instance("profile", profile, Profile, "Write profile=Profile().")
 
 
 _LABELS: dict[type, str] = {schema.MoveCall: "move", schema.JumpFalseCall: "jump_false", schema.FreeCall: "free"}

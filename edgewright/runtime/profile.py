@@ -156,7 +156,7 @@ class Profile:
     def save_etdump(self, path: str | os.PathLike[str]) -> int:
         from edgewright.pte import etdump
 
-        return etdump.write_etdump(self.etdump(), path)
+        return write_file(path, [etdump.write_etdump(self.etdump())])
 
     def save_chrome_trace(self, path: str | os.PathLike[str]) -> int:
         return write_file(path, [json.dumps(self.chrome_trace()).encode()])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edgewright.engine.cores import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
-from edgewright.files import Source
+from edgewright.files import Source, open_source
 from edgewright.hints import did_you_mean
 from edgewright.pte.reader import read_program
 from edgewright.pte.schema import Program
+from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.delegates import available_delegates
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method import Method
@@ -48,8 +49,13 @@ class Runtime:
 
         ``twin``: what to run for blobs that only a device can run, if it is not inside the program or beside its file.
         """
+        if limits is not None:
+            check_instance("limits", limits, Limits, "Write limits=Limits(memory=...).")
+        if twin is not None:
+            open_source(twin, "twin")  # it is read when it is needed: that it can be is found out now
+        program = read_program(source)
         found = beside(source) if twin is None else twin
-        return LoadedProgram(read_program(source), _merge(data), limits or Limits(), found, self.threads)
+        return LoadedProgram(program, _merge(data), Limits() if limits is None else limits, found, self.threads)
 
     @property
     def operators(self) -> list[str]:
@@ -69,6 +75,7 @@ class LoadedProgram:
         self, program: Program, data: Mapping[str, Entry], limits: Limits, twin: Source | None = None,
         threads: int | None = None,
     ) -> None:  # fmt: skip
+        check_instance("program", program, Program, "Runtime.get().load_program(path) makes one of a file.")
         self.program = program
         self._data = data
         self._limits = limits
@@ -102,6 +109,7 @@ class LoadedProgram:
             raise error.inside(f"execution_plan[{index}]") from None
 
     def _index(self, name: str) -> int:
+        check_instance("method name", name, str)
         if name not in self.method_names:
             raise UsageError(f"method {name!r}", f"must be one of {', '.join(self.method_names)}",
                              remedy=did_you_mean(name, self.method_names))  # fmt: skip

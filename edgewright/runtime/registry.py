@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgewright.errors import UsageError
+from edgewright.runtime.arguments import check_callable, check_instance
 from edgewright.runtime.operators import Signature, operators, parse_signature
 from edgewright.runtime.tensor import TensorSlot
 
@@ -104,6 +105,10 @@ def register_kernel(operator: str, fn: Function, *, shape: Function | None = Non
 
     >>> register_kernel("doc::twice.out", lambda x: 2 * x)
     """
+    check_instance("register_kernel: operator", operator, str)
+    check_callable("register_kernel: fn", fn)
+    if shape is not None:
+        check_callable("register_kernel: shape", shape)
     signature = parse_signature(operator) if "(" in operator else operators().get(operator)
     key = signature.key if signature else operator
     if "::" not in key:

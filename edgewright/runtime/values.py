@@ -10,6 +10,7 @@ import numpy as np
 
 from edgewright.errors import FormatError, LimitError, MissingDataError
 from edgewright.pte import numbers, schema
+from edgewright.runtime.arguments import check_count
 from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class Limits:
 
     memory: int = 4 << 30
     instructions: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        check_count("Limits.memory", self.memory, 0)
+        check_count("Limits.instructions", self.instructions, 1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,33 @@
+"""Arguments that callers pass to the runtime: of the right type, or a ``UsageError`` that says which that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgewright.errors import UsageError
+
+
+def check_instance(subject: str, value: object, kind: type, remedy: str = "") -> None:
+    """Raise unless ``value`` is a ``kind``."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "aeiouAEIOU" else "a"
+        rule = f"must be {article} {kind.__name__}"
+        raise UsageError(subject, rule, value=type(value).__name__, remedy=remedy)
+
+
+def check_callable(subject: str, value: Any) -> None:
+    if not callable(value):
+        raise UsageError(subject, "must be a function", value=type(value).__name__)
+
+
+def check_count(subject: str, value: object, least: int) -> None:
+    """Raise unless ``value`` is an integer, which ``bool`` is not here, of at least ``least``."""
+    if type(value) is not int:
+        raise UsageError(subject, f"must be a whole number, {least} or more", value=_shown(value))
+    if value < least:
+        raise UsageError(subject, f"must be a whole number, {least} or more", value=value)
+
+
+def _shown(value: object) -> str:
+    """A number or text as it is, else what it is: arrays and the like say too much of themselves."""
+    return repr(value) if isinstance(value, bool | float | str) else type(value).__name__
