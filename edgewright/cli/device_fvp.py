@@ -130,12 +130,12 @@ def _prepare(args: argparse.Namespace, program: schema.Program, folder: Path) ->
     """Program and inputs under short names, inputs as they lie in memory."""
     metadata = describe(program.execution_plan[0])
     given = load_inputs(args.inputs, metadata) if args.inputs else ones(metadata)
-    write_file(folder / "m.pte", [Path(args.model).read_bytes()])
+    write_file(folder / "m.pte", [Path(args.model).read_bytes()], durable=False)
     for index, (value, info) in enumerate(zip(given, metadata.inputs, strict=True)):
         if not isinstance(info, TensorInfo):
             raise UsageError(args.model, "must take tensors only", value=info.name)
         array = np.ascontiguousarray(np.asarray(value).transpose(info.dim_order))
-        write_file(folder / f"i{index}.bin", [array.tobytes()])
+        write_file(folder / f"i{index}.bin", [array.tobytes()], durable=False)
     return metadata
 
 

@@ -131,9 +131,10 @@ def _inputs(args: argparse.Namespace, metadata: MethodMetadata, folder: Path) ->
         if not isinstance(info, TensorInfo):
             raise UsageError(args.model, "must take tensors only", value=info.name)
         path = folder / f"input_0_{index}.raw"
-        write_file(path, [np.ascontiguousarray(np.asarray(value).transpose(info.dim_order)).tobytes()])
+        write_file(path, [np.ascontiguousarray(np.asarray(value).transpose(info.dim_order)).tobytes()],
+                   durable=False)  # fmt: skip
         made.append((path, path.name))
-    write_file(folder / LIST, [(" ".join(name for _, name in made) + "\n").encode()])
+    write_file(folder / LIST, [(" ".join(name for _, name in made) + "\n").encode()], durable=False)
     return [*made, (folder / LIST, LIST)]
 
 

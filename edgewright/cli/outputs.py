@@ -58,4 +58,4 @@ def save_raw(folder: Path, inference: int, outputs: Sequence[Any]) -> None:
     for index, value in enumerate(outputs):
         array = np.ascontiguousarray([] if value is None else value)
         data = array.tobytes() if array.dtype.kind != "U" else str(value).encode()
-        write_file(folder / f"output_{inference}_{index}.raw", [data])
+        write_file(folder / f"output_{inference}_{index}.raw", [data], durable=False)  # there may be thousands
