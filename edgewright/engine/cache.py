@@ -1,9 +1,9 @@
 """Object code kept on disk between processes, addressed by what it was made from.
 
 The folder is ``$EDGEWRIGHT_CACHE``, or ``edgewright/engine`` in the user's cache folder; ``EDGEWRIGHT_CACHE=off`` keeps
-nothing. It is used only if it belongs to this user, nobody else may write to it, and it is no symbolic link: what is
-in it will be executed. Machine code never comes from anywhere else. A folder that cannot be used costs time, not
-results: ``problem`` says why.
+nothing. It is used only if it belongs to this user, nobody else may write to it, not everybody may rename it, and it is
+no symbolic link: what is in it will be executed. Folders that are made for it are for this user alone. Machine code
+never comes from anywhere else. A folder that cannot be used costs time, not results: ``problem`` says why.
 """
 
 from __future__ import annotations
@@ -47,16 +47,31 @@ def key_of(*parts: str | bytes | memoryview) -> str:
 
 def default_folder() -> Path | None:
     """Where objects are kept; None if nothing is to be kept."""
+    return _where()[0]
+
+
+def _where() -> tuple[Path | None, str]:
+    """The folder; or None, and why nothing is kept."""
     given = os.environ.get("EDGEWRIGHT_CACHE")
     if given is not None:
-        return None if given in ("", "off") else Path(given)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", str(Path.home()))
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "edgewright" / "engine"
+        return (None, "switched off by EDGEWRIGHT_CACHE") if given in ("", "off") else _anchored(given)
+    variable = {"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME")
+    base = os.environ.get(variable, "")
+    if not os.path.isabs(base):  # which does not count, says XDG's specification
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):
+            return None, "this user has no home folder; EDGEWRIGHT_CACHE may name one"
+        base = os.path.join(home, *{"win32": (), "darwin": ("Library", "Caches")}.get(sys.platform, (".cache",)))
+    return Path(base, "edgewright", "engine"), ""
+
+
+@lru_cache(maxsize=8)
+def _anchored(given: str) -> tuple[Path | None, str]:
+    """An absolute folder, which stays the same when the process goes to another."""
+    try:
+        return Path(os.path.abspath(os.path.expanduser(given))), ""
+    except OSError as error:
+        return None, f"EDGEWRIGHT_CACHE={given} is relative to a folder that is gone: {error.strerror}"
 
 
 @dataclass(frozen=True)
@@ -69,10 +84,10 @@ class Entry:
 class Cache:
     """Bytes by key. Safe beside other processes: files appear whole, and vanish at worst."""
 
-    def __init__(self, folder: Path | None, limit: int = LIMIT) -> None:
+    def __init__(self, folder: Path | None, limit: int = LIMIT, problem: str = "") -> None:
         self.folder = folder
         self.limit = limit
-        self.problem = "" if folder else "switched off by EDGEWRIGHT_CACHE"
+        self.problem = problem
 
     def get(self, key: str) -> bytes | None:
         """What was stored, or None. Whatever is not as it was written is removed."""
@@ -136,9 +151,7 @@ class Cache:
             return
         try:
             if create:
-                self.folder.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(self.folder, 0o700)
+                _make_folders(self.folder)
             folder = _open_folder(self.folder)
         except FileNotFoundError:
             yield None  # nothing has been stored yet
@@ -160,12 +173,28 @@ class Cache:
 
 
 @lru_cache(maxsize=8)
-def cache_at(folder: Path | None) -> Cache:
-    return Cache(folder)
+def cache_at(folder: Path | None, problem: str = "") -> Cache:
+    return Cache(folder, problem=problem)
 
 
 def default_cache() -> Cache:
-    return cache_at(default_folder())
+    return cache_at(*_where())
+
+
+def _make_folders(path: Path) -> None:
+    """Make a folder and those around it that are missing, for this user alone, whatever the umask lets others do."""
+    if not path.parent.is_dir():
+        _make_folders(path.parent)
+    _check_parent(path.parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
+def _check_parent(parent: Path) -> None:
+    """Refuse a place where anybody may rename this user's folders; in one like ``/tmp`` only their owners may."""
+    mode = os.stat(parent).st_mode
+    if _BY_FOLDER and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise OSError(0, f"everybody may write to {parent} (mode {stat.S_IMODE(mode):o}); chmod o-w it")
 
 
 def _open_folder(path: Path) -> int | str:
@@ -175,6 +204,7 @@ def _open_folder(path: Path) -> int | str:
         return str(path)
     if path.is_symlink():
         raise OSError(0, "it must not be a symbolic link")
+    _check_parent(path.parent)
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found = os.fstat(folder)
     problem = ""

@@ -262,3 +262,74 @@ def test_the_processor_is_the_same_whoever_asks(monkeypatch: pytest.MonkeyPatch,
     if helper is not None:
         monkeypatch.setattr(build, "_HELPER", helper)
     assert build.processor() == (llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()))
+
+
+# -------------------------------------------------------------------------------------------- the folders around it
+
+
+@POSIX
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+def test_folders_that_are_made_are_the_users_alone(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        store = Cache(tmp_path / "a" / "b" / "cache")
+        store.put(KEY, b"code")
+    finally:
+        os.umask(before)
+    assert store.get(KEY) == b"code"
+    for folder in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "cache"):
+        assert folder.stat().st_mode & 0o7777 == 0o700
+
+
+@POSIX
+def test_a_parent_that_everybody_may_write_to_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    parent = tmp_path / "open"
+    parent.mkdir()
+    parent.chmod(0o777)
+    store = Cache(parent / "cache")
+    store.put(KEY, b"code")
+    assert store.get(KEY) is None and not list(parent.iterdir())
+    assert f"everybody may write to {parent} (mode 777)" in store.problem and "not used" in caplog.text
+    (parent / "cache").mkdir(mode=0o700)
+    assert Cache(parent / "cache").get(KEY) is None
+    parent.chmod(0o1777)  # as /tmp: everybody may make files there, and remove their own
+    store.put(KEY, b"code")
+    assert store.get(KEY) == b"code"
+
+
+def test_a_relative_folder_is_where_the_process_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDGEWRIGHT_CACHE", "relative/cache")
+    assert default_folder() == tmp_path / "relative" / "cache"
+    default_cache().put(KEY, b"code")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert default_folder() == tmp_path / "relative" / "cache"
+    assert default_cache().get(KEY) == b"code" and not list((tmp_path / "elsewhere").iterdir())
+
+
+@POSIX
+def test_a_home_is_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("EDGEWRIGHT_CACHE", "~/of-mine")
+    assert default_folder() == tmp_path / "of-mine"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="XDG is Linux's")
+def test_a_relative_cache_home_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So says the specification that names the variable."""
+    monkeypatch.delenv("EDGEWRIGHT_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert default_folder() == tmp_path / ".cache" / "edgewright" / "engine"
+
+
+@POSIX
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path) -> None:
+    for name in ("EDGEWRIGHT_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user who is in no list of users
+    assert default_folder() is None
+    assert default_cache().get(KEY) is None
+    assert main(["cache", "path"]) == 0
+    assert "this user has no home folder; EDGEWRIGHT_CACHE may name one" in capsys.readouterr().err
