@@ -41,6 +41,7 @@ from edgewright.engine.plan import ALIGN, Place, Plan
 from edgewright.engine.requantize import affine_of
 from edgewright.engine.sharedweights import SharedWeights
 from edgewright.engine.updates import find_updates
+from edgewright.engine.verify_plan import Access, verify_plan
 from edgewright.engine.views import view_of
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
@@ -94,15 +95,18 @@ class _Scheduler(Placing):
         self.inputs = {v: i for i, v in enumerate(graph.inputs)}
         self._lowered: dict[Node, Lowering] = {}
         super().__init__(context, [self._lower(node) for node in self._nodes()])
-        self.temporaries: dict[int, list[int]] = {}  # offsets in the arena, by the node's number
+        self.temporaries: dict[int, list[tuple[int, int]]] = {}  # offset and size in the arena, by the node's number
+        self.accesses: list[Access] = []
 
     def run(self) -> Plan:
         self.decide()
         self._place()
         self.context.found = self.arena
+        given = [self.context.homes[value] for value in self.graph.inputs]
         for i, lowering in enumerate(self.lowerings):
-            self.context.temporaries = self.temporaries.get(i, [])
-            self._emit(lowering)
+            self.context.temporaries = [offset for offset, _ in self.temporaries.get(i, [])]
+            self.accesses.append(self._emit(lowering, tuple(self.temporaries.get(i, []))))
+        verify_plan(self.accesses, self.arena, given)
         context = self.context
         return Plan(
             steps=tuple(context.steps),
@@ -197,8 +201,8 @@ class _Scheduler(Placing):
         needs = [Need(layouts[value].size, first[value], last[value]) for value in first]
         own = [(i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)]
         offsets, self.arena = allocate([*needs, *(Need(size, i, i) for i, size in own)])
-        for (i, _), offset in zip(own, offsets[len(needs) :], strict=True):
-            self.temporaries.setdefault(i, []).append(offset)
+        for (i, size), offset in zip(own, offsets[len(needs) :], strict=True):
+            self.temporaries.setdefault(i, []).append((offset, size))
         for (value, layout), offset in zip(layouts.items(), offsets, strict=False):
             self.context.homes[value] = Home(value, Place("arena", offset + layout.start), layout)
 
@@ -211,19 +215,29 @@ class _Scheduler(Placing):
             self._settle(whole)
             self.context.homes[value] = inside(self.context.home(whole))
 
-    def _emit(self, lowering: Lowering) -> None:
-        context, out = self.context, lowering.node.out
+    def _emit(self, lowering: Lowering, temporaries: tuple[tuple[int, int], ...]) -> Access:
+        """The node's steps, and what they read and write."""
+        context, node, out = self.context, lowering.node, lowering.node.out
         self._settle(out)
-        context.barrier, context.label = True, lowering.node.label
+        context.barrier, context.label = True, node.label
+        first = len(context.steps)
+        source: Value | None = None
         if out in self.views:
             op = self.views[out][0]
+            source = op.args["self"]
             context.homes[out] = view_of(op, context.home(op.args["self"]))
-            return
-        if out in self.aliases:
-            root = context.homes[self.aliases[out]]
-            context.homes[out] = replace(root, value=out, layout=self.layout(out))
-            return
-        home, first = context.home(out), len(context.steps)
+        elif out in self.aliases:
+            source = self.aliases[out]
+            context.homes[out] = replace(context.homes[source], value=out, layout=self.layout(out))
+        else:
+            self._emit_steps(lowering, first)
+        reads = () if source is not None else tuple(context.home(value) for value in node.reads())
+        writes = tuple(context.home(value) for value in node.outputs)
+        return Access(node.label, reads, writes, temporaries, first, len(context.steps), source)
+
+    def _emit_steps(self, lowering: Lowering, first: int) -> None:
+        context, out = self.context, lowering.node.out
+        home = context.home(out)
         if home.layout.border:
             frame(context, home, 0 if out.q is None else affine_of(out.q).zero)
         lowering.emit(context)

@@ -93,7 +93,8 @@ def operand_has_border(graph: Graph, inputs: list[Any], at: int) -> Made | None:
     return Graph("border", graph.inputs, [*graph.outputs, more], [first, *replaced(graph, value, inside), op]), inputs
 
 
-def _joined(graph: Graph, inputs: list[Any], at: int, dim: int, first: bool) -> Made | None:
+def _joined(graph: Graph, inputs: list[Any], at: int, dim: int, first: bool, returned: bool = False) -> Made | None:
+    """``returned``: the concatenation is the caller's array."""
     out = graph.outputs[at]
     rank = len(out.bound)
     if not plain(out) or rank < 2 or 0 in out.bound or dim >= rank:
@@ -103,8 +104,9 @@ def _joined(graph: Graph, inputs: list[Any], at: int, dim: int, first: bool) -> 
     made = like(out, "joined", (*out.bound[:dim], out.bound[dim] + size, *out.bound[dim + 1 :]))
     last = like(made, "last")
     pieces = [out, other] if first else [other, out]
-    ops = [*graph.ops, Op("cat", {"tensors": pieces, "dim": dim}, [made]), _unary(made, last)]
-    outputs = [last if i == at else v for i, v in enumerate(graph.outputs)]
+    ops = [*graph.ops, Op("cat", {"tensors": pieces, "dim": dim}, [made])]
+    ops += [] if returned else [_unary(made, last)]
+    outputs = [(made if returned else last) if i == at else v for i, v in enumerate(graph.outputs)]
     rng = np.random.default_rng(9)
     more = rng.integers(0, 100, other.bound) if other.q is not None else rng.standard_normal(other.bound)
     return Graph("joined", [*graph.inputs, other], outputs, ops), [*inputs, more.astype(other.dtype)]
@@ -120,6 +122,10 @@ def result_is_channels_of_another(graph: Graph, inputs: list[Any], at: int) -> M
 
 def result_is_last_channels_of_another(graph: Graph, inputs: list[Any], at: int) -> Made | None:
     return _joined(graph, inputs, at, len(graph.outputs[at].bound) - 1, False)
+
+
+def result_is_returned_in_another(graph: Graph, inputs: list[Any], at: int) -> Made | None:
+    return _joined(graph, inputs, at, len(graph.outputs[at].bound) - 1, False, returned=True)
 
 
 def result_is_rows_of_another(graph: Graph, inputs: list[Any], at: int) -> Made | None:
@@ -204,6 +210,7 @@ OF_RESULT: dict[str, Context] = {
     f.__name__: f
     for f in (
         result_has_border, only_window_reads_result, result_is_channels_of_another, result_is_last_channels_of_another,
+        result_is_returned_in_another,
         result_is_rows_of_another, result_is_images_of_another, result_is_permuted, result_is_read_twice,
     )
 }  # fmt: skip

@@ -15,6 +15,7 @@ from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
 
+_GUARD = 256  # bytes
 F32, I8, U8, I32 = (np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int32))
 
 
@@ -71,10 +72,18 @@ def graph(inputs: Sequence[Value], outputs: Sequence[Value], *ops: Op) -> Graph:
 
 
 def run(made: Graph, given: Sequence[Any], cpu: str, threads: int = 1) -> list[Any]:
-    """The engine's results, from memory full of rubbish."""
+    """The engine's results, from memory full of rubbish; nothing beside them may be written."""
     compiled = compile(made, threads=threads, cpu=cpu)
     dirty(compiled)
-    return compiled.run(given)
+    rooms = [np.full(t.nbytes + 2 * _GUARD, 0xA5, np.uint8) for t in compiled.plan.outputs]
+    results = [
+        room[_GUARD : _GUARD + t.nbytes].view(t.dtype).reshape(t.shape)
+        for room, t in zip(rooms, compiled.plan.outputs, strict=True)
+    ]
+    compiled.run(given, results)
+    for room, t in zip(rooms, compiled.plan.outputs, strict=True):
+        assert (room[:_GUARD] == 0xA5).all() and (room[_GUARD + t.nbytes :] == 0xA5).all(), f"wrote beside {t.name}"
+    return results
 
 
 def dirty(compiled: CompiledGraph) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from tests.engine.graphs import I8, biases, constant, filters, quantized, random, real
+from tests.engine.graphs import I8, U8, biases, constant, filters, quantized, random, real
 
 Made = tuple[Graph, list[Any]]
 Subject = Callable[[np.random.Generator], Made]
@@ -36,7 +36,8 @@ def _image(rng: np.random.Generator, channels: int, least: int = 1) -> tuple[int
 def _value(rng: np.random.Generator, name: str, shape: tuple[int, ...], integer: bool) -> Value:
     if not integer:
         return real(name, *shape)
-    return quantized(name, *shape, scale=float(rng.uniform(0.02, 0.08)), zero=int(rng.integers(-40, 40)))
+    scale, zero, unsigned = float(rng.uniform(0.02, 0.08)), int(rng.integers(-40, 40)), rng.random() < 0.3
+    return quantized(name, *shape, scale=scale, zero=zero + 128 * unsigned, dtype=U8 if unsigned else I8)
 
 
 def _single(op: Op, inputs: list[Value], seed: int) -> Made:
@@ -173,7 +174,7 @@ def _pool(rng: np.random.Generator, kind: str, integer: bool) -> Made:
     padding = [k // 2 for k in kernel for _ in range(2)]
     sizes = [(n + 2 * (k // 2) - k) // s + 1 for n, k, s in zip(x.bound[1:3], kernel, stride, strict=True)]
     y = _value(rng, "y", (x.bound[0], *sizes, x.bound[-1]), integer)
-    y.q = x.q if kind == "max_pool2d" else y.q
+    y = Value("y", x.dtype, y.bound, y.dim_order, q=x.q) if kind == "max_pool2d" else y
     args = {"self": x, "kernel_size": kernel, "stride": stride, "padding": padding, "dilation": [1, 1]}
     return _single(Op(kind, args, [y]), [x], 4)
 
@@ -261,8 +262,7 @@ def bmm_fp32(rng: np.random.Generator) -> Made:
 def _resize(rng: np.random.Generator, integer: bool) -> Made:
     x = _value(rng, "x", _image(rng, _channels(rng), 2), integer)
     size = [int(n) for n in rng.integers(2, 14, 2)]
-    y = _value(rng, "y", (x.bound[0], *size, x.bound[-1]), integer)
-    y.q = x.q
+    y = Value("y", x.dtype, (x.bound[0], *size, x.bound[-1]), x.dim_order, q=x.q)
     args = {"input": x, "output_size": size, "align_corners": bool(rng.integers(2))}
     return _single(Op("upsample_bilinear2d", args, [y]), [x], 10)
 
@@ -289,8 +289,8 @@ def prelu_fp32(rng: np.random.Generator) -> Made:
 def _pad(rng: np.random.Generator, integer: bool) -> Made:
     x = _value(rng, "x", _image(rng, _channels(rng)), integer)
     before, after = ([int(n) for n in (rng.random(4) < 0.4) * rng.integers(1, 4, 4)] for _ in range(2))
-    y = _value(rng, "y", tuple(a + n + b for a, n, b in zip(before, x.bound, after, strict=True)), integer)
-    y.q = x.q
+    shape = tuple(a + n + b for a, n, b in zip(before, x.bound, after, strict=True))
+    y = Value("y", x.dtype, shape, x.dim_order, q=x.q)
     return _single(Op("pad", {"self": x, "before": before, "after": after, "value": 0.0}, [y]), [x], 12)
 
 

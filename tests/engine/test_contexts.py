@@ -1,4 +1,7 @@
-"""Every operator among neighbours that want its operands and results in other layouts, against the reference."""
+"""Operators among neighbours that want their operands and results in other layouts, against the reference.
+
+``test_verify_plan.py`` has each operator in some contexts; here are all of them, and cases that were wrong once.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,10 @@ from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.contexts import neighbours, window
 from tests.engine.graphs import I8, biases, check_alike, compare, cpus, filters, graph, quantized, random, real, run
+from tests.engine.sanitize import sanitize
 from tests.engine.subjects import SUBJECTS
 
 BOUND = 3e-5  # of the largest: Winograd, and sums of another order
-
-
-def _check(name: str, seed: int, cpu: str, share: int = 1) -> None:
-    """``share``: every so many contexts, others for each operator."""
-    made, inputs = SUBJECTS[name](np.random.default_rng(seed))
-    first = sum(name.encode()) % share
-    for _, (wrapped, given) in list(neighbours(made, list(inputs)))[first::share]:
-        check_alike(run(wrapped, given, cpu), Executor(wrapped, XNNPACK).run(given), BOUND)
-
-
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_operator_in_some_contexts(name: str) -> None:
-    _check(name, sum(name.encode()), cpus()[-1], share=6)
 
 
 @pytest.mark.slow
@@ -35,7 +26,11 @@ def test_operator_in_some_contexts(name: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_operator_in_every_context(name: str, seed: int, cpu: str) -> None:
-    _check(name, seed, cpu)
+    made, inputs = SUBJECTS[name](np.random.default_rng(seed))
+    for _, (wrapped, given) in neighbours(made, list(inputs)):
+        wanted = Executor(wrapped, XNNPACK).run(given)
+        check_alike(run(wrapped, given, cpu), wanted, BOUND)
+        check_alike(sanitize(wrapped, given, cpu), wanted, BOUND)
 
 
 def _convolution(kind: str, x: Value, y: Value, weight: Value, pad: int, groups: int, bias: Value | None = None) -> Op:
@@ -116,3 +111,25 @@ def test_transposed_convolutions_are_cropped_on_each_side(integer: bool, pads: t
     args = {"input": x, "weight": filters(4, 3, 3, 3, quantize=integer), "bias": biases(4, integer)}
     args |= {"stride": [2, 2], "padding": list(pads), "dilation": [1, 1], "groups": 1, "output_padding": [0, 0]}
     compare(graph([x], [y], Op("conv_transpose2d", args, [y])), [random(x)], cpus()[-1])
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("shape", [(2, 1, 1, 1), (2, 1, 3, 4), (2, 3, 1, 4), (1, 3, 1, 4), (3, 2, 2, 16)])
+@pytest.mark.parametrize("integer", [False, True])
+def test_pointwise_convolution_of_an_image_that_a_window_reads_too(integer: bool, shape: Any, cpu: str) -> None:
+    x = quantized("x", *shape) if integer else real("x", *shape)
+    y = quantized("y", *shape[:3], 2) if integer else real("y", *shape[:3], 2)
+    op, out = window(x, "windowed")
+    pointwise = _convolution("conv2d", x, y, filters(2, 1, 1, shape[-1], quantize=integer), 0, 1)
+    compare(graph([x], [y, out], pointwise, op), [random(x)], cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 3), (2, 2)])
+def test_convolution_of_pixels_that_are_set_apart_in_the_cache(kernel: tuple[int, int], cpu: str) -> None:
+    """Pixels of a multiple of 4096 bytes have 64 more between them, which are no part of the window."""
+    x, inside = real("x", 2, 4, 4, 1024), real("inside", 2, 4, 4, 1024)
+    y = real("y", 2, *((4 - k) // 2 + 1 for k in kernel), 3)
+    convolution = _convolution("conv2d", inside, y, filters(3, *kernel, 1024, quantize=False), 0, 1)
+    convolution.args["stride"] = [2, 2]
+    compare(graph([x], [y], Op("hardswish", {"self": x}, [inside]), convolution), [random(x)], cpu, 3e-5)

@@ -85,13 +85,15 @@ class Part:
 
 
 def window(conv: Convolution, data: Home, item: int) -> Window:
-    """``depth`` in elements; padded channels are part of it."""
+    """``depth`` in elements. Columns of a kernel row are one run of elements; padded channels between them are part of
+    it for integers, whose filters are padded with zeros. Floats cannot: 0 times what padding holds may be NaN."""
     if conv.flat:
         return Window((), conv.inputs, _pixel(data))
     pixel, row = data.layout.pixel, data.layout.row
     down = (conv.kernel[0], conv.dilation[0] * row)
     step = conv.stride[1] * pixel
-    if conv.groups == 1 and conv.dilation[1] == 1 and conv.kernel[1] > 1:
+    run = item < 4 or pixel == conv.inputs * item
+    if run and conv.groups == 1 and conv.dilation[1] == 1 and conv.kernel[1] > 1:
         depth = (conv.kernel[1] - 1) * (pixel // item) + conv.inputs
         return Window((down,), depth, step)
     return Window((down, (conv.kernel[1], conv.dilation[1] * pixel)), conv.inputs, step)
@@ -158,19 +160,17 @@ def row_blocks(*layouts: Layout) -> Iterator[RowBlock]:
     One block where every tensor's rows are equally spaced. A border breaks the spacing after each image row, so an
     image with one becomes one block per image.
     """
-    axes: list[tuple[int, tuple[int, ...]]] = []  # size and strides, outermost first; adjacent dimensions merged
-    for d, n in enumerate(layouts[0].shape[:-1]):
-        strides = tuple(layout.strides[d] for layout in layouts)
-        if n == 1:
-            continue
-        if axes and axes[-1][1] == tuple(n * s for s in strides):
-            axes[-1] = axes[-1][0] * n, strides
-        else:
-            axes.append((n, strides))
-    if not axes:  # one row: the stride of the next says nothing, but kernels are named by it
-        axes = [(1, tuple(layout.strides[-2] if len(layout.strides) > 1 else 0 for layout in layouts))]
+    shape, strides = layouts[0].shape, list(zip(*(layout.strides for layout in layouts), strict=True))
+    # (size, strides), outermost first. The innermost keeps its own strides, of one row too: kernels know them.
+    axes = [(shape[-2], strides[-2])] if len(shape) > 1 else [(1, (0,) * len(layouts))]
+    for n, steps in zip(reversed(shape[:-2]), reversed(strides[:-2]), strict=True):
+        count, inner = axes[0]
+        if n > 1 and steps == tuple(count * s for s in inner):
+            axes[0] = n * count, inner
+        elif n > 1:
+            axes.insert(0, (n, steps))
     if len(axes) == 1:
-        axes = [(1, (0,) * len(layouts)), *axes]
+        axes.insert(0, (1, (0,) * len(layouts)))
     (rows, row), (columns, pixel) = axes[-2:]
     for at in itertools.product(*(range(n) for n, _ in axes[:-2])):
         start = (sum(i * s[t] for i, (_, s) in zip(at, axes[:-2], strict=True)) for t in range(len(layouts)))
