@@ -55,7 +55,11 @@ class QuantizeRows(Lowering):
         for block in row_blocks(data.layout, out.layout):
             lines = (block.columns, block.row[0]) if block.rows > 1 else ()  # else one kernel for any number of rows
             rows = Rows(length, block.pixel[0], *lines)
-            name = context.kernel("rows", rows, lambda module, name, rows=rows: emit_rows(module, name, lanes, rows))
+
+            def build(module: Module, name: str, rows: Rows = rows) -> None:
+                emit_rows(module, name, lanes, rows)
+
+            name = context.kernel("rows", rows, build)
             slots = [home.at(start) for home, start in zip((data, out), block.start, strict=True)]
             context.step(name, slots, block.rows * block.columns, block.rows * block.columns * length * 0.15)
 
