@@ -110,7 +110,7 @@ def parts(conv: Convolution, largest: int, data: Home, out: Home, second: Home |
         for block in row_blocks(*(h.layout for h in homes)):
             steps = [Steps(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
             beside = block.start[2] if second else 0
-            yield Part(Grid(block.rows, block.columns, largest, *steps), *block.start[:2], beside, 0)
+            yield Part(Grid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], beside, 0)
         return
     (high, wide), (down, along) = conv.size, conv.stride
     into = Steps(down * data.layout.row, along * data.layout.pixel)
