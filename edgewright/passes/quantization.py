@@ -56,7 +56,9 @@ class _Folder:
         self.kept = {v for v in graph.outputs if isinstance(v, Value)} | {s for _, s in graph.updates}
         self.done: set[Op] = set()
         self.ops: list[Op] = []
-        self.rows: dict[tuple[Value, int], Value] = {}  # what was quantized row by row already
+        # Dynamically quantized values, by how many dimensions share a scale and whether pointwise convolutions read them.
+        # XNNPACK runs those as products of rows, each with its own scale, and would change what a window reads too.
+        self.rows: dict[tuple[Value, int, bool], Value] = {}
         self.static: frozenset[str] | None = None
         self.numbers: frozenset[str] = frozenset()
 
@@ -240,12 +242,13 @@ class _Folder:
         if not self._by_rows(source, real):
             return False
         dims = 1 if op.kind == "linear" else 3
-        if (real, dims) not in self.rows:
+        key = (real, dims, op.kind == "conv2d" and _pointwise(op))
+        if key not in self.rows:
             q = QParams(1.0, 0, np.dtype(np.int8), -128, 127, axis=-dims, dynamic="per_token")
             stored = Value(f"{real.name}_rows", np.dtype(np.int8), real.shape, tuple(range(len(real.shape))), q=q)
             self.ops.append(Op(CONVERT, {"self": real}, [stored], op.origin))
-            self.rows[real, dims] = stored
-        op.args[loose[0]] = self.rows[real, dims]
+            self.rows[key] = stored
+        op.args[loose[0]] = self.rows[key]
         return True
 
     def _by_rows(self, quantize: Op, real: Value) -> bool:
@@ -271,6 +274,11 @@ class _Folder:
 
 
 # ----------------------------------------------------------------------------------------------- small questions
+
+
+def _pointwise(op: Op) -> bool:
+    ones = (*op.args["weight"].shape[2:], *op.args["stride"], op.args["groups"])
+    return all(n == 1 for n in ones) and not any(op.args["padding"])
 
 
 def _one_quantity(op: Op) -> bool:

@@ -243,3 +243,38 @@ def test_mlp_is_smaller_in_integers() -> None:
     real = to_edge_transform_and_lower(torch.export.export(model, inputs)).to_executorch().buffer
     run = Run(converted(model, inputs, quantizer()), inputs)
     assert len(run.buffer) < 0.4 * len(real)
+
+
+@pytest.mark.parametrize("inputs", [3, 17])
+def test_four_bit_rows_of_an_odd_number_of_channels_are_stored_in_eight(inputs: int) -> None:
+    """XNNPACK's packed 4-bit rows are whole bytes: of an odd number it read the next row's, or beyond the file."""
+    torch.manual_seed(0)
+    model, data = nn.Linear(inputs, 5).eval(), (torch.randn(3, inputs),)
+    chosen = quantizer(is_per_channel=True, is_dynamic=True, weight_qmin=-8, weight_qmax=7)
+    run = Run(converted(model, data, chosen), data)
+    assert run.whole, str(run.report)
+    assert relative(run.ours, run.stock) < 1e-5
+    assert relative(run.stock, run.eager) < 0.05
+
+
+class PointwiseAndWindow(nn.Module):
+    """Two kinds of convolutions of one dynamically quantized image."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(8, 6, 1, stride)
+        self.second = nn.Conv2d(8, 6, 3, padding=1)
+        self.third = nn.Conv2d(8, 6, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([layer(x).flatten(1) for layer in (self.first, self.second, self.third)], 1)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_one_dynamically_quantized_image_for_pointwise_convolutions_and_windows(stride: int) -> None:
+    torch.manual_seed(0)
+    model, data = PointwiseAndWindow(stride).eval(), (torch.randn(2, 8, 5, 4),)
+    run = Run(converted(model, data, quantizer(is_per_channel=True, is_dynamic=True)), data)
+    assert run.whole, str(run.report)
+    assert relative(run.ours, run.stock) < 1e-5
+    assert relative(run.stock, model(*data).detach().numpy()) < 0.05

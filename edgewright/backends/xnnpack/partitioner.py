@@ -95,13 +95,15 @@ class XnnpackPartitioner(Partitioner):
 
 
 def widen_weights(group: Graph) -> None:
-    """Keep 4-bit weights in 8 bits, unless they are of a linear layer and have a scale for each channel."""
+    """Store 4-bit weights in 8 bits, unless they are of a linear layer, have a scale for each channel, and rows of whole
+    bytes: XNNPACK reads an odd number of input channels wrongly, or beyond the end."""
     for op in group.ops:
         weight = op.args.get("weight")
         if not isinstance(weight, Value) or weight.q is None or weight.q.block:
             continue
         q = weight.q
-        if (q.qmin, q.qmax) == (-8, 7) and (op.kind != "linear" or q.axis is None):
+        odd = weight.bound[-1] % 2 == 1
+        if (q.qmin, q.qmax) == (-8, 7) and (op.kind != "linear" or q.axis is None or odd):
             op.args["weight"] = replace(weight, q=replace(q, qmin=-127, qmax=127))
 
 
