@@ -56,8 +56,8 @@ class _Folder:
         self.kept = {v for v in graph.outputs if isinstance(v, Value)} | {s for _, s in graph.updates}
         self.done: set[Op] = set()
         self.ops: list[Op] = []
-        # Dynamically quantized values, by how many dimensions share a scale and whether pointwise convolutions read them.
-        # XNNPACK runs those as products of rows, each with its own scale, and would change what a window reads too.
+        # Dynamically quantized values, by how many dimensions share a scale and whether pointwise convolutions read
+        # them: XNNPACK runs those as products of rows, each with its own scale, and changes what a window reads too.
         self.rows: dict[tuple[Value, int, bool], Value] = {}
         self.static: frozenset[str] | None = None
         self.numbers: frozenset[str] = frozenset()

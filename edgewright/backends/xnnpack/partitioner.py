@@ -95,7 +95,7 @@ class XnnpackPartitioner(Partitioner):
 
 
 def widen_weights(group: Graph) -> None:
-    """Store 4-bit weights in 8 bits, unless they are of a linear layer, have a scale for each channel, and rows of whole
+    """Store 4-bit weights in 8 bits, unless they are of a linear layer, with a scale for each channel and rows of whole
     bytes: XNNPACK reads an odd number of input channels wrongly, or beyond the end."""
     for op in group.ops:
         weight = op.args.get("weight")
