@@ -19,6 +19,7 @@ from edgewright.program.methods import Programs, check_methods, named
 from edgewright.program.passes import Passes, pass_list, tabulate, transformed
 from edgewright.program.resolve import KernelSet, kernel_set
 from edgewright.quantize.affine import affine_operators
+from edgewright.quantize.inference import require_inference
 
 __all__ = ["EdgeProgramManager", "ExecutorchProgramManager", "to_edge", "to_edge_transform_and_lower"]
 
@@ -33,8 +34,7 @@ def to_edge(
 
     ``generate_etrecord`` is there for scripts that give it: ``get_etrecord`` of the program works anyway.
     """
-    manager = EdgeProgramManager(named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
-    return manager._ready()
+    return _manager(programs, constant_methods, compile_config)._ready()
 
 
 def to_edge_transform_and_lower(
@@ -47,12 +47,21 @@ def to_edge_transform_and_lower(
 ) -> EdgeProgramManager:
     """``to_edge``, then your passes, then the partitioners in order of priority: one, a list, or a mapping of methods
     to one or a list. ``generate_etrecord`` as in ``to_edge``."""
-    manager = EdgeProgramManager(named(programs), constant_methods or {}, compile_config or EdgeCompileConfig())
+    manager = _manager(programs, constant_methods, compile_config)
     if transform_passes:
         manager = manager.transform(transform_passes)
     for chosen in _partitioners(partitioner):
         manager = manager._delegated(chosen)
     return manager._ready()
+
+
+def _manager(
+    programs: Programs, constant_methods: Mapping[str, Any] | None, config: EdgeCompileConfig | None
+) -> EdgeProgramManager:
+    found = named(programs)
+    for program in found.values():
+        require_inference(program)
+    return EdgeProgramManager(found, constant_methods or {}, config or EdgeCompileConfig())
 
 
 def _partitioners(partitioner: Any) -> list[Any]:
