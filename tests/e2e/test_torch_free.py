@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import venv
@@ -31,6 +32,16 @@ def test_torch_is_not_there(bare: Path) -> None:
     listed = subprocess.run([bare / "python", "-m", "pip", "list"], capture_output=True, text=True, check=True).stdout
     assert "edgewright" in listed
     assert "torch" not in listed
+
+
+def test_the_bill_of_materials_is_installed(bare: Path) -> None:
+    code = (
+        "from importlib.metadata import files; print(*(f.read_text() for f in files('edgewright') if 'sbom' in str(f)))"
+    )
+    command = [bare / "python", "-I", "-c", code]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=bare).stdout
+    scopes = {component["name"]: component.get("scope") for component in json.loads(listed)["components"]}
+    assert scopes["numpy"] == scopes["llvmlite"] == "required" and scopes["torch"] == "optional"
 
 
 NAMES = ["linear_fp32_portable", "mix_portable", "conv_relu_int8_portable", "mlp_ptd_portable"]
