@@ -1,12 +1,55 @@
-"""The dialects that graphs are drawn in."""
+"""The dialects that graphs are drawn in: how each is generated, built, and run by its own meaning."""
 
 from __future__ import annotations
 
-from tests.compose import generate as core
-from tests.compose.spec import Spec
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-GENERATE = {"core": core.generate}
+from edgewright.ir.enn.execute import execute as execute_enn
+from edgewright.ir.execute import Executor
+from edgewright.ir.graph import Array, Graph
+from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.qnn.execute import execute as execute_qnn
+from edgewright.ir.tflite.execute import execute as execute_tflite
+from edgewright.ir.tosa.execute import execute as execute_tosa
+from tests.compose import generate as core
+from tests.compose.builder import Builder
+from tests.compose.core import Core
+from tests.compose.enn import Enn
+from tests.compose.qnn import Qnn
+from tests.compose.spec import Spec
+from tests.compose.tflite import Tflite
+from tests.compose.tosa import Tosa
+from tests.compose.vendor_blocks import generate as generate_vendor
+
+_HALF = 5e-3  # real numbers are held in 16 bits: a step of the last place is a thousandth
+Execute = Callable[[Graph, Sequence[Array]], list[Array]]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """``bound``: of real results, as a share of the largest."""
+
+    generate: Callable[[int], Spec]
+    builder: Callable[[], Builder]
+    numerics: str
+    execute: Execute
+    bound: float = 2e-6
+
+
+def _execute_core(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
+    return Executor(graph, XNNPACK).run(inputs)
+
+
+DIALECTS: dict[str, Dialect] = {
+    "core": Dialect(core.generate, Core, "xnnpack", _execute_core),
+    "tosa": Dialect(partial(generate_vendor, "tosa", Tosa), Tosa, "tosa", execute_tosa),
+    "tflite": Dialect(partial(generate_vendor, "tflite", Tflite), Tflite, "tflite", execute_tflite),
+    "qnn": Dialect(partial(generate_vendor, "qnn", Qnn), Qnn, "qnn", execute_qnn, _HALF),
+    "enn": Dialect(partial(generate_vendor, "enn", Enn), Enn, "enn", execute_enn, _HALF),
+}
 
 
 def generate(dialect: str, seed: int) -> Spec:
-    return GENERATE[dialect](seed)
+    return DIALECTS[dialect].generate(seed)

@@ -1,58 +1,70 @@
 """Compares the engine with the reference: integers bit for bit, real numbers within the bound they are tested to keep.
 
 Where real numbers are rounded to integers on the way, a difference in the last place may become a step. Then the
-reference itself says how far results may be apart: it is run again with noise of the engine's own bound on every real
-result, and what moves by that may move by twice as much.
+reference itself says how far results may be apart: it is run again, operator by operator, with noise of the engine's
+own bound on every real result, and what moves by that may move by twice as much.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.numerics import Numerics, named
 
-BOUND, HALF_BOUND = 2e-6, 2e-3  # of the largest element of a result; 16 bits have an ulp of 1e-3
+HALF_BOUND = 2e-3  # of the largest element of a result of 16 bits, whose unit in the last place is 1e-3
 _NOISE, _RUNS = 8.0, 3
+Execute = Callable[[Graph, Sequence[Array]], list[Array]]
 # Results that are elements of the operands, or rounded once from exact ones.
 EXACT = {"permute", "view", "slice", "cat", "clone", "expand", "max_pool2d", "abs", "neg", "maximum", "minimum",
          "clamp", "pad", "convert", "add", "sub", "mul"}  # fmt: skip
 
 
-class Noisy(Executor):
-    """The reference with noise on every real result that is not exact."""
-
-    def __init__(self, graph: Graph, numerics: Numerics, seed: int) -> None:
-        super().__init__(graph, numerics)
-        self.random = np.random.default_rng(seed)
-
-    def give(self, op: Op, real: Array) -> Array:
-        out = op.outputs[0]
-        assert out is not None
-        if real.dtype.kind == "f" and out.q is None and real.size and op.kind not in ("pad",):
-            bound = HALF_BOUND if out.dtype is not None and out.dtype.itemsize == 2 else BOUND
-            largest = float(np.max(np.abs(real), initial=0.0, where=np.isfinite(real)))
-            noise = self.random.uniform(-1, 1, real.shape) * bound * _NOISE * largest
-            real = (real + noise).astype(real.dtype)
-        return super().give(op, real)
-
-
-def reference(graph: Graph, inputs: Sequence[Array], numerics: str) -> list[Array]:
+def reference(graph: Graph, inputs: Sequence[Array], execute: Execute) -> list[Array]:
     with np.errstate(all="ignore"):
-        return Executor(graph, named(numerics)).run(inputs)
+        return execute(graph, inputs)
 
 
-def spread(graph: Graph, inputs: Sequence[Array], numerics: str, wanted: Sequence[Array]) -> list[float]:
+def _noisy(graph: Graph, inputs: Sequence[Array], execute: Execute, bound: float, seed: int) -> list[Array]:
+    random = np.random.default_rng(seed)
+    held: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    for op in _steps(graph):
+        given = list(dict.fromkeys(v for o in op for v in o.inputs() if v in held))
+        outs = [v for v in op[-1].outputs if v is not None]
+        made = execute(Graph("step", list(given), list(outs), list(op)), [held[v] for v in given])
+        for value, array in zip(outs, made, strict=True):
+            held[value] = _with_noise(random, array, bound) if _real(value) else array
+    return [held[v] for v in graph.outputs]
+
+
+def _steps(graph: Graph) -> list[list[Op]]:
+    """Operators one by one; what is quantized at run time goes with each product that reads it."""
+    makers = {v: op for op in graph.ops for v in op.outputs if v is not None and v.q is not None and v.q.dynamic}
+    steps = []
+    for op in graph.ops:
+        if op.outputs[0] not in makers:
+            steps.append([*(makers[v] for v in op.inputs() if v in makers), op])
+    return steps
+
+
+def _with_noise(random: np.random.Generator, array: Array, bound: float) -> Array:
+    share = HALF_BOUND if array.dtype.itemsize == 2 else bound
+    largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+    noise = random.uniform(-1, 1, array.shape) * share * _NOISE * largest
+    return (array + noise).astype(array.dtype)
+
+
+def spread(
+    graph: Graph, inputs: Sequence[Array], execute: Execute, bound: float, wanted: Sequence[Array]
+) -> list[float]:
     """How far noise moves each output, at most."""
     moved = [0.0] * len(wanted)
     for run in range(_RUNS):
         with np.errstate(all="ignore"):
-            made = Noisy(graph, named(numerics), run).run(inputs)
+            made = _noisy(graph, inputs, execute, bound, run)
         moved = [max(m, _distance(a, b)) for m, a, b in zip(moved, made, wanted, strict=True)]
     return moved
 
@@ -69,13 +81,13 @@ def _distance(got: Array, want: Array) -> float:
     return math.inf if np.any(np.isnan(apart)) else float(apart.max())
 
 
-def strict_bound(want: Array) -> float:
+def strict_bound(want: Array, bound: float) -> float:
     """Nothing for integers; for real numbers, a share of the largest."""
-    if want.dtype.kind not in "f" and want.dtype.kind != "V":
+    if want.dtype.kind != "f":
         return 0.0
     finite = want[np.isfinite(want)].astype(np.float64)
-    bound = HALF_BOUND if want.dtype.itemsize == 2 else BOUND
-    return bound * max(float(np.abs(finite).max(initial=0.0)), 1e-6)
+    share = HALF_BOUND if want.dtype.itemsize == 2 else bound
+    return share * max(float(np.abs(finite).max(initial=0.0)), 1e-6)
 
 
 def rounded_reals(graph: Graph) -> set[Value]:
@@ -102,12 +114,14 @@ def _real(value: Value) -> bool:
 
 def _rounds(op: Op, out: Value) -> bool:
     """Real numbers in, something with steps out."""
-    return any(_real(v) for v in op.inputs()) and (not _real(out) or op.kind in ("floor", "ceil", "round", "trunc"))
+    name = op.kind.rpartition(".")[2]
+    return any(_real(v) for v in op.inputs()) and (not _real(out) or name in ("floor", "ceil", "round", "trunc"))
 
 
 def differences(
-    graph: Graph, inputs: Sequence[Array], numerics: str, runs: Sequence[Sequence[Array]], wanted: Sequence[Array]
-) -> str:
+    graph: Graph, inputs: Sequence[Array], execute: Execute, share: float, runs: Sequence[Sequence[Array]],
+    wanted: Sequence[Array],
+) -> str:  # fmt: skip
     """Empty if every run gave what the reference gives; else where and by how much it did not."""
     stepped: set[Value] | None = None
     moved: list[float] | None = None
@@ -115,12 +129,12 @@ def differences(
         for at, (value, got, want) in enumerate(zip(graph.outputs, made, wanted, strict=True)):
             if got.dtype != want.dtype or got.shape != want.shape:
                 return f"output {at}: {got.dtype}{list(got.shape)}, wanted {want.dtype}{list(want.shape)}"
-            apart, bound = _distance(got, want), strict_bound(want)
+            apart, bound = _distance(got, want), strict_bound(want, share)
             if apart <= bound:
                 continue
             stepped = rounded_reals(graph) if stepped is None else stepped
             if value in stepped or bound > 0:
-                moved = spread(graph, inputs, numerics, wanted) if moved is None else moved
+                moved = spread(graph, inputs, execute, share, wanted) if moved is None else moved
                 floor = 1.0 if bound == 0 else 4 * bound
                 bound = max(floor, 2 * moved[at])
             if not apart <= bound:

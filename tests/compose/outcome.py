@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from edgewright.errors import EdgewrightError
 from tests.compose import judge, native
 from tests.compose.builder import Builder, Case, build
-from tests.compose.core import Core
 from tests.compose.coverage import Coverage
+from tests.compose.dialects import DIALECTS
 from tests.compose.shrink import shrink
 from tests.compose.spec import InvalidSpecError, Spec
-
-BUILDERS: dict[str, Callable[[], Builder]] = {"core": Core}
-NUMERICS = {"core": "xnnpack"}
 
 
 @dataclass(frozen=True)
@@ -28,21 +24,22 @@ class Failure:
 
 
 def builder(spec: Spec) -> Builder:
-    return BUILDERS[spec.dialect]()
+    return DIALECTS[spec.dialect].builder()
 
 
 def check_case(case: Case, cpu: str, coverage: Coverage | None = None, quick: bool = True) -> Failure | None:
     """Native against the reference."""
-    numerics = NUMERICS[case.spec.dialect]
-    wanted = judge.reference(case.graph, case.inputs, numerics)
+    dialect = DIALECTS[case.spec.dialect]
+    wanted = judge.reference(case.graph, case.inputs, dialect.execute)
     try:
-        made = native.run_native(case.graph, case.inputs, numerics, cpu, coverage, quick)
+        made = native.run_native(case.graph, case.inputs, dialect.numerics, cpu, coverage, quick)
     except native.GuardError as error:
         return Failure("guard", str(error))
     except (EdgewrightError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return Failure(f"{type(error).__name__} in {frame.name}", f"{error}"[:300])
-    detail = judge.differences(case.graph, case.inputs, numerics, made.results, wanted)
+    given = (case.graph, case.inputs, dialect.execute, dialect.bound)
+    detail = judge.differences(*given, made.results, wanted)
     return Failure("differs", detail) if detail else None
 
 
@@ -51,7 +48,7 @@ def check(spec: Spec, cpu: str, coverage: Coverage | None = None, quick: bool = 
 
 
 def smallest(spec: Spec, cpu: str, kind: str, budget: int = 600) -> Spec:
-    return shrink(spec, partial(_fails, cpu=cpu, kind=kind), BUILDERS[spec.dialect], budget)
+    return shrink(spec, partial(_fails, cpu=cpu, kind=kind), DIALECTS[spec.dialect].builder, budget)
 
 
 def _fails(spec: Spec, cpu: str, kind: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.compose import outcome
-from tests.compose.dialects import generate
+from tests.compose.dialects import DIALECTS, generate
 from tests.compose.shrink import shrink
 from tests.compose.spec import InvalidSpecError, Spec
 from tests.engine.graphs import cpus
@@ -60,7 +60,7 @@ def shrunk(unit: str, seed: int, budget: int = 600) -> tuple[Spec, str]:
         run, builder = _model_failure, Models
     else:
         spec = generate(kind, seed)
-        run, builder = _graph_failure(rest[0]), outcome.BUILDERS[kind]
+        run, builder = _graph_failure(rest[0]), DIALECTS[kind].builder
     return smaller(spec, run, builder, budget)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.compose import outcome
-from tests.compose.dialects import GENERATE, generate
+from tests.compose.dialects import DIALECTS, generate
 from tests.compose.draw import FAMILY
 from tests.compose.replay import replay
 from tests.compose.spec import load
@@ -35,7 +35,7 @@ def test_native_is_the_reference(dialect: str, family: int) -> None:
 
 
 def test_all_dialects_are_drawn() -> None:
-    assert set(FAMILIES) == set(GENERATE)
+    assert set(FAMILIES) == set(DIALECTS)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
@@ -44,5 +44,5 @@ def test_cases(path: Path) -> None:
 
 
 def test_a_seed_draws_the_same_graph_again() -> None:
-    for dialect in GENERATE:
+    for dialect in DIALECTS:
         assert generate(dialect, 5).text() == generate(dialect, 5).text()
