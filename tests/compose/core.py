@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, QParams, Value
-from tests.compose.builder import F16, F32, I8, INF, U8, Builder, StepDef
+from tests.compose.builder import F16, F32, I8, I32, INF, U8, Builder, StepDef
 from tests.compose.draw import Draw
 from tests.compose.spec import Step, need
 
-TYPES = {"f32": F32, "f16": F16, "i8": I8, "u8": U8}
+TYPES = {"f32": F32, "f16": F16, "i8": I8, "u8": U8, "i32": I32, "i64": np.dtype(np.int64), "bool": np.dtype(np.bool_)}
 STEPS: dict[str, StepDef] = {}
 
 
@@ -100,6 +100,11 @@ def byte(v: Value) -> bool:
 def plain(v: Value) -> bool:
     """What any operator may move: not rows that carry their own scales."""
     return not dynamic(v)
+
+
+def arithmetic(v: Value) -> bool:
+    """What XNNPACK computes with: real numbers, and bytes with one scale."""
+    return real(v) or byte(v)
 
 
 def image(v: Value) -> bool:

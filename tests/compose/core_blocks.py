@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edgewright.ir.graph import Value
-from tests.compose.core import Core, byte, draw_q, image, plain, single
+from tests.compose.core import Core, arithmetic, byte, draw_q, image, single
 from tests.compose.draw import Draw
 from tests.compose.motifs import Block, MissingWordError
 from tests.compose.spec import Step
@@ -30,7 +30,7 @@ class CoreBlock(Block):
         return self.b.values[at].bound
 
     def image(self, even: bool = False) -> int:
-        return self._pick(lambda v: image(v) and plain(v) and not (even and (v.bound[1] % 2 or v.bound[2] % 2)))
+        return self._pick(lambda v: image(v) and arithmetic(v) and not (even and (v.bound[1] % 2 or v.bound[2] % 2)))
 
     def conv(self, at: int, channels: int, kernel: int = 1, stride: int = 1, act: str | None = None) -> int:
         return self.add("conv2d", at, channels=channels, groups=1, limits=act, **self._window(kernel, stride))

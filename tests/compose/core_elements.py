@@ -11,6 +11,7 @@ from tests.compose.builder import F16, F32, I8, Builder
 from tests.compose.core import (
     TYPES,
     Core,
+    arithmetic,
     byte,
     byte_q,
     draw_limits,
@@ -74,7 +75,7 @@ def _guard(b: Core, x: Value, kind: str) -> Value:
 
 
 def _draw_binary(d: Draw, b: Core) -> Step | None:
-    first = d.value(b.values, plain)
+    first = d.value(b.values, arithmetic)
     if first is None:
         return None
     x = b.values[first]
@@ -96,7 +97,7 @@ def _broadcasts(x: Value, y: Value) -> bool:
 @step("binary", _draw_binary, 3)
 def _binary(b: Core, s: Step) -> None:
     x, y = b.reads(s)
-    need(plain(x) and like(x)(y) and _broadcasts(x, y))
+    need(arithmetic(x) and like(x)(y) and _broadcasts(x, y))
     shape, kind = np.broadcast_shapes(x.bound, y.bound), s["kind"]
     if byte(x):
         need(kind in ("add", "sub", "mul"))
@@ -111,7 +112,7 @@ def _binary(b: Core, s: Step) -> None:
 
 
 def _draw_with_constant(d: Draw, b: Core) -> Step | None:
-    at = d.value(b.values, lambda v: plain(v) and v.bound != ())
+    at = d.value(b.values, lambda v: arithmetic(v) and v.bound != ())
     if at is None:
         return None
     kinds = ("add", "sub", "mul") if byte(b.values[at]) else ("add", "sub", "mul", "maximum", "minimum")
@@ -123,7 +124,7 @@ def _draw_with_constant(d: Draw, b: Core) -> Step | None:
 @step("with_constant", _draw_with_constant, 1)
 def _with_constant(b: Core, s: Step) -> None:
     x, kind, rng = b.read(s), s["kind"], b.rng(s)
-    need(plain(x) and x.bound)
+    need(arithmetic(x) and x.bound)
     shape = {"number": (), "row": x.bound[-1:], "whole": x.bound}[s["shape"]]
     if byte(x):
         need(kind in ("add", "sub", "mul"))
@@ -141,7 +142,7 @@ def _with_constant(b: Core, s: Step) -> None:
 @step("clamp", lambda d, b: _draw_one(d, b, "clamp", limits=d.one(("relu", "relu6", "clip"))), 1.5)
 def _clamp(b: Core, s: Step) -> None:
     x = b.read(s)
-    need(plain(x))
+    need(arithmetic(x))
     out = b.new(x.bound, x.dtype, x.q)
     b.keep(b.op("clamp", {"self": x, **b.limits(s["limits"], out)}, out))
 
@@ -170,7 +171,7 @@ def _softmax(b: Core, s: Step) -> None:
 
 
 def _draw_convert(d: Draw, b: Core) -> Step | None:
-    at = d.value(b.values, plain)
+    at = d.value(b.values, arithmetic)
     if at is None:
         return None
     x = b.values[at]
@@ -181,7 +182,7 @@ def _draw_convert(d: Draw, b: Core) -> Step | None:
 @step("convert", _draw_convert, 2)
 def _convert(b: Core, s: Step) -> None:
     x, target = b.read(s), TYPES[s["to"]]
-    need(plain(x) and not (byte(x) and target == F16) and not (x.dtype == F16 and target != F32))
+    need(arithmetic(x) and not (byte(x) and target == F16) and not (x.dtype == F16 and target != F32))
     if target in (F32, F16):
         out = b.new(x.bound, target)
     else:
@@ -210,7 +211,7 @@ def _table(b: Core, s: Step) -> None:
 
 
 def _draw_gate(d: Draw, b: Core) -> Step | None:
-    at = d.value(b.values, lambda v: image(v) and plain(v))
+    at = d.value(b.values, lambda v: image(v) and arithmetic(v))
     return None if at is None else {"op": "gate", "in": [at], "q": draw_q(d), "seed": d.seed()}
 
 
@@ -218,7 +219,7 @@ def _draw_gate(d: Draw, b: Core) -> Step | None:
 def _gate(b: Core, s: Step) -> None:
     """A global mean that multiplies its own image."""
     x = b.read(s)
-    need(image(x) and plain(x))
+    need(image(x) and arithmetic(x))
     shape = (x.bound[0], 1, 1, x.bound[3])
     q = out_q(x, scale_of(x) * 0.3, s) if byte(x) else None
     mean = b.op("global_avg_pool2d", {"self": x}, b.new(shape, x.dtype, q))

@@ -9,7 +9,20 @@ import numpy as np
 
 from edgewright.ir.graph import Value
 from tests.compose.builder import F32
-from tests.compose.core import Core, byte, draw_limits, draw_q, image, out_q, plain, real, scale_of, single, step
+from tests.compose.core import (
+    Core,
+    arithmetic,
+    byte,
+    draw_limits,
+    draw_q,
+    image,
+    out_q,
+    plain,
+    real,
+    scale_of,
+    single,
+    step,
+)
 from tests.compose.draw import Draw
 from tests.compose.spec import Step, need
 
@@ -127,7 +140,7 @@ def _cat(b: Core, s: Step) -> None:
 
 
 def _draw_pad(d: Draw, b: Core) -> Step | None:
-    at = d.value(b.values, _some)
+    at = d.value(b.values, lambda v: _some(v) and arithmetic(v))
     if at is None:
         return None
     rank = len(b.values[at].bound)
@@ -141,7 +154,7 @@ def _draw_pad(d: Draw, b: Core) -> Step | None:
 @step("pad", _draw_pad, 1)
 def _pad(b: Core, s: Step) -> None:
     x = b.read(s)
-    need(plain(x) and len(s["before"]) == len(x.bound))
+    need(arithmetic(x) and len(s["before"]) == len(x.bound))
     shape = [n + p + r for n, p, r in zip(x.bound, s["before"], s["after"], strict=True)]
     args = {"self": x, "before": list(s["before"]), "after": list(s["after"]), "value": s["value"]}
     b.keep(b.op("pad", args, b.new(shape, x.dtype, x.q)))
@@ -194,11 +207,11 @@ def _pool(b: Core, s: Step) -> None:
     b.keep(b.op(kind, {**args, **b.limits(s.get("limits"), out)}, out))
 
 
-@step("global_pool", lambda d, b: None if (at := d.value(b.values, lambda v: image(v) and plain(v))) is None
+@step("global_pool", lambda d, b: None if (at := d.value(b.values, lambda v: image(v) and arithmetic(v))) is None
       else {"op": "global_pool", "in": [at], "q": draw_q(d), "limits": draw_limits(d)}, 0.6)  # fmt: skip
 def _global_pool(b: Core, s: Step) -> None:
     x = b.read(s)
-    need(image(x) and plain(x))
+    need(image(x) and arithmetic(x))
     q = out_q(x, scale_of(x) * 0.3, s) if byte(x) else None
     out = b.new((x.bound[0], 1, 1, x.bound[3]), x.dtype, q)
     b.keep(b.op("global_avg_pool2d", {"self": x, **b.limits(s.get("limits"), out)}, out))

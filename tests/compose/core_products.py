@@ -13,6 +13,7 @@ from edgewright.ir.graph import QParams, Value
 from tests.compose.builder import F32, I8, MOST_MACS
 from tests.compose.core import (
     Core,
+    arithmetic,
     bias_of,
     byte,
     draw_limits,
@@ -22,7 +23,6 @@ from tests.compose.core import (
     image,
     int_weights,
     out_q,
-    plain,
     real,
     scale_of,
     step,
@@ -79,7 +79,7 @@ def _window(d: Draw, size: Sequence[int]) -> dict[str, Any]:
 
 def _convolved(v: Value) -> bool:
     """An image; a dynamically quantized one has one scale for all of its pixels."""
-    return image(v) and (not dynamic(v) or _axis(v) == -3)
+    return image(v) and (arithmetic(v) or (dynamic(v) and _axis(v) == -3))
 
 
 def _axis(v: Value) -> int | None:
@@ -131,7 +131,7 @@ def _convolve(b: Core, x: Value, kind: str, s: Step, shape: Sequence[int], axis:
 
 
 def _draw_depthwise(d: Draw, b: Core) -> Step | None:
-    at = d.value(b.values, lambda v: image(v) and plain(v))
+    at = d.value(b.values, lambda v: image(v) and arithmetic(v))
     if at is None:
         return None
     window = _window(d, b.values[at].bound[1:3])
@@ -142,14 +142,14 @@ def _draw_depthwise(d: Draw, b: Core) -> Step | None:
 @step("depthwise", _draw_depthwise, 3)
 def _depthwise(b: Core, s: Step) -> None:
     x = b.read(s)
-    need(image(x) and plain(x))
+    need(image(x) and arithmetic(x))
     channels = x.bound[3] * s["times"]
     s = {**s, "groups": x.bound[3]}
     _convolve(b, x, "depthwise_conv2d", s, (1, *s["kernel"], channels), 3, (x.bound[0], *_sizes(x, s), channels))
 
 
 def _draw_transposed(d: Draw, b: Core) -> Step | None:
-    at = d.value(b.values, lambda v: image(v) and plain(v))
+    at = d.value(b.values, lambda v: image(v) and arithmetic(v))
     if at is None:
         return None
     kernel = [d.one((1, 2, 3, 4)), d.one((2, 3))]
@@ -166,7 +166,7 @@ def _draw_transposed(d: Draw, b: Core) -> Step | None:
 @step("transposed", _draw_transposed, 0.7)
 def _transposed(b: Core, s: Step) -> None:
     x = b.read(s)
-    need(image(x) and plain(x))
+    need(image(x) and arithmetic(x))
     groups, channels = s["groups"], s["channels"]
     need(x.bound[3] % groups == 0 and channels % groups == 0 and channels > 0)
     need(all(0 <= e < st for e, st in zip(s["extra"], s["stride"], strict=True)))
@@ -183,7 +183,7 @@ def _transposed(b: Core, s: Step) -> None:
 
 
 def _multiplied(v: Value) -> bool:
-    return 1 <= len(v.bound) <= 5 and (not dynamic(v) or _axis(v) == -1)
+    return 1 <= len(v.bound) <= 5 and (arithmetic(v) or (dynamic(v) and _axis(v) == -1))
 
 
 def _draw_linear(d: Draw, b: Core) -> Step | None:

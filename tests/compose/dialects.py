@@ -23,7 +23,7 @@ from tests.compose.tflite import Tflite
 from tests.compose.tosa import Tosa
 from tests.compose.vendor_blocks import generate as generate_vendor
 
-_HALF = 5e-3  # real numbers are held in 16 bits: a step of the last place is a thousandth
+_HALF = 1e-3  # real numbers are held in 16 bits, whose step in the last place it is
 Execute = Callable[[Graph, Sequence[Array]], list[Array]]
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tests.compose import core_elements, core_moves, core_products  # noqa: F401  (they register their steps)
-from tests.compose.core import Core, dynamic
+from tests.compose import core_elements, core_moves, core_products, core_table  # noqa: F401  (they register their steps)
+from tests.compose.core import STEPS, Core, dynamic
 from tests.compose.core_blocks import CoreBlock
 from tests.compose.draw import Draw, palette_of
 from tests.compose.motifs import MOTIFS
 from tests.compose.spec import InvalidSpecError, Spec, Step
 
 _TRIES = 200
-_MODES: dict[str, float] = {"f32": 3, "i8": 4, "dynamic": 3, "mixed": 2, "f16": 1.5, "u8": 0.5}
+_MODES: dict[str, float] = {"f32": 3, "i8": 4, "dynamic": 3, "mixed": 2, "f16": 1.5, "u8": 0.5, "table": 3}
 
 
 def generate(seed: int) -> Spec:
@@ -43,7 +43,8 @@ class _Generator:
         return Spec("core", self.seed, self.inputs, self.steps, self._outputs(), {"mode": self.mode})
 
     def _input(self) -> None:
-        kind = {"dynamic": "f32", "mixed": self.d.one(("f32", "i8"))}.get(self.mode, self.mode)
+        mixed = {"mixed": ("f32", "i8"), "table": ("f32", "f32", "i64", "i32", "bool")}
+        kind = self.d.one(mixed[self.mode]) if self.mode in mixed else {"dynamic": "f32"}.get(self.mode, self.mode)
         step: Step = {"type": kind, "shape": self._shape()}
         if kind in ("i8", "u8"):
             step |= {"scale": self.d.one((0.05, 0.02)), "zero": self.d.one((0, 3, -20, -128))}
@@ -102,6 +103,9 @@ def allowed(mode: str) -> set[str]:
     reals = {"unary", "softmax", "bmm"}
     if mode in ("i8", "u8"):
         return moves | windows | {"table", "convert"}
+    if mode == "table":
+        table = {name for name in STEPS if name.startswith("t_")}
+        return table | moves - {"clamp"} | {"conv2d", "linear", "unary", "softmax", "binary", "bmm", "depthwise"}
     if mode == "mixed":
         return moves | windows | reals | {"table", "convert", "quantize_rows", "resize"}
     if mode == "dynamic":
