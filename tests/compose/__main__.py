@@ -16,11 +16,19 @@ from pathlib import Path
 
 from tests.compose.campaign import State, Unit, commit, run_unit
 
-_CHUNK = 64  # compositions of a unit, then the next unit's turn
 CASES = Path(__file__).parent / "cases"
-GRAPHS = {"core:avx512": 6000, "core:avx2": 3000}
-MODELS = {"model:xnnpack:fp32": 150, "model:xnnpack:fp16": 50, "model:xnnpack:int8": 200, "model:xnnpack:dynamic": 150,
-          "model:xnnpack:dynamic-w4": 50}  # fmt: skip
+GRAPHS = {
+    "core:avx512": 6000, "core:avx2": 3000, "core:neon": 150, "core:i8mm": 150,
+    "tosa:avx512": 2500, "tosa:avx2": 700, "tosa:i8mm": 50, "tflite:avx512": 1800, "tflite:avx2": 500,
+    "tflite:i8mm": 50, "qnn:avx512": 2000, "qnn:avx2": 500, "qnn:i8mm": 50, "enn:avx512": 2000, "enn:avx2": 500,
+    "enn:i8mm": 50,
+}  # fmt: skip
+MODELS = {
+    "model:xnnpack:fp32": 140, "model:xnnpack:fp16": 60, "model:xnnpack:int8": 150, "model:xnnpack:dynamic": 150,
+    "model:xnnpack:dynamic-w4": 60, "model:xnnpack:int8:avx2": 40, "model:xnnpack:dynamic:avx2": 40,
+    "model:ethos-u55-128:int8": 90, "model:ethos-u85-256:int8": 70, "model:sm8650:int8": 70, "model:e9955:int8": 65,
+    "model:imxrt700:int8": 65,
+}  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
@@ -48,7 +56,7 @@ def _search(options: argparse.Namespace) -> int:
     until = time.monotonic() + (options.seconds or 60.0)
     while time.monotonic() < until and not all(u.done for u in state.units):
         for unit in state.units:
-            run_unit(state, unit, _CHUNK if unit.name.startswith("core") else 4, until, _print)
+            run_unit(state, unit, _chunk(unit), until, _print)
     _summary(state)
     return 1 if state.failures else 0
 
@@ -63,11 +71,16 @@ def _all(options: argparse.Namespace) -> int:
     while time.monotonic() < until and not all(u.done for u in state.units):
         for unit in state.units:
             if not unit.done:
-                run_unit(state, unit, _CHUNK if not unit.name.startswith("model") else 16, until, _print)
+                run_unit(state, unit, _chunk(unit), until, _print)
                 state.ended = _now()
                 state.save(options.state)
     _summary(state)
     return 1 if state.failures else 0
+
+
+def _chunk(unit: Unit) -> int:
+    """Models take long, and so does every start of torch or of qemu."""
+    return 12 if unit.name.startswith("model") else 256
 
 
 def _print(line: str) -> None:

@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgewright.engine.isa import ARM
+
 ROOT = Path(__file__).parent.parent.parent
+FOLDER = Path.home() / ".cache" / "edgewright-tests" / "aarch64"
 _SILENCE = 300  # seconds after which a worker is taken to hang
 Report = Callable[[str], None]
 
@@ -95,7 +98,7 @@ def _take(state: State, unit: Unit, coverage: Counter[str], line: dict[str, Any]
 
 def _worker(unit: str, seed: int, count: int, until: float) -> Iterator[dict[str, Any]]:
     """What a worker says of each composition. One that dies or hangs has failed with the seed after the last."""
-    command = [sys.executable, "-m", "tests.compose", "worker", unit, str(seed), str(count)]
+    command = [*python_of(unit), "-m", "tests.compose", "worker", unit, str(seed), str(count)]
     current = seed
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         try:
@@ -111,6 +114,17 @@ def _worker(unit: str, seed: int, count: int, until: float) -> Iterator[dict[str
         code = process.wait()
     if time.monotonic() < until and current < seed + count:
         yield {"seed": current, "failure": "crash", "detail": f"exit code {code}", "spec": ""}
+
+
+def python_of(unit: str) -> list[str]:
+    """The Python that a unit runs in: this one, or an Arm one under qemu (``tests/support/aarch64.sh`` installs it)."""
+    if unit.rpartition(":")[2] not in ARM:
+        return [sys.executable]
+    given = {"PYTHONPATH": f"{ROOT}:{FOLDER / 'site'}", "EDGEWRIGHT_CACHE": "off", "OPENBLAS_NUM_THREADS": "1",
+             "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+    settings = [word for name, value in given.items() for word in ("-E", f"{name}={value}")]
+    root = FOLDER / "root"
+    return [str(FOLDER / "qemu"), "-cpu", "max", "-L", str(root), *settings, str(root / "usr/bin/python3")]
 
 
 def _lines(process: subprocess.Popen[bytes], until: float) -> Iterator[dict[str, Any] | None]:

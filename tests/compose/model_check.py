@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import edgewright as ew
+from edgewright.backends.targets import find_target
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Array
 from tests.compose.coverage import Coverage
@@ -26,6 +27,7 @@ CALLS = 2  # in a row: state lives from the first to the second
 _BOUND = {None: 1e-4, "fp16": 3e-2}
 # Integers: signal to noise against the fake-quantized graph. A step in an 8-bit result is 42 dB or less; the
 # arithmetic of torch's graph is in real numbers, so single steps differ; a wrong value leaves less than 10 dB.
+_EMULATED_DB = 20.0  # Qualcomm's rounding is not published: steps differ, values do not
 _LEAST_DB = {"int8": 18.0, "dynamic": 18.0, "dynamic-w4": 18.0}
 
 
@@ -49,7 +51,7 @@ def check_model(spec: Spec, cpu: str = "", coverage: Coverage | None = None) -> 
         if error.exit_code == 70 or type(error).__name__ == "GraphError":
             return ModelOutcome(Failure(f"compile {type(error).__name__}", str(error)[:300]))
         return ModelOutcome(skipped=f"{type(error).__name__}: {error}"[:200])
-    return _compare(spec, result, calls, cpu, coverage or Coverage(), _expected(network, result, calls, quantize))
+    return _compare(spec, result, calls, cpu, coverage or Coverage(), _expected(result, calls))
 
 
 def _compiled(network: Any, example: Sequence[Any], spec: Spec) -> Any:
@@ -57,13 +59,17 @@ def _compiled(network: Any, example: Sequence[Any], spec: Spec) -> Any:
     given: dict[str, Any] = {}
     if quantize not in (None, "fp16"):
         given = {"quantize": quantize, "calibration": samples(spec, 8)}
-    return ew.compile(network, tuple(example), spec.options["target"], evaluate=0, quiet=True,
-                      simulate=spec.options.get("simulate"), **given)  # fmt: skip
+    simulate = True if _qualcomm(spec) and not spec.options.get("emulator") else None
+    return ew.compile(network, tuple(example), spec.options["target"], evaluate=0, quiet=True, simulate=simulate,
+                      **given)  # fmt: skip
 
 
-def _expected(network: Any, result: Any, calls: Sequence[Any], quantize: str | None) -> list[list[Array]]:
+def _qualcomm(spec: Spec) -> bool:
+    return find_target(spec.options["target"]).backend == "qualcomm"
+
+
+def _expected(result: Any, calls: Sequence[Any]) -> list[list[Array]]:
     """What torch makes of the model, or of its fake-quantized graph."""
-    _, _ = network, quantize
     module = result.exported.module()
     with torch.no_grad():
         return [_leaves(module(*inputs)) for inputs in calls]
@@ -87,9 +93,9 @@ def environment(**changed: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _run(result: Any, calls: Sequence[Any], engine: str, cpu: str) -> list[list[Array]]:
+def _run(result: Any, calls: Sequence[Any], engine: str, cpu: str, qnn: str = "twin") -> list[list[Array]]:
     chosen = {"EDGEWRIGHT_CPU": cpu} if cpu and engine == "native" else {}
-    with environment(EDGEWRIGHT_ENGINE=engine, **chosen):
+    with environment(EDGEWRIGHT_ENGINE=engine, EDGEWRIGHT_QNN=qnn, **chosen):
         method = result.method()
         return [[np.asarray(o).copy() for o in map(_plain, method.execute([*inputs]))] for inputs in calls]
 
@@ -115,6 +121,10 @@ def _compare(spec: Spec, result: Any, calls: Sequence[Any], cpu: str, coverage: 
         detail = _against_stock(result, calls, native, quantize)
         if detail:
             return ModelOutcome(Failure("differs from stock", detail))
+    if spec.options.get("emulator"):
+        detail = _apart(native, _run(result, calls, "native", cpu, "emulator"), 0.0, quantize, _EMULATED_DB)
+        if detail:
+            return ModelOutcome(Failure("differs from the emulator", detail))
     detail = _against_torch(native, expected, quantize)
     return ModelOutcome(Failure("far from torch", detail) if detail else None)
 
@@ -127,7 +137,9 @@ def _against_stock(result: Any, calls: Sequence[Any], native: list[list[Array]],
     return _apart(native, made, {None: 1e-4, "fp16": 3e-2}.get(quantize, 1e-4), quantize)
 
 
-def _apart(native: list[list[Array]], other: list[list[Any]], bound: float, quantize: str | None) -> str:
+def _apart(
+    native: list[list[Array]], other: list[list[Any]], bound: float, quantize: str | None, decibels: float = 30.0
+) -> str:
     """Within ``bound`` of the largest; quantized results may be some steps apart where real numbers were rounded."""
     for call, (made, wanted) in enumerate(zip(native, other, strict=True)):
         for at, (got, want) in enumerate(zip(made, wanted, strict=True)):
@@ -138,7 +150,7 @@ def _apart(native: list[list[Array]], other: list[list[Any]], bound: float, quan
                 return f"call {call}, output {at}: {int(np.sum(~np.isfinite(a)))} elements are not finite"
             largest = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
             apart = float(np.abs(a - b)[np.isfinite(b)].max(initial=0.0))
-            if apart <= bound * max(largest, 1e-3) or (quantize not in (None, "fp16") and ratio(a, b) >= 30):
+            if apart <= bound * max(largest, 1e-3) or (quantize not in (None, "fp16") and ratio(a, b) >= decibels):
                 continue
             return f"call {call}, output {at}: differs by {apart:.4g} of {largest:.4g}, {ratio(a, b):.1f} dB"
     return ""

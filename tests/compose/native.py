@@ -49,6 +49,10 @@ class GuardError(AssertionError):
     """Code wrote where it must not."""
 
 
+class SameNameError(AssertionError):
+    """Two kernels have one name, which is what their code is cached by."""
+
+
 @dataclass(frozen=True)
 class Native:
     plan: Plan
@@ -81,6 +85,7 @@ def _machine(cpu: str, features: str) -> Any:
 
 
 _QUICK: dict[tuple[str, str], bytes] = {}  # by kernel and features: the object that has it, among others
+_TEXTS: dict[tuple[str, str], int] = {}  # of what text that was
 
 
 def _quick_image(kernels: Mapping[str, Source], cpu: str, features: str) -> Image:
@@ -89,10 +94,14 @@ def _quick_image(kernels: Mapping[str, Source], cpu: str, features: str) -> Imag
 
     if len(_QUICK) >= _MOST:
         _QUICK.clear()
-    missing = {name: source for name, source in kernels.items() if (name, features) not in _QUICK}
+        _TEXTS.clear()
+    texts = {name: source if isinstance(source, str) else source() for name, source in kernels.items()}
+    for name, text in texts.items():
+        if _TEXTS.setdefault((name, features), hash(text)) != hash(text):
+            raise SameNameError(f"kernel {name} has another text than an earlier one of that name")
+    missing = [name for name in kernels if (name, features) not in _QUICK]
     if missing:
-        texts = [source if isinstance(source, str) else source() for source in missing.values()]
-        first, *others = (llvm.parse_assembly(text) for text in texts)
+        first, *others = (llvm.parse_assembly(texts[name]) for name in missing)
         for module in others:
             first.link_in(module)
         made = _machine(cpu, features).emit_object(first)

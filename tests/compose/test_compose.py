@@ -13,12 +13,13 @@ import pytest
 from tests.compose import outcome
 from tests.compose.dialects import DIALECTS, generate
 from tests.compose.draw import FAMILY
+from tests.compose.names import Names
 from tests.compose.replay import replay
 from tests.compose.spec import load
 from tests.engine.graphs import cpus
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
-FAMILIES = {"core": (0, 7, 8, 11, 13)}
+FAMILIES = {"core": (0, 1, 2, 3, 4), "tosa": (0,), "tflite": (0,), "qnn": (0,), "enn": (0,)}
 
 
 @pytest.mark.parametrize(("dialect", "family"), [(name, n) for name, numbers in FAMILIES.items() for n in numbers])
@@ -32,6 +33,12 @@ def test_native_is_the_reference(dialect: str, family: int) -> None:
         if found is not None:
             failures.append(f"{dialect}:{cpu} {seed}: {found.kind}: {found.detail}")
     assert not failures, "\n".join(failures)
+
+
+def test_one_name_one_kernel() -> None:
+    """Machine code is cached by kernels' names, for graphs of all dialects together."""
+    names = Names()
+    assert [found for seed in range(24) for name in DIALECTS for found in names.add(name, seed, cpus()[-1])] == []
 
 
 def test_all_dialects_are_drawn() -> None:

@@ -6,17 +6,19 @@ import json
 import sys
 from typing import Any
 
+from tests.compose import outcome as graphs
 from tests.compose.coverage import Coverage
-from tests.compose.spec import Spec
+from tests.compose.dialects import DIALECTS, generate
+from tests.compose.names import Names
 
-_SHIPPED = 8  # one graph of so many runs the code that users get; the others code that is compiled faster
+SHIPPED = 8  # one graph of so many runs the code that users get; the others code that is compiled faster
 
 
 def work(unit: str, seed: int, count: int) -> None:
     """Prints what became of each; counts of what the engine did come last, and in between."""
     coverage = Coverage()
     for number in range(seed, seed + count):
-        say(outcome(unit, number, coverage))
+        say({"seed": number, **outcome(unit, number, coverage)})
         if number % 64 == 63:
             say({"coverage": dict(coverage.counts)})
             coverage.counts.clear()
@@ -31,23 +33,28 @@ def say(line: dict[str, Any]) -> None:
 def outcome(unit: str, seed: int, coverage: Coverage) -> dict[str, Any]:
     kind, *rest = unit.split(":")
     try:
-        return {
-            "seed": seed,
-            **(_model(rest, seed, coverage) if kind == "model" else _graph(kind, rest[0], seed, coverage)),
-        }
+        if kind == "model":
+            return _model(rest, seed, coverage)
+        return _names(rest[0], seed) if kind == "names" else _graph(kind, rest[0], seed, coverage)
     except Exception as error:  # a defect of the tests or of the reference: it is to be seen, and the search goes on
-        return {"seed": seed, "failure": f"raised {type(error).__name__}", "detail": str(error)[:300], "spec": ""}
+        return {"failure": f"raised {type(error).__name__}", "detail": str(error)[:300], "spec": ""}
 
 
 def _graph(dialect: str, cpu: str, seed: int, coverage: Coverage) -> dict[str, Any]:
-    from tests.compose import outcome as graphs
-    from tests.compose.dialects import generate
-
     spec = generate(dialect, seed)
     if not spec.outputs:
         return {"skipped": "nothing was drawn"}
-    found = graphs.check(spec, cpu, coverage, quick=seed % _SHIPPED != 0)
+    found = graphs.check(spec, cpu, coverage, quick=seed % SHIPPED != 0)
     return {} if found is None else {"failure": found.kind, "detail": found.detail, "spec": spec.text()}
+
+
+_SEEN = Names()
+
+
+def _names(cpu: str, seed: int) -> dict[str, Any]:
+    """A graph of each dialect: kernels of equal names have equal texts."""
+    wrong = [found for dialect in DIALECTS for found in _SEEN.add(dialect, seed, cpu)]
+    return {"failure": "kernels of one name", "detail": wrong[0], "spec": ""} if wrong else {}
 
 
 def _model(rest: list[str], seed: int, coverage: Coverage) -> dict[str, Any]:
@@ -55,7 +62,7 @@ def _model(rest: list[str], seed: int, coverage: Coverage) -> dict[str, Any]:
     from tests.compose.model_draws import generate_model
 
     target, precision, *cpu = rest
-    spec: Spec = generate_model(seed, target, None if precision == "fp32" else precision)
+    spec = generate_model(seed, target, None if precision == "fp32" else precision)
     if not spec.outputs:
         return {"skipped": "nothing was drawn"}
     found = check_model(spec, cpu[0] if cpu else "", coverage)
