@@ -75,7 +75,7 @@ class Folded(Lowering):
             def build(module: Module, name: str, loops: Loops = loops) -> None:
                 emit_fold(module, name, lanes, loops, reach.along, _widen(fold.data), _PAIRS[fold.how], body)
 
-            name = context.kernel("fold", (loops, reach.along, fold.how, self.text), build)
+            name = context.kernel("fold", (loops, reach.along, str(fold.data.dtype), fold.how, self.text), build)
             slots = [h.at(m) for h, m in zip((data, *extras, out), moved, strict=True)]
             slots[0] = data.at(reach.start + moved[0])
             work = math.prod(loops.shape) * math.prod(n for n, _ in reach.along)

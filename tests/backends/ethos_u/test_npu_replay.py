@@ -9,10 +9,14 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import edgewright
 from edgewright.backends.ethos_u.npu import decode, run
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.errors import LimitError
+from edgewright.runtime import Runtime
 from tests.backends.ethos_u.test_npu_networks import Layers, mobilenet
 from tests.backends.ethos_u.tosa_graphs import Graph, compile_graph, random_inputs
 
@@ -184,3 +188,26 @@ def test_kept_streams_that_are_not_in_order_are_interpreted(tmp_path: Path, monk
         if path.is_file():
             path.write_bytes(path.read_bytes()[:-9] + b"otherwise")
     np.testing.assert_array_equal(stream(0, stream.fresh())[0], first)
+
+
+class _Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 17, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.gru(x)[0]
+
+
+def test_results_that_are_written_over_their_operands() -> None:
+    """Vela gives an element-wise result its operand's memory; a kernel's last vector covers some elements twice."""
+    torch.manual_seed(0)
+    model, inputs = _Recurrent().eval(), (torch.randn(1, 4, 4),)
+    samples = [(torch.randn(1, 4, 4),) for _ in range(8)]
+    result = edgewright.compile(model, inputs, target="ethos-u55-128", quantize="int8", calibration=samples)
+    given = [inputs[0].numpy()]
+    with patch.dict(os.environ, {"EDGEWRIGHT_ENGINE": "reference"}):
+        wanted = Runtime().load_program(result.buffer).load_method("forward").execute(given)[0]
+    method = Runtime().load_program(result.buffer).load_method("forward")
+    for _ in range(3):
+        np.testing.assert_array_equal(method.execute(given)[0], wanted)

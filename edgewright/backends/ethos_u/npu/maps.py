@@ -32,6 +32,9 @@ class Range:
     at: int
     length: int
 
+    def overlaps(self, other: Range) -> bool:
+        return self.region == other.region and self.at < other.at + other.length and other.at < self.at + self.length
+
 
 @dataclass
 class Builder:
@@ -76,11 +79,15 @@ class Builder:
     def _made(self, value: Value, region: int, at: int) -> None:
         if region == CONSTANTS or at < 0 or at + value.nbytes > self.sizes[region]:
             raise NotTranslatedError("beyond the memory")
-        if not self.ops or self.ops[-1].outputs[0] is not value or self.ops[-1].kind == "view":  # another's bytes
+        target = Range(region, at, value.nbytes)
+        held = not self.ops or self.ops[-1].outputs[0] is not value or self.ops[-1].kind == "view"  # another's bytes
+        # A kernel may compute its last vector over elements that it has written already, so what is written over its
+        # own operand is computed elsewhere first.
+        if held or any(target.overlaps(source) for _, source in self.inputs):
             copied = self.value(value.bound, _BYTE)
             zeros = [0] * len(value.bound)
             value = self.op("slice", copied, self=value, start=zeros, length=list(value.bound))
-        self.outputs.append((value, Range(region, at, value.nbytes)))
+        self.outputs.append((value, target))
 
     # -------------------------------------------------------------------------------------------------------- maps
 
