@@ -19,7 +19,7 @@ from tests.compose.spec import load
 from tests.engine.graphs import cpus
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
-FAMILIES = {"core": (0, 1, 2, 3, 4), "tosa": (0,), "tflite": (0,), "qnn": (1,), "enn": (0,)}
+FAMILIES = {"core": (0, 1, 2, 3, 4), "tosa": (0,), "tflite": (0,), "qnn": (0,), "enn": (0,)}
 
 MODELS = [("xnnpack", None, 1), ("xnnpack", "fp16", 2), ("xnnpack", "int8", 3), ("xnnpack", "dynamic", 4),
           ("xnnpack", "dynamic-w4", 5), ("ethos-u55-128", "int8", 2), ("imxrt700", "int8", 4), ("e9955", "int8", 5),
@@ -42,7 +42,7 @@ def test_native_is_the_reference(dialect: str, family: int) -> None:
 def test_one_name_one_kernel() -> None:
     """Machine code is cached by kernels' names, for graphs of all dialects together."""
     names = Names()
-    assert [found for seed in range(24, 48) for name in DIALECTS for found in names.add(name, seed, cpus()[-1])] == []
+    assert [found for seed in range(24) for name in DIALECTS for found in names.add(name, seed, cpus()[-1])] == []
 
 
 @pytest.mark.parametrize(("target", "precision", "seed"), MODELS)
