@@ -190,7 +190,8 @@ class _Importer:
                 if spec.kind == OutputKind.GRADIENT_TO_PARAMETER:
                     self.graph.weights.append(by_name[by_target[str(spec.target)]])
             elif spec.kind == OutputKind.BUFFER_MUTATION:
-                self.graph.updates.append((by_name[by_target[str(spec.target)]], value))
+                state = by_name[by_target[str(spec.target)]]
+                self.graph.updates += [] if value is state else [(state, value)]  # state that is only read
             elif spec.kind == OutputKind.USER_INPUT_MUTATION:
                 self.graph.updates.append((by_name[str(spec.target)], value))
             elif spec.kind != OutputKind.TOKEN:

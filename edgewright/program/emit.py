@@ -50,7 +50,7 @@ class Emitter:
         self.blobs = DelegatePool() if blobs is None else blobs
         self.options = options
         self.values = Values()
-        self.storage = Storage(graph, options.planning)
+        self.storage = Storage(graph, options.planning, options.shared)
         self.tensors = Tensors(options, constants, states, self.storage)
         self.instructions: list[Any] = []
         self.traces: list[schema.FrameList] = []

@@ -22,12 +22,12 @@ from edgewright.program.emit import Emitter
 from edgewright.program.external import DEFAULT_TAG, external_tag, training_methods
 from edgewright.program.layout import assign_dim_orders
 from edgewright.program.methods import check_methods, constant_plan, structure
+from edgewright.program.sharing import SharedLayout, shared_layout
 from edgewright.program.tensors import EmitOptions
 from edgewright.pte import schema
 from edgewright.pte.flat import Buffer
 from edgewright.pte.ptd import Entry, write_data
 from edgewright.pte.writer import program_chunks
-from edgewright.quantize.state import check_shared
 
 if TYPE_CHECKING:
     from edgewright.program.etrecord import ETRecord
@@ -128,8 +128,10 @@ class ExecutorchProgramManager:
     def _build(self) -> schema.Program:
         names = sorted(self._edge.methods)
         sharing = [name for name in names if self.config.planning(name).share_mutable_buffers]
-        check_shared({name: self._edge.exported_program(name) for name in sharing})
-        plans = [self._plan(name) for name in names]
+        alignment = max((self.config.planning(name).alignment for name in sharing), default=1)
+        programs = {name: self._edge.exported_program(name) for name in sharing}
+        layout = shared_layout(programs, self._edge.sources, alignment)
+        plans = [self._plan(name, layout if name in sharing else None) for name in names]
         extra = {k: v for name in names for k, v in training_methods(self._edge.exported_program(name), name).items()}
         for name, value in {**self._edge.constant_methods, **extra}.items():
             plans.append(constant_plan(name, value, self._constants))
@@ -165,7 +167,7 @@ class ExecutorchProgramManager:
         self._constants.external.setdefault(DEFAULT_TAG, {}).update(entries)
         return {}
 
-    def _plan(self, name: str) -> schema.ExecutionPlan:
+    def _plan(self, name: str, shared: SharedLayout | None) -> schema.ExecutionPlan:
         exported = self._edge.exported_program(name)
         graph = import_graph(exported, name)
         assign_dim_orders(graph)
@@ -177,6 +179,7 @@ class ExecutorchProgramManager:
             emit_mutable_buffer_names=self.config.emit_mutable_buffer_names,
             skip_dim_order=self._edge.compile_config._skip_dim_order,
             external_tag=external_tag(self.config, exported),
+            shared=shared,
         )
         encoded = tuple(structure(s) for s in (exported.call_spec.in_spec, exported.call_spec.out_spec))
         emitter = Emitter(graph, options, self._constants, self._states, self._blobs)

@@ -18,6 +18,7 @@ from edgewright.program.finish import ExecutorchProgramManager
 from edgewright.program.methods import Programs, check_methods, named
 from edgewright.program.passes import Passes, pass_list, tabulate, transformed
 from edgewright.program.resolve import KernelSet, kernel_set
+from edgewright.program.sharing import keep_reads_of_state
 from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.inference import require_inference
 
@@ -61,7 +62,9 @@ def _manager(
     found = named(programs)
     for program in found.values():
         require_inference(program)
-    return EdgeProgramManager(found, constant_methods or {}, config or EdgeCompileConfig())
+    made = EdgeProgramManager(keep_reads_of_state(found), constant_methods or {}, config or EdgeCompileConfig())
+    made.sources = found
+    return made
 
 
 def _partitioners(partitioner: Any) -> list[Any]:

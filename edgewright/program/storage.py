@@ -9,6 +9,7 @@ from typing import Any
 from edgewright.ir.graph import Graph, Value
 from edgewright.program.inplace import Calls, share_in_place
 from edgewright.program.memory import Block, MemoryPlanningPass, plan
+from edgewright.program.sharing import SharedLayout
 from edgewright.pte import schema
 
 
@@ -23,8 +24,9 @@ class Place:
 class Storage:
     """The blocks of one method's tensors."""
 
-    def __init__(self, graph: Graph, planning: MemoryPlanningPass) -> None:
+    def __init__(self, graph: Graph, planning: MemoryPlanningPass, layout: SharedLayout | None = None) -> None:
         self.planning = planning
+        self.layout = layout
         self.inputs = {v for v in graph.inputs if isinstance(v, Value)}
         self.outputs = {v for v in graph.outputs if isinstance(v, Value)}
         self.updated = {target for target, _ in graph.updates}
@@ -83,11 +85,11 @@ class Storage:
         places = {i: self._places[v] for i, v in self._values.items() if self.knows(v)}
         share_in_place(Calls(values, instructions, operators, places), set(self._states.values()))
         placed = {i: place for i, place in places.items() if place.planned}
-        shared = set(self._states.values()) if self.planning.share_mutable_buffers else set()
+        shared = self._place_states(self.layout) if self.layout is not None else set()
         blocks = _unique(p.block for p in placed.values() if p.block not in shared)
         sizes = [0, plan(blocks, self.planning.alignment)]
-        if shared:
-            sizes.append(self._place_states())
+        if self.layout is not None and self.layout.size:
+            sizes.append(self.layout.size)
         sizes = [size + self.tail if size else 0 for size in sizes]
         for index, place in placed.items():
             values[index].allocation_info = schema.AllocationDetails(
@@ -97,13 +99,11 @@ class Storage:
             )
         return sizes
 
-    def _place_states(self) -> int:
-        """State in an arena of its own, by name: at the same places in every method."""
-        at = 0
-        for _, block in sorted(self._states.items()):
-            block.offset = at
-            at += block.size + -block.size % self.planning.alignment
-        return at
+    def _place_states(self, layout: SharedLayout) -> set[Block]:
+        """The blocks of state, in an arena of its own: at the same offsets in every method."""
+        for name, block in self._states.items():
+            block.offset = layout.offsets[name]
+        return set(self._states.values())
 
     def _lifetimes(self, instructions: list[Any], values: list[Any]) -> None:
         """From the first to the last instruction that touches a block; inputs from before the first, outputs to the

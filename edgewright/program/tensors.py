@@ -12,6 +12,7 @@ from edgewright.ir.graph import Value
 from edgewright.program.constants import ConstantPool
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.program.resolve import KernelSet
+from edgewright.program.sharing import SharedLayout
 from edgewright.program.storage import Storage
 from edgewright.pte import schema
 
@@ -26,6 +27,7 @@ class EmitOptions:
     emit_stacktrace: bool = False
     emit_mutable_buffer_names: bool = False
     skip_dim_order: bool = False
+    shared: SharedLayout | None = None  # where state is that other methods use, too
     external_tag: Callable[[Value], str | None] | None = None  # of a data file that holds a tensor
 
 

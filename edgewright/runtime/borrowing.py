@@ -12,6 +12,7 @@ from typing import Any
 from edgewright.pte import numbers, schema
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.calls import DelegateStep
+from edgewright.runtime.shared import is_shared
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
@@ -33,9 +34,9 @@ def lend_inputs(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]
 
 
 def found_there(plan: schema.ExecutionPlan, values: Values, steps: Sequence[Any]) -> set[int]:
-    """Tensors that are read before any instruction wrote them."""
+    """Tensors that are read before any instruction wrote them. What methods share is read by others at any time."""
     made: set[int] = set()
-    found: set[int] = set()
+    found = {index for index, value in enumerate(plan.values) if is_shared(value)}
     for step in steps:
         found.update(set(tensors(step.inputs, values)) - made)
         made.update(tensors(step.outputs, values))

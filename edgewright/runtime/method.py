@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,7 +13,6 @@ from edgewright.errors import (
     FormatError,
     LimitError,
 )
-from edgewright.forks import renew_in_child
 from edgewright.logs import say
 from edgewright.pte import schema
 from edgewright.runtime.arguments import check_instance
@@ -26,6 +24,7 @@ from edgewright.runtime.direct import Direct, find_direct
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.needs import find_kernels, load_delegates, require_delegates, written
 from edgewright.runtime.registry import Kernel
+from edgewright.runtime.shared import Guard, SharedState
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
@@ -43,22 +42,22 @@ class Method:
     """One method of a program. Calls are serialised; use one Method per thread to run in parallel.
 
     Memory is planned once and reused; outputs are copies and safe to keep. State (mutable buffers) lives as long
-    as the Method does; ``reset`` puts it back.
+    as the Method does, or as the program if methods share it (``share_mutable_buffers``); ``reset`` puts it back.
     """
 
     def __init__(
         self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits,
-        twin: Source | None = None, threads: int | None = None,
+        twin: Source | None = None, threads: int | None = None, shared: SharedState | None = None,
     ) -> None:  # fmt: skip
         check_instance("program", program, schema.Program, "Runtime.get().load_program(path).load_method() loads one.")
         self._program = program
         self._plan = plan
         self._limits = limits
-        self._lock = threading.Lock()
+        self._guard = Guard() if shared is None else shared.guard
         self.metadata: MethodMetadata = describe(plan)
         kernels = find_kernels(plan)
         require_delegates(plan)
-        self._table = ValueTable(program, plan, data, limits)
+        self._table = ValueTable(program, plan, data, limits, shared)
         self._delegates = load_delegates(program, plan, data, limits.memory, twin, threads)
         self._written = written(plan, kernels)
         self._chains = [self._bind(index, chain, kernels) for index, chain in enumerate(plan.chains)]
@@ -76,8 +75,6 @@ class Method:
         self._too_long = self.metadata.instructions > limits.instructions and not jumps
         self._direct = None if self._forms is not None or self._too_long else self._find_direct()
         self._closed = False
-        self._torn = False  # a thread that is not in this process was executing
-        renew_in_child(self)
         say("debug", "runtime", "loaded %s: %d instructions, %d planned bytes", plan.name, self.metadata.instructions,
                   self.metadata.planned_bytes)  # fmt: skip
 
@@ -104,18 +101,14 @@ class Method:
                     step.delegate.prepare()
                 at = getattr(step, "end", at + 1)
 
-    def _renew(self) -> None:
-        """In a forked child: whoever was executing is not there to finish."""
-        self._torn = self._lock.locked()
-        self._lock = threading.Lock()
-
     def _mend(self) -> None:
         """Raise if an execution that never ended may have left state half written; else there is nothing to mend."""
-        if has_state(self._plan, self._table.values, self._steps):
+        shared = self._table.memory.shared is not None  # others may have been writing what this one only reads
+        if shared or has_state(self._plan, self._table.values, self._steps):
             rule = "was executing in another thread when this process was forked, and its state may be half written"
             remedy = "Call reset(), load it again, or fork while nothing executes."
             raise ExecutionError(f"method {self.name!r}", rule, remedy=remedy)
-        self._torn = False
+        self._guard.torn = False
 
     @property
     def name(self) -> str:
@@ -123,16 +116,16 @@ class Method:
 
     def execute(self, inputs: Sequence[Any] = (), *, profile: Profile | None = None) -> list[Any]:
         """Run once. Inputs are numpy arrays, torch tensors or numbers; outputs come as the inputs did."""
-        if self._torn:
+        if self._guard.torn:
             self._mend()
         if self._direct is not None and profile is None:
-            with self._lock:
+            with self._guard.lock:
                 made = None if self._direct is None else self._direct.run(inputs)
             if made is not None:
                 return made
         if profile is not None:
             _check_profile(profile)
-        with self._lock, np.errstate(all="ignore"):
+        with self._guard.lock, np.errstate(all="ignore"):
             self._check_open()
             return self._execute(inputs, profile)
 
@@ -150,7 +143,7 @@ class Method:
         if profile is not None:
             profile.end()
         self._check_outputs(values)
-        self._torn = False  # it was this thread that forked, in a kernel
+        self._guard.torn = False  # it was this thread that forked, in a kernel
         ends = enumerate(self._plan.outputs)
         return [give(f"output {n} of {self.name!r}", values[i], values, as_torch) for n, i in ends]
 
@@ -169,15 +162,15 @@ class Method:
             raise LimitError(f"method {self.name!r}", rule, value=total, remedy=RAISE_MEMORY)
 
     def reset(self) -> None:
-        """Put mutable state back to what the file holds."""
-        with self._lock:
+        """Put mutable state back to what the file holds, also for the methods that share it."""
+        with self._guard.lock:
             self._check_open()
             self._table.reset()
-            self._torn = False
+            self._guard.torn = False
 
     def close(self) -> None:
         """Close the delegates; the method cannot run afterwards. Waits for a call that runs, and may be repeated."""
-        with self._lock:
+        with self._guard.lock:
             self._closed = True
             delegates, self._delegates, self._direct = self._delegates, [], None
             for delegate in delegates:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from edgewright.engine.cores import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
 from edgewright.files import Source, open_source
+from edgewright.forks import renew_in_child
 from edgewright.hints import did_you_mean
 from edgewright.pte.reader import read_program
 from edgewright.pte.schema import Program
@@ -16,6 +18,7 @@ from edgewright.runtime.delegates import available_delegates
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import all_kernels
+from edgewright.runtime.shared import SharedState, is_shared, shares_state
 from edgewright.runtime.twins import beside
 from edgewright.runtime.values import Limits
 
@@ -81,6 +84,9 @@ class LoadedProgram:
         self._limits = limits
         self._twin = twin
         self._threads = threads
+        self._loading = threading.Lock()
+        self._shared: SharedState | None = None
+        renew_in_child(self)
         clash = sorted({item.key for item in program.named_data or ()} & set(data))
         if clash:
             raise MissingDataError("data", "must not repeat names of the program's own data", value=", ".join(clash))
@@ -100,13 +106,27 @@ class LoadedProgram:
         return describe(self.program.execution_plan[self._index(name)])
 
     def load_method(self, name: str = "forward") -> Method:
-        """A method with memory of its own, ready to run. Load it again for another thread or a fresh state."""
+        """A method with memory of its own, ready to run. Load it again for another thread or a fresh state.
+
+        State that methods share (``share_mutable_buffers``) is one for all that are loaded from this program, and they
+        take turns; load the program again for another.
+        """
         index = self._index(name)
         try:
             plan = self.program.execution_plan[index]
-            return Method(self.program, plan, self._data, self._limits, self._twin, self._threads)
+            shared = self._shared_state() if any(map(is_shared, plan.values)) else None
+            return Method(self.program, plan, self._data, self._limits, self._twin, self._threads, shared)
         except FormatError as error:
             raise error.inside(f"execution_plan[{index}]") from None
+
+    def _shared_state(self) -> SharedState | None:
+        with self._loading:
+            if self._shared is None and shares_state(self.program):
+                self._shared = SharedState(self.program, self._data, self._limits.memory)
+            return self._shared
+
+    def _renew(self) -> None:
+        self._loading = threading.Lock()
 
     def _index(self, name: str) -> int:
         check_instance("method name", name, str)

@@ -11,6 +11,7 @@ import numpy as np
 from edgewright.errors import FormatError, LimitError, MissingDataError
 from edgewright.pte import numbers, schema
 from edgewright.runtime.arguments import check_count
+from edgewright.runtime.shared import MEMORY_ID, SharedState, allocate, is_shared, spans, stored_bytes
 from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
 
 if TYPE_CHECKING:
@@ -48,23 +49,26 @@ class TensorItems:
 
 
 class Memory:
-    """The arenas of one method. Only what tensors span is allocated, whatever the file claims."""
+    """The arenas of one method, one of them perhaps shared. Only what tensors span is allocated, whatever the file
+    claims."""
 
-    def __init__(self, plan: schema.ExecutionPlan, limits: Limits) -> None:
-        spans = [0] * len(plan.non_const_buffer_sizes)
-        for value in plan.values:
-            if isinstance(value, schema.Tensor) and value.allocation_info is not None:
-                info = value.allocation_info
-                end = numbers.add(info.offset, numbers.tensor_bytes(value.scalar_type, value.sizes))
-                spans[info.memory_id] = max(spans[info.memory_id], end)
-        self.sizes = spans
-        if sum(spans) > limits.memory:
+    def __init__(self, plan: schema.ExecutionPlan, limits: Limits, shared: SharedState | None = None) -> None:
+        self.sizes = spans(plan)
+        subject = f"method {plan.name!r}"
+        if sum(self.sizes) > limits.memory:
             rule = f"may plan {limits.memory} bytes"
-            raise LimitError(f"method {plan.name!r}", rule, value=sum(spans), remedy=RAISE_MEMORY)
-        try:
-            self.arenas = [np.zeros(size, np.uint8) for size in spans]
-        except MemoryError as error:
-            raise LimitError(f"method {plan.name!r}", "does not fit in memory", value=f"{sum(spans)} bytes") from error
+            raise LimitError(subject, rule, value=sum(self.sizes), remedy=RAISE_MEMORY)
+        self.arenas = [
+            shared.arena if shared is not None and index == MEMORY_ID else allocate(subject, size, limits.memory)
+            for index, size in enumerate(self.sizes)
+        ]
+        self.shared = shared
+
+    def clear(self) -> None:
+        """Put the arenas that are the method's own to zero."""
+        for index, arena in enumerate(self.arenas):
+            if self.shared is None or index != MEMORY_ID:
+                arena[:] = 0
 
     def view(self, info: schema.AllocationDetails, size: int) -> Array:
         return self.arenas[info.memory_id][info.offset : info.offset + size]
@@ -74,22 +78,28 @@ class ValueTable:
     """Builds the runtime value of every EValue of a plan."""
 
     def __init__(
-        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits
-    ) -> None:
+        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits,
+        shared: SharedState | None = None,
+    ) -> None:  # fmt: skip
         self.program = program
         self.plan = plan
         self.data = data
         self._require_external()
-        self.memory = Memory(plan, limits)
+        self.memory = Memory(plan, limits, shared)
         self.pool = Pool(limits.memory)
         self.initial: list[tuple[Array, Any]] = []  # planned memory and the bytes it starts with
         self.values = [self._value(v) for v in plan.values]
-        self.reset()
+        self._reset_own()
 
     def reset(self) -> None:
-        """Put mutable state back to what the file holds; state without initial values becomes zero."""
-        for arena in self.memory.arenas:
-            arena[:] = 0
+        """Put mutable state back to what the file holds, for all methods that share it; state without initial values
+        becomes zero."""
+        if self.memory.shared is not None:
+            self.memory.shared.reset()
+        self._reset_own()
+
+    def _reset_own(self) -> None:
+        self.memory.clear()
         for memory, data in self.initial:
             memory[:] = np.frombuffer(data, np.uint8, memory.size)
 
@@ -109,11 +119,11 @@ class ValueTable:
         return _scalar(value)
 
     def _tensor(self, tensor: schema.Tensor) -> TensorSlot:
-        data, memory = self._stored(tensor), None
+        data, memory = stored_bytes(self.program, tensor, self.data), None
         if tensor.allocation_info is not None:
             size = numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
             memory = self.memory.view(tensor.allocation_info, size)
-            if data is not None:
+            if data is not None and (self.memory.shared is None or not is_shared(tensor)):
                 self.initial.append((memory, data))
         elif data is not None:
             memory = np.frombuffer(data, np.uint8)
@@ -127,21 +137,6 @@ class ValueTable:
             memory=memory,
             pool=self.pool,
         )
-
-    def _stored(self, tensor: schema.Tensor) -> Any:
-        """The bytes a tensor holds at load, or None: a view of the file, never a copy."""
-        if tensor.external:
-            assert tensor.extra_tensor_info is not None
-            return self.data[tensor.extra_tensor_info.fully_qualified_name or ""].data
-        if not tensor.data_buffer_idx:
-            return None
-        mutable = tensor.allocation_info is not None
-        source = (self.program.mutable_data_segments or [])[0] if mutable else self.program.constant_segment
-        assert source is not None
-        assert source.offsets is not None
-        start = source.offsets[tensor.data_buffer_idx]
-        size = numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
-        return memoryview(self.program.segment(source.segment_index))[start : start + size]
 
     def _require_external(self) -> None:
         """Raise, naming every one of them, if external tensors are missing or of another layout."""

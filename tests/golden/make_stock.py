@@ -73,8 +73,21 @@ def make_xnnpack_sizes(models: Path) -> None:
     write_file(Path(__file__).parent / "stock_xnnpack_sizes.json", [text.encode()])
 
 
+def make_shared_state(models: Path) -> None:
+    """Three methods that share two buffers."""
+    from executorch.exir import ExecutorchBackendConfig, to_edge
+    from executorch.exir.passes import MemoryPlanningPass
+
+    from tests.compile.test_shared_state import Counter, exported
+
+    config = ExecutorchBackendConfig(memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=True))
+    program = to_edge(exported(Counter(), "step", "set_state", "get_state")).to_executorch(config)
+    write_file(Path(__file__).parent / "shared_state.pte", [program.buffer])
+
+
 FILES: dict[str, Callable[[Path], None]] = {
     "images": make_images,
+    "shared_state": make_shared_state,
     "sizes": make_sizes,
     "xnnpack_sizes": make_xnnpack_sizes,
 }

@@ -37,6 +37,11 @@ class StockRuntime:
         packed = [[_pack(i) for i in inputs] for inputs in calls]
         return [[_unpack(o) for o in outputs] for outputs in self._ask(("many", program, None, method, packed))]
 
+    def run_methods(self, program: bytes, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Any]]:
+        """Load once and execute methods one after another: state that they share lives from call to call."""
+        packed = [(method, [_pack(i) for i in inputs]) for method, inputs in calls]
+        return [[_unpack(o) for o in outputs] for outputs in self._ask(("methods in turn", program, None, "", packed))]
+
     def verify_bundle(self, bundle: bytes, method: str, case: int) -> list[Any]:
         """Run one test case of a bundled program and compare; raises StockError on a mismatch."""
         return self._ask(("bundle", bundle, None, method, [case]))
@@ -141,6 +146,9 @@ def _answer(request: Any) -> list[Any]:
     loaded = Runtime.get().load_program(program, data_path=data)
     if action == "methods":
         return sorted(loaded.method_names)
+    if action == "methods in turn":
+        loaded_methods = {name: loaded.load_method(name) for name, _ in inputs}
+        return [_execute(loaded_methods[name], one) for name, one in inputs]
     executable = loaded.load_method(method)
     if action == "many":
         return [_execute(executable, one) for one in inputs]

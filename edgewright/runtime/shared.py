@@ -1,0 +1,110 @@
+"""State that the methods of a program share, and the lock of a method or of all that share.
+
+ExecuTorch places what ``share_mutable_buffers`` shares in the arena with memory id 2, at the same offsets in every
+method. That arena exists once for all methods of a loaded program, if several of them use it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgewright.errors import LimitError
+from edgewright.forks import renew_in_child
+from edgewright.pte import numbers, schema
+from edgewright.runtime.tensor import RAISE_MEMORY, Array
+
+if TYPE_CHECKING:
+    from edgewright.pte.ptd import Entry
+
+MEMORY_ID = 2
+
+
+class Guard:
+    """Serialises executions. ``torn``: one that will never end, of a thread that is not in this process, may have left
+    state half written."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.torn = False
+        renew_in_child(self)
+
+    def _renew(self) -> None:
+        self.torn = self.lock.locked()
+        self.lock = threading.Lock()
+
+
+class SharedState:
+    """The arena that methods share, with what the file says it starts with."""
+
+    def __init__(self, program: schema.Program, data: Mapping[str, Entry], memory: int) -> None:
+        self.guard = Guard()
+        size = max(spans(plan)[MEMORY_ID] for plan in _sharing(program))
+        self.arena = allocate("shared state", size, memory)
+        held = [v for plan in _sharing(program) for v in plan.values if isinstance(v, schema.Tensor) and is_shared(v)]
+        self._initial = [(t, stored) for t in held if (stored := stored_bytes(program, t, data)) is not None]
+        self.reset()
+
+    def reset(self) -> None:
+        self.arena[:] = 0
+        for tensor, data in self._initial:
+            info, size = tensor.allocation_info, tensor_bytes(tensor)
+            start = info.offset if info is not None else 0
+            self.arena[start : start + size] = np.frombuffer(data, np.uint8, size)
+
+
+def shares_state(program: schema.Program) -> bool:
+    """True if several methods of a program use the arena of shared state."""
+    return len(_sharing(program)) > 1
+
+
+def is_shared(value: Any) -> bool:
+    """True for a tensor in the arena of shared state."""
+    info = value.allocation_info if isinstance(value, schema.Tensor) else None
+    return info is not None and info.memory_id == MEMORY_ID
+
+
+def _sharing(program: schema.Program) -> list[schema.ExecutionPlan]:
+    return [plan for plan in program.execution_plan if any(map(is_shared, plan.values))]
+
+
+def spans(plan: schema.ExecutionPlan) -> list[int]:
+    """How much of each arena the tensors of a plan span."""
+    found = [0] * len(plan.non_const_buffer_sizes)
+    for value in plan.values:
+        if isinstance(value, schema.Tensor) and value.allocation_info is not None:
+            info = value.allocation_info
+            found[info.memory_id] = max(found[info.memory_id], numbers.add(info.offset, tensor_bytes(value)))
+    return found
+
+
+def tensor_bytes(tensor: schema.Tensor) -> int:
+    return numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
+
+
+def allocate(subject: str, size: int, limit: int) -> Array:
+    """Zeros, if the limit allows."""
+    if size > limit:
+        raise LimitError(subject, f"may plan {limit} bytes", value=size, remedy=RAISE_MEMORY)
+    try:
+        return np.zeros(size, np.uint8)
+    except MemoryError as error:
+        raise LimitError(subject, "does not fit in memory", value=f"{size} bytes") from error
+
+
+def stored_bytes(program: schema.Program, tensor: schema.Tensor, data: Mapping[str, Entry]) -> Any:
+    """The bytes a tensor holds at load, or None: a view of the file, never a copy."""
+    if tensor.external:
+        assert tensor.extra_tensor_info is not None
+        return data[tensor.extra_tensor_info.fully_qualified_name or ""].data
+    if not tensor.data_buffer_idx:
+        return None
+    mutable = tensor.allocation_info is not None
+    source = (program.mutable_data_segments or [])[0] if mutable else program.constant_segment
+    assert source is not None
+    assert source.offsets is not None
+    start = source.offsets[tensor.data_buffer_idx]
+    return memoryview(program.segment(source.segment_index))[start : start + tensor_bytes(tensor)]
