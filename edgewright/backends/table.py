@@ -71,6 +71,17 @@ class OpSpec:
         return tuple(self.config.split())
 
 
+def _only_constants(op: Op, target: Any) -> object:
+    operands = list(op.inputs())
+    return True if operands and all(v.constant for v in operands) else OK
+
+
+# Small results of constants are constants by now. A vendor's graph has no operators on constants alone: its formats and
+# compilers differ in what they make of one.
+VARIES = Rule("an operand must depend on the model's inputs: what does not is stored, or computed on the CPU if that "
+              "takes less memory", _only_constants)  # fmt: skip
+
+
 class OperatorConfig:
     """Names a row, or several, in ``configs=[...]`` of a partitioner."""
 
@@ -91,7 +102,8 @@ class Backend:
     ) -> None:  # fmt: skip
         self.name = name
         self.rows = {row.op: row for row in rows}
-        self.rules = tuple(rules)  # for every operator
+        given = tuple(rules)
+        self.rules = given if VARIES in given else (VARIES, *given)  # for every operator
         self.id = id or name
         self.emit = emit
         self.title = title or name

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.own import is_own, missing_variant
-from edgewright.frontend.rewriter import fake_mode, is_dynamic
+from edgewright.frontend.rewriter import fake_mode, is_dynamic, is_dynamic_storage
 
 if TYPE_CHECKING:
     from edgewright.frontend.rewriter import Rewriter
@@ -40,11 +40,11 @@ def decompose(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str
 
 
 def _signature(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a trace depends on, or None if shapes are symbolic."""
+    """What a trace depends on, or None if shapes or strides are symbolic."""
     parts: list[Any] = [op, rewriter.takes]
     for leaf in pytree.tree_leaves((tuple(args), tuple(kwargs.items()))):
         value = leaf.meta["val"] if isinstance(leaf, fx.Node) else leaf
-        if is_dynamic(value):
+        if is_dynamic(value) or (isinstance(value, torch.Tensor) and is_dynamic_storage(value)):
             return None
         if isinstance(value, torch.Tensor):
             parts.append((tuple(value.shape), value.stride(), value.dtype))

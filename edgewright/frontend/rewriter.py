@@ -171,3 +171,8 @@ def is_dynamic(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return any(not isinstance(s, int) for s in value.shape)
     return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def is_dynamic_storage(value: torch.Tensor) -> bool:
+    """True if a fake tensor's strides are symbolic, as those of ``x[:, -1:]`` are for an ``x`` of dynamic length."""
+    return any(not isinstance(s, int) for s in value.stride())

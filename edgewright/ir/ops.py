@@ -7,6 +7,7 @@ in numpy and what shape that has. Partitioner, quantizer, lowering, documentatio
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,11 @@ class OpDef:
         """All results, in order. An overload may have fewer: ``max_pool2d`` drops the places of the largest."""
         result = self.reference(**args)
         return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+    @property
+    def random(self) -> bool:
+        """True if the operator draws numbers: two calls with the same arguments give different results."""
+        return "generator" in inspect.signature(self.reference).parameters
 
     def __str__(self) -> str:
         return self.name

@@ -16,10 +16,10 @@ from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_d
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.programs import with_graph
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.partition.group import extract, group, readers_of
+from edgewright.partition.group import extract, give_copies, group, readers_of
 from edgewright.partition.macs import count_macs
 from edgewright.partition.report import PartitionReport, Verdict
-from edgewright.passes.quantization import QUANTIZE
+from edgewright.passes.quantization import CONVERT, QUANTIZE
 from edgewright.runtime.delegates import Result
 
 Lower = Callable[[Graph], LoweredBackendModule]
@@ -40,7 +40,11 @@ class Application:
     ) -> ExportedProgram:  # fmt: skip
         """The program with its groups lowered. ``folded`` is the graph the backend sees."""
         reasons = {op: list(refusals(op)) for op in folded.ops}
-        groups = [g for g in group(folded, lambda op: not reasons[op], single=single) if keep(g)]
+        groups = group(folded, lambda op: not reasons[op], single=single)
+        conversions = {op for op in folded.ops if op.kind == CONVERT}  # to rows of integers, which no node stands for
+        for copy, op in give_copies(folded, groups, conversions).items():
+            reasons[copy] = reasons[op]
+        groups = [g for g in groups if keep(g)]
         self._tell(folded, groups, reasons)
         _keep_orders(folded, {op for ops in groups for op in ops})
         readers = readers_of(folded)

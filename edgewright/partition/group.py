@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Union
 
 from edgewright.ir.graph import Graph, Op, Value
@@ -46,6 +47,48 @@ def _reached(units: Sequence[set[int]], start: set[int], goal: int) -> bool:
         seen |= fresh
         todo += fresh
     return False
+
+
+def give_copies(graph: Graph, groups: list[list[Op]], private: Collection[Op]) -> dict[Op, Op]:
+    """Give each group that reads results of ``private`` operators its own copies of these, and what is in no group one,
+    too: such results exist in the device graph only, so none can be handed from one group to another, or to the CPU.
+
+    Gives the operator behind every copy; the operators themselves are gone from the graph and from the groups.
+    """
+    makers = {v: op for op in private for v in op.outputs if v is not None}
+    group_of = {op: number for number, ops in enumerate(groups) for op in ops}
+    copies: dict[tuple[Op, int | None], Op] = {}
+    ops: list[Op] = []
+    for op in graph.ops:
+        if op in private:
+            continue
+        where = group_of.get(op)
+        for source in dict.fromkeys(makers[v] for v in op.inputs() if v in makers):
+            if (source, where) not in copies:
+                copies[source, where] = _copy(source, op)
+                ops.append(copies[source, where])
+            _read_instead(op, source, copies[source, where])
+        ops.append(op)
+    graph.ops = ops
+    group_of.update({copy: where for (_, where), copy in copies.items() if where is not None})
+    for number, members in enumerate(groups):
+        members[:] = [op for op in ops if group_of.get(op) == number]
+    groups[:] = [members for members in groups if members]
+    return {copy: source for (source, _), copy in copies.items()}
+
+
+def _copy(op: Op, reader: Op) -> Op:
+    """The same call with results of its own; it belongs where its reader comes from."""
+    return replace(op, args=dict(op.args), outputs=[v and replace(v) for v in op.outputs], origin=reader.origin)
+
+
+def _read_instead(op: Op, source: Op, copy: Op) -> None:
+    results = dict(zip(source.outputs, copy.outputs, strict=True))
+    for name, arg in op.args.items():
+        if isinstance(arg, list):
+            op.args[name] = [results.get(v, v) if isinstance(v, Value) else v for v in arg]
+        elif isinstance(arg, Value):
+            op.args[name] = results.get(arg, arg)
 
 
 Readers = dict[Value, set[Union[Op, Graph]]]

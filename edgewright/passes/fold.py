@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,26 +15,109 @@ from edgewright.ir.ops import OpTable
 from edgewright.ir.reference.quant import quantize_per_channel, quantize_per_tensor
 
 _LARGEST = 1 << 16  # bytes that a constant may grow to by being computed ahead
+_WORKSPACE = 1 << 28  # bytes that a result on the way to such a constant may have
+_CONVERSIONS = ("dequantize", "quantize", "requantize")  # the same numbers, whatever they grow to
 _PRODUCTS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear")
 
 
 def fold_constants(graph: Graph, table: OpTable) -> None:
-    """Replace operators on constants by their results, and sizes that reshapes are told by those of their results."""
+    """Replace operators on constants by their results, and sizes that reshapes are told by those of their results.
+
+    Only results that other operators read are stored, so only those must be small: an MLP on a table of coordinates is
+    its last layer's result, however wide the layers before it are.
+    """
     _tell_sizes(graph)
+    folder = _ConstantFolder(table, graph)
     kept = []
-    outputs = set(graph.outputs)
-    for op in graph.ops:
-        out = op.outputs[0] if len(op.outputs) == 1 else None
-        inputs = list(op.inputs())
-        if out is None or out in outputs or not inputs or not all(v.constant for v in inputs) or op.graphs:
-            kept.append(op)
+    wanted = {v for v in graph.outputs if isinstance(v, Value)} | {source for _, source in graph.updates}
+    for op in reversed(graph.ops):
+        read = [v for v in op.outputs if v is not None and v in wanted]
+        if op in folder.sources and (not read or folder.fold(op, read)):
             continue
-        result = _computed(op, table, sum(v.nbytes for v in inputs))
-        if result is None:
-            kept.append(op)
-        else:
-            out.data = result
-    graph.ops = kept
+        kept.append(op)
+        wanted |= set(op.inputs()) | {v for g in op.graphs.values() for inner in g.ops for v in inner.inputs()}
+    graph.ops = kept[::-1]
+
+
+class _ConstantFolder:
+    """Computes what depends on constants only. ``sources``: such operators, and the constants that each depends on."""
+
+    def __init__(self, table: OpTable, graph: Graph) -> None:
+        self.table = table
+        self.returned = {v for v in graph.outputs if isinstance(v, Value)} | {source for _, source in graph.updates}
+        self.sources: dict[Op, set[Value]] = {}
+        self.makers: dict[Value, Op] = {}
+        self.results: dict[Value, Any] = {}
+        self.order = {op: place for place, op in enumerate(graph.ops)}
+        for op in graph.ops:
+            self._visit(op)
+
+    def _visit(self, op: Op) -> None:
+        inputs = list(op.inputs())
+        if not inputs or op.graphs or not self._is_computable(op):
+            return
+        if all(v.constant or v in self.makers for v in inputs):
+            self.sources[op] = {s for v in inputs for s in (self.sources[self.makers[v]] if v in self.makers else {v})}
+            self.makers.update({v: op for v in op.outputs if v is not None})
+
+    def _is_computable(self, op: Op) -> bool:
+        tensors = [*op.inputs(), *(o for o in op.outputs if o is not None)]
+        if any(v.dtype is None or v.dynamic or (v.q is not None and (v.q.block or v.q.dynamic)) for v in tensors):
+            return False
+        known = op.kind in _CONVERSIONS or (op.kind in self.table and not self.table[op.kind].random)
+        return known and all(o is None or o.nbytes <= _WORKSPACE for o in op.outputs)
+
+    def fold(self, op: Op, read: list[Value]) -> bool:
+        """Store the results of an operator that others read; False if they are too large, or the graph's own."""
+        most = max(sum(v.nbytes for v in self.sources[op]), _LARGEST)
+        grows = op.kind not in _CONVERSIONS and any(v.nbytes > most for v in read)
+        if grows or not self.returned.isdisjoint(read) or not all(self._compute(step) for step in self._steps(op)):
+            return False
+        for value in read:
+            value.data = self.results[value]
+        return True
+
+    def _steps(self, op: Op) -> list[Op]:
+        """What must be computed for an operator's results, in order."""
+        needed, todo = {op}, [op]
+        while todo:
+            makers = {self.makers[v] for v in todo.pop().inputs() if not v.constant and v not in self.results}
+            todo += makers - needed
+            needed |= makers
+        return sorted(needed, key=self.order.__getitem__)
+
+    def _compute(self, op: Op) -> bool:
+        results = self._call(op)
+        for value, result in zip(op.outputs, results or (), strict=False):  # an overload may have fewer than its row
+            if value is not None:
+                self.results[value] = _stored_as(value, result)
+        return results is not None
+
+    def _call(self, op: Op) -> tuple[Any, ...] | None:
+        """An operator's results as real numbers; None if its row does not know an argument (a device)."""
+        if op.kind in _CONVERSIONS:
+            return (self._plain(op.args["self"]),)
+        arguments = {name: self._plain(value) for name, value in op.args.items() if name != "limits"}
+        try:
+            results = self.table[op.kind].call(arguments)
+        except (TypeError, ValueError, UsageError):
+            return None
+        limits = op.args.get("limits")
+        return results if limits is None else (np.clip(results[0], *limits), *results[1:])
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._plain(v) for v in value]
+        if not isinstance(value, Value):
+            return value
+        held = value if value.constant else replace(value, data=self.results[value])
+        return held.data if held.q is None else dequantized(held)
+
+
+def _stored_as(value: Value, result: Any) -> Any:
+    """A result as its value holds it: the integers of a quantized one."""
+    found = np.asarray(result) if value.q is None else stored(np.asarray(result, np.float32), value.q)
+    return found.astype(value.dtype)
 
 
 def _tell_sizes(graph: Graph) -> None:
@@ -44,31 +128,6 @@ def _tell_sizes(graph: Graph) -> None:
             op.args["size"] = list(out.shape)
     read = {v for op in graph.ops for v in op.inputs()} | set(graph.outputs)
     graph.ops = [op for op in graph.ops if op.kind != "sym_size" or any(o in read for o in op.outputs)]
-
-
-def _computed(op: Op, table: OpTable, given: int) -> Any:
-    out = op.outputs[0]
-    assert out is not None
-    if op.kind == "dequantize":
-        value = op.args["self"]
-        return dequantized(value).astype(out.dtype)
-    if op.kind == "quantize" and out.q is not None:
-        return stored(op.args["self"].data, out.q).astype(out.dtype)
-    if op.kind not in table or out.nbytes > max(given, _LARGEST) or any(v.q is not None for v in op.inputs()):
-        return None
-    arguments = {name: _plain(value) for name, value in op.args.items() if name != "limits"}
-    try:
-        result = np.asarray(table[op.kind].reference(**arguments)).astype(out.dtype)
-    except (TypeError, UsageError):  # an argument that only torch knows (a memory format, a device)
-        return None
-    limits = op.args.get("limits")
-    return result if limits is None else np.clip(result, *limits).astype(out.dtype)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Value):
-        return value.data
-    return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
 def stored(data: Any, q: QParams) -> Any:
@@ -88,7 +147,9 @@ def dequantized(value: Value) -> Any:
     rank = value.data.ndim
     zero = spread(np.asarray(q.zero_point), q.axis, rank)
     scale = spread(np.asarray(q.scale, np.float32), q.axis, rank)
-    return (value.data.astype(np.int32) - zero).astype(np.float32) * scale
+    return np.asarray(
+        (value.data.astype(np.int32) - zero).astype(np.float32) * scale
+    )  # numpy makes numbers of 0-d ones
 
 
 def fold_batch_norms(graph: Graph, factors: Callable[[Op], tuple[Any, Any]]) -> None:

@@ -35,8 +35,8 @@ def converted(model: nn.Module, inputs: Sequence[Tensor], chosen: XNNPACKQuantiz
 class Run:
     """What a quantized model gives: in eager torch, in our runtime, in stock."""
 
-    def __init__(self, model: Any, inputs: Sequence[Tensor]) -> None:
-        partitioner = XnnpackPartitioner()
+    def __init__(self, model: Any, inputs: Sequence[Tensor], **options: Any) -> None:
+        partitioner = XnnpackPartitioner(**options)
         manager = to_edge_transform_and_lower(torch.export.export(model, tuple(inputs)), partitioner=[partitioner])
         self.buffer = manager.to_executorch().buffer
         self.report: PartitionReport = partitioner.reports["forward"]

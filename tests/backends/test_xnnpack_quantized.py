@@ -17,6 +17,7 @@ from torchao.quantization.quant_api import Int8DynamicActivationInt8WeightConfig
 
 from edgewright.demo import IMAGES
 from edgewright.demo.model import cifarnet
+from edgewright.partition import DontPartitionModule
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.quantized import STATIC, Residual, Run, Upward, converted, made, mlp, quantizer, relative, sqnr
@@ -235,6 +236,28 @@ def test_linear_layers_after_each_other_share_their_rows() -> None:
     run = Run(converted(Three(), inputs, quantizer(is_per_channel=True, is_dynamic=True)), inputs)
     assert sum(v.operator == "convert" for v in run.report.verdicts) == 1
     assert relative(run.ours, run.stock) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "options", [{"per_op_mode": True}, {"exclude": [DontPartitionModule("q")]}], ids=["single", "cpu"]
+)
+def test_layers_of_one_tensor_that_are_not_together_have_rows_of_their_own(options: dict[str, Any]) -> None:
+    """The rows exist in a device graph only: they go from no delegate to another, nor to the CPU."""
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k = nn.Linear(32, 32), nn.Linear(32, 32)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.tanh(x)
+            return self.q(x) * self.k(x)
+
+    inputs = (torch.randn(4, 32),)
+    run = Run(converted(Two(), inputs, quantizer(is_per_channel=True, is_dynamic=True)), inputs, **options)
+    assert [v.operator for v in run.report.verdicts].count("convert") == 2
+    assert relative(run.ours, run.stock) < 1e-3
+    assert sqnr(run.ours, run.eager) > 30
 
 
 def test_mlp_is_smaller_in_integers() -> None:

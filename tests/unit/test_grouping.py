@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.partition.group import extract, group
+from edgewright.partition.group import extract, give_copies, group
 
 FLOAT = np.dtype(np.float32)
 
@@ -93,3 +93,29 @@ def test_what_does_not_depend_on_the_refused_stays_together() -> None:
     graph = chain([[-1], [0], [0], [2], [1, 3]])  # b refused, beside a → c → d; e reads both
     groups = group(graph, lambda op: op is not graph.ops[1])
     assert [[graph.ops.index(op) for op in ops] for ops in groups] == [[0, 2, 3], [4]]
+
+
+def test_every_group_has_its_own_copy_of_what_is_private() -> None:
+    """0 makes, 1 is private; 2 and 3 read it in two groups, 4 in none."""
+    graph = chain([[-1], [0], [1], [1], [1], [2, 3, 4]])
+    made, private, first, second, outside, last = graph.ops
+    groups = [[made, private, first], [second]]
+    copies = give_copies(graph, groups, {private})
+    (of_first,), (of_second,), (of_outside,) = (op.args["tensors"] for op in (first, second, outside))
+    assert len({of_first, of_second, of_outside, private.outputs[0]}) == 4
+    makers = {op.outputs[0]: op for op in graph.ops}
+    assert private not in graph.ops
+    assert copies == dict.fromkeys((makers[of_first], makers[of_second], makers[of_outside]), private)
+    assert groups == [[made, makers[of_first], first], [makers[of_second], second]]
+    assert all(copy.args == private.args for copy in copies)
+    assert extract(graph, groups[0], "g").outputs == [made.outputs[0], first.outputs[0]]
+    assert last.args["tensors"] == [first.outputs[0], second.outputs[0], outside.outputs[0]]
+
+
+def test_a_group_that_reads_nothing_private_has_none_of_it() -> None:
+    graph = chain([[-1], [0], [1]])
+    made, private, outside = graph.ops
+    groups = [[made], [private]]
+    copies = give_copies(graph, groups, {private})
+    assert groups == [[made]]
+    assert [op.outputs[0] for op in copies] == outside.args["tensors"]

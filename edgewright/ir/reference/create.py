@@ -99,12 +99,12 @@ def ones_like(self: Array, **_: Any) -> Array:
     return full(self.shape, 1)
 
 
-def rand_like(self: Array, **_: Any) -> Array:
-    return rand(self.shape)
+def rand_like(self: Array, generator: np.random.Generator | None = None, **_: Any) -> Array:
+    return rand(self.shape, generator)
 
 
-def randn_like(self: Array, **_: Any) -> Array:
-    return randn(self.shape)
+def randn_like(self: Array, generator: np.random.Generator | None = None, **_: Any) -> Array:
+    return randn(self.shape, generator)
 
 
 def eye_shape(n: int, m: int | None = None, **_: Any) -> Shape:

@@ -1,0 +1,73 @@
+"""Idioms of published models, for every target: they compile, and give what the (fake-quantized) model gives."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import edgewright as ew
+from tests.workbench import idioms_constants, idioms_layers  # noqa: F401
+from tests.workbench.idioms import IDIOMS
+
+SETTINGS = (
+    "xnnpack/float", "xnnpack/int8", "xnnpack/dynamic", "ethos-u85-256/int8", "ethos-u55-128/int8", "sm8550/int8",
+    "e9955/int8", "imxrt700/int8",
+)  # fmt: skip
+MARGIN = 6.0  # decibels: twice the amplitude of what quantization itself costs
+EXACT = 60.0  # and above, quantization costs nothing worth comparing with
+CASES = [(name, setting) for name, case in IDIOMS.items() for setting in case.default]
+OTHERS = [(name, setting) for name, case in IDIOMS.items() for setting in SETTINGS if setting not in case.default]
+
+
+@pytest.mark.parametrize(("name", "setting"), CASES)
+def test_compiled_idioms_give_what_the_model_gives(name: str, setting: str) -> None:
+    check(name, setting)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "setting"), OTHERS)
+def test_compiled_idioms_give_what_the_model_gives_on_all_targets(name: str, setting: str) -> None:
+    check(name, setting)
+
+
+def check(name: str, setting: str) -> None:
+    case = IDIOMS[name]
+    module, inputs = case.module().eval(), case.inputs()
+    target, _, preset = setting.partition("/")
+    options: dict[str, Any] = {} if preset == "float" else {"quantize": preset, "calibration": [inputs]}
+    result = ew.compile(module, inputs, target, dynamic_shapes=case.shapes, quiet=True, **options)
+    eager = leaves(copy.deepcopy(module), inputs)
+    outputs = [np.asarray(o) for o in result.method().execute(pytree.tree_leaves(copied(inputs))) if o is not None]
+    assert [(o.dtype, o.shape) for o in outputs] == [(o.dtype, o.shape) for o in eager]
+    quantized = eager if preset == "float" else leaves(result.exported.module(), inputs)
+    for output, want, fake in zip(outputs, eager, quantized, strict=True):
+        if preset == "float":
+            np.testing.assert_allclose(output, want, 0, case.exact * max(np.abs(want).max(), 1e-6))
+        elif output.dtype.kind == "f":
+            assert sqnr(want, output) >= min(sqnr(want, fake), EXACT) - MARGIN
+        else:
+            assert np.mean(output == fake) >= 0.9
+
+
+def leaves(module: Any, inputs: Any) -> list[Any]:
+    """The tensors that a module gives, as arrays."""
+    with torch.no_grad():
+        return [np.asarray(leaf) for leaf in pytree.tree_leaves(module(*copied(inputs))) if leaf is not None]
+
+
+def copied(inputs: Any) -> Any:
+    return pytree.tree_map_only(torch.Tensor, torch.clone, inputs)
+
+
+def sqnr(wanted: Any, given: Any) -> float:
+    """Decibels of a result's power over that of its error, where it is finite."""
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(given[~finite], wanted[~finite])
+    noise = np.square(given[finite].astype(np.float64) - wanted[finite]).sum()
+    power = np.square(wanted[finite].astype(np.float64)).sum()
+    return float("inf") if noise == 0 else float(10 * np.log10(max(power, 1e-30) / noise))
