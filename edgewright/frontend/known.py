@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,22 +22,21 @@ class Known:
 
     def __init__(self, held: Held) -> None:
         self.held = held
-        self.values: dict[fx.Node, torch.Tensor | None] = {}
+        self.values: dict[fx.Node, Any] = {}
 
-    def value(self, node: fx.Node, deep: int = 0) -> torch.Tensor | None:
-        """The tensor that a node always gives; None if that depends on inputs, on chance, or is too much."""
+    def value(self, node: fx.Node, deep: int = 0) -> Any:
+        """What a node always gives, a tensor or several; None if it depends on inputs, on chance, or is too much."""
         if node not in self.values:
             fits = deep < _DEEP and _is_small(node.meta.get("val"))
             found = None if not fits else self._call(node, deep) if node.op == "call_function" else self.held(node)
-            plain = isinstance(found, torch.Tensor) and not isinstance(found, FakeTensor)
-            self.values[node] = found.detach() if plain and found is not None else None
+            leaves = pytree.tree_leaves(found)
+            plain = all(isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor) for v in leaves)
+            self.values[node] = pytree.tree_map(torch.Tensor.detach, found) if plain and leaves else None
         return self.values[node]
 
     def _call(self, node: fx.Node, deep: int) -> Any:
         op: Any = node.target
-        if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or op._schema.is_mutable:
-            return None
-        if torch.Tag.nondeterministic_seeded in op.tags:
+        if not is_pure(op):
             return None
         given = {n: self.value(n, deep + 1) for n in node.all_input_nodes}
         if any(v is None for v in given.values()):
@@ -48,7 +48,18 @@ class Known:
             return op(*args, **kwargs)
 
 
+def is_pure(op: Any) -> bool:
+    """True for operators whose results depend on their arguments only."""
+    if op is operator.getitem:
+        return True
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or op._schema.is_mutable:
+        return False
+    return torch.Tag.nondeterministic_seeded not in op.tags
+
+
 def _is_small(val: Any) -> bool:
+    if isinstance(val, list | tuple):
+        return all(map(_is_small, val))
     if not isinstance(val, torch.Tensor) or not all(isinstance(size, int) for size in val.shape):
         return False
     return val.numel() <= _MOST
@@ -56,8 +67,12 @@ def _is_small(val: Any) -> bool:
 
 def written(nodes: Iterable[fx.Node]) -> set[str]:
     """The names of inputs and attributes that calls write to, themselves or through views."""
-    roots = {_root(operand) for node in nodes if _writes(node) for operand in node.all_input_nodes}
-    return {str(root.target) for root in roots if root.op != "call_function"}
+    return {str(root.target) for root in written_roots(nodes) if root.op != "call_function"}
+
+
+def written_roots(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """The nodes that gave the memory which calls write to, themselves or through views."""
+    return {_root(operand) for node in nodes if _writes(node) for operand in node.all_input_nodes}
 
 
 def _writes(node: fx.Node) -> bool:

@@ -168,6 +168,36 @@ def bucketize(rw: Rewriter, x: fx.Node, edges: fx.Node, *, out_int32: bool = Fal
     return searchsorted(rw, edges, x, out_int32=out_int32, right=right)
 
 
+@rule(aten.histc.default)
+def histc(rw: Rewriter, x: fx.Node, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    """Ones, added at the bin of each element that is in range; the last bin has both its ends."""
+    if not all(isinstance(n, int | float) for n in (bins, min, max)):
+        return NotImplemented
+    flat = rw.call(aten.view.default, x, [-1])
+    low, high = (min, max) if min != max else _extremes(rw, flat)
+    inside = rw.call(aten.logical_and.default, _compared(rw, "ge", flat, low), _compared(rw, "le", flat, high))
+    above = rw.call(aten.mul.Scalar, rw.call(aten.sub.Tensor, flat, low), bins)
+    width = high - low if isinstance(low, int | float) else rw.call(aten.sub.Tensor, high, low)
+    place = rw.call(aten.div.Tensor, above, width)
+    nowhere = rw.call(aten.full.default, [1], 0, dtype=dtype_of(x))  # no place is found for what is not a number
+    place = to_dtype(rw, rw.call(aten.where.self, inside, place, nowhere), torch.int64)
+    place = rw.call(aten.clamp.default, place, 0, bins - 1)
+    counts = rw.call(aten.full.default, [bins], 0, dtype=dtype_of(x))
+    return rw.call(aten.scatter_add.default, counts, 0, place, to_dtype(rw, inside, dtype_of(x)))
+
+
+def _extremes(rw: Rewriter, flat: fx.Node) -> tuple[Any, Any]:
+    """The range of the elements; around the only value there is, one to each side."""
+    ends = [rw.call(op, flat, [0]) for op in (aten.amin.default, aten.amax.default)]
+    room = to_dtype(rw, rw.call(aten.eq.Tensor, *ends), dtype_of(flat))
+    return rw.call(aten.sub.Tensor, ends[0], room), rw.call(aten.add.Tensor, ends[1], room)
+
+
+def _compared(rw: Rewriter, name: str, x: fx.Node, bound: Any) -> Any:
+    packet = getattr(aten, name)
+    return rw.call(packet.Tensor if isinstance(bound, fx.Node) else packet.Scalar, x, bound)
+
+
 @rule(aten.bilinear.default)
 def bilinear(rw: Rewriter, a: fx.Node, b: fx.Node, weight: fx.Node, bias: Any = None) -> Any:
     """Each output is a matrix between the two inputs."""

@@ -23,6 +23,13 @@ from edgewright.frontend.origin import describe_node
 Takes = Callable[[Any], bool]
 aten = torch.ops.aten
 
+# What to write in place of operators that no runtime has. The first three give as many numbers as they find.
+_INSTEAD = {
+    "aten.bincount": "Count with torch.nn.functional.one_hot(x, bins).sum(0), which has one shape for all inputs.",
+    "aten._unique2": "Its result has as many elements as there are values: count with one_hot(x, values).sum(0) > 0.",
+    "aten.unique_dim": "Its result has as many rows as there are different ones; leave it to the caller.",
+    "aten.histogram": "torch.histc(x, bins, min, max) counts the same bins.",
+}
 _MAX_DEPTH = 12  # of decompositions inside decompositions
 
 
@@ -150,7 +157,8 @@ class Rewriter:
     def unsupported(self, op: Any, why: str) -> UnsupportedOperatorError:
         """The error for an operator that nothing takes."""
         where, line = describe_node(self.origin)
-        return UnsupportedOperatorError(f"{op}{where}", why, remedy=line)
+        instead = _INSTEAD.get(str(op).rpartition(".")[0], "")
+        return UnsupportedOperatorError(f"{op}{where}", why, remedy="\n  ".join(filter(None, (line, instead))))
 
 
 @cache

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
 from edgewright.errors import UsageError
+from edgewright.frontend.constant_folding import fold_weights
 from edgewright.hints import did_you_mean
 from edgewright.ir.graph import Op
 from edgewright.ir.ops import OpDef
@@ -26,11 +27,12 @@ from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
 aten = torch.ops.aten
 
-# torchao finds these by name when it folds batch norms; lowering has other names for the same rows.
+# torchao finds these by name when it folds batch norms; lowering has other names for the same rows. A histogram is
+# counted of real numbers: integers of 8 bits next to a bin's edge would fall on the other side.
 _WHOLE = (
     aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.conv_transpose1d.default,
     aten.conv_transpose2d.input, aten.conv_transpose3d.input, aten.linear.default, aten.batch_norm.default,
-    aten.max_pool2d.default,
+    aten.max_pool2d.default, aten.histc.default,
 )  # fmt: skip
 
 
@@ -123,7 +125,9 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Decompose as lowering does, so that every intermediate value has an observer; batch norms that are never
-        trained become part of their layers, masks finite."""
+        trained become part of their layers, masks finite, and weights that are computed of others are computed now,
+        unless these are still to be trained."""
+        model = model if self._trains() else fold_weights(model)
         made = rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
         return finite_masks(fold_frozen_norms(made, self._trained_norms(made)))
 
@@ -135,6 +139,11 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
 
     def _annotator(self, model: fx.GraphModule) -> Annotator:
         return Annotator(model, self.backend, self.config_of, self.target(), self.inputs_too)
+
+    def _trains(self) -> bool:
+        settings = (self.everywhere, self.ends, *self.by_name.values(), *self.by_type.values())
+        nodes = (config for _, config in self.by_node)
+        return any(c is not None and c.is_qat for c in (*settings, *self.by_operator.values(), *nodes))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for other in self.others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -387,6 +388,16 @@ CASES = [
     Case("rotary", complex_rotation, one(2, 3, 4)),
     Case("bucketize", lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), one(3, 4)),
     Case("isin", lambda x: torch.isin(x, torch.tensor([1, 3])), ints(3, 4)),
+    Case("histc", lambda x: torch.histc(x * 3, 8, -2, 2), one(6, 7)),
+    Case("histc_edges", lambda x: torch.histc(x, 7, 0, 7), lambda: (torch.tensor([0.0, 1, 2, 6.99, 7, 7.01, -1, 3]),)),
+    Case(
+        "histc_wild", lambda x: torch.histc(x, 4, -1, 1), lambda: (torch.tensor([0.0, math.nan, math.inf, -math.inf]),)
+    ),
+    Case("histc_own_range", lambda x: torch.histc(x, 6), one(5, 8)),
+    Case("histc_one_value", lambda x: torch.histc(x, 5), lambda: (torch.ones(4),)),
+    Case(
+        "histc_dynamic", lambda x: torch.histc(x, 6, -1, 1), lambda t: (torch.randn(t, 3),), {"t": (2, 9)}, ({0: "t"},)
+    ),
     Case("searchsorted", lambda x: torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), x), one(3, 4)),
     Case(
         "linalg_norms",

@@ -19,6 +19,7 @@ from edgewright.program.lower import to_edge, to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.pte import read_program, schema
 from edgewright.runtime import Runtime
+from tests.compile.case import Call
 from tests.support.stock import StockError, stock
 
 aten = torch.ops.aten
@@ -294,6 +295,24 @@ def test_operators_can_be_kept(option: str) -> None:
 class Unsupported(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.qr(x)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "instead"),
+    [
+        (lambda x: torch.bincount(x.long(), minlength=4), "one_hot(x, bins).sum(0)"),
+        (lambda x: torch.unique(x), "one_hot(x, values).sum(0) > 0"),
+        (lambda x: torch.unique(x, dim=0), "leave it to the caller"),
+        (lambda x: torch.histogram(x, 4, range=(0.0, 1.0)).hist, "torch.histc"),
+    ],
+    ids=["bincount", "unique", "rows", "histogram"],
+)
+def test_operators_that_no_runtime_has_are_refused_with_what_to_write_instead(function: Any, instead: str) -> None:
+    exported = torch.export.export(Call(function), (torch.ones(3),))
+    with pytest.raises(UnsupportedOperatorError, match="no kernel in the target runtime") as caught:
+        to_edge(exported)
+    assert instead in caught.value.remedy
+    assert caught.value.remedy.startswith("From ")
 
 
 def test_check_ir_validity_says_when_an_operator_without_a_kernel_is_refused() -> None:

@@ -113,3 +113,16 @@ class ReturnedConstant(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         normed = self.norm(self.queries)
         return x + normed, normed
+
+
+@idiom(draws((1, 39, 32)), "xnnpack/int8", "ethos-u85-256/int8")
+class WeightNormedConvolution(nn.Module):
+    """wav2vec 2.0's position embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.Conv1d(32, 32, 16, padding=8, groups=4)
+        self.layer = nn.utils.parametrizations.weight_norm(layer, name="weight", dim=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + nn.functional.gelu(self.layer(x.transpose(1, 2))[:, :, :-1]).transpose(1, 2)

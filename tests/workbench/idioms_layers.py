@@ -47,3 +47,45 @@ class NormOfLastToken(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.norm(x[:, -1:]))
+
+
+@idiom(draws((1, 400)), "ethos-u85-256/int8", "ethos-u55-128/int8")
+class SpeechFeatures(nn.Module):
+    """wav2vec 2.0's feature encoder and projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(1, 16, 10, 5, bias=False), nn.Conv1d(16, 16, 3, 2, bias=False)
+        self.group_norm, self.norm = nn.GroupNorm(16, 16), nn.LayerNorm(16)
+        self.projection, self.position = nn.Linear(16, 32), nn.Conv1d(32, 32, 3, padding=1, groups=4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = nn.functional.gelu(self.group_norm(self.first(x[:, None])))
+        x = self.projection(self.norm(nn.functional.gelu(self.second(x)).transpose(1, 2)))
+        return x + torch.cumsum(self.position(x.transpose(1, 2)), 1).transpose(1, 2)
+
+
+@idiom(draws((1, 12, 16)), "ethos-u85-256/int8", "ethos-u55-128/int8")
+class BothOrders(nn.Module):
+    """A result as it is and transposed, both read outside of the delegate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.layer(x)
+        return x, x.transpose(1, 2)
+
+
+@idiom(draws((6, 16)), "xnnpack/float", "ethos-u55-128/int8", "sm8550/int8")
+class ExpertCounts(nn.Module):
+    """Mixtral's router: how many tokens each expert gets. The scores are far apart, so that all round to one order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scores", torch.stack([torch.randperm(8) for _ in range(6)]).float() * 10)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        experts = (self.scores + x[:, :8]).topk(2, -1).indices
+        return torch.histc(experts.float(), bins=8, min=0, max=7), torch.histc(x * 0 + self.scores[:, :1], bins=5)

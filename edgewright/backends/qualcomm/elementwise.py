@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.qualcomm.lower import QnnLowering, order_of, real_numbers, result, stored
 from edgewright.backends.qualcomm.norms import scaling
-from edgewright.ir.graph import Op
+from edgewright.ir.graph import Op, Value
 from edgewright.ir.opset import OPS
 from edgewright.passes.layout import identity
 from edgewright.passes.storage import activation_limits
@@ -125,15 +125,30 @@ def masked_fill(low: QnnLowering, op: Op) -> None:
 
 
 def cast(low: QnnLowering, op: Op) -> None:
-    """To another type; 64-bit integers have 32 bits already."""
+    """To another type; 64-bit integers have 32 bits already. Fractions go towards zero, and every number but zero is
+    true: QNN says neither of its own casts."""
     x, out = op.args["self"], result(op)
     order = order_of(low, op)
     held = low.get(x, order)
     made = low.make(out, order)
+    assert held.dtype is not None and made.dtype is not None
     if held.dtype == made.dtype:
         low.alias(out, order, held)
+    elif made.dtype == np.bool_:
+        zero = low.constant(np.zeros([1] * max(len(held.bound), 1), held.dtype))
+        low.node("ElementWiseNotEqual", [held, zero], made)
     else:
-        low.node("Cast", [held], made)
+        low.node("Cast", [_truncated(low, held) if held.dtype.kind == "f" and made.dtype.kind in "iu" else held], made)
+
+
+def _truncated(low: QnnLowering, held: Value) -> Value:
+    """Real numbers without their fractions."""
+    size, whole, sign, made = (low.temporary(held.bound, held) for _ in range(4))
+    low.node("ElementWiseAbs", [held], size)
+    low.node("ElementWiseFloor", [size], whole)
+    low.node("ElementWiseSign", [held], sign)
+    low.node("ElementWiseMultiply", [whole, sign], made)
+    return made
 
 
 def square(low: QnnLowering, op: Op) -> None:
