@@ -16,6 +16,7 @@
     ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
     ├── CoverageError          backends take less of the model than was asked for
     ├── AccuracyError          the compiled model is further from the original than was asked for
+    ├── MiscompileError        the compiled program computes something else than its graph (names the layer)
     ├── VendorError            a vendor's compiler or simulator failed, or lost part of its input
     ├── UsageError             a call, option or name that does not exist
     ├── InputError             inputs that do not fit the method's signature
@@ -177,6 +178,17 @@ class CoverageError(EdgewrightError):
 class AccuracyError(EdgewrightError):
     stage = "accuracy"
     exit_code = 14
+
+
+class MiscompileError(EdgewrightError):
+    """``layer`` and ``module`` say where the difference starts (empty if no layer alone shows it); ``sqnr`` is the
+    file's against the graph it was lowered from, at the output that is furthest away."""
+
+    stage = "check"
+    exit_code = 15
+    layer: str = ""
+    module: str = ""
+    sqnr: float | None = None
 
 
 class VendorError(EdgewrightError):

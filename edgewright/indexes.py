@@ -24,6 +24,7 @@ _ADVICE = {
     "UnsupportedOperatorError": "Write the operator with others, or name a runtime that has it (`runtime=...`).",
     "CoverageError": "`edgewright compile --report` has every rule that refused an operator, and the value.",
     "AccuracyError": "`edgewright compare` ranks the layers by the error each introduces.",
+    "MiscompileError": "Report it with the model. A recipe that keeps the layer in another precision may avoid it.",
     "VendorError": "The vendor's own words are in the message. Report it to them with the file it names.",
     "UsageError": "The message lists what may be given.",
     "InputError": "`edgewright inspect` shows what the method takes.",

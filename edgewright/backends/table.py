@@ -91,16 +91,35 @@ class OperatorConfig:
 Emit = Callable[[Graph], tuple[bytes, Mapping[str, Buffer]]]
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """How far a device's result may be from the exact one, for one operator: integers of up to 8 and of 16 bits by so
+    many quantization steps, real numbers by a fraction of their tensor's largest magnitude. ``compile`` checks its
+    files within what these errors can add up to."""
+
+    int8: int = 1
+    int16: int = 1
+    real: float = 2.0**-19  # sums in single precision, in another order
+
+    def steps(self, bits: int) -> int:
+        return self.int8 if bits <= 8 else self.int16
+
+    def joined(self, other: Rounding) -> Rounding:
+        """What holds where some operators are computed by one device and some by another."""
+        return Rounding(max(self.int8, other.int8), max(self.int16, other.int16), max(self.real, other.real))
+
+
 class Backend:
     """Rows by operator. ``id`` is what files call the delegate; ``emit`` makes a group into a blob and its data.
-    ``title`` and ``summary`` are for people."""
+    ``title`` and ``summary`` are for people; ``rounding``: how exact results are."""
 
     def __init__(
         self, name: str, rows: Iterable[OpSpec], rules: Iterable[Rule] = (), *, id: str = "", emit: Emit | None = None,
         title: str = "", summary: str = "", meanings: Mapping[str, str] | None = None,
-        absent: Mapping[str, str] | None = None,
+        absent: Mapping[str, str] | None = None, rounding: Rounding | None = None,
     ) -> None:  # fmt: skip
         self.name = name
+        self.rounding = rounding or Rounding()
         self.rows = {row.op: row for row in rows}
         given = tuple(rules)
         self.rules = given if VARIES in given else (VARIES, *given)  # for every operator

@@ -20,12 +20,13 @@ from edgewright.files import check_writable, write_file
 from edgewright.hints import not_among
 from edgewright.program.estimates import describe
 from edgewright.units import duration, share, size
+from edgewright.workbench.facts import Check
 
 if TYPE_CHECKING:
     from edgewright.partition.report import PartitionReport
 
 RUNTIMES = ("wheel", "android", "ios", "portable-only")
-_STAGES = 6
+_STAGES = 7
 
 EXAMPLES = """examples:
   edgewright compile net:Net -o net.pte
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-memory", type=parse_memory, metavar="512K", help="fail if the program plans more memory than this")
     add("--bundle", action="store_true", help="also write m.bpte: the program with inputs and what they must give")
     add("--emit-stacktrace", action="store_true", help="keep the source line of every instruction in the program")
+    add("--no-check", action="store_true", help="do not compare the program with the graph it was lowered from")
     add("--no-manifest", action="store_true", help="leave out the description of the build")
     emit.add_arguments(parser)
 
@@ -82,6 +84,7 @@ class Built:
     exported: Any
     written: list[tuple[Path, int]] = field(default_factory=list)
     reports: Mapping[str, PartitionReport] = field(default_factory=dict)
+    check: Check = field(default_factory=Check)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -127,8 +130,6 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
     from edgewright.frontend.export import export
     from edgewright.frontend.spec import load_spec
     from edgewright.frontend.weights import load_weights
-    from edgewright.program.config import EdgeCompileConfig
-    from edgewright.program.lower import to_edge_transform_and_lower
 
     with stages("load"):
         spec = load_spec(args.spec)
@@ -140,11 +141,7 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
             exported = export(spec.module.eval(), spec.args, spec.kwargs, spec.dynamic_shapes)
     assert exported is not None
     with stages("lower"):
-        named = [backend.partition(":") for backend in args.backend]
-        chosen = [emit.partitioner(args, name, target or None) for name, _, target in named]
-        edge = to_edge_transform_and_lower(
-            exported, partitioner=chosen, compile_config=EdgeCompileConfig(runtime=args.runtime)
-        )
+        chosen, edge = _lowered(args, exported)
     _write_report(args.report, edge.partition_reports)
     check_coverage(edge.partition_reports, args.require_delegated)
     if args.emit:
@@ -152,9 +149,40 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
     with stages("plan and emit"):
         built = Built(edge.to_executorch(_config(args, output)), exported, reports=edge.partition_reports)
         _check_memory(built.program, args.max_memory)
+    with stages("check"):
+        built.check = _checked(args, output, built)
     with stages("write"):
         _write(args, output, spec, built)
     return built
+
+
+def _lowered(args: argparse.Namespace, exported: Any) -> tuple[list[Any], Any]:
+    """Partitioners of the backends, and the program as they leave it."""
+    from edgewright.program.config import EdgeCompileConfig
+    from edgewright.program.lower import to_edge_transform_and_lower
+
+    named = [backend.partition(":") for backend in args.backend]
+    chosen = [emit.partitioner(args, name, target or None) for name, _, target in named]
+    config = EdgeCompileConfig(runtime=args.runtime)
+    return chosen, to_edge_transform_and_lower(exported, partitioner=chosen, compile_config=config)
+
+
+def _checked(args: argparse.Namespace, output: Path, built: Built) -> Check:
+    """The program beside the graph it was lowered from, on its example inputs."""
+    from edgewright.workbench.check import check_cases, check_program, rounding_of
+    from edgewright.workbench.data import Call
+
+    if args.no_check:
+        return Check(skipped="not asked for")
+
+    def lower(exported: Any) -> Any:
+        return _lowered(args, exported)[1].to_executorch(_config(args, output))
+
+    exported, example = built.exported, built.exported.example_inputs
+    cases = [] if example is None else check_cases(exported, Call(*example), [])
+    names = [backend.partition(":")[0] for backend in args.backend]
+    sources, name = {"forward": exported}, ", ".join(names) or "program"
+    return check_program(built.program, sources, {"forward": cases}, lower, rounding_of(names), name)
 
 
 def _config(args: argparse.Namespace, output: Path) -> Any:
@@ -231,6 +259,10 @@ def _show(built: Built, stages: Stages) -> None:
     program = built.program.executorch_program if built.program is not None else None
     for plan in program.execution_plan if program is not None else ():
         out.print(_facts(program, plan), soft_wrap=True)
+    if not built.check.inputs and program is not None and built.check.skipped != "not asked for":
+        out.print(clean(built.check), style="yellow", soft_wrap=True)
+    elif built.check.inputs:
+        out.print(clean(built.check), soft_wrap=True)
     for report in built.reports.values():
         for line in (report.verdict, *map(describe, report.estimates)):
             out.print(clean(line), soft_wrap=True)

@@ -74,6 +74,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
     config = ExecutorchBackendConfig(emit_stacktrace=args.emit_stacktrace, manifest=not args.no_manifest)
     found: dict[str, Any] = {"runtime": args.runtime, "config": config, "metric": _metric(args.metric)}
+    found["check"] = not args.no_check
     if args.evaluate is not None:
         found["evaluate"] = args.evaluate
     if args.simulate_only or args.no_simulation:

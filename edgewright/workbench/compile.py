@@ -24,11 +24,12 @@ from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.quantize.evaluate import sqnr
 from edgewright.runtime.boundary import to_array
 from edgewright.runtime.operators import OPERATORS
+from edgewright.workbench.check import check_cases, check_program, rounding_of
 from edgewright.workbench.data import MOST, Call, load_calls
-from edgewright.workbench.facts import CompileReport
+from edgewright.workbench.facts import Check, CompileReport
 from edgewright.workbench.images import ImageOptions
 from edgewright.workbench.progress import Stages
-from edgewright.workbench.quantization import Quantization, call_model, kept_buffers, quiet_warnings
+from edgewright.workbench.quantization import Quantization, call_model, kept_buffers, quiet_torch, quiet_warnings
 from edgewright.workbench.recipe import FLOAT, Recipe, as_recipe
 from edgewright.workbench.result import CompileResult, CompileResults
 from edgewright.workbench.shapes import calls_at_bounds, dynamic_shapes_of
@@ -54,6 +55,7 @@ class Settings:
     config: ExecutorchBackendConfig | None = None
     images: ImageOptions | None = None
     dynamic_shapes: Any = None
+    check: bool = True
 
 
 class Options(TypedDict, total=False):
@@ -70,6 +72,7 @@ class Options(TypedDict, total=False):
     dynamic_shapes: Any
     runtime: Any
     config: ExecutorchBackendConfig | None
+    check: bool
     quiet: bool
 
 
@@ -90,7 +93,8 @@ def compile(
     More options: ``samples`` (calibration inputs to use at most), ``evaluate`` (inputs to compare results on; 0 for
     none), ``metric`` (a function of a callable model that gives a number), ``simulate`` (True: files for this machine
     only; False: never; None: where a vendor's compiler is missing, and the result says so), ``images``
-    (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``.
+    (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``, ``check`` (False: do not
+    compare the file with the graph it was lowered from; a file that computes something else is a ``MiscompileError``).
 
     >>> import torch, edgewright as ew
     >>> result = ew.compile(torch.nn.Linear(4, 3), torch.ones(2, 4), target="xnnpack")
@@ -182,6 +186,7 @@ class Bench:
         called = {operator.key for plan in plans for operator in plan.operators or ()}
         report.own_kernels = tuple(sorted(called - set(OPERATORS)))
         result = CompileResult(program, exported, report)
+        report.check = self._checked(target, result)
         self._evaluate(target, result)
         times = self.stages.times
         report.stages = {n: round(s - before.get(n, 0.0), 4) for n, s in times.items() if s > before.get(n, 0.0)}
@@ -205,6 +210,22 @@ class Bench:
             why = "asked for"
         chosen = simulation(target.argument)
         return to_edge_transform_and_lower(exported, partitioner=[chosen], compile_config=config), why
+
+    def _checked(self, target: Target, result: CompileResult) -> Check:
+        """The file beside the graph it was lowered from, on inputs of the user's."""
+        config = self.settings.config
+        if not self.settings.check:
+            return Check(skipped="not asked for")
+        if config is not None and config.passes:
+            return Check(skipped="passes of yours may change what the program computes")
+
+        def lower(exported: ExportedProgram) -> Any:
+            return self.lowered(target, exported)[0].to_executorch(config)
+
+        with self.stages("check", f"{target.name}: check"), quiet_torch():
+            cases = check_cases(self.exported, self.example, (self.evaluated or self.calls) if self.calls else ())
+            sources, rounding = {"forward": result.exported}, rounding_of([target.backend])
+            return check_program(result.program, sources, {"forward": cases}, lower, rounding, target.name)
 
     def _evaluate(self, target: Target, result: CompileResult) -> None:
         if not self.evaluated:

@@ -14,6 +14,37 @@ from edgewright.units import duration, share, size
 _CONVERSIONS = ("quantize", "dequantize")  # at the ends of a method, always there
 
 
+@dataclass(frozen=True)
+class Check:
+    """What came of comparing a file with the graph it was lowered from. ``sqnr``: of the file, for the output that is
+    furthest from the graph's; ``bound``: of what rounding explains there. ``inputs``: how many calls were compared.
+    ``skipped``: why none were. ``note``: more."""
+
+    inputs: int = 0
+    sqnr: float | None = None
+    bound: float | None = None
+    skipped: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        """In a line.
+
+        >>> print(Check(2, 45.4, 29.6))
+        checked against its graph on 2 inputs: within rounding
+        """
+        if self.skipped or not self.inputs:
+            return f"not checked against its graph{f': {self.skipped}' if self.skipped else ''}"
+        over = f"{self.inputs} input{'s' if self.inputs > 1 else ''}"
+        return f"checked against its graph on {over}: {self.note or 'within rounding'}"
+
+    def joined(self, other: Check) -> Check:
+        """Of several methods: the worse figures."""
+        worse = min((self, other), key=lambda c: math.inf if c.sqnr is None else c.sqnr)
+        told = [" ".join(dict.fromkeys(filter(None, parts)))
+                for parts in ((self.skipped, other.skipped), (self.note, other.note))]  # fmt: skip
+        return Check(self.inputs + other.inputs, worse.sqnr, worse.bound, *told)
+
+
 @dataclass
 class CompileReport:
     """One target. ``sqnr`` is against the original model, in decibels, over ``samples`` inputs; ``metric`` is the
@@ -34,6 +65,7 @@ class CompileReport:
     file: str = ""
     stages: dict[str, float] = field(default_factory=dict)
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)
+    check: Check = field(default_factory=Check)
 
     @property
     def coverage(self) -> dict[str, float]:

@@ -12,12 +12,9 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from edgewright.frontend.origin import module_path
+from edgewright.workbench.graphs import MOVES, is_dequantize, is_quantize, is_weight, operator_name, stored_node
 
 Values = dict[str, torch.Tensor]
-_MOVES = {
-    "view", "reshape", "flatten", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "clone", "slice",
-    "select", "cat", "stack", "split", "chunk", "unbind", "contiguous", "dropout", "alias", "detach",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,12 +52,12 @@ class Layers:
         if node.name not in self._known or not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return False
         readers = list(node.users)
-        return len(readers) != 1 or _is_quantize(readers[0]) or readers[0].op == "output"
+        return len(readers) != 1 or is_quantize(readers[0]) or readers[0].op == "output"
 
     def _touched(self, node: fx.Node) -> bool:
         """True if quantization has anything to do with a layer."""
         inside = self._inside(node)
-        return _stored(node) is not None or any(_is_dequantize(a) for n in inside for a in n.all_input_nodes)
+        return _stored(node) is not None or any(is_dequantize(a) for n in inside for a in n.all_input_nodes)
 
     def _inside(self, anchor: fx.Node) -> list[fx.Node]:
         """The nodes of a layer, its last first."""
@@ -73,12 +70,12 @@ class Layers:
 
     def _layer(self, anchor: fx.Node) -> Layer:
         inside = self._inside(anchor)
-        weighted = [n for n in inside if any(_is_weight(a) for a in n.all_input_nodes)]
+        weighted = [n for n in inside if any(is_weight(a) for a in n.all_input_nodes)]
         main = weighted[0] if weighted else anchor
         stored = _stored(anchor)
-        names = [str(n.target).split(".")[1].removesuffix("_copy") for n in reversed(inside) if "." in str(n.target)]
+        names = [operator_name(n) for n in reversed(inside) if "." in str(n.target)]
         found = module_path(main), " + ".join(names)
-        return Layer(anchor.name, stored or anchor.name, stored, *found, bool(weighted), set(names) <= _MOVES)
+        return Layer(anchor.name, stored or anchor.name, stored, *found, bool(weighted), set(names) <= MOVES)
 
     def readers(self, layer: Layer) -> list[Layer]:
         """The layers with weights that read a result, directly or through others that only move or combine it."""
@@ -169,24 +166,10 @@ def _input(node: fx.Node) -> Layer:
     return Layer(node.name, stored or node.name, stored, "", "input")
 
 
-def _is_quantize(node: fx.Node) -> bool:
-    return "quantized_decomposed.quantize" in str(node.target)
-
-
-def _is_dequantize(node: fx.Node) -> bool:
-    return "quantized_decomposed.dequantize" in str(node.target)
-
-
-def _is_weight(node: fx.Node) -> bool:
-    """True for a constant, as it is or dequantized."""
-    return node.op == "get_attr" or (_is_dequantize(node) and node.all_input_nodes[0].op == "get_attr")
-
-
 def _stored(node: fx.Node) -> str | None:
-    """The node that gives a result back from integers, if it is held in them."""
-    for quantize in (u for u in node.users if _is_quantize(u)):
-        return next((u.name for u in quantize.users if _is_dequantize(u)), None)
-    return None
+    """The name of the node that gives a result back from integers, if it is held in them."""
+    found = stored_node(node)
+    return None if found is None else found.name
 
 
 def _attribute(module: Any, path: str) -> torch.Tensor:
@@ -206,7 +189,7 @@ def result_names(module: Any) -> list[str]:
     """The nodes that a module's outputs are, without what observes or converts them."""
     found = []
     for node in pytree.tree_leaves(module.graph.output_node().args[0]):
-        while isinstance(node, fx.Node) and (node.op == "call_module" or _is_dequantize(node) or _is_quantize(node)):
+        while isinstance(node, fx.Node) and (node.op == "call_module" or is_dequantize(node) or is_quantize(node)):
             node = node.all_input_nodes[0]
         if isinstance(node, fx.Node):
             found.append(node.name)

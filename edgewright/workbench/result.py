@@ -49,9 +49,9 @@ class CompileResult:
 
     def method(self, name: str = "forward") -> Method:
         """A method loaded into this machine's runtime, with state of its own."""
-        from edgewright.runtime.program import Runtime
+        from edgewright.workbench.subject import load
 
-        return Runtime.get().load_program(self.buffer, twin=self.program.twin).load_method(name)
+        return load(self.program, name)
 
     def run(self, *inputs: Any) -> Any:
         """Run ``forward`` on this machine as the device would compute it: its output, or a list of several."""
@@ -73,6 +73,7 @@ class CompileResult:
             lines.append(f"dynamic shapes: {told}")
         if report.metric is not None:
             lines.append(f"metric {report.metric:.6g}")
+        lines.append(str(report.check))
         for method in report.methods.values():
             lines += [method.verdict, *filter(None, map(describe, method.estimates))]
         if report.simulated:

@@ -214,7 +214,7 @@ def test_bar_on_a_terminal(folder: Path) -> None:
                 break
             text += chunk
     assert process.wait() == 0
-    assert b"/6" in text and b"import torch" in text
+    assert b"/7" in text and b"import torch" in text
     assert b"\x1b" not in (folder / "out").read_bytes()
 
 

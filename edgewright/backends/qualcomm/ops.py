@@ -7,7 +7,18 @@ from typing import Any
 from edgewright.backends import rules as common
 from edgewright.backends.qualcomm import elementwise as el
 from edgewright.backends.qualcomm import image_rules, images, indexing, movement, norms, products, ranking, rules
-from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, max_rank, not_empty, static_shape
+from edgewright.backends.table import (
+    FLOAT,
+    STATIC,
+    Backend,
+    OpSpec,
+    Rounding,
+    Rule,
+    constant,
+    max_rank,
+    not_empty,
+    static_shape,
+)
 from edgewright.ir.ports import ACT, INDEX, Same
 
 ANY = (STATIC, FLOAT)
@@ -186,5 +197,8 @@ BACKEND = Backend(
     title="Qualcomm AI Engine Direct",
     meanings={FLOAT: "floating point of 16 bits, and integers and truth values that were never real numbers"},
     absent=ABSENT,
+    # Real numbers have 16 bits. Of 16-bit integers, whole networks are as far from exact results as up to 24 steps an
+    # operator would put them (weights of 16 bits), functions of one operand up to 88: docs/numerics.md.
+    rounding=Rounding(int16=64, real=2.0**-8),
     summary="Hexagon processors (HTP) of Snapdragon and other SoCs, through QNN's compiler; its emulator runs here.",
 )

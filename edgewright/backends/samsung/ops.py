@@ -7,7 +7,7 @@ from typing import Any
 from edgewright.backends import rules as common
 from edgewright.backends.samsung import elementwise as el
 from edgewright.backends.samsung import images, movement, norms, products, rules
-from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rule, constant, not_empty, static_shape
+from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rounding, Rule, constant, not_empty, static_shape
 from edgewright.ir.ports import ACT, INDEX, Port, Same
 
 ANY = (STATIC, FLOAT)
@@ -137,5 +137,6 @@ BACKEND = Backend(
     id="EnnBackend",
     title="Samsung Exynos",
     meanings={FLOAT: "floating point: held in 16 bits on the NPU"},
+    rounding=Rounding(real=2.0**-10),
     summary="NPUs of Exynos 2500 and 2600, through Samsung's AI LiteCore; ENN's graph runs here from the host twin.",
 )

@@ -1,0 +1,144 @@
+"""The self-check of ``compile``: a file has to compute what the graph it was lowered from computes.
+
+The graph (fake-quantized, or in floating point) runs in eager torch, the file in this machine's runtime, on the same
+inputs. They differ by rounding, so the bound is rounding: the graph runs again with every stored integer moved by up to
+a step at random, and every real number by a few units in the last place (``Rounding`` of the backend). No output may be
+further away than the furthest of those runs, or than one step of its own. What is further is searched layer by layer,
+each computed from the file's own inputs to it, where nothing has added up yet; the first that is not within its own
+rounding is the error's subject. If all are, rounding it was: it flipped a decision that the model makes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from edgewright.backends import load_backend
+from edgewright.backends.table import Rounding
+from edgewright.engine.isa import BRAIN
+from edgewright.errors import MiscompileError, MissingError
+from edgewright.workbench.data import Call
+from edgewright.workbench.deviation import Output, compared_values, decibels
+from edgewright.workbench.facts import Check
+from edgewright.workbench.locate import locate
+from edgewright.workbench.reference import Reference
+from edgewright.workbench.shapes import calls_at_bounds
+from edgewright.workbench.subject import Lower, Subject, run_file
+
+_CALLS = 2
+_BFLOAT16 = 2.0**-8  # what products are rounded to where the user asks for it
+
+
+def check_program(
+    program: Any, sources: Mapping[str, ExportedProgram], cases: Mapping[str, Sequence[Sequence[Call]]], lower: Lower,
+    rounding: Rounding, name: str = "program",
+) -> Check:  # fmt: skip
+    """Compare every method of a finished program with the graph it was lowered from; raise if rounding does not
+    explain a difference. ``cases``: for each method, sequences of calls that follow each other."""
+    found = Check()
+    for method, exported in sources.items():
+        reference = Reference(exported)
+        why = reference.unsupported or ("" if cases.get(method) else "there are no example inputs")
+        if why:
+            found = found.joined(Check(skipped=f"{method}: {why}"))
+            continue
+        subject = Subject(name, method, reference, rounding, lower)
+        for sequence in cases[method]:
+            found = found.joined(_check_sequence(subject, program, [call.leaves() for call in sequence]))
+            if found.skipped:
+                break
+    return found
+
+
+def check_cases(exported: ExportedProgram, example: Call, calls: Sequence[Call]) -> list[list[Call]]:
+    """What to check a program on: two inputs of the user's, or the example; and the bounds of dynamic shapes."""
+    first = list(calls[:_CALLS]) or [example, *_varied(example)]
+    return [first, *([call] for call in calls_at_bounds(exported, first[-1]).values())]
+
+
+def _varied(example: Call) -> list[Call]:
+    """The example with random numbers where it has one number throughout, of which any layer makes the same."""
+    leaves, spec = pytree.tree_flatten((example.args, example.kwargs))
+    random = torch.Generator().manual_seed(0)
+    made = [torch.rand(x.shape, generator=random).to(x.dtype) if _is_uniform(x) else x for x in leaves]
+    return [Call(*pytree.tree_unflatten(made, spec))] if any(map(_is_uniform, leaves)) else []
+
+
+def _is_uniform(value: Any) -> bool:
+    real = isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 1
+    return real and bool((value == value.reshape(-1)[0]).all())
+
+
+def rounding_of(backends: Iterable[str]) -> Rounding:
+    """What holds for programs that these backends share, with kernels of the CPU between."""
+    found = Rounding(real=_BFLOAT16) if os.environ.get(BRAIN) == "1" else Rounding()
+    for name in backends:
+        found = found.joined(load_backend(name).rounding)
+    return found
+
+
+def _check_sequence(subject: Subject, program: Any, calls: Sequence[Sequence[Any]]) -> Check:
+    try:
+        expected = subject.reference.run(calls)
+    except Exception as error:  # torch's: an operator without a kernel for the CPU, say
+        told = str(error).strip().split("\n")[0]
+        return Check(skipped=f"{subject.method}: eager torch cannot run it: {type(error).__name__}: {told}")
+    try:
+        actual = run_file(program, subject.method, calls)
+    except MissingError as error:
+        return Check(skipped=f"{subject.method}: {error.subject}: {error.rule}")
+    outputs = compared(subject, expected, actual, [])
+    if any(o.exceeds for o in outputs):
+        outputs = compared(subject, expected, actual, noisy_runs(subject, calls))
+    note = ""
+    if any(o.exceeds for o in outputs):
+        note = _explained(subject, calls, actual, outputs)
+    numbers = [o for o in outputs if not o.discrete]
+    if not numbers:
+        return Check(len(calls), note=note)
+    worst = min(numbers, key=lambda o: o.sqnr)
+    return Check(len(calls), worst.sqnr, decibels(worst.expected, worst.allowed), note=note)
+
+
+def noisy_runs(subject: Subject, calls: Sequence[Sequence[Any]]) -> list[list[list[Any]]]:
+    """The graph's outputs under several draws of rounding errors."""
+    return [subject.reference.run(calls, [noise] * len(calls)) for noise in subject.noises()]
+
+
+def compared(
+    subject: Subject, expected: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]], noisy: Sequence[Any]
+) -> list[Output]:
+    """Every output of every call beside what the file gave for it."""
+    nodes, found = subject.reference.outputs, []
+    for call, (wanted, given) in enumerate(zip(expected, actual, strict=True)):
+        if len(wanted) != len(given):
+            raise _miscompiled(subject, "must return as many outputs as its graph", f"{len(given)} of {len(wanted)}")
+        for i, (node, e, a) in enumerate(zip(nodes, wanted, given, strict=True)):
+            found.append(compared_values(node, e, a, [run[call][i] for run in noisy], subject.rounding))
+    return found
+
+
+def _explained(
+    subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]], outputs: Sequence[Output]
+) -> str:
+    """Raise, naming the layer where a difference starts; or tell why rounding explains it nevertheless."""
+    fault = locate(subject, calls, actual)
+    if fault is None:
+        return "rounding flips decisions of the model: outputs differ by more than it, no layer does"
+    worst = min((o for o in outputs if o.exceeds), key=lambda o: o.sqnr)
+    error = _miscompiled(subject, fault.rule, fault.value)
+    error.layer, error.module, error.sqnr = fault.layer, fault.module, worst.sqnr
+    raise error
+
+
+def _miscompiled(subject: Subject, rule: str, value: str) -> MiscompileError:
+    remedy = (
+        "Nothing was written: such a file gives wrong numbers. Please report it with the model; until then keep the "
+        "layer in another precision with a recipe, or compile without this check (check=False, --no-check)."
+    )
+    return MiscompileError(f"{subject.name}: method {subject.method!r}", rule, value=value, remedy=remedy)

@@ -1,0 +1,144 @@
+"""How far one result is from another, and how far rounding alone may put it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+from edgewright.backends.table import Rounding
+from edgewright.ir.dtypes import is_floating
+from edgewright.quantize.evaluate import BEST
+from edgewright.runtime.boundary import is_torch, to_array
+from edgewright.workbench.graphs import MOVES, is_dequantize, is_quantize, operator_name
+
+
+def deviation(expected: Any, actual: Any) -> float:
+    """The root mean square of the difference; of whole numbers that count or choose (indices, masks), use ``flips``.
+
+    What is infinite or NaN on one side only, or has another shape, is infinitely far.
+
+    >>> deviation(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == math.sqrt(2)
+    True
+    >>> deviation(np.array([np.inf]), np.array([1.0]))
+    inf
+    """
+    a, b = _numbers(expected), _numbers(actual)
+    if a.shape != b.shape:
+        return math.inf
+    finite = np.isfinite(a)
+    same = np.array_equal(finite, np.isfinite(b)) and np.array_equal(a[~finite], b[~finite], equal_nan=True)
+    if not same:
+        return math.inf
+    return float(np.sqrt(np.mean(np.square(a[finite] - b[finite])))) if finite.any() else 0.0
+
+
+def flips(expected: Any, actual: Any) -> float:
+    """The share of elements that differ at all.
+
+    >>> flips(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5])), flips(3, 3)
+    (0.25, 0.0)
+    """
+    a, b = (np.asarray(to_array("result", v) if is_torch(v) else v) for v in (expected, actual))
+    if a.shape != b.shape:
+        return 1.0
+    return float(np.mean(a != b)) if a.size else 0.0
+
+
+def is_discrete(node: Any, value: Any) -> bool:
+    """True for results that rounding flips instead of moving: indices, counts, truth values."""
+    if isinstance(value, torch.Tensor):
+        return not value.is_floating_point() and not value.is_complex() and step_of(node) is None
+    return not isinstance(value, float)
+
+
+def step_of(node: Any) -> float | None:
+    """The quantization step of a node's result, if it has one: dequantized or still quantized, moved or not."""
+    while isinstance(node, fx.Node):
+        if is_quantize(node):
+            return 1.0
+        if is_dequantize(node):
+            scale = node.args[1] if "per_tensor" in str(node.target) else None
+            return float(scale) if isinstance(scale, int | float) else None
+        moved = node.op == "call_function" and operator_name(node) in MOVES
+        node = node.args[0] if moved and node.args else None
+    return None
+
+
+def bits_of(node: Any) -> int:
+    """The bits that a quantized result is held in."""
+    while isinstance(node, fx.Node) and not is_quantize(node):
+        node = node.all_input_nodes[0] if node.all_input_nodes else None
+    kind = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return torch.iinfo(kind.dtype).bits if isinstance(kind, torch.Tensor) else 8
+
+
+def own_rounding(node: Any, value: Any, rounding: Rounding) -> float:
+    """What the rounding of a result itself may amount to: a few steps, or a fraction of its largest."""
+    step = step_of(node)
+    if step is not None:
+        return step * rounding.steps(bits_of(node))
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
+        return 0.0
+    finite = value.double()[torch.isfinite(value)]
+    fraction = max(rounding.real, float(torch.finfo(value.dtype).eps))
+    return fraction * float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def decibels(expected: Any, noise: float) -> float:
+    """Noise of so much (root mean square) beside a result, as its SQNR.
+
+    >>> round(decibels(np.array([10.0, -10.0]), 0.1))
+    40
+    """
+    a = _numbers(expected)
+    finite = a[np.isfinite(a)]
+    signal = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+    if noise == 0:
+        return BEST
+    if signal == 0 or math.isinf(noise):
+        return -BEST
+    return max(-BEST, min(BEST, 20 * math.log10(signal / noise)))
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of one call: how far the file's is from the graph's, and what rounding explains."""
+
+    expected: Any
+    distance: float
+    allowed: float
+    discrete: bool
+
+    @property
+    def exceeds(self) -> bool:
+        return self.distance > self.allowed
+
+    @property
+    def sqnr(self) -> float:
+        if self.discrete:
+            return BEST if not self.distance else -BEST
+        return decibels(self.expected, self.distance)
+
+
+def compared_values(node: Any, expected: Any, actual: Any, noisy: Sequence[Any], rounding: Rounding) -> Output:
+    """A node's result beside the file's. ``noisy``: the same under rounding errors."""
+    discrete = is_discrete(node, expected)
+    measure = flips if discrete else deviation
+    moved = [measure(expected, other) for other in noisy]
+    own = 0.0 if discrete else own_rounding(node, expected, rounding)
+    return Output(expected, measure(expected, actual), max([own, *moved]), discrete)
+
+
+def _numbers(value: Any) -> Any:
+    array = np.asarray(to_array("result", value) if is_torch(value) else value)
+    if array.dtype.kind == "c":
+        array = array.astype(np.complex128).view(np.float64)
+    if array.dtype.kind in "fiub" or is_floating(array.dtype):
+        return array.astype(np.float64)
+    return np.zeros(0)

@@ -1,0 +1,108 @@
+"""What nodes of a quantized graph are: conversions, weights, and operators that hardware computes in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+MOVES = {
+    "view", "reshape", "flatten", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "clone", "slice",
+    "select", "cat", "stack", "split", "chunk", "unbind", "contiguous", "dropout", "alias", "detach",
+}  # fmt: skip
+_CONSTANTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def target_name(node: Any) -> str:
+    return str(getattr(node, "target", ""))
+
+
+def operator_name(node: fx.Node) -> str:
+    """An operator's name without namespace and overload.
+
+    >>> graph = fx.Graph()
+    >>> operator_name(graph.call_function(torch.ops.aten.view_copy.default, (graph.placeholder("x"), [1])))
+    'view'
+    """
+    parts = target_name(node).split(".")
+    return (parts[1] if len(parts) > 1 else parts[0]).removesuffix("_copy")
+
+
+def is_quantize(node: Any) -> bool:
+    """True for an operator that makes integers of real numbers."""
+    name = target_name(node)
+    return "quantized_decomposed.quantize" in name or "torchao.quantize_affine" in name
+
+
+def is_dequantize(node: Any) -> bool:
+    name = target_name(node)
+    return "quantized_decomposed.dequantize" in name or "torchao.dequantize_affine" in name
+
+
+def is_conversion(node: Any) -> bool:
+    """True for what converts between real numbers and integers, or finds the scale to do so."""
+    return is_quantize(node) or is_dequantize(node) or "choose_qparams" in target_name(node)
+
+
+def is_mutable(node: Any) -> bool:
+    """True for an operator that writes to an argument."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def constant_nodes(exported: ExportedProgram) -> set[fx.Node]:
+    """The inputs of a program's graph that hold its weights, and not its state."""
+    signature = exported.graph_signature
+    names = {spec.arg.name for spec in signature.input_specs if spec.kind in _CONSTANTS}
+    written = set(signature.buffers_to_mutate.values())
+    state = {name for name, target in signature.inputs_to_buffers.items() if target in written}
+    nodes = [n for n in exported.graph.nodes if n.op == "placeholder" and n.name in names - state]
+    return {n for n in nodes if not any(is_mutable(user) for user in n.users)}
+
+
+def is_weight(node: fx.Node, constants: Collection[fx.Node] = ()) -> bool:
+    """True for a constant, as it is or dequantized."""
+    held = node.all_input_nodes[0] if is_dequantize(node) else node
+    return held.op == "get_attr" or held in constants
+
+
+def stored_node(node: fx.Node) -> fx.Node | None:
+    """The node that gives a result back from integers, if it is held in them."""
+    for quantize in (u for u in node.users if is_quantize(u)):
+        return next((u for u in quantize.users if is_dequantize(u)), None)
+    return None
+
+
+def integer_nodes(graph: fx.Graph, constants: Collection[fx.Node] = ()) -> set[fx.Node]:
+    """Operators between dequantize and quantize that hardware computes in integers: all they read is quantized,
+    weights included (a bias of one dimension need not be)."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        if is_quantize(node) and isinstance(node.args[0], fx.Node):
+            layer = operators_before(node.args[0], ())
+            if all(_is_quantized(a, constants) for n in layer for a in n.all_input_nodes if a not in layer):
+                found.update(layer)
+    return found
+
+
+def operators_before(node: fx.Node, ends: Collection[fx.Node]) -> list[fx.Node]:
+    """The operators that compute a value, the last first: back to conversions, to inputs and to ``ends``."""
+    found: dict[fx.Node, None] = {}
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        if each not in found and each.op == "call_function" and not is_conversion(each):
+            found[each] = None
+            todo += [a for a in each.all_input_nodes if a not in ends]
+    return list(found)
+
+
+def _is_quantized(node: fx.Node, constants: Collection[fx.Node]) -> bool:
+    value = node.meta.get("val")
+    if is_dequantize(node) or not isinstance(value, torch.Tensor):
+        return True
+    return is_weight(node, constants) and value.dim() < 2
