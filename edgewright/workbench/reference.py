@@ -168,10 +168,14 @@ def _copied(value: Any) -> Any:
 
 
 def _is_random(node: fx.Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    if torch.Tag.nondeterministic_seeded not in tags:
+    """True for operators that draw numbers: not for those that only might, with a dropout that is off."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
-    return "dropout" not in str(node.target) or (len(node.args) > 2 and node.args[2] is True)
+    given = {a.name: node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
+             for i, a in enumerate(schema.arguments)}  # fmt: skip
+    share = next((given[name] for name in ("dropout_p", "dropout", "p") if name in given), None)
+    return given.get("train", True) is not False and share != 0.0
 
 
 def _aliases(node: fx.Node) -> bool:

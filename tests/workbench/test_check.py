@@ -254,6 +254,15 @@ def test_several_methods(plant: Plant) -> None:
         check_program(lower(sources), sources, cases, lower, Rounding())
 
 
+def test_a_dropout_that_is_off_draws_nothing() -> None:
+    class Attending(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+            return torch.dropout(y, 0.5, False)
+
+    assert ew.compile(Attending(), torch.randn(1, 2, 4, 8), "xnnpack").report.check.inputs == 1
+
+
 def test_what_cannot_be_checked_says_so() -> None:
     class Drawing(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

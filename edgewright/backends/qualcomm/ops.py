@@ -197,8 +197,8 @@ BACKEND = Backend(
     title="Qualcomm AI Engine Direct",
     meanings={FLOAT: "floating point of 16 bits, and integers and truth values that were never real numbers"},
     absent=ABSENT,
-    # Real numbers have 16 bits. Of 16-bit integers, whole networks are as far from exact results as up to 24 steps an
-    # operator would put them (weights of 16 bits), functions of one operand up to 88: docs/numerics.md.
+    # Whole networks are as far from exact results as if 16-bit integers were off by up to 24 steps an operator
+    # (weights of 16 bits), and real numbers, which have 16 bits, by 2**-9 (softmax). Twice that is the bound.
     rounding=Rounding(int16=64, real=2.0**-8),
     summary="Hexagon processors (HTP) of Snapdragon and other SoCs, through QNN's compiler; its emulator runs here.",
 )
