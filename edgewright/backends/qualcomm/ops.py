@@ -197,7 +197,7 @@ BACKEND = Backend(
     title="Qualcomm AI Engine Direct",
     meanings={FLOAT: "floating point of 16 bits, and integers and truth values that were never real numbers"},
     absent=ABSENT,
-    # Whole networks are as far from exact results as if 16-bit integers were off by up to 24 steps an operator
+    # Whole networks are as far from exact results as if 16-bit integers were off by up to 33 steps an operator
     # (weights of 16 bits), and real numbers, which have 16 bits, by 2**-9 (softmax). Twice that is the bound.
     rounding=Rounding(int16=64, real=2.0**-8),
     summary="Hexagon processors (HTP) of Snapdragon and other SoCs, through QNN's compiler; its emulator runs here.",
