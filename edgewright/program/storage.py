@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgewright.ir.graph import Graph, Value
 from edgewright.program.inplace import Calls, share_in_place
 from edgewright.program.memory import Block, MemoryPlanningPass, plan
-from edgewright.program.sharing import SharedLayout
 from edgewright.pte import schema
+
+if TYPE_CHECKING:
+    from edgewright.program.sharing import SharedLayout
 
 
 @dataclass(eq=False)
