@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.ir.graph import Op, Value
+from edgewright.ir.row_products import is_device_row_product
 
 
 def _single(value: Value) -> bool:
@@ -27,9 +28,7 @@ def takes_rows(op: Op) -> bool:
     q, known = weight.q, weight.constant and (bias is None or (bias.constant and _single(bias)))
     if x is None or q is None or not known or not on_the_fly(x) or q.dtype != np.dtype(np.int8):
         return False
-    if op.kind == "conv2d" and (any(op.args["padding"]) or not all(
-        n == 1 for n in (*weight.bound[1:3], *op.args["stride"], op.args["groups"])
-    )):  # fmt: skip
+    if op.kind == "conv2d" and not is_device_row_product(op):
         return False
     turned, depth = bool(op.args.get("transposed")), int(x.bound[-1])
     small = (q.qmin, q.qmax) != (-8, 7) or bool(np.all((weight.data >= -8) & (weight.data <= 7)))

@@ -17,6 +17,7 @@ import numpy as np
 
 from edgewright.engine.onthefly import on_the_fly, takes_rows
 from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.row_products import is_device_row_product
 
 _F32 = np.dtype(np.float32)
 _LARGEST = 1 << 24  # bytes of filters over all channels
@@ -54,14 +55,15 @@ class _Words:
             return None
         plain = q.block is None and q.dtype == np.dtype(np.int8) and out.q is None and out.dtype == _F32
         real = maker.args["self"]
-        if maker.kind != "convert" or not plain or real.q is not None or real.dtype != _F32 or _pointwise(op):
+        if (
+            maker.kind != "convert"
+            or not plain
+            or real.q is not None
+            or real.dtype != _F32
+            or is_device_row_product(op)
+        ):
             return None
         return _Reals().convolution(op, real, -(x.q.axis or -1), out)
-
-
-def _pointwise(op: Op) -> bool:
-    ones = (*op.args["weight"].bound[1:3], *op.args["stride"], op.args["groups"])
-    return all(n == 1 for n in ones) and not any(op.args["padding"])
 
 
 def _multiplied(op: Op) -> list[Op] | None:

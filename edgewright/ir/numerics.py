@@ -50,6 +50,19 @@ class Numerics:
         clamped = np.clip(scaled, _F32(lo - zero), _F32(hi - zero))
         return (np.rint(clamped).astype(np.int32) + zero).astype(q.dtype)
 
+    def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
+        """Integers of one scale as integers of another, or None if real numbers come in between.
+
+        XNNPACK's ``vcvt`` kernels multiply by the ratio of scales in steps of 1/256; half a step rounds up.
+        """
+        ratio = _F32(np.asarray(given.scale)) / _F32(np.asarray(q.scale)) if _plain(given) and _plain(q) else _F32(0)
+        if given.dtype != q.dtype or not 2.0**-8 <= ratio <= 2.0**7:
+            return None
+        factor = int(np.rint(_F32(256) * ratio))
+        moved = (x.astype(np.int64) - int(np.asarray(given.zero_point))) * factor + 128 >> 8
+        lo, hi = self.limits(q, limits)
+        return np.asarray(np.clip(moved + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
+
     def sum(
         self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
     ) -> Array:
@@ -101,28 +114,40 @@ class Numerics:
         return np.clip(np.nan_to_num(rounded + zero), q.qmin, q.qmax).astype(q.dtype)
 
 
+def _plain(q: QParams) -> bool:
+    """8 bits with one scale."""
+    return q.dtype.itemsize == 1 and q.axis is None and q.dynamic is None
+
+
 XNNPACK = Numerics()
 
 
-class TfliteNumerics(Numerics):
+class _VendorNumerics(Numerics):
+    """Conversions between scales are operators of the vendor's own dialect."""
+
+    def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
+        return None
+
+
+class TfliteNumerics(_VendorNumerics):
     """For graphs of TFLite's operators, which round by themselves (``ir/tflite``)."""
 
     name = "tflite"
 
 
-class TosaNumerics(Numerics):
+class TosaNumerics(_VendorNumerics):
     """For graphs of TOSA's operators (``ir/tosa``)."""
 
     name = "tosa"
 
 
-class QnnNumerics(Numerics):
+class QnnNumerics(_VendorNumerics):
     """For graphs of QNN's operators (``ir/qnn``), which round once, as XNNPACK's do."""
 
     name = "qnn"
 
 
-class EnnNumerics(Numerics):
+class EnnNumerics(_VendorNumerics):
     """For graphs of ENN's operators, which round by themselves (``ir/enn``)."""
 
     name = "enn"

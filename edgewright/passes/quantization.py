@@ -15,6 +15,7 @@ import numpy as np
 from edgewright.ir.graph import Graph, Op, Origin, QParams, Value
 from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
+from edgewright.ir.row_products import is_row_product
 from edgewright.passes.fold import dequantized
 from edgewright.passes.parameters import AFFINE, PREFIX, is_conversion, known_parameters
 from edgewright.passes.storage import activation_limits, by_channel, store_constants
@@ -56,8 +57,8 @@ class _Folder:
         self.kept = {v for v in graph.outputs if isinstance(v, Value)} | {s for _, s in graph.updates}
         self.done: set[Op] = set()
         self.ops: list[Op] = []
-        # Dynamically quantized values, by how many dimensions share a scale and whether pointwise convolutions read
-        # them: XNNPACK runs those as products of rows, each with its own scale, and changes what a window reads too.
+        # Dynamically quantized values, by how many dimensions share a scale and whether products of pixels read
+        # them: XNNPACK gives each pixel a scale for those, and changes what other convolutions read too.
         self.rows: dict[tuple[Value, int, bool], Value] = {}
         self.static: frozenset[str] | None = None
         self.numbers: frozenset[str] = frozenset()
@@ -242,7 +243,7 @@ class _Folder:
         if not self._by_rows(source, real):
             return False
         dims = 1 if op.kind == "linear" else 3
-        key = (real, dims, op.kind == "conv2d" and _pointwise(op))
+        key = (real, dims, op.kind == "conv2d" and _by_pixel(op))
         if key not in self.rows:
             q = QParams(1.0, 0, np.dtype(np.int8), -128, 127, axis=-dims, dynamic="per_token")
             stored = Value(f"{real.name}_rows", np.dtype(np.int8), real.shape, tuple(range(len(real.shape))), q=q)
@@ -276,9 +277,9 @@ class _Folder:
 # ----------------------------------------------------------------------------------------------- small questions
 
 
-def _pointwise(op: Op) -> bool:
-    ones = (*op.args["weight"].shape[2:], *op.args["stride"], op.args["groups"])
-    return all(n == 1 for n in ones) and not any(op.args["padding"])
+def _by_pixel(op: Op) -> bool:
+    outputs, inputs, *kernel = op.args["weight"].bound
+    return is_row_product(op, (inputs, outputs), tuple(kernel))
 
 
 def _one_quantity(op: Op) -> bool:

@@ -105,6 +105,18 @@ def _convert(to_integers: bool) -> Callable[[], Made]:
 EXACT["quantize"], EXACT["dequantize"] = _convert(True), _convert(False)
 
 
+def _requantize(ratio: float) -> Callable[[], Made]:
+    def make() -> Made:
+        x, y = value((4, 64), q=q8(0.1207, 7)), value((4, 64), q=q8(0.1207 / ratio, -11))
+        return single("convert", [x], [y], self=x), [np.arange(-128, 128).astype(np.int8).reshape(4, 64)]
+
+    return make
+
+
+for _n, _ratio in enumerate((0.4, 1.0, 1.003, 0.013, 9.7)):
+    EXACT[f"requantize_{_n}"] = _requantize(_ratio)
+
+
 # ------------------------------------------------------------------------------------------------ two and more
 
 

@@ -301,3 +301,24 @@ def test_one_dynamically_quantized_image_for_pointwise_convolutions_and_windows(
     assert run.whole, str(run.report)
     assert relative(run.ours, run.stock) < 1e-5
     assert relative(run.stock, model(*data).detach().numpy()) < 0.05
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_dynamic_pointwise_convolutions_of_one_channel(outputs: int) -> None:
+    """From one channel to one, XNNPACK has no product of pixels: the image has one range."""
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"a": nn.Conv2d(1, outputs, 1), "b": nn.Conv2d(1, 1, 1)})
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = model
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([self.layers["a"](x), self.layers["b"](x)], 1)
+
+    data = (torch.randn(2, 1, 4, 5) * torch.linspace(0.1, 3, 5),)
+    run = Run(converted(Both().eval(), data, quantizer(is_per_channel=True, is_dynamic=True)), data)
+    assert run.whole, str(run.report)
+    assert relative(run.ours, run.stock) < 1e-5
+    assert relative(run.stock, Both().eval()(*data).detach().numpy()) < 0.05

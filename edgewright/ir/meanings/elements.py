@@ -97,4 +97,8 @@ def _convert(ex: Executor, op: Op) -> Any:
     if out.q is not None and out.q.dynamic:
         stored, scale, zero = ex.numerics.choose(ex.real(value), -(out.q.axis or -1))
         return Rows(stored, scale, zero, ex.real(value))
+    if value.q is not None and out.q is not None:
+        made = ex.numerics.convert(np.asarray(ex.stored(value)), value.q, out.q, op.args.get("limits"))
+        if made is not None:
+            return made
     return ex.give(op, ex.real(value))

@@ -11,6 +11,7 @@ from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.meanings.registry import Rows, function
 from edgewright.ir.numerics import single, spread
 from edgewright.ir.reference.conv import convolution
+from edgewright.ir.row_products import is_device_row_product
 
 if TYPE_CHECKING:
     from edgewright.ir.execute import Executor
@@ -93,18 +94,12 @@ def _ungrouped(filters: Array, groups: int) -> Array:
 @function("conv2d")
 def _conv2d(ex: Executor, op: Op) -> Array:
     given = ex.stored(op.args["input"])
-    if isinstance(given, Rows) and _pointwise(op):  # XNNPACK makes it a product of pixels, each with its own range
+    if isinstance(given, Rows) and is_device_row_product(op):
         ex.values[op.args["input"]] = Rows(*ex.numerics.choose(given.real, 1), given.real)
         result = _accumulate(ex, op, _images(op), 3)
         ex.values[op.args["input"]] = given
         return result
     return _accumulate(ex, op, _images(op), 3)
-
-
-def _pointwise(op: Op) -> bool:
-    kernel = op.args["weight"].bound[1:3]
-    ones = (*kernel, *op.args["stride"], op.args["groups"])
-    return all(n == 1 for n in ones) and not any(op.args["padding"])
 
 
 @function("depthwise_conv2d")
