@@ -18,7 +18,7 @@ from tests.compose.campaign import State, Unit, commit, run_unit
 
 CASES = Path(__file__).parent / "cases"
 GRAPHS = {
-    "core:avx512": 6000, "core:avx2": 3000, "core:neon": 150, "core:i8mm": 150,
+    "core:avx512": 5000, "core:avx2": 2500, "varying:avx512": 1500, "core:neon": 150, "core:i8mm": 150,
     "tosa:avx512": 2500, "tosa:avx2": 700, "tosa:i8mm": 50, "tflite:avx512": 1800, "tflite:avx2": 500,
     "tflite:i8mm": 50, "qnn:avx512": 2000, "qnn:avx2": 500, "qnn:i8mm": 50, "enn:avx512": 2000, "enn:avx2": 500,
     "enn:i8mm": 50, "names:avx512": 300,

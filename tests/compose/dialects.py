@@ -29,13 +29,15 @@ Execute = Callable[[Graph, Sequence[Array]], list[Array]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """``bound``: of real results, as a share of the largest."""
+    """``bound``: of real results, as a share of the largest. ``varies``: graphs are planned as those whose sizes are
+    known when they run, each together with one of a larger batch."""
 
     generate: Callable[[int], Spec]
     builder: Callable[[], Builder]
     numerics: str
     execute: Execute
     bound: float = 2e-6
+    varies: bool = False
 
 
 def _execute_core(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
@@ -44,6 +46,7 @@ def _execute_core(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
 
 DIALECTS: dict[str, Dialect] = {
     "core": Dialect(core.generate, Core, "xnnpack", _execute_core),
+    "varying": Dialect(partial(core.generate, dialect="varying"), Core, "xnnpack", _execute_core, varies=True),
     "tosa": Dialect(partial(generate_vendor, "tosa", Tosa), Tosa, "tosa", execute_tosa),
     "tflite": Dialect(partial(generate_vendor, "tflite", Tflite), Tflite, "tflite", execute_tflite),
     "qnn": Dialect(partial(generate_vendor, "qnn", Qnn), Qnn, "qnn", execute_qnn, _HALF),

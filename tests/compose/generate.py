@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from tests.compose import core_elements, core_moves, core_products, core_table  # noqa: F401  (they register their steps)
@@ -16,9 +17,9 @@ _TRIES = 200
 _MODES: dict[str, float] = {"f32": 3, "i8": 4, "dynamic": 3, "mixed": 2, "f16": 1.5, "u8": 0.5, "table": 3}
 
 
-def generate(seed: int) -> Spec:
-    """A graph of the core dialect."""
-    return _Generator(seed).run()
+def generate(seed: int, dialect: str = "core") -> Spec:
+    """A graph of the core dialect, by that name or another."""
+    return replace(_Generator(seed).run(), dialect=dialect)
 
 
 class _Generator:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.family import triple
 from edgewright.engine.image import Image, link
 from edgewright.engine.plan import SLACK, Plan
+from edgewright.engine.sharedweights import SharedWeights
 from edgewright.ir.graph import Array, Graph
 from tests.compose.coverage import Coverage
 
@@ -60,11 +63,17 @@ class Native:
 
 
 def compile_graph(
-    graph: Graph, numerics: str, cpu: str, coverage: Coverage | None = None, quick: bool = False
+    graph: Graph,
+    numerics: str,
+    cpu: str,
+    coverage: Coverage | None = None,
+    quick: bool = False,
+    shared: SharedWeights | None = None,
 ) -> CompiledGraph:
-    """``quick``: code that LLVM does not optimize, in a fifth of the time. Plans and kernels' texts are the same."""
+    """``quick``: code that LLVM does not optimize, in a fifth of the time. Plans and kernels' texts are the same.
+    ``shared``: the graph is one of several whose sizes vary."""
     with (coverage or Coverage()).recording():
-        plan = make_plan(graph, threads=1, numerics=numerics, cpu=cpu)
+        plan = make_plan(graph, threads=1, numerics=numerics, cpu=cpu, shared=shared)
     names = sorted({step.kernel for step in plan.steps if step.python is None})
     kernels = {name: plan.kernels[name] for name in names}
     if quick:
@@ -117,10 +126,38 @@ def run_native(
     cpu: str,
     coverage: Coverage | None = None,
     quick: bool = False,
+    shared: SharedWeights | None = None,
 ) -> Native:
-    """Twice, from memory full of different rubbish: what depends on it differs."""
-    compiled = compile_graph(graph, numerics, cpu, coverage, quick)
-    return Native(compiled.plan, [_run(compiled, inputs, rubbish) for rubbish in _RUBBISH])
+    """Three times, from memory full of different rubbish, the last time with work in another order: what depends on
+    either differs."""
+    compiled = compile_graph(graph, numerics, cpu, coverage, quick, shared)
+    results = [_run(compiled, inputs, rubbish) for rubbish in _RUBBISH]
+    compiled._run_segment = partial(_shuffled, compiled)  # type: ignore[method-assign]
+    return Native(compiled.plan, [*results, _run(compiled, inputs, _RUBBISH[0])])
+
+
+_Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_PIECES = 5  # that a step's units are cut into
+
+
+def _shuffled(compiled: CompiledGraph, part: Any, profile: object) -> None:
+    """Steps as several threads may come to run them: up to a barrier, units of all steps in any order."""
+    order = random.Random(len(part.steps))
+    waiting: list[tuple[int, int, int, int]] = []
+    for row, step in zip(part.table.tolist(), part.steps, strict=True):
+        if step.barrier:
+            _drain(compiled, waiting, order)
+        kernel, args, units = row[:3]
+        size = -(-units // _PIECES)
+        waiting += [(kernel, args, at, min(at + size, units)) for at in range(0, units, size)]
+    _drain(compiled, waiting, order)
+
+
+def _drain(compiled: CompiledGraph, waiting: list[tuple[int, int, int, int]], order: random.Random) -> None:
+    order.shuffle(waiting)
+    for kernel, args, begin, end in waiting:
+        _Kernel(kernel)(args, begin, end, compiled._scratch_address)
+    waiting.clear()
 
 
 def _run(compiled: CompiledGraph, inputs: Sequence[Array], rubbish: int) -> list[Array]:

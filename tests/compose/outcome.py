@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from edgewright.engine.sharedweights import SharedWeights
 from edgewright.errors import EdgewrightError
 from tests.compose import judge, native
 from tests.compose.builder import Builder, Case, build
@@ -30,9 +31,34 @@ def builder(spec: Spec) -> Builder:
 def check_case(case: Case, cpu: str, coverage: Coverage | None = None, quick: bool = True) -> Failure | None:
     """Native against the reference."""
     dialect = DIALECTS[case.spec.dialect]
+    if dialect.varies:
+        return _check_forms(case, cpu, coverage, quick)
+    return _check_one(case, cpu, coverage, quick, None)
+
+
+def _check_forms(case: Case, cpu: str, coverage: Coverage | None, quick: bool) -> Failure | None:
+    """The graph, one of a larger batch, and the graph again: what was packed for the first is used by the others."""
+    shared = SharedWeights()
+    cases = [case, *(made for made in [_larger(case.spec)] if made is not None), case]
+    return next((f for one in cases if (f := _check_one(one, cpu, coverage, quick, shared)) is not None), None)
+
+
+def _larger(spec: Spec) -> Case | None:
+    """With one more in each input's first dimension, if its steps still fit."""
+    inputs = [{**step, "shape": [step["shape"][0] + 1, *step["shape"][1:]]} for step in spec.inputs]
+    try:
+        return build(replace(spec, inputs=inputs), builder(spec))
+    except InvalidSpecError:
+        return None
+
+
+def _check_one(
+    case: Case, cpu: str, coverage: Coverage | None, quick: bool, shared: SharedWeights | None
+) -> Failure | None:
+    dialect = DIALECTS[case.spec.dialect]
     wanted = judge.reference(case.graph, case.inputs, dialect.execute)
     try:
-        made = native.run_native(case.graph, case.inputs, dialect.numerics, cpu, coverage, quick)
+        made = native.run_native(case.graph, case.inputs, dialect.numerics, cpu, coverage, quick, shared)
     except native.GuardError as error:
         return Failure("guard", str(error))
     except (EdgewrightError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ from tests.compose.spec import load
 from tests.engine.graphs import cpus
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
-FAMILIES = {"core": (0, 1, 2, 3, 4), "tosa": (0,), "tflite": (0,), "qnn": (0,), "enn": (0,)}
+FAMILIES = {"core": (0, 1, 2, 3), "varying": (4,), "tosa": (0,), "tflite": (0,), "qnn": (0,), "enn": (0,)}
 
 MODELS = [("xnnpack", None, 1), ("xnnpack", "fp16", 2), ("xnnpack", "int8", 3), ("xnnpack", "dynamic", 4),
           ("xnnpack", "dynamic-w4", 5), ("ethos-u55-128", "int8", 2), ("imxrt700", "int8", 4), ("e9955", "int8", 5),
