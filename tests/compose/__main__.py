@@ -4,6 +4,7 @@
 ``python -m tests.compose --all``                      all of ``docs/soundness.md``; goes on where it stopped
 ``python -m tests.compose replay CASE.json ...``       case files again
 ``python -m tests.compose shrink UNIT SEED``           the smallest composition that fails like this one
+``python -m tests.compose page STATE.json``            the tables of ``docs/soundness.md`` from a finished search
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ GRAPHS = {
     "core:avx512": 5000, "core:avx2": 2500, "varying:avx512": 1500, "core:neon": 150, "core:i8mm": 150,
     "tosa:avx512": 2500, "tosa:avx2": 700, "tosa:i8mm": 50, "tflite:avx512": 1800, "tflite:avx2": 500,
     "tflite:i8mm": 50, "qnn:avx512": 2000, "qnn:avx2": 500, "qnn:i8mm": 50, "enn:avx512": 2000, "enn:avx2": 500,
-    "enn:i8mm": 50, "names:avx512": 300,
+    "enn:i8mm": 50, "names:avx512": 300, "stock:xnnpack": 600,
 }  # fmt: skip
 MODELS = {
     "model:xnnpack:fp32": 140, "model:xnnpack:fp16": 60, "model:xnnpack:int8": 150, "model:xnnpack:dynamic": 150,
@@ -32,7 +33,7 @@ MODELS = {
 
 
 def main(arguments: list[str]) -> int:
-    commands = {"worker": _worker, "replay": _replay, "shrink": _shrink}
+    commands = {"worker": _worker, "replay": _replay, "shrink": _shrink, "page": _page}
     if arguments and arguments[0] in commands:
         return commands[arguments[0]](arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m tests.compose", description=__doc__)
@@ -75,6 +76,10 @@ def _all(options: argparse.Namespace) -> int:
                 state.ended = _now()
                 state.save(options.state)
     _summary(state)
+    if all(u.done for u in state.units) and options.units is None:
+        from tests.compose.report import write_page
+
+        write_page(state)
     return 1 if state.failures else 0
 
 
@@ -123,6 +128,13 @@ def _shrink(arguments: list[str]) -> int:
     unit, seed = arguments[:2]
     spec, detail = shrunk(unit, int(seed))
     print(f"# {detail}\n{spec.text()}")
+    return 0
+
+
+def _page(arguments: list[str]) -> int:
+    from tests.compose.report import write_page
+
+    write_page(State.load(Path(arguments[0])))
     return 0
 
 

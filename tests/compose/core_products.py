@@ -120,7 +120,7 @@ def _sizes(x: Value, s: Step) -> list[int]:
 
 def _convolve(b: Core, x: Value, kind: str, s: Step, shape: Sequence[int], axis: int, out: Sequence[int]) -> None:
     depth = math.prod(shape[1:]) if axis == 0 else math.prod(shape[1:3])
-    fits_macs(math.prod(out) * depth, MOST_MACS)
+    fits_macs(math.prod(out) * depth, MOST_MACS * b.times)
     weight = _weight(b, x, shape, axis, depth, s)
     made = _result(b, x, weight.q, out, depth, s)
     bias = bias_of(b, b.rng(s), shape[axis], x, weight.q) if s["bias"] else None
@@ -212,7 +212,7 @@ def _linear(b: Core, s: Step) -> None:
     depth, channels, transposed = x.bound[-1], s["channels"], bool(s.get("transposed"))
     need(channels > 0 and not (transposed and dynamic(x)))
     out = (*x.bound[:-1], channels)
-    fits_macs(math.prod(out) * depth, MOST_MACS)
+    fits_macs(math.prod(out) * depth, MOST_MACS * b.times)
     weight = _weight(b, x, (depth, channels) if transposed else (channels, depth), int(transposed), depth, s)
     made = _result(b, x, weight.q, out, depth, s)
     bias = bias_of(b, b.rng(s), channels, x, weight.q) if s["bias"] else None

@@ -249,6 +249,22 @@ def _scatter(b: Core, s: Step) -> None:
     b.keep(b.op("index_put", args, out))
 
 
+@step("t_bands", lambda d, b: _one(d, b, lambda v: single(v) and v.bound != (), lambda x: {
+    "dim": d.number(0, len(x.bound) - 1), "count": d.number(1, 9), "seed": d.seed()}, "t_bands"), 0.6)  # fmt: skip
+def _bands(b: Core, s: Step) -> None:
+    """Sums of neighbours along a dimension, as resizing has them."""
+    x, dim, rng = b.read(s), s["dim"], b.rng(s)
+    need(single(x) and dim < len(x.bound) and s["count"] > 0)
+    size, width = x.bound[dim], min(3, x.bound[dim])
+    counts = rng.integers(1, width + 1, s["count"])
+    starts = rng.integers(0, size - counts + 1)
+    held = {"starts": starts.astype(np.int64), "counts": counts.astype(np.int64),
+            "weights": rng.uniform(-1, 1, (s["count"], width)).astype(np.float32)}  # fmt: skip
+    shape = [s["count"] if k == dim else n for k, n in enumerate(x.bound)]
+    args = {"self": x, "dim": dim, **{name: b.constant(data) for name, data in held.items()}}
+    b.keep(b.op("bands", args, b.new(shape, F32)))
+
+
 @step("t_norm", lambda d, b: _one(d, b, lambda v: single(v) and v.bound != () and v.bound[-1] > 1, lambda x: {
     "kind": d.one(("layer_norm", "rms_norm", "group_norm")), "seed": d.seed()}, "t_norm"), 1)  # fmt: skip
 def _norm(b: Core, s: Step) -> None:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import pkgutil
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import edgewright.engine.ops as ops
 from edgewright.engine import schedule
+from edgewright.engine.ops.base import Lowering
 from edgewright.engine.plan import Plan
+
+PLACEMENT = ("views", "aliases", "parts", "borders", "tight", "rows", "updates")
+# What is fused into an operator: fields of its node.
+_FUSED = {"tail": "functions", "second": "second operand", "sum": "integer sum", "table": "table"}
 
 
 @dataclass
 class Coverage:
-    """By what: ``lowering`` (class), ``fusion`` (label of several operators), ``kernel`` (kind), ``placement``."""
+    """By what: ``lowering`` (class), ``fusion`` (class, and what is fused), ``kernel`` (kind), ``placement``,
+    ``python`` (steps that numpy does)."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -28,23 +40,55 @@ class Coverage:
             self._add(scheduler, plan)
             return plan
 
-        schedule._Scheduler.run = run  # type: ignore[method-assign]
+        schedule._Scheduler.run = run  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
             schedule._Scheduler.run = original  # type: ignore[method-assign]
 
     def _add(self, scheduler: Any, plan: Plan) -> None:
-        seen = {
-            f"lowering {type(low).__module__.rpartition('.')[2]}.{type(low).__name__}" for low in scheduler.lowerings
-        }
-        seen |= {f"fusion {low.node.label}" for low in scheduler.lowerings if len(low.node.ops) > 1}
+        seen = {f"lowering {name_of(type(low))}" for low in scheduler.lowerings}
+        seen |= {f"fusion {fusion_of(low)}" for low in scheduler.lowerings if len(low.node.ops) > 1}
         seen |= {f"kernel {s.kernel.rpartition('_')[0]}" for s in plan.steps if s.python is None}
-        seen |= {f"python {s.label}" for s in plan.steps if s.python is not None}
-        for name in ("views", "aliases", "parts", "borders", "tight", "rows", "updates"):
-            if getattr(scheduler, name):
-                seen.add(f"placement {name}")
+        seen |= {f"python {s.label.partition('+')[0]}" for s in plan.steps if s.python is not None}
+        seen |= {f"placement {name}" for name in PLACEMENT if getattr(scheduler, name)}
         self.counts.update(seen)
 
-    def merge(self, other: dict[str, int]) -> None:
-        self.counts.update(other)
+
+def name_of(lowering: type) -> str:
+    return f"{lowering.__module__.rpartition('.')[2]}.{lowering.__name__}"
+
+
+def fusion_of(low: Lowering) -> str:
+    """A lowering with what of its node is more than one operator."""
+    fused = [name for attribute, name in _FUSED.items() if _there(getattr(low.node, attribute))]
+    if not fused:
+        fused = ["tree of elements"] if "." in low.node.op.kind else ["several operators"]
+    return f"{name_of(type(low))} with {', '.join(fused)}"
+
+
+def _there(value: Any) -> bool:
+    return value is not None and (not isinstance(value, tuple) or bool(value))
+
+
+@cache
+def all_lowerings() -> tuple[str, ...]:
+    """Every class that the engine may choose for a node."""
+    for module in pkgutil.iter_modules(ops.__path__):
+        import_module(f"{ops.__name__}.{module.name}")
+    return tuple(sorted({name_of(kind) for kind in _below(Lowering) if "accept" in vars(kind)}))
+
+
+def _below(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+@cache
+def all_kernels() -> tuple[str, ...]:
+    """The kinds that lowerings name when they ask for a kernel, as far as they are literals in their source."""
+    folder = Path(ops.__file__).parent
+    text = "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
+    named = re.findall(r'\.kernel\(\s*"(\w+)"', text)
+    return tuple(sorted(set(named)))

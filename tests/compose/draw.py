@@ -54,7 +54,13 @@ class Palette:
 
 
 def palette_of(seed: int) -> Palette:
+    """One family of eight has larger images, one has channels that fill vectors: some kernels are for those alone."""
     r = random.Random(f"palette {seed // FAMILY}")
+    kind = seed // FAMILY % 8
+    if kind == 5:
+        return Palette((r.choice((16, 24, 32)), r.choice((48, 64, 96))), (r.choice((24, 28)), r.choice((26, 30))))
+    if kind == 6:
+        return Palette((64, r.choice((64, 96, 128))), (r.choice((8, 12)), r.choice((7, 14, 16))))
     return Palette(tuple(r.choice(CHANNELS) for _ in range(2)), tuple(r.choice(SIZES) for _ in range(2)))
 
 

@@ -25,7 +25,7 @@ class Enn(Vendor):
     words: ClassVar[dict[str, float]] = {
         "conv2d": 3, "depthwise": 3, "transposed": 0.6, "linear": 1.5, "matmul": 0.7, "binary": 3, "function": 2,
         "act": 1, "softmax": 0.5, "cat": 2.5, "slice": 2, "permute": 1.5, "reshape": 1.5, "pad": 1, "pool": 1.2,
-        "reduce": 1, "resize": 0.7, "convert": 0.7,
+        "reduce": 1, "resize": 0.7, "convert": 0.7, "norm": 0.7, "gather": 0.5,
     }  # fmt: skip
     functions: ClassVar[tuple[str, ...]] = tuple(_FUNCTIONS)
     real_functions: ClassVar[tuple[str, ...]] = tuple(_FUNCTIONS)
@@ -95,6 +95,18 @@ class Enn(Vendor):
         kind = "DEQUANTIZE" if out.q is None else "QUANTIZE"
         scale, zero = float(np.asarray(q.scale)), int(np.asarray(q.zero_point))
         return self.enn(kind, [x], out, scales=[scale], zero_points=[zero])
+
+    def emit_norm(self, kind: str, x: Value, factors: Sequence[Array], out: Value) -> Value:
+        held = [self.constant(f) for f in factors]
+        if kind == "group":
+            return self.enn("GROUPNORM", [x, *held], out, num_groups=2 - self.channels(x) % 2, epsilon=1e-2)
+        if kind == "layer":
+            return self.enn("LAYERNORM", [x, *held], out, epsilon=1e-2)
+        shape = [x.bound[-1]]
+        return self.enn("RMSNORM", [x, held[0]], out, normalize_shape=shape, param_num=1, epsilon=1e-2)
+
+    def emit_gather(self, x: Value, places: Array, out: Value) -> Value:
+        return self.enn("GATHER", [x, self.constant(places)], out, axis=1)
 
     def emit_softmax(self, x: Value, out: Value) -> Value:
         return self.enn("SOFTMAX", [x], out, axis=len(x.bound) - 1)

@@ -30,7 +30,7 @@ class Qnn(Vendor):
     words: ClassVar[dict[str, float]] = {
         "conv2d": 3, "depthwise": 3, "transposed": 0.6, "linear": 1.5, "matmul": 0.7, "binary": 3, "function": 2,
         "act": 1, "softmax": 0.5, "cat": 2.5, "slice": 2, "permute": 1.5, "reshape": 1.5, "pad": 1, "pool": 1.2,
-        "reduce": 1, "resize": 0.7, "convert": 1,
+        "reduce": 1, "resize": 0.7, "convert": 1, "norm": 0.7, "gather": 0.5,
     }  # fmt: skip
     functions: ClassVar[tuple[str, ...]] = tuple(_FUNCTIONS)
     real_functions: ClassVar[tuple[str, ...]] = tuple(_FUNCTIONS)
@@ -103,6 +103,17 @@ class Qnn(Vendor):
         if x.q is not None and out.q is not None:
             return self.qnn("Convert", [x], out)
         return self.qnn("Quantize" if out.q is not None else "Dequantize", [x], out)
+
+    def emit_norm(self, kind: str, x: Value, factors: Sequence[Array], out: Value) -> Value:
+        given = [x, *(self.constant(f) for f in (factors if kind == "layer" else factors[:1]))]
+        if kind == "group":
+            held = [self.constant(f) for f in factors]
+            return self.qnn("GroupNorm", [x, *held], out, epsilon=1e-2, group=2 - self.channels(x) % 2)
+        params = {"epsilon": 1e-2, "axes": [len(x.bound) - 1]}
+        return self.qnn("LayerNorm" if kind == "layer" else "RmsNorm", given, out, **params)
+
+    def emit_gather(self, x: Value, places: Array, out: Value) -> Value:
+        return self.qnn("Gather", [x, self.constant(places)], out, axis=1)
 
     def emit_softmax(self, x: Value, out: Value) -> Value:
         return self.qnn("Softmax", [x], out, axis=len(x.bound) - 1, beta=1.0)

@@ -39,6 +39,13 @@ def _model_failure(spec: Spec) -> Failed | None:
     return None if found is None else (found.kind, found.detail)
 
 
+def _stock_failure(spec: Spec) -> Failed | None:
+    from tests.compose.stock_check import check_stock
+
+    found = check_stock(spec)
+    return (found.kind, found.detail) if isinstance(found, outcome.Failure) else None
+
+
 def _graph_failure(cpu: str) -> Callable[[Spec], Failed | None]:
     def run(spec: Spec) -> Failed | None:
         found = outcome.check(spec, cpu)
@@ -52,7 +59,9 @@ def shrunk(unit: str, seed: int, budget: int = 600) -> tuple[Spec, str]:
     kind, *rest = unit.split(":")
     run: Callable[[Spec], Failed | None]
     builder: Callable[[], Any]
-    if kind == "model":
+    if kind == "stock":
+        spec, run, builder = generate("core", seed), _stock_failure, DIALECTS["core"].builder
+    elif kind == "model":
         from tests.compose.model_draws import generate_model
         from tests.compose.models import Models
 

@@ -79,6 +79,7 @@ def _earlier_outputs(spec: Spec) -> Iterator[Spec]:
 def _cuts(spec: Spec, new_builder: Callable[[], Builder]) -> Iterator[Spec]:
     """A value becomes an input: whatever made it goes."""
     builder = new_builder()
+    builder.times = int(spec.options.get("times", 1))
     try:
         for step in (*spec.inputs, *spec.steps):
             builder.input(step) if "op" not in step else builder.apply(step)

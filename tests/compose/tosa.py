@@ -10,8 +10,9 @@ import numpy as np
 
 from edgewright.ir.graph import Array, QParams, Value
 from tests.compose.builder import F32, I8
+from tests.compose.draw import Draw
 from tests.compose.spec import Step, need
-from tests.compose.vendor import Geometry, Vendor
+from tests.compose.vendor import Geometry, Vendor, macs, step
 
 I16, I32, I64 = (np.dtype(t) for t in (np.int16, np.int32, np.int64))
 _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "maximum": "maximum", "minimum": "minimum"}
@@ -25,7 +26,7 @@ class Tosa(Vendor):
     words: ClassVar[dict[str, float]] = {
         "conv2d": 3, "depthwise": 3, "transposed": 0.6, "linear": 1, "matmul": 0.7, "binary": 3, "function": 2,
         "act": 1, "cat": 2.5, "slice": 2, "permute": 1.5, "reshape": 1.5, "pad": 1, "pool": 1.2, "reduce": 1,
-        "resize": 0.7, "convert": 1,
+        "resize": 0.7, "convert": 1, "gather": 0.7, "sums": 0.7,
     }  # fmt: skip
     functions: ClassVar[tuple[str, ...]] = (*_TABLES,)
     real_functions: ClassVar[tuple[str, ...]] = _REALS
@@ -151,6 +152,16 @@ class Tosa(Vendor):
         need(x.dtype != F32 and out.dtype != F32, "between integers")
         return self.rescale(x, out, self._scale(x) / self._scale(out), self.zero(x), self.zero(out))
 
+    def emit_gather(self, x: Value, places: Array, out: Value) -> Value:
+        """Rows by number; every other time, written back to where they were."""
+        each = self.constant(np.tile(places, (x.bound[0], 1)))
+        rows = self.tosa("gather", out, values=x, indices=each)
+        if len(set(places.tolist())) < len(places) or places[0] % 2:
+            return rows
+        back = self.moved(x, x.bound)
+        self.tosa("scatter", back, values=x, indices=each, input=rows)
+        return self.tosa("gather", self.moved(x, out.bound), values=back, indices=each)
+
     def emit_cat(self, parts: Sequence[Value], dim: int, out: Value) -> Value:
         return self.tosa("concat", out, inputs=list(parts), axis=dim)
 
@@ -201,3 +212,29 @@ class Tosa(Vendor):
 
     def as_input(self, value: Value) -> Step | None:
         return None if value.dtype != F32 and value not in self.scales else super().as_input(value)
+
+
+def _draw_sums(d: Draw, b: Tosa) -> Step | None:  # type: ignore[override]
+    at = d.value(b.values, lambda v: b.image(v) and v.dtype == I8)
+    return None if at is None else {"op": "sums", "in": [at], "channels": d.channels(), "kernel": d.one((1, 3)),
+                                    "q": [1.0, 0], "seed": d.seed()}  # fmt: skip
+
+
+@step("sums", _draw_sums)  # type: ignore[arg-type]
+def _sums(b: Tosa, s: Step) -> None:
+    """An accumulator that two read: it is stored, not only passed on."""
+    x, k = b.read(s), s["kernel"]
+    need(b.image(x) and x.dtype == I8 and s["channels"] > 0 and min(b.hw(x)) >= k)
+    g = Geometry((k, k))
+    depth = k * k * b.channels(x)
+    macs(math.prod(g.sizes(b.hw(x))) * x.bound[0] * s["channels"] * depth)
+    w, scales = b.weights(x, (s["channels"], k, k, b.channels(x)), depth, {**s, "per_channel": False})
+    shape = b.picture(x.bound[0], g.sizes(b.hw(x)), s["channels"])
+    outs = [b.result(x, scales, shape, depth, {"q": (factor, 0)}) for factor in (1.0, 0.5)]
+    acc = b._sum(x, shape)
+    bias = b.constant(np.zeros(s["channels"], np.int32))
+    b.tosa("conv2d", acc, input=x, weight=b.constant(w), bias=bias, input_zp=b.zero(x), weight_zp=0, pad=[0] * 4,
+           stride=[1, 1], dilation=[1, 1])  # fmt: skip
+    unit = b._scale(x) * float(scales[0])
+    made = [b.rescale(acc, out, unit / b._scale(out), 0, b.zero(out)) for out in outs]
+    b.keep(b.tosa("maximum", b.moved(outs[0], shape), a=made[0], b=made[1]))

@@ -202,6 +202,15 @@ class Vendor(Builder):
     def emit_convert(self, x: Value, out: Value) -> Value:
         raise NotImplementedError
 
+    def emit_norm(self, kind: str, x: Value, factors: Sequence[Array], out: Value) -> Value:
+        """``layer`` or ``rms``, over the last dimension, with a weight and a bias for each of its elements; ``group``,
+        over pixels and half of the channels, or all, with one for each channel."""
+        raise NotImplementedError
+
+    def emit_gather(self, x: Value, places: Array, out: Value) -> Value:
+        """Rows of the last dimension but one, of a tensor of three."""
+        raise NotImplementedError
+
     def padded(self, x: Value, g: Geometry) -> tuple[Value, Geometry]:
         """An image with its padding made real."""
         if not any(g.padding):

@@ -225,7 +225,27 @@ def _convert(b: Vendor, s: Step) -> None:
     b.keep(b.emit_convert(x, b.made(x.bound, target, q)))
 
 
+@step("norm", lambda d, b: _some(d, b, lambda v: len(v.bound) >= 2 and v.bound[-1] > 1, lambda at: {
+    "op": "norm", "in": [at], "kind": d.one(("layer", "rms", "group")), "q": draw_q(d), "seed": d.seed()}))  # fmt: skip
+def _norm(b: Vendor, s: Step) -> None:
+    x, rng = b.read(s), b.rng(s)
+    need(len(x.bound) >= 2 and x.bound[-1] > 1)
+    need(s["kind"] != "group" or (b.image(x) and math.prod(b.hw(x)) > 1), "a group of several pixels")
+    size = b.channels(x) if s["kind"] == "group" else x.bound[-1]
+    factors = [rng.uniform(0.5, 1.5, size).astype(np.float32), rng.normal(size=size).astype(np.float32)]
+    b.keep(b.emit_norm(s["kind"], x, factors, b.like(x, x.bound, 0.03, s)))
+
+
 # ---------------------------------------------------------------------------------------------------------- moves
+
+
+@step("gather", lambda d, b: _some(d, b, lambda v: len(v.bound) == 3, lambda at: {
+    "op": "gather", "in": [at], "count": d.number(1, 6), "seed": d.seed()}))  # fmt: skip
+def _gather(b: Vendor, s: Step) -> None:
+    x = b.read(s)
+    need(len(x.bound) == 3 and s["count"] > 0)
+    places = b.rng(s).integers(0, x.bound[1], s["count"]).astype(np.int32)
+    b.keep(b.emit_gather(x, places, b.moved(x, (x.bound[0], s["count"], x.bound[2]))))
 
 
 def _draw_cat(d: Draw, b: Vendor) -> Step | None:

@@ -35,6 +35,8 @@ def outcome(unit: str, seed: int, coverage: Coverage) -> dict[str, Any]:
     try:
         if kind == "model":
             return _model(rest, seed, coverage)
+        if kind == "stock":
+            return _stock(seed)
         return _names(rest[0], seed) if kind == "names" else _graph(kind, rest[0], seed, coverage)
     except Exception as error:  # a defect of the tests or of the reference: it is to be seen, and the search goes on
         return {"failure": f"raised {type(error).__name__}", "detail": str(error)[:300], "spec": ""}
@@ -45,6 +47,18 @@ def _graph(dialect: str, cpu: str, seed: int, coverage: Coverage) -> dict[str, A
     if not spec.outputs:
         return {"skipped": "nothing was drawn"}
     found = graphs.check(spec, cpu, coverage, quick=seed % SHIPPED != 0)
+    return {} if found is None else {"failure": found.kind, "detail": found.detail, "spec": spec.text()}
+
+
+def _stock(seed: int) -> dict[str, Any]:
+    from tests.compose.stock_check import MODES, check_stock
+
+    spec = generate("core", seed)
+    if not spec.outputs or spec.options["mode"] not in MODES:
+        return {"skipped": "stock: not of XNNPACK's types"}
+    found = check_stock(spec)
+    if isinstance(found, str):
+        return {"skipped": found}
     return {} if found is None else {"failure": found.kind, "detail": found.detail, "spec": spec.text()}
 
 

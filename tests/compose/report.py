@@ -1,0 +1,73 @@
+"""The tables of ``docs/soundness.md``, from the state of a search."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.compose.campaign import State, Unit
+from tests.compose.coverage import PLACEMENT, all_kernels, all_lowerings
+
+PAGE = Path(__file__).parents[2] / "docs" / "soundness.md"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+# What no composition reaches, and why.
+UNREACHED = {
+    "lowering brains.PairProduct": "only with `EDGEWRIGHT_BF16`, which rounds operands to 16 bits (`test_bf16.py`)",
+    "kernel gemm_pairs": "the kernel of the same",
+    "lowering general.General": "chooses among others, and is never a node's lowering itself",
+    "lowering vendors.Vendor": "the same, for vendors' operators",
+}
+
+
+def write_page(state: State) -> None:
+    """Replace what is between the page's markers."""
+    text = PAGE.read_text()
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    PAGE.write_text(f"{head}{BEGIN}\n{tables(state)}\n{END}{tail}")
+
+
+def tables(state: State) -> str:
+    last = state.base + max(u.total for u in state.units) - 1
+    graphs, models = (_select(state.units, model) for model in (False, True))
+    said = (
+        f"{sum(u.next for u in graphs):,} device graphs and {sum(u.next for u in models):,} compilations of models, "
+        f"seeds {state.base} to {last}, commit {state.commit}, {state.started} to {state.ended}."
+    )
+    parts = [said, _units("Device graphs", graphs), _units("Models", models), _failures(state), _reached(state)]
+    return "\n\n".join(parts)
+
+
+def _select(units: Iterable[Unit], model: bool) -> list[Unit]:
+    return [u for u in units if u.name.startswith("model:") is model]
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(str(c) for c in row)} |" for row in rows)])
+
+
+def _units(title: str, units: Sequence[Unit]) -> str:
+    rows = [(f"`{u.name.removeprefix('model:')}`", u.passed, u.failed, u.skipped) for u in units]
+    total = ("all", *(sum(getattr(u, n) for u in units) for n in ("passed", "failed", "skipped")))
+    return f"### {title}\n\n" + _table(("unit", "agree", "differ", "not compared"), [*rows, total])
+
+
+def _failures(state: State) -> str:
+    if not state.failures:
+        return "### What differs\n\nNothing."
+    kinds = Counter((f["unit"], f["failure"]) for f in state.failures)
+    rows = [(f"`{unit}`", kind, count) for (unit, kind), count in sorted(kinds.items())]
+    return "### What differs\n\n" + _table(("unit", "how", "times"), rows)
+
+
+def _reached(state: State) -> str:
+    counts = state.coverage
+    names = [f"lowering {n}" for n in all_lowerings()] + [f"kernel {n}" for n in all_kernels()]
+    names += [f"placement {n}" for n in PLACEMENT]
+    names += sorted(n for n in counts if n.startswith(("kernel ", "fusion ")) and n not in names)
+    rows = [(n, f"{counts[n]:,}" if n in counts else f"never: {UNREACHED.get(n, 'not reached')}") for n in names]
+    numpy = sorted(n.removeprefix("python ") for n in counts if n.startswith("python "))
+    left = f"Operators that numpy ran in some graph: {', '.join(f'`{n}`' for n in numpy)}." if numpy else ""
+    return "### What of the engine was reached\n\n" + _table(("path", "graphs"), rows) + f"\n\n{left}"
