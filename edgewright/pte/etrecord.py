@@ -107,7 +107,7 @@ def _by_method(found: Any, method: str) -> Mapping[str, Any]:
 def _number(value: Any) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # JSON's numbers may be infinite here
         raise FormatError("must be a number", value=value) from error
 
 

@@ -17,7 +17,6 @@ from edgewright.pte.schema import (
     DelegateCall,
     Dynamism,
     ExecutionPlan,
-    FreeCall,
     IntList,
     JumpFalseCall,
     KernelCall,
@@ -210,7 +209,7 @@ def _chain(plan: ExecutionPlan, chain: Chain, where: str) -> None:
             if not 0 <= destination <= length:
                 rule = f"must be one of the chain's {length} instructions or its end"
                 raise FormatError(rule, where=f"{at}.destination_instruction", value=destination)
-        elif isinstance(instruction, FreeCall):
+        else:
             _arguments((instruction.value_index,), values, at)
     if chain.stacktrace and len(chain.stacktrace) != length:
         raise FormatError(

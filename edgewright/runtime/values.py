@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.errors import FormatError, LimitError, MissingDataError
+from edgewright.errors import LimitError, MissingDataError
 from edgewright.pte import numbers, schema
 from edgewright.runtime.arguments import check_count
 from edgewright.runtime.shared import MEMORY_ID, SharedState, allocate, is_shared, spans, stored_bytes
@@ -156,16 +156,14 @@ class ValueTable:
             raise MissingDataError(subject, f"needs external tensors: {', '.join(missing)}", remedy=remedy)
 
 
-def _scalar(value: schema.Value) -> int | bool | float | str:
+def _scalar(value: schema.Int | schema.Bool | schema.Double | schema.String) -> int | bool | float | str:
     if isinstance(value, schema.Int):
         return value.int_val
     if isinstance(value, schema.Bool):
         return value.bool_val
     if isinstance(value, schema.Double):
         return value.double_val
-    if isinstance(value, schema.String):
-        return value.string_val
-    raise FormatError("unknown kind of value", value=type(value).__name__)
+    return value.string_val
 
 
 def _check_layout(key: str, tensor: schema.Tensor, entry: Entry) -> None:

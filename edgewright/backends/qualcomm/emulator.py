@@ -53,7 +53,7 @@ class Emulated:
         with PROCESSES.claimed() as process:
             answer, _ = process.ask(self._header, [self._context], 0)
             process.contexts += 1
-            self._process, self._number = process, int(answer.get("id", -1))
+            self._process, self._number = process, _number(answer.get("id"))
         return answer
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -81,6 +81,12 @@ class Emulated:
             process.contexts -= 1
             process.ask({"do": "close", "id": self._number}, [], 0)
         PROCESSES.release(process)
+
+
+def _number(answer: Any) -> int:
+    if type(answer) is not int:
+        raise VendorError("QNN emulator", "must number its contexts", value=str(answer)[:80])
+    return answer
 
 
 def _ends(listed: Any) -> list[End]:

@@ -46,7 +46,7 @@ def receive(source: socket.socket, most: int, deadline: float | None = None) -> 
     try:
         header = json.loads(_exactly(source, length, deadline))
         sizes = [int(n) for n in header["sizes"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise VendorError("QNN emulator", "must answer in its own language", value=repr(error)[:80]) from error
     if any(n < 0 for n in sizes) or sum(sizes) != total:
         raise VendorError("QNN emulator", "must say the sizes of its answer", value=sizes[:8])

@@ -110,7 +110,8 @@ def test_answers_are_not_believed() -> None:
         with pytest.raises(VendorError, match="at most 3 bytes; got 4"):
             receive(ours, 3)
         assert ours.recv(1 << 10)
-        for text, count in ((b"[]", 0), (b'{"sizes":[9]}', 1), (b'{"sizes":[-1,2]}', 1), (b"\xff", 0)):
+        infinite = (b'{"sizes":[1e999]}', 0)
+        for text, count in ((b"[]", 0), infinite, (b'{"sizes":[9]}', 1), (b'{"sizes":[-1,2]}', 1), (b"\xff", 0)):
             theirs.sendall(struct.pack("<IQ", len(text), count) + text + bytes(count))
             with pytest.raises(VendorError, match="must"):
                 receive(ours, 10)
