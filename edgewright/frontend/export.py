@@ -21,6 +21,7 @@ from torch.export.graph_signature import InputKind
 from edgewright.errors import ExportError
 from edgewright.frontend.advice import advise
 from edgewright.frontend.origin import is_library, parse_frames, source_line
+from edgewright.frontend.plain_tensors import require_buffers
 
 log = logging.getLogger("edgewright.frontend")
 
@@ -54,6 +55,7 @@ def export(
     for warning in caught:
         _check_state(str(warning.message), module, tensors)
         log.debug("torch warned: %s", warning.message)
+    require_buffers(exported)
     _check_buffers(exported)
     return exported
 

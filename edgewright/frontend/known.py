@@ -67,12 +67,33 @@ def _is_small(val: Any) -> bool:
 
 def written(nodes: Iterable[fx.Node]) -> set[str]:
     """The names of inputs and attributes that calls write to, themselves or through views."""
-    return {str(root.target) for root in written_roots(nodes) if root.op != "call_function"}
+    return set(first_writes(nodes))
+
+
+def first_writes(nodes: Iterable[fx.Node]) -> dict[str, fx.Node]:
+    """The inputs and attributes that calls write to, themselves or through views, each with the first that does."""
+    found: dict[str, fx.Node] = {}
+    for node in nodes:
+        for root in map(_root, _written_operands(node)):
+            if root.op != "call_function":
+                found.setdefault(str(root.target), node)
+    return found
 
 
 def written_roots(nodes: Iterable[fx.Node]) -> set[fx.Node]:
     """The nodes that gave the memory which calls write to, themselves or through views."""
-    return {_root(operand) for node in nodes if _writes(node) for operand in node.all_input_nodes}
+    return {_root(operand) for node in nodes for operand in _written_operands(node)}
+
+
+def _written_operands(node: fx.Node) -> list[fx.Node]:
+    """The operands that a call writes to."""
+    if not _writes(node):
+        return []
+    target: Any = node.target
+    arguments = target._schema.arguments
+    given = [*zip(arguments, node.args, strict=False), *((a, node.kwargs.get(a.name)) for a in arguments)]
+    values = [value for argument, value in given if argument.alias_info is not None and argument.alias_info.is_write]
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, fx.Node)]
 
 
 def _writes(node: fx.Node) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from torch.export import ExportedProgram
 
 from edgewright.errors import UsageError
+from edgewright.frontend.plain_tensors import require_buffers
 from edgewright.frontend.prepare import prepare
 from edgewright.hints import did_you_mean
 from edgewright.partition.partitioner import Partitioner
@@ -62,6 +63,7 @@ def _manager(
     found = named(programs)
     for program in found.values():
         require_inference(program)
+        require_buffers(program)
     made = EdgeProgramManager(keep_reads_of_state(found), constant_methods or {}, config or EdgeCompileConfig())
     made.sources = found
     return made

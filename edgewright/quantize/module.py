@@ -21,6 +21,7 @@ from torch.export.graph_signature import (
 from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.importer import import_linked
+from edgewright.frontend.plain_tensors import require_module_buffers
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 from edgewright.ir.graph import Graph, Value
@@ -83,6 +84,7 @@ def rewritten(module: fx.GraphModule, takes: Takes, kept: Collection[Any]) -> fx
     for node in module.graph.nodes:
         _remember(node, module)
     require_single(module)
+    require_module_buffers(module)
     kept = {*kept, *(n.target for n in module.graph.nodes if _drops(n))}
     viewed = next((n for n in module.graph.nodes if writes_through_view(n)), None)
     try:

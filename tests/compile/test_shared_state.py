@@ -211,3 +211,23 @@ def test_what_is_written_for_others_only_is_written() -> None:
     )
     write.execute([given])
     np.testing.assert_allclose(read.execute([eye])[0], given @ given, rtol=1e-4, atol=1e-4)
+
+
+class Saving(Counter):
+    """Copies state as it is: the source of a write is read, not written."""
+
+    saved: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("saved", torch.zeros(2))
+
+    def save(self, x: torch.Tensor) -> torch.Tensor:
+        self.saved.copy_(self.state)
+        return self.saved + x
+
+
+def test_the_source_of_a_write_is_state_that_is_read() -> None:
+    program = build(Saving(), "set_state", "save", partitioner=[XnnpackPartitioner()])
+    calls: list[tuple[str, list[Any]]] = [("set_state", [np.array([5, 6], np.float32)]), ("save", [ONES])]
+    assert run(program, calls) == [[5, 6], [6, 7]]

@@ -1,0 +1,42 @@
+"""Plain tensors that a model writes: attributes that are neither parameters nor buffers.
+
+torch.export takes them for constants. What forward writes to them would be lost after each call, or fail later in words
+of torch's own.
+"""
+
+from __future__ import annotations
+
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from edgewright.errors import ExportError
+from edgewright.frontend.known import first_writes
+from edgewright.frontend.origin import source_line
+
+
+def require_buffers(exported: ExportedProgram) -> None:
+    """Raise if a program writes to a constant."""
+    specs = {s.arg.name: s for s in exported.graph_signature.input_specs if s.kind == InputKind.CONSTANT_TENSOR}
+    names = {str(n.target): n.name for n in exported.graph.nodes if n.op == "placeholder"}
+    for target, node in first_writes(exported.graph.nodes).items():
+        spec = specs.get(names.get(target, target))
+        if spec is not None:
+            raise _refusal(str(spec.target), node)
+
+
+def require_module_buffers(module: fx.GraphModule) -> None:
+    """Raise if a module that torch.export made writes to an attribute that is neither a parameter nor a buffer."""
+    held = {name for name, _ in (*module.named_parameters(), *module.named_buffers(remove_duplicate=False))}
+    attributes = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
+    for target, node in first_writes(module.graph.nodes).items():
+        if target in attributes - held:
+            raise _refusal(target, node)
+
+
+def _refusal(name: str, node: fx.Node) -> ExportError:
+    line = source_line(node)
+    remedy = f"Make it a buffer: register_buffer({name.rpartition('.')[2]!r}, ...)."
+    return ExportError(
+        ": ".join(filter(None, (line, f"self.{name}"))), "is a tensor that forward writes", remedy=remedy
+    )
