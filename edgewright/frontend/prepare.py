@@ -28,6 +28,8 @@ from edgewright.frontend.programs import with_graph
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 
 log = logging.getLogger("edgewright.frontend")
+aten = torch.ops.aten
+_WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 _INNER_TENSOR = torch.ops.export.access_subclass_inner_tensor.default
 
 
@@ -164,7 +166,7 @@ class Walk(Functional):
         signature = self.exported.graph_signature
         results = list(self._read(output.args[0]))
         specs = list(signature.output_specs)
-        mutated = {s.target for s in specs if s.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)}
+        mutated = {s.target for s in specs if s.kind in _WRITES}
         for spec in signature.input_specs:
             node = self.placeholders.get(spec.arg.name)
             new = self.aliases.written(node) if node is not None else None
@@ -175,9 +177,19 @@ class Walk(Functional):
             position = sum(s.kind != OutputKind.USER_OUTPUT for s in specs)
             specs.insert(position, OutputSpec(kind, TensorArgument(name=""), target))
             results.insert(position, new)
+        self._separate(specs, results)
         end = self.rewriter.graph.output(tuple(results))
         end.meta.update(output.meta)
         return self._program(_renamed(specs, results))
+
+    def _separate(self, specs: list[OutputSpec], results: list[Any]) -> None:
+        """Give every write a node of its own: signatures name writes by their nodes."""
+        named: set[fx.Node] = set()
+        for index, spec in enumerate(specs):
+            if spec.kind in _WRITES and results[index] in named:
+                results[index] = self.rewriter.call(aten.clone.default, results[index])
+            if spec.kind in _WRITES:
+                named.add(results[index])
 
     def _program(self, specs: list[OutputSpec]) -> ExportedProgram:
         self.rewriter.graph.eliminate_dead_code()

@@ -13,6 +13,7 @@ from edgewright.program.delegates import DelegatePool
 from edgewright.program.resolve import is_list_output
 from edgewright.program.storage import Storage
 from edgewright.program.tensors import EmitOptions, Tensors
+from edgewright.program.updates import in_order
 from edgewright.program.values import NUMBERS, Values
 from edgewright.pte import schema
 from edgewright.runtime.operators import OPERATORS, Kind, Signature
@@ -63,7 +64,10 @@ class Emitter:
         """The finished plan of the method."""
         inputs = [self.argument(v, Kind.ANY) for v in self.graph.inputs]
         self.body(self.graph)
-        for target, source in self.graph.updates:
+        copies, updates = in_order(self.graph.updates)
+        for op in copies:
+            self.op(op)
+        for target, source in updates:
             self._update(target, source)
         outputs = [self._output(v) for v in self.graph.outputs]
         outputs += [self.argument(v, Kind.TENSOR) for v in self.graph.weights]
