@@ -81,8 +81,8 @@ def first_writes(nodes: Iterable[fx.Node]) -> dict[str, fx.Node]:
 
 
 def written_roots(nodes: Iterable[fx.Node]) -> set[fx.Node]:
-    """The nodes that gave the memory which calls write to, themselves or through views."""
-    return {_root(operand) for node in nodes for operand in _written_operands(node)}
+    """The nodes that gave the memory of operands of calls that write, themselves or through views."""
+    return {_root(operand) for node in nodes if _writes(node) for operand in node.all_input_nodes}
 
 
 def _written_operands(node: fx.Node) -> list[fx.Node]:
