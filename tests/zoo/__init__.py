@@ -1,0 +1,1 @@
+"""The zoo: public model architectures with random weights, compiled for every kind of target."""

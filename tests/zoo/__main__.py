@@ -1,0 +1,108 @@
+"""Compiles public architectures for every kind of target.
+
+``python -m tests.zoo run``     models the state file does not have yet, smallest first, one process each
+``python -m tests.zoo table``   the committed table and its page, from the state file
+``python -m tests.zoo check``   the state file beside the committed table; fails where it is worse
+``python -m tests.zoo choose``  writes the list of models (needs the packages of ``requirements.txt``)
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tests.zoo import table as tables
+from tests.zoo.campaign import Limits, State, run, share
+from tests.zoo.sources import LIST, choose, listed
+from tests.zoo.targets import TARGETS
+
+PACKAGES = ("torch", "torchvision", "timm", "transformers", "torchao", "numpy", "llvmlite")
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    commands = {"run": _run, "table": _table, "check": _check, "choose": _choose}
+    return commands[options.command](options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("choose", help="write models.txt")
+    for name in ("run", "table", "check"):
+        command = commands.add_parser(name)
+        command.add_argument("--state", type=Path, default=Path("zoo.state.jsonl"), help="rows, one a line")
+        if name == "run":
+            command.add_argument("--models", action="append", default=[], help="names or globs; module:factory")
+            command.add_argument("--targets", default=",".join(TARGETS), help="names, with commas between")
+            command.add_argument("--share", default="1/1", help="i/n: a part of the models, another one for each seed")
+            command.add_argument("--seed", default="0", help="of the share: a number, or 'new'")
+            command.add_argument("--limit-seconds", type=float, default=600.0, help="of one model")
+            command.add_argument("--limit-gigabytes", type=float, default=8.0, help="of one model")
+            command.add_argument("--seconds", type=float, default=float("inf"), help="no model starts after that")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    targets = options.targets.split(",")
+    unknown = [t for t in targets if t not in TARGETS]
+    if unknown:
+        raise SystemExit(f"--targets: must be of {', '.join(TARGETS)}; got {unknown[0]}")
+    seed = secrets.randbelow(1 << 20) if options.seed == "new" else int(options.seed)
+    names = share(listed(options.models), options.share, seed)
+    print(f"seed {seed}, {len(names)} models", flush=True)
+    limits = Limits(options.limit_seconds, options.limit_gigabytes)
+    until = time.monotonic() + options.seconds
+    run(names, targets, State(options.state), limits, until=until, facts={"commit": commit()}, report=_print)
+    return 0
+
+
+def _print(row: dict[str, Any]) -> None:
+    if row["status"] == "ok":
+        told = f"{row['coverage']:5.1f} % {row['delegates']:3} delegates {row['sqnr']:6.1f} {row['agreement']:6.1f} dB"
+    else:
+        told = row["message"]
+    print(f"{row['model']:40} {row['target']:16} {row['status']:8} {told}", flush=True)
+
+
+def commit() -> str:
+    made = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    return made.stdout.strip()
+
+
+def _table(options: argparse.Namespace) -> int:
+    known = set(listed())
+    rows = [row for row in State(options.state).rows.values() if row["model"] in known]
+    packages = {name: metadata.version(name) for name in PACKAGES}
+    commits = sorted({row["commit"] for row in rows})
+    head = {"date": time.strftime("%Y-%m-%d"), "commit": commits[-1] if len(commits) == 1 else commit(),
+            "packages": packages}  # fmt: skip
+    table = tables.make_table(rows, head)
+    tables.write_table(table)
+    tables.PAGE.write_text(tables.page(table, len(known)))
+    print(f"{len(rows)} rows")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    rows = State(options.state).rows.values()
+    worse = list(tables.regressions(tables.read_table(), rows))
+    for line in worse:
+        print(line)
+    print(f"{len(rows)} rows, {len(worse)} worse than the table")
+    return 1 if worse else 0
+
+
+def _choose(options: argparse.Namespace) -> int:
+    LIST.write_text("\n".join(choose()) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

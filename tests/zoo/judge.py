@@ -1,0 +1,173 @@
+"""Compiles a model for one target, runs the file, and says what came of it in a row of plain data.
+
+``status`` of a row:
+``ok``       compiled, and the file computes what the graph it was lowered from computes
+``refused``  a typed error: its first line is the message
+``export``   torch.export cannot capture the model; a typed error, too
+``wrong``    the file computes something else: a defect
+``error``    an untyped error: a defect
+``model``    the model itself does not run in eager torch
+``limit``    the time or memory limit was reached
+``crash``    the process died: a defect
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.zoo.targets import ZooTarget
+
+DEFECTS = ("wrong", "error", "crash")
+CALLS = 2  # in a row: state and replayed programs live from the first to the second
+# Without the compiler's own check: float32 programs reorder sums, which costs a network at most about half of its 24
+# bits (144 dB); integers may differ by a step here and there, where a wrong value leaves less than 10 dB.
+LEAST_DB = {False: 60.0, True: 15.0}
+
+_PATHS = re.compile(r"/\S*?/site-packages/|" + re.escape(f"{Path(__file__).parents[2]}/"))
+
+Row = dict[str, Any]
+
+
+def judge(exported: Any, calls: Sequence[Any], target: ZooTarget) -> Row:
+    from edgewright.errors import EdgewrightError
+
+    try:
+        result = _compiled(exported, calls, target)
+        return _measured(exported, calls, target, result)
+    except EdgewrightError as error:
+        kind = type(error).__name__
+        return {
+            "status": "wrong" if kind == "MiscompileError" else "refused",
+            "error": kind,
+            "message": first_line(error),
+        }
+    except MemoryError:
+        return {"status": "limit", "message": "memory"}
+    except Exception as error:
+        return untyped(error)
+
+
+def untyped(error: Exception) -> Row:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/edgewright/" in f.filename]
+    where = f"{frames[-1].filename.rpartition('/edgewright/')[2]}:{frames[-1].name}" if frames else ""
+    text = "".join(traceback.format_exception(error))
+    message = f"{type(error).__name__}: {first_line(error)}"
+    return {"status": "error", "error": type(error).__name__, "message": message, "where": where, "trace": text[-4000:]}
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first, with paths as they are on any machine."""
+    lines = str(error).strip().splitlines()
+    return _PATHS.sub("", lines[0])[:300] if lines else ""
+
+
+def _compiled(exported: Any, calls: Sequence[Any], target: ZooTarget) -> Any:
+    import edgewright as ew
+
+    if not target.device:
+        return _Portable(exported)
+    options: dict[str, Any] = {"quantize": target.quantize, "calibration": list(calls)} if target.quantize else {}
+    return ew.compile(exported, None, target.device, evaluate=0, quiet=True, simulate=target.simulate, **options)
+
+
+class _Portable:
+    """A program without delegates, with what ``CompileResult`` has of it."""
+
+    report = None
+
+    def __init__(self, exported: Any) -> None:
+        from edgewright import to_edge_transform_and_lower
+
+        self.exported = exported
+        self.buffer = to_edge_transform_and_lower(exported).to_executorch().buffer
+
+    def method(self) -> Any:
+        from edgewright.runtime import Runtime
+
+        return Runtime.get().load_program(self.buffer).load_method("forward")
+
+
+def _measured(exported: Any, calls: Sequence[Any], target: ZooTarget, result: Any) -> Row:
+    from edgewright.quantize.evaluate import sqnr
+
+    calls = list(calls)[:CALLS]
+    method = result.method()
+    file = [[_array(o) for o in method.execute(leaves(call))] for call in calls]
+    method.close()
+    eager = evaluate(exported, calls)
+    graph = eager if result.exported is exported else evaluate(result.exported, calls)
+    row: Row = {"status": "ok", "bytes": len(result.buffer)}
+    row["sqnr"] = round(sqnr(zip(eager, file, strict=True)), 1)
+    row["agreement"] = round(sqnr(zip(graph, file, strict=True)), 1)
+    row.update(_facts(result.report))
+    difference = _difference(graph, file, row, bool(target.quantize))
+    if difference:
+        row.update(status="wrong", message=difference)
+    return row
+
+
+def _facts(report: Any) -> Row:
+    if report is None:
+        return {"coverage": 0.0, "operators": 0.0, "delegates": 0}
+    shares = report.coverage
+    row: Row = {
+        "coverage": round(100 * shares["macs"], 2),
+        "operators": round(100 * shares["operators"], 2),
+        "delegates": sum(method.groups for method in report.methods.values()),
+    }
+    check = getattr(report, "check", None)
+    if check is not None:
+        row["check"] = check.skipped or check.note or ("within rounding" if check.inputs else "none")
+    return row
+
+
+def _difference(graph: list[list[Any]], file: list[list[Any]], row: Row, quantized: bool) -> str:
+    """What is wrong with a file's results, beside its graph's; empty if nothing is."""
+    for call, (wanted, given) in enumerate(zip(graph, file, strict=True)):
+        for index, (want, got) in enumerate(zip(wanted, given, strict=True)):
+            if np.shape(want) != np.shape(got):
+                return f"call {call}, output {index}: shape {list(np.shape(got))}, not {list(np.shape(want))}"
+            if not np.array_equal(np.isfinite(_real(want)), np.isfinite(_real(got))):
+                return f"call {call}, output {index}: other elements are not finite"
+    judged = row.get("check") not in (None, "none") and "not " not in str(row.get("check"))
+    bound = LEAST_DB[quantized]
+    if not judged and not row["agreement"] >= bound:
+        return f"{row['agreement']} dB against the graph it was lowered from, less than {bound:g}"
+    return ""
+
+
+def _real(value: Any) -> Any:
+    return np.asarray(value).astype(np.float64)
+
+
+def evaluate(exported: Any, calls: Sequence[Any]) -> list[list[Any]]:
+    """What a graph gives in eager torch for calls that follow each other; its state is put back."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from edgewright.workbench.quantization import kept_buffers
+
+    module = exported.module()
+    with torch.no_grad(), kept_buffers(exported):
+        return [[_array(leaf) for leaf in pytree.tree_leaves(module(*call))] for call in calls]
+
+
+def is_finite(results: list[list[Any]]) -> bool:
+    return all(math.isfinite(float(np.sum(np.abs(_real(value))))) for leaves in results for value in leaves)
+
+
+def leaves(call: Any) -> list[Any]:
+    from torch.utils import _pytree as pytree
+
+    return list(pytree.tree_leaves(call))
+
+
+def _array(value: Any) -> Any:
+    return value.detach().float().numpy().copy() if hasattr(value, "detach") else value

@@ -1,0 +1,188 @@
+"""The zoo's tool: what it makes of models, of workers that die, and of rows that got worse; and the committed table."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.zoo import table as tables
+from tests.zoo.campaign import Limits, State, run, share
+from tests.zoo.judge import judge
+from tests.zoo.sources import listed
+from tests.zoo.targets import TARGETS
+from tests.zoo.worker import work
+
+CONVOLUTION = "tests.zoo.toys:convolution"
+BRANCHING = "tests.zoo.toys:branching"
+
+
+def rows_of(name: str, targets: Sequence[str]) -> list[dict[str, Any]]:
+    lines = io.StringIO()
+    work(name, targets, lines)
+    return [row for line in lines.getvalue().splitlines() if "start" not in (row := json.loads(line))]
+
+
+def test_a_model_gets_a_row_for_each_target() -> None:
+    portable, xnnpack = rows_of(CONVOLUTION, ["portable", "xnnpack-int8"])
+    assert portable["status"] == xnnpack["status"] == "ok"
+    assert portable["delegates"] == 0 and portable["agreement"] > 100
+    assert xnnpack["delegates"] == 1 and xnnpack["coverage"] == 100.0
+    assert 15 < xnnpack["sqnr"] < 100 and xnnpack["input"] == "4x4"
+
+
+def test_what_torch_cannot_capture_is_told_for_all_targets() -> None:
+    rows = rows_of(BRANCHING, ["portable", "xnnpack-fp32"])
+    assert [row["status"] for row in rows] == ["export", "export"]
+    assert rows[0]["error"] == "ExportError" and "export: tests/zoo/toys.py:" in rows[0]["message"]
+
+
+def test_a_model_that_does_not_exist_is_no_defect() -> None:
+    assert [row["status"] for row in rows_of("tests.zoo.toys:nothing", ["portable"])] == ["model"]
+
+
+class _Wrong:
+    """A method whose results are off."""
+
+    def __init__(self, method: Any, change: Callable[[Any], Any]) -> None:
+        self.method = method
+        self.change = change
+
+    def execute(self, inputs: Any) -> Any:
+        return [self.change(np.asarray(o).copy()) for o in self.method.execute(inputs)]
+
+    def close(self) -> None:
+        self.method.close()
+
+
+@pytest.mark.parametrize("change", [lambda x: x * 1.01, lambda x: x * np.nan, lambda x: x[:, :2]])
+def test_wrong_numbers_are_seen(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
+    import edgewright as ew
+    from tests.zoo import judge as judges
+    from tests.zoo.sources import build
+
+    network = build(CONVOLUTION)
+    exported = ew.export(network.module, network.calls[0])
+    method = judges._Portable.method
+    monkeypatch.setattr(judges._Portable, "method", lambda self: _Wrong(method(self), change))
+    assert judge(exported, network.calls, TARGETS["portable"])["status"] == "wrong"
+
+
+def test_an_untyped_error_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.zoo import judge as judges
+
+    def fail(self: Any, exported: Any) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(judges._Portable, "__init__", fail)
+    row = judge(None, [], TARGETS["portable"])
+    assert row["status"] == "error" and row["message"].startswith("KeyError")
+
+
+WORKERS = {
+    "good": "print(json.dumps({'target': t, 'status': 'ok'}), flush=True)",
+    "dies": "print(json.dumps({'start': t}), flush=True); os.kill(os.getpid(), 11) if t == 'b' else "
+    "print(json.dumps({'target': t, 'status': 'ok'}), flush=True)",
+    "hangs": "print(json.dumps({'start': t}), flush=True); time.sleep(60)",
+    "grows": "print(json.dumps({'start': t}), flush=True); held = bytearray(300 << 20); time.sleep(60)",
+}
+
+
+def fake_worker(name: str, targets: Sequence[str]) -> list[str]:
+    code = f"import json, os, sys, time\nfor t in sys.argv[1:]:\n    {WORKERS[name]}"
+    return [sys.executable, "-c", code.replace("; ", "\n    "), *targets]
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "expected"),
+    [
+        ("good", Limits(), {"a": "ok", "b": "ok", "c": "ok"}),
+        ("dies", Limits(), {"a": "ok", "b": "crash", "c": "ok"}),
+        ("hangs", Limits(seconds=0.5), {"a": "limit", "b": "limit", "c": "limit"}),
+        ("grows", Limits(gigabytes=0.2), {"a": "limit", "b": "limit", "c": "limit"}),
+    ],
+)
+def test_workers_that_die_or_reach_a_limit(tmp_path: Path, name: str, limits: Limits, expected: dict[str, str]) -> None:
+    state = State(tmp_path / "state.jsonl")
+    run([name], ["a", "b", "c"], state, limits, command=fake_worker)
+    assert {target: row["status"] for (_, target), row in state.rows.items()} == expected
+    assert State(state.path).rows == state.rows  # as the file says
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl"
+    path.write_text(json.dumps({"model": "good", "target": "a", "status": "refused"}) + '\n{"model": "go')
+    state = State(path)
+    run(["good"], ["a", "b"], state, Limits(), command=fake_worker)
+    assert {t: row["status"] for (_, t), row in state.rows.items()} == {"a": "refused", "b": "ok"}
+    run(["good"], ["c"], state, Limits(), until=time.monotonic() - 1, command=fake_worker)
+    assert ("good", "c") not in state.rows and State(path).rows == state.rows
+
+
+def test_shares_are_disjoint_and_rotate() -> None:
+    names = [str(n) for n in range(10)]
+    parts = [share(names, f"{i}/3", seed=5) for i in (1, 2, 3)]
+    assert sorted(n for part in parts for n in part) == names
+    assert share(names, "1/3", seed=6) != parts[0]
+    with pytest.raises(SystemExit):
+        share(names, "4/3", seed=0)
+
+
+OK = {
+    "model": "m", "target": "portable", "status": "ok", "coverage": 90.0, "operators": 80.0, "delegates": 2,
+    "bytes": 10, "sqnr": 40.0, "agreement": 50.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, ""),
+        ({"sqnr": 39.2, "coverage": 95.0, "delegates": 1}, ""),
+        ({"coverage": 89.0}, "coverage fell"),
+        ({"operators": 70.0}, "operators fell"),
+        ({"delegates": 3}, "2 delegates became 3"),
+        ({"sqnr": 38.9}, "SQNR fell"),
+        ({"status": "refused", "message": "no"}, "was ok, is refused"),
+        ({"model": "new", "status": "error", "message": "KeyError"}, "KeyError"),
+        ({"model": "new", "status": "refused", "message": "no"}, ""),
+    ],
+)
+def test_what_is_worse(change: dict[str, Any], told: str) -> None:
+    lines = list(tables.regressions({"rows": [OK]}, [{**OK, **change}]))
+    assert len(lines) == bool(told) and told in "".join(lines)
+
+
+def test_tables_are_written_as_they_are_read(tmp_path: Path) -> None:
+    head = {"date": "2026-01-01", "commit": "abc", "packages": {"torch": "2"}}
+    refused = {"model": "a", "target": "e9955", "status": "refused", "message": "no | kernel", "trace": "long"}
+    table = tables.make_table([OK, refused], head)
+    tables.write_table(table, tmp_path / "table.json")
+    assert tables.read_table(tmp_path / "table.json") == table
+    assert [row["model"] for row in table["rows"]] == ["a", "m"] and not list(tables.problems(table))
+    page = tables.page(table, total=3)
+    assert "**partial**: 2 of 3 models" in page and "no \\| kernel" in page
+    assert list(tables.problems({**table, "rows": [OK, OK]})) == ["('m', 'portable'): stands 2 times"]
+
+
+def test_the_committed_table_is_well_formed() -> None:
+    table = tables.read_table()
+    assert not list(tables.problems(table))
+    assert {row["model"] for row in table["rows"]} <= set(listed())
+
+
+def test_the_list_has_what_is_promised() -> None:
+    names = listed()
+    counts = {
+        source: sum(n.startswith(f"{source}/") for n in names) for source in ("torchvision", "timm", "transformers")
+    }
+    assert counts["timm"] == 150 and counts["transformers"] == 60 and counts["torchvision"] >= 100
+    assert len(set(names)) == len(names) and not any("quantized_" in n for n in names)
+    assert listed(["timm/*"]) == [n for n in names if n.startswith("timm/")] and listed([CONVOLUTION]) == [CONVOLUTION]

@@ -1,0 +1,116 @@
+"""All architectures of torchvision but the quantized ones, for small inputs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from tests.zoo.network import (
+    Call,
+    Draw,
+    ModelError,
+    Network,
+    TensorOutputs,
+    count_parameters,
+    draw_calls,
+    image,
+    images,
+    run_eager,
+)
+
+SIZES = (64, 96, 128, 224)  # the first that the model takes
+_DEFINED: list[Any] = []
+
+
+def library() -> Any:
+    """torchvision. Beside a CPU build of torch of another index its compiled operators are missing, and the import
+    fails unless the two that it registers shapes for are declared."""
+    if not _DEFINED:
+        for schema in (
+            "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+            "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+        ):
+            with contextlib.suppress(RuntimeError):  # the compiled operators are there
+                torch.library.define(f"torchvision::{schema.partition('(')[0]}", f"({schema.partition('(')[2]}")
+        _DEFINED.append(True)
+    import torchvision
+
+    return torchvision
+
+
+def choose() -> dict[str, int]:
+    models = library().models
+    sizes = {}
+    for name in models.list_models():
+        if not name.startswith("quantized_"):
+            sizes[name] = count_parameters(partial(_create, name, _options(name, 224)))
+    return sizes
+
+
+def _create(name: str, options: Mapping[str, Any]) -> Any:
+    return library().models.get_model(name, weights=None, **options)
+
+
+def _options(name: str, size: int) -> dict[str, Any]:
+    """Arguments that make a model small, or fit its input."""
+    module = library().models.get_model_builder(name).__module__
+    if ".detection" in module or ".segmentation" in module:
+        return {"weights_backbone": None}
+    if name.startswith("vit_"):
+        return {"image_size": size}
+    if name.startswith("maxvit"):
+        return {"input_size": (size, size)}
+    if name in ("googlenet", "inception_v3"):
+        return {"init_weights": False, "aux_logits": False}
+    return {}
+
+
+def build(name: str) -> Network:
+    module = library().models.get_model_builder(name).__module__
+    if ".detection" in module:
+        return _prepared(name, _detection, TensorOutputs(_create(name, _options(name, 224)).eval()), "2 images of 96")
+    if ".optical_flow" in module:
+        model = TensorOutputs(_create(name, {}).eval(), num_flow_updates=2)
+        return _prepared(name, _pairs, model, "pairs of 128x128, 2 updates")
+    if ".video" in module:
+        return _video(name)
+    failures = []
+    for size in SIZES:
+        try:
+            model = TensorOutputs(_create(name, _options(name, size)).eval())
+            calls = draw_calls(name, images(1, 3, size, size))
+            run_eager(model, calls[0])
+            return Network(model, calls, f"{size}x{size}")
+        except Exception as error:  # the model's: an input it cannot take
+            failures.append(f"{size}: {type(error).__name__}: {error}")
+    raise ModelError(f"takes none of the sizes: {'; '.join(failures)}")
+
+
+def _video(name: str) -> Network:
+    failures = []
+    for frames, size in ((4, 64), (16, 64), (16, 224)):
+        fixed = {"temporal_size": frames, "spatial_size": (size, size)} if name.startswith("mvit") else {}
+        try:
+            model = TensorOutputs(_create(name, fixed).eval())
+            calls = draw_calls(name, images(1, 3, frames, size, size), 2)
+            run_eager(model, calls[0])
+            return Network(model, calls, f"{frames} frames of {size}x{size}")
+        except Exception as error:
+            failures.append(f"{frames}x{size}: {type(error).__name__}: {error}")
+    raise ModelError(f"takes none of the sizes: {'; '.join(failures)}")
+
+
+def _detection(random: torch.Generator) -> Call:
+    return ([image((3, 96, 96), random)],)
+
+
+def _pairs(random: torch.Generator) -> Call:
+    return image((1, 3, 128, 128), random), image((1, 3, 128, 128), random)
+
+
+def _prepared(name: str, draw: Draw, model: Any, note: str) -> Network:
+    return Network(model, draw_calls(name, draw, 2), note)

@@ -1,0 +1,75 @@
+"""The process of one model: ``python -m tests.zoo.worker NAME TARGET...``.
+
+Writes lines of JSON: ``{"start": target}`` before each target, then its row. A crash leaves the last start unanswered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from tests.zoo.judge import Row, evaluate, first_line, is_finite, judge, untyped
+from tests.zoo.targets import TARGETS
+
+
+def work(name: str, targets: Sequence[str], lines: TextIO) -> None:
+    _tell(lines, {"start": targets[0]})
+    exported, calls, facts = _prepared(name)
+    if exported is None:
+        for target in targets:
+            _tell(lines, {"target": target, **facts})
+        return
+    for target in targets:
+        _tell(lines, {"start": target})
+        begin = time.monotonic()
+        row = judge(exported, calls, TARGETS[target])
+        _tell(lines, {"target": target, **facts, **row, "seconds": round(time.monotonic() - begin, 1)})
+
+
+def _prepared(name: str) -> tuple[Any, Sequence[Any], Row]:
+    """The exported model, its inputs, and what to note of it; or the row that holds for all targets."""
+    import edgewright as ew
+    from edgewright.errors import EdgewrightError
+    from tests.zoo.network import ModelError, run_eager
+    from tests.zoo.sources import build
+
+    try:
+        network = build(name)
+        if not is_finite([[x.detach().float().numpy() for x in run_eager(network.module, network.calls[0])]]):
+            raise ModelError("random weights give numbers that are not finite")
+    except ModelError as error:
+        return None, (), {"status": "model", "message": first_line(error)}
+    facts: Row = {"parameters": sum(p.numel() for p in network.module.parameters())}
+    if network.note:
+        facts["input"] = network.note
+    try:
+        exported = ew.export(network.module, tuple(network.calls[0]))
+        evaluate(exported, network.calls[:1])
+    except EdgewrightError as error:
+        return None, (), {**facts, "status": "export", "error": type(error).__name__, "message": first_line(error)}
+    except Exception as error:
+        return None, (), {**facts, **untyped(error)}
+    return exported, network.calls, facts
+
+
+def _tell(lines: TextIO, content: Row) -> None:
+    lines.write(json.dumps(content) + "\n")
+    lines.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rows go to what was standard output; whatever libraries print goes to standard error."""
+    warnings.simplefilter("ignore")
+    with os.fdopen(os.dup(1), "w") as lines:
+        os.dup2(2, 1)
+        work(arguments[0], arguments[1:], lines)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
