@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.zoo import table as tables
-from tests.zoo.campaign import Limits, State, run, share
+from tests.zoo.campaign import Campaign, Limits, State, share
 from tests.zoo.sources import LIST, choose, listed
 from tests.zoo.targets import TARGETS
 
@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--targets", default=",".join(TARGETS), help="names, with commas between")
             command.add_argument("--share", default="1/1", help="i/n: a part of the models, another one for each seed")
             command.add_argument("--seed", default="0", help="of the share: a number, or 'new'")
+            command.add_argument("--jobs", type=int, default=1, help="models at a time")
             command.add_argument("--limit-seconds", type=float, default=600.0, help="of one model")
             command.add_argument("--limit-gigabytes", type=float, default=8.0, help="of one model")
             command.add_argument("--seconds", type=float, default=float("inf"), help="no model starts after that")
@@ -59,7 +60,8 @@ def _run(options: argparse.Namespace) -> int:
     print(f"seed {seed}, {len(names)} models", flush=True)
     limits = Limits(options.limit_seconds, options.limit_gigabytes)
     until = time.monotonic() + options.seconds
-    run(names, targets, State(options.state), limits, until=until, facts={"commit": commit()}, report=_print)
+    campaign = Campaign(targets, State(options.state), limits, until, {"commit": commit()}, report=_print)
+    campaign.run(names, options.jobs)
     return 0
 
 

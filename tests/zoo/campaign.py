@@ -8,8 +8,10 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ class State:
 
     path: Path
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.Lock, compare=False)
 
     def __post_init__(self) -> None:
         if not self.path.exists():
@@ -46,28 +49,38 @@ class State:
 
     def add(self, row: Row) -> None:
         self.rows[row["model"], row["target"]] = row
-        with self.path.open("a") as file:
+        with self.lock, self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
     def missing(self, name: str, targets: Iterable[str]) -> list[str]:
         return [t for t in targets if (name, t) not in self.rows]
 
 
-def run(
-    names: Sequence[str], targets: Sequence[str], state: State, limits: Limits, *, until: float = float("inf"),
-    facts: Row | None = None, command: Callable[[str, Sequence[str]], list[str]] = worker_command,
-    report: Callable[[Row], None] = lambda row: None,
-) -> None:  # fmt: skip
-    """Run what the state does not have yet; no new model starts after ``until`` (of ``time.monotonic``)."""
-    for name in names:
-        end = time.monotonic() + limits.seconds
-        while (rest := state.missing(name, targets)) and time.monotonic() < min(until, end):
-            before = len(state.rows)
-            for row in run_model(command(name, rest), rest, limits.gigabytes, end):
-                state.add({"model": name, **row, **(facts or {})})
-                report(state.rows[name, row["target"]])
-            if len(state.rows) == before:
-                break
+@dataclass
+class Campaign:
+    """What holds for all models of a run. No model starts after ``until`` (of ``time.monotonic``)."""
+
+    targets: Sequence[str]
+    state: State
+    limits: Limits = field(default_factory=Limits)
+    until: float = float("inf")
+    facts: Row = field(default_factory=dict)  # that all rows have
+    command: Callable[[str, Sequence[str]], list[str]] = worker_command
+    report: Callable[[Row], None] = lambda row: None
+
+    def run(self, names: Sequence[str], jobs: int = 1) -> None:
+        """Run what the state does not have yet."""
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(self.run_one, names))
+
+    def run_one(self, name: str) -> None:
+        """A worker that dies is followed by one for the targets behind."""
+        end = time.monotonic() + self.limits.seconds
+        while (rest := self.state.missing(name, self.targets)) and time.monotonic() < min(self.until, end):
+            for row in run_model(self.command(name, rest), rest, self.limits.gigabytes, end):
+                complete = {"model": name, **row, **self.facts}
+                self.state.add(complete)
+                self.report(complete)
 
 
 def run_model(command: list[str], targets: Sequence[str], gigabytes: float, end: float) -> Iterator[Row]:

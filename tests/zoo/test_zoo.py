@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.zoo import table as tables
-from tests.zoo.campaign import Limits, State, run, share
+from tests.zoo.campaign import Campaign, Limits, State, share
 from tests.zoo.judge import judge
 from tests.zoo.sources import listed
 from tests.zoo.targets import TARGETS
@@ -111,7 +111,7 @@ def fake_worker(name: str, targets: Sequence[str]) -> list[str]:
 )
 def test_workers_that_die_or_reach_a_limit(tmp_path: Path, name: str, limits: Limits, expected: dict[str, str]) -> None:
     state = State(tmp_path / "state.jsonl")
-    run([name], ["a", "b", "c"], state, limits, command=fake_worker)
+    Campaign(["a", "b", "c"], state, limits, command=fake_worker).run([name])
     assert {target: row["status"] for (_, target), row in state.rows.items()} == expected
     assert State(state.path).rows == state.rows  # as the file says
 
@@ -120,9 +120,9 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "state.jsonl"
     path.write_text(json.dumps({"model": "good", "target": "a", "status": "refused"}) + '\n{"model": "go')
     state = State(path)
-    run(["good"], ["a", "b"], state, Limits(), command=fake_worker)
+    Campaign(["a", "b"], state, command=fake_worker).run(["good"], jobs=2)
     assert {t: row["status"] for (_, t), row in state.rows.items()} == {"a": "refused", "b": "ok"}
-    run(["good"], ["c"], state, Limits(), until=time.monotonic() - 1, command=fake_worker)
+    Campaign(["c"], state, until=time.monotonic() - 1, command=fake_worker).run(["good"])
     assert ("good", "c") not in state.rows and State(path).rows == state.rows
 
 

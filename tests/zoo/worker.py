@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -62,9 +63,17 @@ def _tell(lines: TextIO, content: Row) -> None:
     lines.flush()
 
 
+def _follow_parent(parent: int) -> None:
+    """A run that is killed takes its worker with it: nobody would read the rows."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Rows go to what was standard output; whatever libraries print goes to standard error."""
     warnings.simplefilter("ignore")
+    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
     with os.fdopen(os.dup(1), "w") as lines:
         os.dup2(2, 1)
         work(arguments[0], arguments[1:], lines)
