@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tests.zoo.network import ModelError, Network, TensorOutputs, count_parameters, draw_calls, images, run_eager
+from tests.zoo.torchvision_models import library
 
 COUNT = 150
 SIZES = (64, 96, 128)  # before the model's own
@@ -16,8 +17,15 @@ _LARGE = re.compile(
 )
 
 
-def choose() -> dict[str, int]:
+def _library() -> Any:
+    library()  # timm imports torchvision
     import timm
+
+    return timm
+
+
+def choose() -> dict[str, int]:
+    timm = _library()
 
     by_module = {m: [n for n in timm.list_models(module=m) if not _LARGE.search(n)] for m in timm.list_modules()}
     ranked = {module: _ranked(names) for module, names in by_module.items() if names}
@@ -44,7 +52,7 @@ def _ranked(names: list[str]) -> list[tuple[str, int]]:
 
 
 def _parameters(name: str) -> int | None:
-    import timm
+    timm = _library()
 
     try:
         return count_parameters(partial(timm.create_model, name))
@@ -53,7 +61,7 @@ def _parameters(name: str) -> int | None:
 
 
 def build(name: str) -> Network:
-    import timm
+    timm = _library()
 
     own = timm.get_pretrained_cfg(name).input_size[-1] if timm.get_pretrained_cfg(name) else 224
     failures = []
