@@ -74,7 +74,9 @@ def _print(row: dict[str, Any]) -> None:
 
 
 def commit() -> str:
-    made = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    """The last commit that changed the product: what the tests do to a branch does not change the rows."""
+    command = ["git", "log", "-1", "--format=%h", "--", "edgewright"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
     return made.stdout.strip()
 
 
@@ -83,8 +85,7 @@ def _table(options: argparse.Namespace) -> int:
     rows = [row for row in State(options.state).rows.values() if row["model"] in known]
     packages = {name: metadata.version(name) for name in PACKAGES}
     commits = sorted({row["commit"] for row in rows})
-    head = {"date": time.strftime("%Y-%m-%d"), "commit": commits[-1] if len(commits) == 1 else commit(),
-            "packages": packages}  # fmt: skip
+    head = {"date": time.strftime("%Y-%m-%d"), "commit": ", ".join(commits), "packages": packages}
     table = tables.make_table(rows, head)
     tables.write_table(table)
     tables.PAGE.write_text(tables.page(table, len(known)))

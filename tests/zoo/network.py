@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,8 +73,9 @@ class TensorOutputs(nn.Module):
             made = self.model(**dict(zip(self.names, args, strict=True)), **self.fixed)
         else:
             made = self.model(*args, **self.fixed)
-        made = made if isinstance(made, tuple | list) else list(made.values()) if hasattr(made, "values") else [made]
-        leaves = [x for x in pytree.tree_leaves(list(made)) if isinstance(x, torch.Tensor)]
+        if isinstance(made, Mapping):
+            made = list(made.values())
+        leaves = [x for x in pytree.tree_leaves(made) if isinstance(x, torch.Tensor)]
         return tuple(leaves[: self.only])
 
 

@@ -95,7 +95,9 @@ def _introduction(table: Mapping[str, Any], total: int) -> Iterator[str]:
     yield "Public architectures, with random weights and small inputs, compiled for eight targets; every file is run on"
     yield "this machine and compared with the graph it was lowered from. `python -m tests.zoo table` writes this page"
     yield "and `tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
-    state = "all of it" if models == total else f"**partial**: {models} of {total} models have been run, smallest first"
+    state = (
+        "all of it" if models == total else f"**partial**: {models} of {total} models, not all of them for every target"
+    )
     yield f"This table: {state}; {len(rows)} rows, {table['date']}, commit `{table['commit']}`, {packages}.\n"
     yield "`sm8550` is judged by the host twin of the graph that Qualcomm's compiler would get; `e9955` and `imxrt700`,"
     yield "without their vendors' compilers, likewise; `ethos-u85-256` by the TOSA graph. Random weights say nothing"
