@@ -264,7 +264,7 @@ def _show(built: Built, stages: Stages) -> None:
     elif built.check.inputs:
         out.print(clean(built.check), soft_wrap=True)
     for report in built.reports.values():
-        for line in (report.verdict, *map(describe, report.estimates)):
+        for line in filter(None, (report.verdict, report.precision, *map(describe, report.estimates))):
             out.print(clean(line), soft_wrap=True)
     rows = [(name, duration(seconds)) for name, seconds in stages.times.items()]
     out.print(table("", ("stage", ">time"), [*rows, ("total", duration(stages.total))]))

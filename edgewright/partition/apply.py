@@ -12,6 +12,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 
+from edgewright.backends.table import precision_of
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.programs import with_graph
@@ -64,10 +65,10 @@ class Application:
             why = [] if taken else reasons[op] or ["nothing around it to run with"]
             size = sum(o.nbytes for o in op.outputs if o is not None)
             node = op.origin.node or next((o.name for o in op.outputs if o is not None), "")
+            macs = count_macs(op)
+            held = precision_of(op) if macs else ""
             backend, index = (self.backend, where[op]) if taken else ("", -1)
-            self.report.verdicts.append(
-                Verdict(op.kind, node, op.origin.module, backend, index, why, count_macs(op), size)
-            )
+            self.report.verdicts.append(Verdict(op.kind, node, op.origin.module, backend, index, why, macs, size, held))
 
     # ---------------------------------------------------------------------------------------------- the new graph
 

@@ -10,6 +10,9 @@ from typing import Any
 from edgewright.program.estimates import describe
 from edgewright.units import share
 
+_FLOAT = "fp32"
+_UNTOLD = "computed in floating point"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -23,11 +26,26 @@ class Verdict:
     refusals: Sequence[str] = ()
     macs: int = 0
     bytes: int = 0
+    precision: str = ""  # of a product: how its operands are held
 
     def __str__(self) -> str:
         where = f" in {self.module}" if self.module else ""
         what = f"{self.backend}, group {self.group}" if self.backend else "; ".join(self.refusals)
         return f"{self.operator} {self.node!r}{where}: {what}"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A product of the model's own, whatever operators it became. ``reason``: why it is not quantized."""
+
+    node: str
+    module: str
+    quantized: bool
+    reason: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {self.module}" if self.module else ""
+        return f"{self.node!r}{where}{f' — {self.reason}' if self.reason else ''}"
 
 
 @dataclass
@@ -43,6 +61,7 @@ class PartitionReport:
     backend: str
     verdicts: list[Verdict] = field(default_factory=list)
     estimates: list[Mapping[str, Any]] = field(default_factory=list)  # of the delegates, where a vendor gives any
+    left: Mapping[str, str] = field(default_factory=dict)  # why a quantizer left layers alone, by node
 
     @property
     def taken(self) -> list[Verdict]:
@@ -66,6 +85,31 @@ class PartitionReport:
         }
 
     @property
+    def layers(self) -> list[Layer]:
+        """The products, in order, each with its precision: quantized if all operators that it became are."""
+        found: dict[tuple[str, str], bool] = {}
+        for v in self.verdicts:
+            if v.macs and v.precision:
+                key = v.node, v.module
+                found[key] = found.get(key, True) and v.precision != _FLOAT
+        why = {key: "" if done else self.left.get(key[0], _UNTOLD) for key, done in found.items()}
+        return [Layer(*key, done, why[key]) for key, done in found.items()]
+
+    @property
+    def precision(self) -> str:
+        """How many layers are quantized, and which are not and why; empty for a model in floating point."""
+        layers = self.layers
+        real = [layer for layer in layers if not layer.quantized]
+        if not layers or not (self.left or self._has_integers):
+            return ""
+        told = f"{len(layers) - len(real)} of {len(layers)} layers quantized"
+        return f"{told}; not quantized: {', '.join(map(str, real))}" if real else told
+
+    @property
+    def _has_integers(self) -> bool:
+        return any(v.operator in ("quantize", "dequantize") or v.precision not in ("", _FLOAT) for v in self.verdicts)
+
+    @property
     def verdict(self) -> str:
         """The coverage in one line."""
         shares, groups = self.coverage(), self.groups
@@ -77,13 +121,15 @@ class PartitionReport:
 
     def __str__(self) -> str:
         expected = [f"  {line}" for e in self.estimates if (line := describe(e))]
-        return "\n".join([self.verdict, *expected, *(f"  {v}" for v in self.refused)])
+        held = [f"  {self.precision}"] if self.precision else []
+        return "\n".join([self.verdict, *held, *expected, *(f"  {v}" for v in self.refused)])
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
         head = {"method": self.method, "backend": self.backend, "groups": self.groups, "coverage": self.coverage()}
         expected = {"estimates": [dict(e) for e in self.estimates]} if self.estimates else {}
-        return {**head, **expected, "operators": [asdict(v) for v in self.verdicts]}
+        held = {"layers": [asdict(layer) for layer in self.layers]}
+        return {**head, **expected, **held, "operators": [asdict(v) for v in self.verdicts]}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
@@ -103,7 +149,8 @@ def merge(first: PartitionReport | None, second: PartitionReport) -> PartitionRe
     used = 1 + max((v.group for v in first.taken if v.backend == second.backend), default=-1)
     before = {(v.operator, v.node): v for v in first.refused}
     rest = [_joined(before.get((v.operator, v.node)), v, used) for v in second.verdicts]
-    return PartitionReport(first.method, joint, [*first.taken, *rest], [*first.estimates, *second.estimates])
+    verdicts, estimates = [*first.taken, *rest], [*first.estimates, *second.estimates]
+    return PartitionReport(first.method, joint, verdicts, estimates, {**first.left, **second.left})
 
 
 def _joined(before: Verdict | None, now: Verdict, used: int) -> Verdict:

@@ -68,6 +68,7 @@ class Annotator:
         self.plans: list[_Plan] = []
         self.planned: set[Op] = set()  # operators
         self.scaled: set[fx.Node] = set()  # nodes whose results have a scale
+        self.left: dict[str, str] = {}  # why layers are not quantized, by node
 
     def run(self) -> None:
         self._plan_all()
@@ -87,6 +88,8 @@ class Annotator:
     def _plan_all(self) -> None:
         for op in self.graph.ops:
             plan = self._plan(op) if op not in self.planned else None
+            if plan is None and op not in self.planned:
+                self._note(op)
             if plan is not None:
                 self.plans.append(plan)
                 self.scaled |= {plan.result} if plan.result is not None else set()
@@ -116,6 +119,22 @@ class Annotator:
         if spec is not None and spec.absorbs:
             self._fuse(op, row, spec.absorbs, plan)
         return plan
+
+    def _note(self, op: Op) -> None:
+        """Say why a layer is not quantized, unless another quantizer took it."""
+        row, nodes = OPS.of(op), self._nodes(self._read(op))
+        if row is None or not nodes or not any(isinstance(port, Weight) for port in row.ports.values()):
+            return
+        if nodes[0].meta.get(Q_ANNOTATION_KEY, QuantizationAnnotation())._annotated:
+            return
+        spec, config = self.backend.rows.get(row.name), self.config_of(op, row, nodes[0])
+        if config is None:
+            why = "left in floating point by the configuration"
+        elif spec is None or (DYNAMIC if config.is_dynamic else STATIC) not in spec.precisions:
+            why = f"{self.backend.name} has no row for {row.name} in integers"
+        else:
+            why = self.left.get(nodes[0].name, "its operands are not weights and real activations")
+        self.left[nodes[0].name] = why
 
     def _read(self, op: Op) -> Op:
         """An operator without trailing results that nobody reads."""
@@ -162,10 +181,13 @@ class Annotator:
         if row.name not in self.backend.rows:
             return True
         axes = _weight_axes(plan)
+        found: list[Any] = []
         for axis in dict.fromkeys((axes, None)):
-            if not self.backend.refusals(_trial(op, row, plan, _expected(plan, axis)), self.target):
+            found = self.backend.refusals(_trial(op, row, plan, _expected(plan, axis)), self.target)
+            if not found:
                 _weigh(op, plan, axis, self.nodes)
                 return True
+        self.left[plan.nodes[0].name] = "; ".join(map(str, found))
         return False
 
     def _takes_numbers(self, row: OpDef) -> bool:

@@ -58,6 +58,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         self.by_node: list[tuple[Callable[[fx.Node], bool], QuantizationConfig | None]] = []
         self.ends: QuantizationConfig | None = None
         self.others: list[Quantizer] = []
+        self.left: dict[str, str] = {}  # after annotation: why layers are not quantized, by node
         self.filter: Callable[[fx.Node], bool] | None = None
 
     @classmethod
@@ -150,7 +151,9 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
             other.annotate(model)
         if self.ends is not None:
             annotate_ends(model, self.ends)
-        self._annotator(model).run()
+        annotator = self._annotator(model)
+        annotator.run()
+        self.left = annotator.left
         return model
 
     def validate(self, model: fx.GraphModule) -> None:

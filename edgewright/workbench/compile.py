@@ -181,6 +181,8 @@ class Bench:
             program = edge.to_executorch(self.settings.config)
         report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
         report.methods = edge.partition_reports
+        for method in report.methods.values():
+            method.left = self.quantization.left.get(target.name, {})
         plans = program.executorch_program.execution_plan
         report.planned_bytes = sum(sum(plan.non_const_buffer_sizes) for plan in plans)
         called = {operator.key for plan in plans for operator in plan.operators or ()}

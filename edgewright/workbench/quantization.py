@@ -36,6 +36,7 @@ class Quantization:
         self._stages = stages
         self._dynamic_shapes = dynamic_shapes
         self._done: dict[str, ExportedProgram] = {}
+        self.left: dict[str, dict[str, str]] = {}  # by target: why layers are not quantized, by node
 
     def modules(self) -> set[str]:
         """The dotted paths of all modules that have operators, and of those around them."""
@@ -65,6 +66,7 @@ class Quantization:
             module: Any = self._exported.module()
             original = float_copy(spell_out_writes(module))
             made = prepare_pt2e(module, quantizer)
+            self.left[target.name] = getattr(quantizer, "left", {})
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
             call_model(partial(_check, original, made), 0, call, self._exported)

@@ -75,7 +75,7 @@ class CompileResult:
             lines.append(f"metric {report.metric:.6g}")
         lines.append(str(report.check))
         for method in report.methods.values():
-            lines += [method.verdict, *filter(None, map(describe, method.estimates))]
+            lines += [method.verdict, *filter(None, [method.precision, *map(describe, method.estimates)])]
         if report.simulated:
             lines.append(f"This file runs on this machine only: {report.simulated}")
         return "\n".join(lines)
