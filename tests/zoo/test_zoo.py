@@ -197,6 +197,6 @@ def test_the_list_has_what_is_promised() -> None:
     counts = {
         source: sum(n.startswith(f"{source}/") for n in names) for source in ("torchvision", "timm", "transformers")
     }
-    assert counts["transformers"] == 60 and counts["torchvision"] >= 100
+    assert counts["timm"] == 150 and counts["transformers"] == 60 and counts["torchvision"] >= 100
     assert len(set(names)) == len(names) and not any("quantized_" in n for n in names)
     assert listed(["timm/*"]) == [n for n in names if n.startswith("timm/")] and listed([CONVOLUTION]) == [CONVOLUTION]
