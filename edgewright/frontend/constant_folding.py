@@ -1,4 +1,5 @@
-"""Weights that a model computes of others: one plus a weight, a weight norm, a layer on a table of coordinates.
+"""Weights that a model computes of others: one plus a weight, a weight norm, a layer on a table of coordinates, the
+angles of positions.
 
 A quantizer would take each step for an activation, with a scale and an error of its own. Computed ahead, they are
 weights like any other. Not for models that are trained afterwards: what is computed would no longer follow.
@@ -57,7 +58,7 @@ class _Folder:
                 self.sources[node] = {str(node.target): held.nbytes}
         elif node.op == "call_function" and is_pure(node.target):
             inputs = node.all_input_nodes
-            if inputs and all(n in self.sources for n in inputs):
+            if all(n in self.sources for n in inputs):
                 self.sources[node] = {name: size for n in inputs for name, size in self.sources[n].items()}
 
     def _held(self, node: fx.Node) -> Any:
@@ -84,9 +85,11 @@ class _Folder:
         return True
 
     def _is_worth_it(self, node: fx.Node) -> bool:
-        """True for real numbers that are computed, do not grow, and are not simply returned."""
+        """True for real numbers that are computed of others, do not grow, and are not simply returned."""
         val = node.meta.get("val")
         if not isinstance(val, torch.Tensor) or not val.is_floating_point() or is_dynamic(val):
+            return False
+        if not node.all_input_nodes:  # one number, or steps: as quickly made again
             return False
         if viewed_argument(node.target) is not None or any(user.op == "output" for user in node.users):
             return False

@@ -54,7 +54,7 @@ class _ConstantFolder:
 
     def _visit(self, op: Op) -> None:
         inputs = list(op.inputs())
-        if not inputs or op.graphs or not self._is_computable(op):
+        if op.graphs or not self._is_computable(op):
             return
         if all(v.constant or v in self.makers for v in inputs):
             self.sources[op] = {s for v in inputs for s in (self.sources[self.makers[v]] if v in self.makers else {v})}
@@ -68,7 +68,11 @@ class _ConstantFolder:
         return known and all(o is None or o.nbytes <= _WORKSPACE for o in op.outputs)
 
     def fold(self, op: Op, read: list[Value]) -> bool:
-        """Store the results of an operator that others read; False if they are too large, or the graph's own."""
+        """Store the results of an operator that others read; False if they are too large, or the graph's own.
+
+        What is made of nothing (one number, steps) stays as it is: it is as quickly made again."""
+        if not any(True for _ in op.inputs()):
+            return False
         most = max(sum(v.nbytes for v in self.sources[op]), _LARGEST)
         grows = op.kind not in _CONVERSIONS and any(v.nbytes > most for v in read)
         if grows or not self.returned.isdisjoint(read) or not all(self._compute(step) for step in self._steps(op)):
@@ -87,10 +91,11 @@ class _ConstantFolder:
         return sorted(needed, key=self.order.__getitem__)
 
     def _compute(self, op: Op) -> bool:
-        results = self._call(op)
-        for value, result in zip(op.outputs, results or (), strict=False):  # an overload may have fewer than its row
-            if value is not None:
-                self.results[value] = _stored_as(value, result)
+        with np.errstate(all="ignore"):  # the logarithm of 0 is infinite here as it is in torch
+            results = self._call(op)
+            for value, result in zip(op.outputs, results or (), strict=False):  # an overload may have fewer
+                if value is not None:
+                    self.results[value] = _stored_as(value, result)
         return results is not None
 
     def _call(self, op: Op) -> tuple[Any, ...] | None:

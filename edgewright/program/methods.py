@@ -46,20 +46,21 @@ def check_methods(option: str, chosen: Any, methods: set[str]) -> None:
 
 
 def structure(spec: pytree.TreeSpec) -> str:
-    """A structure as text; torch's named results (of ``sort`` and the like) as tuples, for they have no name in it."""
+    """A structure as text. Classes that have no name in it (torch's named results, dataclasses that were registered
+    without one) are tuples of what they hold."""
     try:
         return pytree.treespec_dumps(spec)
     except NotImplementedError:
-        named = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-        return pytree.treespec_dumps(pytree.tree_structure(_unnamed(named)))
+        return pytree.treespec_dumps(pytree.tree_structure(_unnamed(spec)))
 
 
-def _unnamed(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _unnamed(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_unnamed(item) for item in tree]
-    return tuple(_unnamed(item) for item in tree) if isinstance(tree, tuple) else tree
+def _unnamed(spec: pytree.TreeSpec) -> Any:
+    if spec.is_leaf():
+        return 0
+    children = [_unnamed(child) for child in spec.children()]
+    if spec.type is dict:
+        return dict(zip(spec.context, children, strict=True))
+    return children if spec.type is list else tuple(children)
 
 
 def constant_plan(name: str, value: Any, constants: ConstantPool) -> schema.ExecutionPlan:

@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, SharedQu
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
-from edgewright.ir.graph import Op, QParams, Value
+from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.ops import OpDef
 from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
@@ -86,10 +86,11 @@ class Annotator:
     # --------------------------------------------------------------------------------------------------- choosing
 
     def _plan_all(self) -> None:
+        varying = varying_operators(self.graph)
         for op in self.graph.ops:
-            plan = self._plan(op) if op not in self.planned else None
+            plan = self._plan(op) if op in varying and op not in self.planned else None
             if plan is None and op not in self.planned:
-                self._note(op)
+                self._note(op, op in varying)
             if plan is not None:
                 self.plans.append(plan)
                 self.scaled |= {plan.result} if plan.result is not None else set()
@@ -120,7 +121,7 @@ class Annotator:
             self._fuse(op, row, spec.absorbs, plan)
         return plan
 
-    def _note(self, op: Op) -> None:
+    def _note(self, op: Op, varies: bool) -> None:
         """Say why a layer is not quantized, unless another quantizer took it."""
         row, nodes = OPS.of(op), self._nodes(self._read(op))
         if row is None or not nodes or not any(isinstance(port, Weight) for port in row.ports.values()):
@@ -132,6 +133,8 @@ class Annotator:
             why = "left in floating point by the configuration"
         elif spec is None or (DYNAMIC if config.is_dynamic else STATIC) not in spec.precisions:
             why = f"{self.backend.name} has no row for {row.name} in integers"
+        elif not varies:
+            why = "it depends on no input of the model"
         else:
             why = self.left.get(nodes[0].name, "its operands are not weights and real activations")
         self.left[nodes[0].name] = why
@@ -235,6 +238,19 @@ class Annotator:
 
 def _is_norm(node: fx.Node) -> bool:
     return str(node.target) in _BATCH_NORMS
+
+
+def varying_operators(graph: Graph) -> set[Op]:
+    """The operators that depend on the graph's inputs or state. Others give the same in every call, and no backend
+    takes them: integers would only make them coarser, and an infinite one (the logarithm of a distance of 0, in tables
+    of relative positions) would leave no scale for the rest."""
+    varying = {v for v in graph.inputs if isinstance(v, Value)}
+    found = set()
+    for op in graph.ops:
+        if op.graphs or any(v in varying or v.state for v in op.inputs()):
+            found.add(op)
+            varying.update(v for v in op.outputs if v is not None)
+    return found
 
 
 # ------------------------------------------------------------------------------------------- would it be accepted?

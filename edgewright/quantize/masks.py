@@ -21,7 +21,9 @@ _NEVER = -1e4  # and below: no score
 _HIDDEN = LOW / 2  # and below: masked
 _BELOW = {8: 12.0, 16: 16.0}  # of the lowest score; a softmax of as many bits has nothing left there
 _SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax")
-_JOINS = ("add", "sub", "mul", "where", "masked_fill", "maximum", "minimum", "full", "full_like", "scalar_tensor")
+_JOINS = (
+    "add", "sub", "mul", "where", "masked_fill", "maximum", "minimum", "full", "full_like", "scalar_tensor", "scatter",
+)  # fmt: skip
 _MOVES = (
     "view", "reshape", "_unsafe_view", "expand", "slice", "select", "unsqueeze", "squeeze", "permute", "transpose",
     "index", "index_select", "clone", "_to_copy", "contiguous", "repeat", "to", "alias",

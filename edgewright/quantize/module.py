@@ -21,6 +21,7 @@ from torch.export.graph_signature import (
 from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
 from edgewright.frontend.importer import import_linked
+from edgewright.frontend.known import written
 from edgewright.frontend.plain_tensors import require_module_buffers
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
@@ -61,7 +62,11 @@ def import_module(module: fx.GraphModule) -> tuple[Graph, dict[Value, fx.Node]]:
     for node in module.graph.nodes:
         _remember(node, module)
     program: Any = ModuleProgram(module)
-    return import_linked(program)
+    graph, nodes = import_linked(program)
+    changing = written(module.graph.nodes)
+    for value, node in nodes.items():
+        value.state = node.op == "get_attr" and str(node.target) in changing
+    return graph, nodes
 
 
 def _remember(node: fx.Node, module: fx.GraphModule) -> None:

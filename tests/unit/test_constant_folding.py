@@ -108,3 +108,14 @@ def test_a_constant_that_is_an_output_stays_computed() -> None:
     graph = Graph("g", [], [out], [Op("relu", {"self": source}, [out])])
     fold_constants(graph, OPS)
     assert [op.kind for op in graph.ops] == ["relu"]
+
+
+def test_what_is_computed_of_steps_is_stored_and_steps_alone_are_not() -> None:
+    steps, angles = value("steps", (4,)), value("angles", (4,))
+    args = {"start": 0, "end": 4, "step": 1}
+    graph = folded(Op("arange", args, [steps]), Op("cos", {"self": steps}, [angles]), reads=angles)
+    assert [op.kind for op in graph.ops] == ["add"]
+    np.testing.assert_allclose(angles.data, np.cos(np.arange(4)), 1e-6)
+    steps = value("steps", (4,))
+    graph = folded(Op("arange", args, [steps]), reads=steps)
+    assert [op.kind for op in graph.ops] == ["arange", "add"]

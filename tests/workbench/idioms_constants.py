@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -126,3 +128,33 @@ class WeightNormedConvolution(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + nn.functional.gelu(self.layer(x.transpose(1, 2))[:, :, :-1]).transpose(1, 2)
+
+
+@idiom(draws((1, 4, 6, 6)), "xnnpack/float", "e9955/int8")
+class RelativeBuckets(nn.Module):
+    """T5's position bias: the logarithm of a distance of 0 is infinite, and is not chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Embedding(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        distance = torch.arange(6)[None, :] - torch.arange(6)[:, None]
+        side, distance = (distance > 0).to(torch.long) * 4, distance.abs()
+        far = 2 + (torch.log(distance.float() / 2) / math.log(8) * 2).to(torch.long)
+        far = torch.min(far, torch.full_like(far, 3))
+        return x + self.bias(side + torch.where(distance < 2, distance, far)).permute(2, 0, 1).unsqueeze(0)
+
+
+@idiom(draws((1, 2, 5, 8)), "xnnpack/float", "ethos-u85-256/int8")
+class RotaryAngles(nn.Module):
+    """Angles of positions that are known when the model is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("inverse", 1.0 / (10000 ** (torch.arange(0, 8, 2).float() / 8)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        angles = torch.outer(torch.arange(5).float(), self.inverse).repeat(1, 2)
+        turned = torch.cat((-x[..., 4:], x[..., :4]), -1)
+        return x * angles.cos() + turned * angles.sin()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from tests.workbench.idioms import draws, idiom
 
@@ -89,3 +92,39 @@ class ExpertCounts(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         experts = (self.scores + x[:, :8]).topk(2, -1).indices
         return torch.histc(experts.float(), bins=8, min=0, max=7), torch.histc(x * 0 + self.scores[:, :1], bins=5)
+
+
+@idiom(lambda: (torch.randn(6, 16) * 4,), "xnnpack/float", "e9955/int8")
+class RouterScatter(nn.Module):
+    """The best experts' scores among infinite ones, and their shares. The scores are too far apart to become equal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scores", torch.stack([torch.randperm(4) for _ in range(6)]).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.scores + x[:, :4] / 100
+        best, places = scores.topk(2, -1)
+        return torch.full_like(scores, float("-inf")).scatter(1, places, best).softmax(-1)
+
+
+@dataclass
+class Result:
+    """Registered without a name to store it under."""
+
+    hidden: Tensor
+    pair: tuple[Tensor, Tensor]
+
+
+pytree.register_dataclass(Result)
+
+
+@idiom(draws((2, 6)), *_ALL)
+class DataclassResult(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Result:
+        x = self.layer(x)
+        return Result(x, (x + 1, x * 2))
