@@ -170,32 +170,40 @@ def bucketize(rw: Rewriter, x: fx.Node, edges: fx.Node, *, out_int32: bool = Fal
 
 @rule(aten.histc.default)
 def histc(rw: Rewriter, x: fx.Node, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
-    """Ones, added at the bin of each element that is in range; the last bin has both its ends."""
+    """Ones, added at the bin of each element that is in range; the last bin has both its ends.
+
+    Every step is computed in float64 and rounded to the input's type: the same numbers, which no backend computes in
+    less, where what lies on an edge would be counted beside it.
+    """
     if not all(isinstance(n, int | float) for n in (bins, min, max)):
         return NotImplemented
-    flat = rw.call(aten.view.default, x, [-1])
-    low, high = (min, max) if min != max else _extremes(rw, flat)
-    inside = rw.call(aten.logical_and.default, _compared(rw, "ge", flat, low), _compared(rw, "le", flat, high))
-    above = rw.call(aten.mul.Scalar, rw.call(aten.sub.Tensor, flat, low), bins)
-    width = high - low if isinstance(low, int | float) else rw.call(aten.sub.Tensor, high, low)
-    place = rw.call(aten.div.Tensor, above, width)
-    nowhere = rw.call(aten.full.default, [1], 0, dtype=dtype_of(x))  # no place is found for what is not a number
+    dtype = dtype_of(x)
+
+    def rounded(value: fx.Node) -> Any:
+        return to_dtype(rw, to_dtype(rw, value, dtype), torch.float64)
+
+    flat = to_dtype(rw, rw.call(aten.view.default, x, [-1]), torch.float64)
+    low, high = _range(rw, flat, dtype, min, max)
+    inside = rw.call(aten.logical_and.default, rw.call(aten.ge.Tensor, flat, low), rw.call(aten.le.Tensor, flat, high))
+    above = rounded(rw.call(aten.mul.Scalar, rounded(rw.call(aten.sub.Tensor, flat, low)), bins))
+    place = rounded(rw.call(aten.div.Tensor, above, rounded(rw.call(aten.sub.Tensor, high, low))))
+    nowhere = rw.call(aten.full.default, [1], 0, dtype=torch.float64)  # no place is found for what is not a number
     place = to_dtype(rw, rw.call(aten.where.self, inside, place, nowhere), torch.int64)
     place = rw.call(aten.clamp.default, place, 0, bins - 1)
-    counts = rw.call(aten.full.default, [bins], 0, dtype=dtype_of(x))
-    return rw.call(aten.scatter_add.default, counts, 0, place, to_dtype(rw, inside, dtype_of(x)))
+    counts = rw.call(aten.full.default, [bins], 0, dtype=dtype)
+    return rw.call(aten.scatter_add.default, counts, 0, place, to_dtype(rw, inside, dtype))
 
 
-def _extremes(rw: Rewriter, flat: fx.Node) -> tuple[Any, Any]:
-    """The range of the elements; around the only value there is, one to each side."""
-    ends = [rw.call(op, flat, [0]) for op in (aten.amin.default, aten.amax.default)]
-    room = to_dtype(rw, rw.call(aten.eq.Tensor, *ends), dtype_of(flat))
-    return rw.call(aten.sub.Tensor, ends[0], room), rw.call(aten.add.Tensor, ends[1], room)
-
-
-def _compared(rw: Rewriter, name: str, x: fx.Node, bound: Any) -> Any:
-    packet = getattr(aten, name)
-    return rw.call(packet.Tensor if isinstance(bound, fx.Node) else packet.Scalar, x, bound)
+def _range(rw: Rewriter, flat: fx.Node, dtype: torch.dtype, low: float, high: float) -> tuple[Any, Any]:
+    """The ends of a histogram: those that are given or, if they are the same, those of the elements. Around the only
+    value there is, one to each side."""
+    if low != high:
+        ends = [torch.tensor(end, dtype=dtype).item() for end in (low, high)]
+        first, last = (rw.call(aten.full.default, [1], end, dtype=torch.float64) for end in ends)
+        return first, last
+    found = [rw.call(op, flat, [0], True) for op in (aten.amin.default, aten.amax.default)]
+    room = to_dtype(rw, rw.call(aten.eq.Tensor, *found), torch.float64)
+    return rw.call(aten.sub.Tensor, found[0], room), rw.call(aten.add.Tensor, found[1], room)
 
 
 @rule(aten.bilinear.default)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,8 +14,8 @@ from torch import nn
 class Idiom:
     """A module and its inputs. ``default``: what is compiled in every run, as ``target/preset``; all else is slow.
 
-    ``shapes``: dynamic shapes, as ``torch.export`` takes them. ``exact``: how far a float32 result may be from eager
-    torch's, relative to its largest number.
+    ``wrong``: settings that give wrong results today, and why. ``shapes``: dynamic shapes, as ``torch.export`` takes
+    them. ``exact``: how far a float32 result may be from eager torch's, relative to its largest number.
     """
 
     module: Callable[[], nn.Module]
@@ -23,6 +23,7 @@ class Idiom:
     default: tuple[str, ...] = ("xnnpack/float",)
     shapes: Any = None
     exact: float = 1e-5
+    wrong: Mapping[str, str] = field(default_factory=dict)
 
 
 IDIOMS: dict[str, Idiom] = {}
