@@ -101,7 +101,7 @@ def _unmasked(rw: Rewriter, mask: fx.Node, dim: int) -> Any:
         condition, kept, never = mask.args
         some, all_of = (rw.known.value(n) for n in (kept, never))  # type: ignore[arg-type]
         known = some is not None and all_of is not None and rank_of(condition) >= -dim  # type: ignore[arg-type]
-        if known and not bool((some == _NEVER).any()) and bool((all_of == _NEVER).all()):  # type: ignore[union-attr]
+        if known and not bool((some == _NEVER).any()) and bool((all_of == _NEVER).all()):
             return condition
     return rw.call(aten.ne.Scalar, mask, _NEVER)
 

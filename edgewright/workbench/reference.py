@@ -175,7 +175,7 @@ def _is_random(node: fx.Node) -> bool:
     given = {a.name: node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
              for i, a in enumerate(schema.arguments)}  # fmt: skip
     share = next((given[name] for name in ("dropout_p", "dropout", "p") if name in given), None)
-    return given.get("train", True) is not False and share != 0.0
+    return given.get("train", True) is not False and not (isinstance(share, float) and share == 0.0)
 
 
 def _aliases(node: fx.Node) -> bool:
