@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _tune(args: argparse.Namespace) -> list[dict[str, Any]]:
     from edgewright.engine import tune
+    from edgewright.engine.infer_shapes import specialize
     from edgewright.engine.runner import watching
-    from edgewright.engine.specialize import specialize
 
     with watching() as seen:
         method = load(Job(args.model, args.data, args.method))

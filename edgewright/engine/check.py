@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.engine.functions import FUNCTIONS
-from edgewright.errors import ExecutionError
+from edgewright.errors import ExecutionError, LimitError
 from edgewright.ir.from_table import in_table, shape_of
 from edgewright.ir.graph import Graph, Op, Value, verify
 
@@ -27,8 +27,10 @@ def check_graph(graph: Graph, memory: int) -> None:
     for value in graph.values():
         if value.dtype is None or value.dynamic:
             raise ExecutionError(f"device graph: {value.name}", "must be a tensor of known sizes")
-        if any(n < 0 for n in value.bound) or value.nbytes > memory:
-            raise ExecutionError(f"device graph: {value.name}", f"may take {memory} bytes", value=value.nbytes)
+        if any(n < 0 for n in value.bound):
+            raise _wrong(value.name, "sizes must not be negative", list(value.bound))
+        if value.nbytes > memory:
+            raise LimitError(f"device graph: {value.name}", f"may take {memory} bytes", value=value.nbytes)
         if value.data is not None and np.shape(value.data) != value.bound:
             raise _wrong(value.name, "a constant has the shape of its data", np.shape(value.data))
         _check_quantization(value)
@@ -36,7 +38,7 @@ def check_graph(graph: Graph, memory: int) -> None:
         _check_op(op)
     packed = sum(_packed(op) for op in graph.ops)
     if packed > memory:
-        raise ExecutionError("device graph", f"packed weights may take {memory} bytes", value=packed)
+        raise LimitError("device graph", f"packed weights may take {memory} bytes", value=packed)
 
 
 def _check_quantization(value: Value) -> None:

@@ -13,7 +13,7 @@ from edgewright.engine.plan import Plan
 from edgewright.engine.rewording import reword
 from edgewright.engine.schedule import schedule
 from edgewright.engine.sharedweights import SharedWeights
-from edgewright.errors import ExecutionError
+from edgewright.errors import LimitError
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics, named
 
@@ -43,7 +43,7 @@ def make_plan(
     isa, count = host(cpu), thread_count(threads)
     plan = schedule(wide, isa, rounding, count, memory, choices or Choices(tuned(isa, count)), shared)
     if plan.arena_size > memory:
-        raise ExecutionError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
+        raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return plan
 
 

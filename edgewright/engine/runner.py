@@ -96,13 +96,13 @@ def make_runner(
         raise not_among(VARIABLE, chosen, filter(None, _CHOICES))
     problem = "" if chosen == "reference" else why_not()
     if chosen == "reference":
-        return _Reference(graph(), numerics, memory, "numpy reference, as asked")
+        return _Reference(graph(), numerics, memory, "numpy reference, as asked", varies)
     if not problem:
         return _Native(graph, numerics, memory, threads, None if varies or origin is None else origin(), varies)
     if chosen == "native":
         raise MissingError("engine", problem, remedy=f"Unset {VARIABLE}.")
     _say(problem)
-    return _Reference(graph(), numerics, memory, f"numpy reference: {problem}")
+    return _Reference(graph(), numerics, memory, f"numpy reference: {problem}", varies)
 
 
 def native() -> bool:
@@ -135,11 +135,15 @@ def _say(problem: str) -> None:
 
 
 class _Reference:
-    def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str) -> None:
+    def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str, varies: bool) -> None:
         from edgewright.ir.execute import Executor
 
         self.how, self.input_count = how, len(graph.inputs)
         self._executor = Executor(graph, numerics, memory)
+        self._memory = memory
+        self._checked: set[tuple[tuple[int, ...], ...]] = set()  # shapes of inputs
+        if not varies:
+            self._check([value.bound for value in graph.inputs])
 
     @property
     def ends(self) -> Ends:
@@ -149,7 +153,22 @@ class _Reference:
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,
         profile: EngineProfile | None = None,
     ) -> list[Array]:  # fmt: skip
+        self._check([x.shape for x in inputs])
         return self._executor.run(inputs)
+
+    def _check(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Reject what machine code would be rejected for: sizes that do not fit each other, or take too much memory.
+
+        Graphs of vendors' operators were checked with the only sizes that they have.
+        """
+        from edgewright.engine.check import check_graph
+        from edgewright.engine.infer_shapes import specialize
+
+        graph = self._executor.graph
+        if tuple(shapes) in self._checked or any("." in op.kind for op in graph.ops):
+            return
+        check_graph(specialize(graph, shapes), self._memory)
+        self._checked.add(tuple(shapes))
 
 
 class _Native:

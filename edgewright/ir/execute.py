@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.errors import ExecutionError
+from edgewright.errors import ExecutionError, LimitError
 from edgewright.ir import budget
 from edgewright.ir.dtypes import compute_type
 from edgewright.ir.from_table import meaning_of
@@ -84,7 +84,7 @@ class Executor:
             for dead in self._dead[op]:
                 if dead in self.values:
                     self._held -= _array(self.values.pop(dead)).nbytes
-        outputs = [self.values[v] for v in self.graph.outputs]
+        outputs = [self.stored(v) for v in self.graph.outputs]
         self.values = {}
         return outputs
 
@@ -93,7 +93,7 @@ class Executor:
         size = budget.elements(op, lambda value: _array(self.stored(value)).shape)
         if self._held + 8 * size > self.memory or size * budget.steps(op) > 16 * self.memory:
             rule = f"values may take {self.memory} bytes at a time"
-            raise ExecutionError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
+            raise LimitError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
 
     def stored(self, value: Value) -> Any:
         return self.values.get(value, value.data)

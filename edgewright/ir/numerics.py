@@ -86,15 +86,13 @@ class Numerics:
 
     def limits(self, q: QParams, limits: tuple[float, float] | None) -> tuple[int, int]:
         """Real limits as integers of the output."""
-        lo, hi = q.qmin, q.qmax
         if limits is None:
-            return lo, hi
+            return q.qmin, q.qmax
         scale, zero = _F32(np.asarray(q.scale)), int(np.asarray(q.zero_point))
-        if np.isfinite(limits[0]):
-            lo = max(lo, int(np.rint(_F32(limits[0]) / scale + _F32(zero))))  # the zero point takes part in rounding
-        if np.isfinite(limits[1]):
-            hi = min(hi, int(np.rint(_F32(limits[1]) / scale + _F32(zero))))
-        return lo, hi
+        with np.errstate(all="ignore"):  # infinities are limits too
+            steps = np.rint(np.asarray(limits, _F32) / scale + _F32(zero))  # the zero point takes part in rounding
+        lo, hi = np.clip(steps, q.qmin, q.qmax)
+        return int(lo), int(hi)
 
     def choose(self, x: Array, dims: int) -> tuple[Array, Array, Array]:
         """Quantize each row of the last ``dims`` dimensions by its own range: integers, 1/scale, zero points."""

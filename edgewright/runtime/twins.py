@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -47,6 +47,7 @@ class HostTwin:
         """What runs the graph, after ``check(graph, memory)`` wherever it is read."""
         from edgewright.engine.runner import make_runner
 
+        @cache
         def checked() -> Graph:
             check(self.graph, memory)
             return self.graph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import compile, make_plan
-from edgewright.errors import EdgewrightError, ExecutionError
+from edgewright.errors import EdgewrightError, ExecutionError, LimitError
 from edgewright.ir.graph import Dim, Graph, Op, Value
 from tests.engine.graphs import biases, constant, filters, graph, quantized, real
 from tests.engine.test_products import conv, transposed
@@ -151,7 +151,7 @@ def test_scales_far_apart_are_left_to_the_reference() -> None:
 def test_memory_is_limited() -> None:
     made = conv((1, 64, 64, 16), 64)
     make_plan(made, threads=1)
-    with pytest.raises(ExecutionError, match="may take"):
+    with pytest.raises(LimitError, match="may take"):
         make_plan(made, threads=1, memory=1 << 19)
 
 
@@ -160,7 +160,7 @@ def test_steps_of_the_reference_have_the_graphs_limit() -> None:
     made = graph([a, b], [y], Op("add", {"self": a, "other": b}, [y]))
     given = [np.zeros(1000, np.int8)] * 2
     compile(made, threads=1, memory=1 << 20).run(given)
-    with pytest.raises(ExecutionError, match="6000 bytes at a time"):
+    with pytest.raises(LimitError, match="6000 bytes at a time"):
         compile(made, threads=1, memory=6000).run(given)
 
 
@@ -180,5 +180,5 @@ def test_a_constant_that_is_used_often_counts_each_time() -> None:
     ops = [Op("conv2d", {"input": a, **args}, [b]) for a, b in pairwise(values)]
     made = graph([values[0]], [values[-1]], *ops)
     make_plan(made, threads=1, memory=64 << 20)
-    with pytest.raises(ExecutionError, match="packed weights"):
+    with pytest.raises(LimitError, match="packed weights"):
         make_plan(made, threads=1, memory=20 << 20)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from edgewright.engine.runner import VARIABLE
-from edgewright.errors import ExecutionError
+from edgewright.errors import LimitError
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Profile, Runtime, register_kernel
 from edgewright.runtime.method import Method
@@ -156,7 +156,7 @@ def test_what_the_engine_refuses_stays_with_numpy(
     net: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise ExecutionError("device graph", "values may take 5 bytes at a time")
+        raise LimitError("device graph", "values may take 5 bytes at a time")
 
     monkeypatch.setattr("edgewright.runtime.segments.make_runner", refuse)
     with caplog.at_level(logging.INFO, "edgewright.runtime"):

@@ -68,9 +68,14 @@ class XnnpackDelegate:
     def _graph(self) -> Graph:
         from edgewright.backends.xnnpack.blob import read_blob
         from edgewright.backends.xnnpack.from_blob import from_blob
+        from edgewright.ir.meanings.check import check
 
         try:
-            return from_blob(read_blob(self._given.blob), self._names)
+            graph = from_blob(read_blob(self._given.blob), self._names)
+            check(graph, self._given.memory)
+            return graph
+        except FormatError as error:
+            raise error if error.where.startswith("XNNPACK blob") else error.inside("XNNPACK blob") from None
         except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # numbers that fit no tensor
             raise FormatError(f"the graph does not hold together: {error}", where="XNNPACK blob") from error
 

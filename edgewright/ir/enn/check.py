@@ -6,23 +6,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from edgewright.errors import FormatError
 from edgewright.ir.enn.products import LIMITS
+from edgewright.ir.enn.signatures import check_types
 from edgewright.ir.enn.table import ENN, FLAG, INT, INTS, OPTIONAL, PREFIX, REAL, REALS, TEXT, EnnOp
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.twins import LARGEST, LONGEST, afford, check_ops, check_scales
+from edgewright.ir.twins import LARGEST, LONGEST, afford, check_graph, check_ops
 
 ELEMENTS = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64")
-_STORED = ("int8", "uint8", "int16", "uint16")
-# Operators whose result stores elements as their first operand does.
-_MOVES = ("RESHAPE", "TRANSPOSE", "CONCAT", "STRIDEDSLICE", "SPLIT", "PAD", "GATHER", "TopK", "DEPTH_TO_SPACE",
-          "RESIZE_NEAREST_NEIGHBOR")  # fmt: skip
 
 
 def check(graph: Graph, memory: int) -> None:
     """Raise unless every operator of a graph is ENN's, fits its shapes and can be afforded."""
+    check_graph(graph)
     check_ops(graph, lambda op: _check_op(op, memory))
 
 
@@ -42,28 +38,13 @@ def _check_op(op: Op, memory: int) -> None:
     for name in row.params:
         _check_param(name, op.args[name], row.kind(name))
     _check_others(op, row)
-    _check_storage(op, row.name)
+    check_types(op, row.name)
     _check_shapes(op, row, memory)
 
 
 def _check_value(value: Value) -> None:
     if value.dynamic or str(value.dtype) not in ELEMENTS:
         raise FormatError("must be of a fixed shape and a type of ENN", where=value.name, value=value.dtype)
-    q = value.q
-    if q is None:
-        return
-    scales, zeros = np.asarray(q.scale, np.float64), np.asarray(q.zero_point)
-    if str(value.dtype) not in _STORED or q.dtype != value.dtype or q.dynamic or q.block:
-        raise FormatError("must be integers of 8 or 16 bits", where=value.name, value=value.dtype)
-    limits = np.iinfo(value.dtype)
-    check_scales(value)
-    if not limits.min <= q.qmin <= q.qmax <= limits.max or zeros.shape != scales.shape or scales.ndim > 1:
-        raise FormatError("must have limits of its type", where=value.name, value=(q.qmin, q.qmax))
-    if zeros.min(initial=0) < limits.min or zeros.max(initial=0) > limits.max:
-        raise FormatError("must have zero points of its type", where=value.name)
-    by_channel = scales.ndim == 1
-    if by_channel != (q.axis is not None) or (by_channel and (q.axis != 0 or scales.size != value.bound[:1][0])):
-        raise FormatError("must have a scale for each channel, or one", where=value.name)
 
 
 def _check_param(name: str, value: Any, kind: str) -> None:
@@ -93,24 +74,6 @@ def _check_others(op: Op, row: EnnOp) -> None:
         _check_param(name, op.args[name], row.kind(name))
     if op.args.get("activation", "RELU") not in LIMITS:
         raise FormatError(f"must be one of {', '.join(LIMITS)}", where="activation", value=op.args["activation"])
-
-
-def _check_storage(op: Op, name: str) -> None:
-    """What is not computed but moved keeps its integers; conversions are between real numbers and integers."""
-    given, made = op.args["inputs"], [o for o in op.outputs if o is not None]
-    kept = [made[0], *(made[1:] if name == "SPLIT" else ()), *(given[1:] if name == "CONCAT" else ())]
-    if name in _MOVES and any((v.q, v.dtype) != (given[0].q, given[0].dtype) for v in kept):
-        raise FormatError("must store its result as its operands", value=op.kind)
-    if name in ("QUANTIZE", "DEQUANTIZE"):
-        stored, real = (made[0], given[0]) if name == "QUANTIZE" else (given[0], made[0])
-        if stored.q is None or real.q is not None or str(real.dtype) not in ("float32", "float16"):
-            raise FormatError("must be between real numbers and integers with scales", value=op.kind)
-    axes = [v for v in (*given, *made) if v.q is not None and v.q.axis is not None]
-    if any(v.data is None or v is not given[1] for v in axes) or (axes and not name.endswith(("CONV2D", "FC"))):
-        raise FormatError("must have one scale: only constant weights have one for each channel", value=op.kind)
-    mixed = {v.q is None for v in (given[0], made[0])} | {given[1].q is None for _ in axes}
-    if len(mixed) > 1 and name not in ("QUANTIZE", "DEQUANTIZE"):
-        raise FormatError("must have operand and result both quantized, or neither", value=op.kind)
 
 
 def _check_shapes(op: Op, row: EnnOp, memory: int) -> None:

@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import FormatError
-from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.shapes import shapes_of
+from edgewright.ir.qnn.signatures import check_types
 from edgewright.ir.qnn.table import PREFIX, QNN, Numbers
-from edgewright.ir.twins import LARGEST, LONGEST, afford, check_ops, check_scales
+from edgewright.ir.twins import LARGEST, LONGEST, afford, check_graph, check_ops
 
 _TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "bool", "float32", "float16")
 
 
 def check(graph: Graph, memory: int) -> None:
     """Raise unless every operator is one of QNN's, fits its tensors, and can be afforded."""
+    check_graph(graph)
     for value in graph.values():
         _check_value(value, memory)
     check_ops(graph, _check_op)
@@ -33,32 +35,16 @@ def _check_value(value: Value, memory: int) -> None:
     if value.dynamic or str(value.dtype) not in _TYPES:
         raise FormatError("must be of a fixed shape and a known type", where=value.name, value=str(value.dtype))
     afford(value.name, math.prod(value.bound), memory)
-    q = value.q
-    if q is None:
-        return
-    scales, zeros = (np.atleast_1d(np.asarray(n, np.float64)) for n in (q.scale, q.zero_point))
-    if q.dtype != value.dtype or q.dtype.kind not in "iu" or q.dynamic is not None:
-        raise FormatError("must be stored as it is quantized", where=value.name, value=str(q.dtype))
-    ends = np.iinfo(q.dtype)
-    if not ends.min <= q.qmin <= q.qmax <= ends.max or zeros.min() < ends.min or zeros.max() > ends.max:
-        raise FormatError("must have a range and a zero point of its type", where=value.name, value=(q.qmin, q.qmax))
-    check_scales(value)
-    if q.block is not None:
-        _check_blocks(value, scales.size, zeros)
-    elif q.axis is None:
-        if scales.size != 1 or zeros.size != 1:
-            raise FormatError("must have one scale, or one for each channel", where=value.name, value=scales.size)
-    elif not 0 <= q.axis < len(value.bound) or {scales.size, zeros.size} != {value.bound[q.axis]}:
-        raise FormatError("must have a scale for each channel", where=value.name, value=scales.size)
+    if value.q is not None and value.q.block is not None:
+        _check_blocks(value, value.q)
 
 
-def _check_blocks(value: Value, count: int, zeros: Any) -> None:
+def _check_blocks(value: Value, q: QParams) -> None:
     """Blocks of input channels, the last dimension but one, of each output channel."""
-    q, shape = value.q, value.bound
-    assert q is not None and q.block is not None
-    fits = len(shape) > 1 and q.axis == len(shape) - 1 and q.block > 0 and shape[-2] % q.block == 0
-    if not fits or value.data is None or count != shape[-1] * (shape[-2] // q.block) or np.any(zeros):
-        raise FormatError("must have a scale for each block, and no zero point", where=value.name, value=count)
+    shape = value.bound
+    fits = len(shape) > 1 and q.axis == len(shape) - 1 and q.block is not None and shape[-2] % q.block == 0
+    if not fits or value.data is None or np.any(q.zero_point):
+        raise FormatError("must have a scale for each block, and no zero point", where=value.name, value=q.block)
 
 
 def _check_op(op: Op) -> None:
@@ -76,6 +62,7 @@ def _check_op(op: Op) -> None:
         raise FormatError(f"must be parameters of {op.kind}", value=sorted(set(op.args) - set(row.params)))
     for name, numbers in row.params.items():
         _check_numbers(name, numbers, op.args[name], numbers.dims)
+    check_types(op, op.kind.removeprefix(PREFIX))
     made = shapes_of(op)
     made = [m or (1,) for m in made]  # a number alone has a dimension in QNN
     found = [None if o is None else o.bound or (1,) for o in op.outputs]

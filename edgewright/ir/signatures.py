@@ -1,0 +1,240 @@
+"""Signatures: which element types an operator's operands and results may have, and how they relate.
+
+Every dialect has one table of them (``ir/<dialect>/signatures.py``). A row is text, operands before the arrow, results
+after it, alternatives separated by a bar::
+
+    "conv2d":   "i8 i8# i32# -> i32 | f32 f32 f32 -> f32"
+    "concat":   "T* -> T"
+    "reshape":  "B= -> B="
+
+A word is an element type (``i8``; ``qi8`` quantized with one scale, ``ci8`` with one for each channel, ``bi8`` for each
+block, ``di8`` with scales found at run time) or a class of them that the dialect declares. A class in capitals is a
+variable: all operands and results that are named so have the same element type. What follows a word: ``=`` the same
+quantization parameters as the others of that variable, ``#`` a constant, ``!`` no constant, ``~`` a zero point of 0,
+``?`` may be absent, ``*`` any number of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from edgewright.errors import FormatError
+from edgewright.ir.dtypes import DType
+from edgewright.ir.graph import Op, Value
+
+_WORD = re.compile(r"^([A-Za-z]\w*)([=#!~?*]*)$")
+_HOW = {"q": "quantized", "c": "quantized by channel", "b": "quantized in blocks", "d": "quantized at run time"}
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "complex"}
+Operands = Sequence[tuple[str, "Value | None"]]
+Code = Callable[[Value], str]
+
+
+def _short(name: str) -> str:
+    kind, bits = re.match(r"([a-z]+)(\d*)", name).groups()  # type: ignore[union-attr]
+    return f"{_SHORT[kind]}{bits}" if kind in _SHORT and bits else name
+
+
+_CODES: dict[DType, str] = {}
+
+
+def element(value: Value) -> str:
+    """A value's element type, however it is quantized."""
+    dtype = value.dtype
+    if dtype is None:
+        return value.kind
+    return _CODES.get(dtype) or _CODES.setdefault(dtype, _short(str(dtype)))
+
+
+def storage(value: Value) -> str:
+    """How a value's elements are stored: the word that signatures have for it.
+
+    >>> import numpy as np
+    >>> storage(Value("x", np.dtype(np.float32)))
+    'f32'
+    """
+    code, q = element(value), value.q
+    if q is None:
+        return code
+    return f"{'d' if q.dynamic else 'b' if q.block else 'q' if q.axis is None else 'c'}{code}"
+
+
+def described(code: str) -> str:
+    """A word of signatures, for people.
+
+    >>> described("qi8"), described("f32")
+    ('int8 (quantized)', 'float32')
+    """
+    kind = re.match(r"([qcbd]?)(f|bf|i|u)(\d+)$", code)
+    if kind is None:
+        return code
+    how, element, bits = kind.groups()
+    name = f"{ {short: name for name, short in _SHORT.items()}[element] }{bits}"
+    return f"{name} ({_HOW[how]})" if how else name
+
+
+class Slot(NamedTuple):
+    """One operand or result of a signature."""
+
+    allowed: frozenset[str]
+    variable: str  # empty: none
+    alike: bool
+    constant: bool | None  # None: either
+    symmetric: bool
+    optional: bool
+    many: bool
+
+
+class Mismatch(NamedTuple):
+    """What breaks a signature: which operand, by its place, and why. Words are found when nothing else fits."""
+
+    place: int
+    operand: str
+    reason: str
+    slot: Slot | None = None
+    value: Value | None = None
+    first: Value | None = None  # of the variable
+    counts: tuple[int, int] = (0, 0)  # wanted and found
+
+
+@dataclass(frozen=True)
+class Alternative:
+    operands: tuple[Slot, ...]
+    results: tuple[Slot, ...]
+
+    def mismatch(self, given: Operands, made: Operands, code: Code) -> Mismatch | None:
+        """The first operand or result that does not fit; None if all do."""
+        bound: dict[str, Value] = {}
+        wrong = _walk(self.operands, ("operands", 0, given), bound, code)
+        return wrong or _walk(self.results, ("results", len(given), made), bound, code)
+
+
+def _walk(
+    slots: Sequence[Slot], side: tuple[str, int, Operands], bound: dict[str, Value], code: Code
+) -> Mismatch | None:
+    what, place, given = side
+    at = 0
+    for slot in slots:
+        while at < len(given):
+            name, value = given[at]
+            if value is not None:
+                reason = _misfit(slot, value, bound, code)
+                if reason:
+                    return Mismatch(place + at, name, reason, slot, value, bound.get(slot.variable))
+            elif not slot.optional:
+                return Mismatch(place + at, name, "absent")
+            at += 1
+            if not slot.many:
+                break
+        else:
+            if not slot.optional and not slot.many:
+                return Mismatch(place + at, what, "few", counts=(len(slots), len(given)))
+    return Mismatch(place + at, what, "many", counts=(len(slots), len(given))) if at < len(given) else None
+
+
+def _misfit(slot: Slot, value: Value, bound: dict[str, Value], code: Code) -> str:
+    """Why a value is not what a slot asks for; empty if it is."""
+    held = code(value)
+    if held not in slot.allowed:
+        return "type"
+    if slot.constant is not None and slot.constant is (value.data is None):
+        return "constant"
+    if slot.symmetric and value.q is not None and _any(value.q.zero_point):
+        return "zero"
+    if slot.variable:
+        first = bound.setdefault(slot.variable, value)
+        if first is not value:
+            if code(first) != held:
+                return "other"
+            if slot.alike and first.q != value.q:
+                return "parameters"
+    return ""
+
+
+def _any(zero: int | tuple[int, ...]) -> bool:
+    return any(zero) if isinstance(zero, tuple) else bool(zero)
+
+
+@dataclass(frozen=True)
+class Signatures:
+    """A dialect's table. ``classes``: sets of element types by the names that rows have for them. ``code``: the word
+    for how a value is stored; ``element`` where quantization is no part of the dialect."""
+
+    classes: Mapping[str, str]
+    rows: Mapping[str, str]
+    code: Code = storage
+
+    @cached_property
+    def _parsed(self) -> dict[str, tuple[Alternative, ...]]:
+        return {kind: self._alternatives(text) for kinds, text in self.rows.items() for kind in kinds.split()}
+
+    def _alternatives(self, text: str) -> tuple[Alternative, ...]:
+        found = []
+        for part in text.split("|"):
+            before, _, after = part.partition("->")
+            found.append(Alternative(self._slots(before), self._slots(after)))
+        return tuple(found)
+
+    def _slots(self, text: str) -> tuple[Slot, ...]:
+        return tuple(self._slot(word) for word in text.split())
+
+    def _slot(self, text: str) -> Slot:
+        match = _WORD.match(text)
+        assert match is not None, text
+        name, marks = match.groups()
+        allowed = frozenset(self.classes[name].split()) if name in self.classes else frozenset((name,))
+        variable = name if name.isupper() else ""
+        constant = True if "#" in marks else False if "!" in marks else None
+        return Slot(allowed, variable, "=" in marks, constant, "~" in marks, "?" in marks, "*" in marks)
+
+    def __contains__(self, kind: str) -> bool:
+        return kind in self._parsed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parsed)
+
+    def check(self, kind: str, given: Operands, op: Op) -> None:
+        """Raise ``FormatError`` unless an operator's element types are those of one of its alternatives."""
+        made = [("result" if i == 0 else f"result {i}", v) for i, v in enumerate(op.outputs)]
+        found = []
+        for alternative in self._parsed[kind]:
+            mismatch = alternative.mismatch(given, made, self.code)
+            if mismatch is None:
+                return
+            found.append(mismatch)
+        raise _error(found, self.code)
+
+
+def _error(found: list[Mismatch], code: Code) -> FormatError:
+    """About the alternative that went furthest; the types that it and its like allow are named together."""
+    furthest = max(mismatch.place for mismatch in found)
+    last = [mismatch for mismatch in found if mismatch.place == furthest]
+    plain = next((mismatch for mismatch in last if mismatch.reason != "type"), None)
+    if plain is not None:
+        rule, value = _words(plain, code)
+        return FormatError(rule, where=plain.operand, value=value)
+    allowed = sorted({word for mismatch in last if mismatch.slot is not None for word in mismatch.slot.allowed})
+    rule = f"must be {' or '.join(described(word) for word in allowed)}"
+    assert last[0].value is not None
+    return FormatError(rule, where=last[0].operand, value=described(code(last[0].value)))
+
+
+def _words(wrong: Mismatch, code: Code) -> tuple[str, str]:
+    """The rule that does not hold, and what holds instead."""
+    value, first, (wanted, found) = wrong.value, wrong.first, wrong.counts
+    if wrong.reason in ("few", "many"):
+        return f"must be {'at most ' * (wrong.reason == 'many')}{wanted}", str(found)
+    if value is None or wrong.slot is None:
+        return "must be a tensor", "nothing"
+    if wrong.reason == "constant":
+        words = ("a computed value", "a constant")
+        return f"must be {words[bool(wrong.slot.constant)]}", words[not wrong.slot.constant]
+    if wrong.reason == "zero" or first is None:
+        return "must have a zero point of 0", "" if value.q is None else str(value.q.zero_point)[:60]
+    if wrong.reason == "other":
+        return f"must be stored as {first.name!r} is, {described(code(first))}", described(code(value))
+    parameters = "none" if value.q is None else f"{value.q.scale}, {value.q.zero_point}"[:80]
+    return f"must have the scale and zero point of {first.name!r}", parameters
