@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from edgewright.errors import ExportError
 from edgewright.frontend.advice import advise
@@ -131,12 +133,25 @@ def _plain_tensors(module: Any) -> set[str]:
     }
 
 
+def _recomputed(module: Any) -> set[str]:
+    """Weights that torch's older weight and spectral norms compute anew before every call: none of them is state."""
+    modules = module.named_modules() if isinstance(module, torch.nn.Module) else ()
+    return {
+        ".".join(filter(None, ("self", path, hook.name)))
+        for path, part in modules
+        for hook in part._forward_pre_hooks.values()
+        if isinstance(hook, WeightNorm | SpectralNorm)
+    }
+
+
 def _check_state(warning: str, module: torch.nn.Module, tensors: set[str]) -> None:
     """Raise if state was changed that torch.export drops: the program would go on from the old one for ever."""
     if "side effects happened" in warning:  # all that strict mode says of it
         log.warning("forward changes things outside it, which will not be kept between calls; use buffers for state")
     found = _ASSIGNED.search(warning)
     for name in re.findall(r"self\.[\w.]+", found["names"] if found else ""):
+        if name in _recomputed(module):
+            continue
         remedy = f"Make it a buffer, register_buffer({name.rpartition('.')[2]!r}, ...), and write to it with copy_."
         if name in tensors:
             raise ExportError(f"{_defined(module)}: {name}", "is a tensor that forward assigns", remedy=remedy)

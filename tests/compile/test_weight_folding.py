@@ -116,6 +116,18 @@ def test_a_layer_with_a_weight_norm_runs_in_integers(target: str) -> None:
     assert result.report.sqnr is not None and result.report.sqnr > 30
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm], ids=["weight", "spectral"])
+def test_norms_that_are_hooks_are_exported(norm: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """They assign the weight before every call, which is no state: the program computes it, too."""
+    layer, inputs = norm(nn.Conv1d(4, 4, 3)).eval(), (torch.randn(1, 4, 8),)
+    wanted = layer(*inputs)
+    result = ew.compile(layer, inputs, "xnnpack", quiet=True)
+    torch.testing.assert_close(torch.as_tensor(result.run(*inputs)), wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(layer(*inputs), wanted, rtol=0, atol=0)
+    assert not [r for r in caplog.records if "will not be kept" in r.getMessage()]
+
+
 def test_nothing_to_fold_leaves_a_module_alone() -> None:
     module = torch.export.export(Call(torch.relu), (X,)).module()
     before = str(module.graph)

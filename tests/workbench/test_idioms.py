@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import edgewright as ew
-from tests.workbench import idioms_constants, idioms_layers  # noqa: F401
+from tests.workbench import idioms_constants, idioms_functions, idioms_layers  # noqa: F401
 from tests.workbench.idioms import IDIOMS
 
 SETTINGS = (
