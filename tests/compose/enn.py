@@ -35,7 +35,7 @@ class Enn(Vendor):
     def apply(self, step: Step) -> None:
         count = len(self.graph.ops)
         super().apply(step)
-        check(type(self.graph)("part", [], [], self.graph.ops[count:]), 1 << 30)
+        check(self.part(count), 1 << 30)
 
     def enn(self, kind: str, inputs: Sequence[Value], out: Value, **params: Any) -> Value:
         return self.op(f"enn.{kind}", {"inputs": list(inputs), **params}, out)

@@ -61,7 +61,15 @@ def _check_one(
         made = native.run_native(case.graph, case.inputs, dialect.numerics, cpu, coverage, quick, shared)
     except native.GuardError as error:
         return Failure("guard", str(error))
-    except (EdgewrightError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+    except (
+        EdgewrightError,
+        ArithmeticError,
+        AssertionError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return Failure(f"{type(error).__name__} in {frame.name}", f"{error}"[:300])
     given = (case.graph, case.inputs, dialect.execute, dialect.bound)

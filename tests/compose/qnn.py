@@ -40,7 +40,7 @@ class Qnn(Vendor):
     def apply(self, step: Step) -> None:
         count = len(self.graph.ops)
         super().apply(step)
-        check(type(self.graph)("part", [], [], self.graph.ops[count:]), 1 << 30)
+        check(self.part(count), 1 << 30)
 
     def qnn(self, kind: str, inputs: Sequence[Value], out: Value, **params: Any) -> Value:
         return self.op(f"qnn.{kind}", {"inputs": list(inputs), **params}, out)

@@ -35,6 +35,10 @@ def tables(state: State) -> str:
         f"{sum(u.next for u in graphs):,} device graphs and {sum(u.next for u in models):,} compilations of models, "
         f"seeds {state.base} to {last}, commit {state.commit}, {state.started} to {state.ended}."
     )
+    if not all(u.done for u in state.units):
+        said += (
+            f" It is {sum(u.next for u in state.units) / sum(u.total for u in state.units):.0%} of the whole search."
+        )
     parts = [said, _units("Device graphs", graphs), _units("Models", models), _failures(state), _reached(state)]
     return "\n\n".join(parts)
 

@@ -34,8 +34,7 @@ class Tflite(Vendor):
     def apply(self, step: Step) -> None:
         count = len(self.graph.ops)
         super().apply(step)
-        part = type(self.graph)("part", [], [], self.graph.ops[count:])
-        check(part, 1 << 30)
+        check(self.part(count), 1 << 30)
 
     def tfl(self, kind: str, inputs: Sequence[Value], out: Value, **options: Any) -> Value:
         return self.op(f"tflite.{kind}", {"inputs": list(inputs), **options}, out)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgewright.ir.graph import Array, QParams, Value
+from edgewright.ir.graph import Array, Graph, QParams, Value
 from tests.compose.builder import MOST_MACS, Builder, StepDef
 from tests.compose.draw import Draw
 from tests.compose.spec import Step, need
@@ -210,6 +210,13 @@ class Vendor(Builder):
     def emit_gather(self, x: Value, places: Array, out: Value) -> Value:
         """Rows of the last dimension but one, of a tensor of three."""
         raise NotImplementedError
+
+    def part(self, first: int) -> Graph:
+        """The operators from ``first`` on, as a graph of what they read."""
+        ops = self.graph.ops[first:]
+        made = {v for op in ops for v in op.outputs}
+        inputs = dict.fromkeys(v for op in ops for v in op.inputs() if v.data is None and v not in made)
+        return Graph("part", list(inputs), [], ops)
 
     def padded(self, x: Value, g: Geometry) -> tuple[Value, Geometry]:
         """An image with its padding made real."""

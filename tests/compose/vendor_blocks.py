@@ -148,11 +148,11 @@ def _input(d: Draw, kind: str) -> Step:
 
 def _more(d: Draw, b: Vendor, steps: list[Step]) -> None:
     def apply(step: Step) -> int:
-        count = len(b.graph.ops)
+        count, held = len(b.graph.ops), len(b.values)
         try:
             b.apply(step)
         except (InvalidSpecError, FormatError):
-            del b.graph.ops[count:]
+            del b.graph.ops[count:], b.values[held:]
             raise
         steps.append(step)
         return len(b.values) - 1
