@@ -13,12 +13,13 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from edgewright._version import VERSION
 from edgewright.engine.cache import Cache, default_cache, key_of
+from edgewright.engine.codegen import CodeSizeError
 from edgewright.engine.family import triple
 from edgewright.engine.image import CodegenError
 
@@ -93,13 +94,19 @@ COMPILER = _compiler()
 FINGERPRINT = _fingerprint()  # now: later the files may be others than those that were loaded
 
 
-def build_kernels(kernels: Mapping[str, Source], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
-    """An object for each kernel, in order; only what is not cached is written and compiled."""
+def build_kernels(
+    kernels: Mapping[str, Source], cpu: str, features: str, cache: Cache | None = None, limit: int | None = None
+) -> list[bytes]:
+    """An object for each kernel, in order; only what is not cached is written and compiled.
+
+    ``limit``: characters that may be compiled; more of them raise ``CodeSizeError``.
+    """
     known = {
         name: object_key(source if isinstance(source, str) else f"{name} {FINGERPRINT}", cpu, features)
         for name, source in kernels.items()
     }
-    return _build({known[name]: source for name, source in kernels.items()}, known.values(), cpu, features, cache)
+    wanted = {known[name]: source for name, source in kernels.items()}
+    return _build(wanted, known.values(), cpu, features, cache, limit)
 
 
 def build_objects(texts: Sequence[str], cpu: str, features: str, cache: Cache | None = None) -> list[bytes]:
@@ -109,18 +116,30 @@ def build_objects(texts: Sequence[str], cpu: str, features: str, cache: Cache | 
 
 
 def _build(
-    sources: Mapping[str, Source], wanted: Iterable[str], cpu: str, features: str, cache: Cache | None
-) -> list[bytes]:
+    sources: Mapping[str, Source], wanted: Iterable[str], cpu: str, features: str, cache: Cache | None,
+    limit: int | None = None,
+) -> list[bytes]:  # fmt: skip
     store = cache or default_cache()
     found = {key: data for key in sources if (data := store.get(key)) is not None}
     missing = {key: source for key, source in sources.items() if key not in found}
     if missing:
-        made = compile_all(missing.values(), cpu, features)
+        made = compile_all(_within(limit, missing.values()), cpu, features)
         for key, data in zip(missing, made, strict=True):
             store.put(key, data)
             found[key] = data
         store.trim()
     return [found[key] for key in wanted]
+
+
+def _within(limit: int | None, sources: Iterable[Source]) -> Iterator[str]:
+    """Texts, as long as they are no more than the limit together."""
+    total = 0
+    for source in sources:
+        text = source if isinstance(source, str) else source()
+        total += len(text)
+        if limit is not None and total > limit:
+            raise CodeSizeError("device graph", f"kernels may have {limit} characters of LLVM text", value=total)
+        yield text
 
 
 def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: int | None = None) -> list[bytes]:
@@ -133,16 +152,22 @@ def compile_all(sources: Iterable[Source], cpu: str, features: str, processes: i
     queue: SimpleQueue[int | None] = SimpleQueue()
     helpers: list[_Helper] = []
     written = 0 if _loaded() else _WORTH_A_PROCESS  # LLVM is not loaded for a little either
-    for at, source in enumerate(sources):
-        texts.append(source if isinstance(source, str) else source())
-        queue.put(at)
-        written += len(texts[at])
-        wanted = most if processes is not None else min(most, written // _WORTH_A_PROCESS)
-        helpers += [_Helper(texts, queue, results, cpu, features) for _ in range(wanted - len(helpers))]
-    for _ in helpers:
-        queue.put(None)
-    for helper in helpers:
-        helper.finish()
+    try:
+        for at, source in enumerate(sources):
+            texts.append(source if isinstance(source, str) else source())
+            queue.put(at)
+            written += len(texts[at])
+            wanted = most if processes is not None else min(most, written // _WORTH_A_PROCESS)
+            helpers += [_Helper(texts, queue, results, cpu, features) for _ in range(wanted - len(helpers))]
+    except BaseException:
+        while not queue.empty():  # nobody will ask for the objects
+            queue.get()
+        raise
+    finally:
+        for _ in helpers:
+            queue.put(None)
+        for helper in helpers:
+            helper.finish()
     left = [at for at in range(len(texts)) if at not in results]  # too few for a helper, or one died with it
     machine = target_machine(cpu, features) if left else None
     for at in left:

@@ -18,8 +18,15 @@ from functools import lru_cache
 
 import numpy as np
 
+from edgewright.errors import LimitError
+
 PTR = "ptr"
 I64 = "i64"
+MOST_INSTRUCTIONS = 1 << 16  # of one function: the largest kernels of real networks have some thousands
+
+
+class CodeSizeError(LimitError):
+    """A graph would need more machine code than is compiled in reasonable time and memory; the reference runs it."""
 
 
 class Reg(str):
@@ -90,6 +97,8 @@ class Function:
 
     def _name(self, prefix: str) -> str:
         self._names += 1
+        if self._names > MOST_INSTRUCTIONS:
+            raise CodeSizeError(f"kernel {self.name}", f"may have {MOST_INSTRUCTIONS} instructions")
         return f"{prefix}{self._names}"
 
     def let(self, kind: str, expression: str) -> Reg:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edgewright.engine.check import check_graph
 from edgewright.engine.choices import Choices, tuned
 from edgewright.engine.cores import thread_count
@@ -18,6 +20,7 @@ from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics, named
 
 MEMORY = 4 << 30
+_LEAST_CODE = 1 << 24  # characters; some seconds of compiling. Who may have more memory may have more code.
 
 
 def make_plan(
@@ -44,7 +47,7 @@ def make_plan(
     plan = schedule(wide, isa, rounding, count, memory, choices or Choices(tuned(isa, count)), shared)
     if plan.arena_size > memory:
         raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
-    return plan
+    return replace(plan, code_limit=max(memory, _LEAST_CODE))
 
 
 def compile(

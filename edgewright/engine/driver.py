@@ -263,7 +263,8 @@ class CompiledGraph:
 
 def _image(plan: Plan) -> Image:
     names = sorted({step.kernel for step in plan.steps if step.python is None})
-    return link(build_kernels({name: plan.kernels[name] for name in names}, plan.cpu, plan.features))
+    kernels = {name: plan.kernels[name] for name in names}
+    return link(build_kernels(kernels, plan.cpu, plan.features, limit=plan.code_limit))
 
 
 def _worth_sharing(steps: Sequence[Step]) -> bool:

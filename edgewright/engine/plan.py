@@ -113,4 +113,5 @@ class Plan:
     image: Image | None = None
     shared: Sequence[Array] = ()  # weights that other plans have too
     updates: tuple[tuple[int, int], ...] = ()  # outputs, and the inputs that must lie in them when steps begin
+    code_limit: int = 1 << 30  # characters of text that kernels may have
     checks: tuple[Check, ...] = ()  # the arena's last ``ALIGN`` bytes: the number of one that failed, from 1, and why

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from edgewright.engine.codegen import CodeSizeError
 from edgewright.errors import EdgewrightError, ExecutionError, MissingError
 from edgewright.forks import renew_in_child
 from edgewright.hints import not_among
@@ -85,11 +86,12 @@ class GraphRunner(Runner, Protocol):
 
 def make_runner(
     graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False,
-    origin: Callable[[], Origin] | None = None,
+    origin: Callable[[], Origin] | None = None, fallback: bool = True,
 ) -> GraphRunner:  # fmt: skip
     """``memory``: bytes that values may take at a time. ``varies``: shapes are not known before the first call.
 
-    ``graph`` is not asked for if the graph of ``origin`` was compiled before.
+    ``graph`` is not asked for if the graph of ``origin`` was compiled before. ``fallback``: whether the reference runs
+    a graph that would need too much machine code; else it is an error.
     """
     chosen = os.environ.get(VARIABLE, "")
     if chosen not in _CHOICES:
@@ -98,7 +100,12 @@ def make_runner(
     if chosen == "reference":
         return _Reference(graph(), numerics, memory, "numpy reference, as asked", varies)
     if not problem:
-        return _Native(graph, numerics, memory, threads, None if varies or origin is None else origin(), varies)
+        try:
+            return _Native(graph, numerics, memory, threads, None if varies or origin is None else origin(), varies)
+        except CodeSizeError as error:
+            if chosen == "native" or not fallback:
+                raise
+            problem = f"{error.subject} {error.rule}"
     if chosen == "native":
         raise MissingError("engine", problem, remedy=f"Unset {VARIABLE}.")
     _say(problem)

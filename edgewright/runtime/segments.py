@@ -260,7 +260,9 @@ class Joiner:
             maker.graph.outputs = [maker.output(slot) for slot in outputs]
             origin = _origin(maker.graph)
             made_so = None if origin is None else lambda: origin
-            runner = make_runner(lambda: maker.graph, XNNPACK, self.memory, self.threads, origin=made_so)
+            runner = make_runner(
+                lambda: maker.graph, XNNPACK, self.memory, self.threads, origin=made_so, fallback=False
+            )
         except EdgewrightError as error:  # numpy will say what is wrong, if anything is
             log.info("calls %d to %d stay with numpy: %s", start, end - 1, error)
             return

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, count, number, vec
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.along import larger
+from edgewright.engine.kernels.channels import bytes_to, over_channels, widths
 from edgewright.engine.requantize import Affine, quantize
 from edgewright.engine.tail import Tail, finish
 from edgewright.engine.vector import int_max, to_real, widen
@@ -44,18 +45,6 @@ class Pool:
     top: int = 255
 
 
-def widths(total: int, most: int) -> list[tuple[int, int]]:
-    """Vectors that cover so many elements: (width, of which so many count)."""
-    made: list[tuple[int, int]] = []
-    while total:
-        width = most
-        while width > 4 and width // 2 >= total:
-            width //= 2
-        made.append((width, min(width, total)))
-        total -= min(width, total)
-    return made
-
-
 def emit_pool(module: Module, name: str, isa: ISA, pool: Pool) -> None:
     """Units are output rows of one image. Slots: data, output."""
     f = module.kernel(name)
@@ -68,12 +57,14 @@ def emit_pool(module: Module, name: str, isa: ISA, pool: Pool) -> None:
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
             beside, first_x, end_x = _reach(f, pool.wide, x)
-            corner, place, start = f.at(top, beside), f.at(line, f.mul(x, pool.out_pixel)), 0
-            for width, used in widths(pool.channels, most):
-                here = f.at(corner, start * pool.item)
-                result = _window(f, pool, width, here, (first_y, end_y), (first_x, end_x))
-                f.store_first(result, used, place, start * pool.item)
-                start += width
+            corner, place = f.at(top, beside), f.at(line, f.mul(x, pool.out_pixel))
+
+            def vector(first: Operand, width: int, used: int) -> None:
+                at = bytes_to(f, first, pool.item)
+                result = _window(f, pool, width, f.at(corner, at), (first_y, end_y), (first_x, end_x))
+                f.store_first(result, used, f.at(place, at))
+
+            over_channels(f, pool.channels, most, widths, vector)
             return []
 
         f.repeat(pool.columns, [], pixel)

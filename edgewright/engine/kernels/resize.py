@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, vec
-from edgewright.engine.kernels.pool import widths
+from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, vec
+from edgewright.engine.kernels.channels import bytes_to, over_channels, widths
 from edgewright.engine.requantize import Affine, quantize
 from edgewright.engine.tail import Tail, finish
 from edgewright.ir.graph import Array
@@ -54,11 +54,14 @@ def emit_resize(module: Module, name: str, lanes: int, resize: Resize) -> None:
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
             (left, right), along = _entry(f, columns, x)
             four = [[f.at(s, at) for at in (left, right)] for s in sources]
-            place, start = f.at(line, f.mul(x, resize.out_pixel)), 0
-            for width, used in widths(resize.channels, lanes):
-                result = _mix(f, resize, width, four, start * resize.item, down, along)
-                f.store_first(result, used, place, start * resize.item)
-                start += width
+            place = f.at(line, f.mul(x, resize.out_pixel))
+
+            def vector(first: Operand, width: int, used: int) -> None:
+                at = bytes_to(f, first, resize.item)
+                result = _mix(f, resize, width, four, at, down, along)
+                f.store_first(result, used, f.at(place, at))
+
+            over_channels(f, resize.channels, lanes, widths, vector)
             return []
 
         f.repeat(resize.columns, [], pixel)
@@ -73,12 +76,12 @@ def _entry(f: Function, entries: Reg, index: Reg) -> tuple[tuple[Reg, Reg], tupl
     return (first, second), (f.load("float", at, 16, 4), f.load("float", at, 20, 4))
 
 
-def _mix(f: Function, resize: Resize, width: int, four: list[list[Reg]], offset: int, down: tuple[Reg, Reg],
+def _mix(f: Function, resize: Resize, width: int, four: list[list[Reg]], there: Operand, down: tuple[Reg, Reg],
          along: tuple[Reg, Reg]) -> Reg:  # fmt: skip
     def load(at: Reg) -> Reg:
         if resize.given is None:
-            return f.load(vec(width, "float"), at, offset)
-        return resize.given.real(f, f.load(vec(width, "i8"), at, offset))
+            return f.load(vec(width, "float"), at, there)
+        return resize.given.real(f, f.load(vec(width, "i8"), at, there))
 
     def both(a: Reg, b: Reg, weights: tuple[Reg, Reg]) -> Reg:
         first, second = (f.splat(w, width) for w in weights)

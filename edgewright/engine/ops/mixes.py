@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, vec
+from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, count, vec
 from edgewright.engine.dialects.elements import bounds
 from edgewright.engine.dialects.mixes import Axis, Mixing, mixed, mixing, quotient
+from edgewright.engine.kernels.channels import bytes_to, over_channels
 from edgewright.engine.kernels.packing import pieces
 from edgewright.engine.layout import Home
 from edgewright.engine.nodes import Node, single
@@ -96,9 +97,13 @@ class Mixed(Lowering):
                 sides, along = self._entry(f, columns, x)
                 four = [f.at(start, side) for start in lines for side in sides]
                 place = f.at(line, f.mul(x, out.layout.pixel))
-                for start, width in pieces(channels, lanes):
-                    loaded = [self._load(f, at, start * data.layout.item, width) for at in four]
-                    f.store(self._ending(f, mixed(f, loaded, along, down)), place, start * out.layout.item)
+
+                def vector(first: Operand, width: int, _: int) -> None:
+                    there, here = (bytes_to(f, first, home.layout.item) for home in (data, out))
+                    loaded = [self._load(f, at, there, width) for at in four]
+                    f.store(self._ending(f, mixed(f, loaded, along, down)), place, here)
+
+                over_channels(f, channels, lanes, _exactly, vector)
                 return []
 
             f.repeat(wide, [], pixel)
@@ -110,13 +115,18 @@ class Mixed(Lowering):
         at = f.at(entries, f.mul(index, _ENTRY))
         return [f.load(I64, at, 8 * n, 8) for n in (0, 1)], [f.load(self.kind, at, 16 + 8 * n, 8) for n in (0, 1)]
 
-    def _load(self, f: Function, at: Reg, offset: int, width: int) -> Reg:
+    def _load(self, f: Function, at: Reg, there: Operand, width: int) -> Reg:
         value = self.mixing.data
-        x = f.load(vec(width, kind_of(value)), at, offset)
+        x = f.load(vec(width, kind_of(value)), at, there)
         if self.real:
             return f.cast("fpext", x, vec(width, "double"))
         signed = bounds(value)[0] + _moved(value) < 0
         return f.add(f.cast("sext" if signed else "zext", x, vec(width, self.kind)), -_moved(value))
+
+
+def _exactly(total: int, most: int) -> list[tuple[int, int]]:
+    """Vectors that cover so many elements and no other."""
+    return [(width, width) for _, width in pieces(total, most)]
 
 
 def _moved(value: Value) -> int:

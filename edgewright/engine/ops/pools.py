@@ -12,6 +12,8 @@ from edgewright.engine.ops.base import Context, Lowering
 from edgewright.engine.requantize import affine_of, limits_of, scale_of
 from edgewright.ir.graph import Op
 
+_MOST_IMAGES = 1024  # each is a step of its own: a file must not ask for millions
+
 
 class Pooling(Lowering):
     """max_pool2d and avg_pool2d."""
@@ -20,6 +22,8 @@ class Pooling(Lowering):
     def accept(cls, node: Node, context: Context) -> Lowering | None:
         op = node.op
         if op.kind not in ("max_pool2d", "avg_pool2d") or len(node.ops) > 1 or node.op.outputs[1:]:
+            return None
+        if node.out.bound[0] > _MOST_IMAGES:
             return None
         x = op.args["self"]
         if not (single(x) and single(node.out)) and not (byte(x.q) and byte(node.out.q)):
@@ -72,6 +76,8 @@ class GlobalMean(Lowering):
         if node.op.kind != "global_avg_pool2d" or node.second is not None:
             return None
         x = node.op.args["self"]
+        if x.bound[0] > _MOST_IMAGES:
+            return None
         fits = (single(x) and single(node.out)) or (byte(x.q) and byte(node.out.q) and len(node.ops) == 1)
         return cls(node) if fits else None
 
