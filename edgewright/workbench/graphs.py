@@ -48,6 +48,11 @@ def is_conversion(node: Any) -> bool:
     return is_quantize(node) or is_dequantize(node) or "choose_qparams" in target_name(node)
 
 
+def is_dynamic(quantize: fx.Node) -> bool:
+    """True if the scale is found as the model runs."""
+    return any("choose_qparams" in target_name(a) for n in quantize.all_input_nodes for a in (n, *n.all_input_nodes))
+
+
 def is_mutable(node: Any) -> bool:
     """True for an operator that writes to an argument."""
     schema = getattr(node.target, "_schema", None)

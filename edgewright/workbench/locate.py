@@ -28,6 +28,7 @@ from edgewright.workbench.graphs import (
     constant_nodes,
     is_conversion,
     is_dequantize,
+    is_dynamic,
     is_quantize,
     is_weight,
     operator_name,
@@ -209,6 +210,8 @@ def layer_results(graph: fx.Graph, returned: Sequence[Any]) -> list[fx.Node]:
         value = node.meta.get("val")
         if node in returned or not isinstance(value, torch.Tensor):
             continue
+        if is_quantize(node) and is_dynamic(node):
+            continue  # its scale is the layer's own business, and in the file no tensor
         if is_quantize(node):
             found.update(dict.fromkeys([u for u in node.users if is_dequantize(u) and u not in returned][:1]))
         elif node.op == "call_function" and value.is_floating_point() and not is_conversion(node) and _ends(node):
@@ -218,7 +221,7 @@ def layer_results(graph: fx.Graph, returned: Sequence[Any]) -> list[fx.Node]:
 
 def _ends(node: fx.Node) -> bool:
     readers = list(node.users)
-    if any(is_quantize(r) for r in readers) or operator_name(node) in MOVES:
+    if any(is_quantize(r) and not is_dynamic(r) for r in readers) or operator_name(node) in MOVES:
         return False
     if len(readers) > 1:
         return True
