@@ -34,6 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--recipe", metavar="r.toml", help="precision per module and per target")
 
 
+def add_evaluate(parser: argparse.ArgumentParser, count: int) -> None:
+    parser.add_argument(
+        "--evaluate", type=_count_or_source, metavar="N|SOURCE",
+        help=f"measure on N inputs held out from calibration (default: {count}), or on other data, like --calibrate",
+    )  # fmt: skip
+
+
+def _count_or_source(text: str) -> int | str:
+    """
+    >>> _count_or_source("8"), _count_or_source("test.npz")
+    (8, 'test.npz')
+    """
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
 def need_torch() -> None:
     """Import the compiler; raise if torch is not installed. Compiling needs it, running does not."""
     try:
@@ -68,6 +83,8 @@ def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Benc
         spec = load_spec(args.spec)
         if getattr(args, "weights", None):
             load_weights(spec.model, args.weights)
+        if getattr(args, "original", None):
+            options["original"] = load_spec(args.original).model
     inputs = spec.kwargs or spec.args
     settings = Settings(
         as_recipe(args.recipe, args.quantize), images=_images(args), dynamic_shapes=spec.dynamic_shapes,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgewright.cli import bench_options
 from edgewright.cli.bench_options import SPEC, chosen_targets, make_bench, quiet_imports
-from edgewright.cli.console import clean, console, plural, table
+from edgewright.cli.console import clean, console, table
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.units import share
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC", help=SPEC)
     bench_options.add_arguments(parser)
     add = parser.add_argument
-    add("--evaluate", type=int, default=_EVALUATED, metavar="N", help=f"measure on N inputs (default: {_EVALUATED})")
+    bench_options.add_evaluate(parser, _EVALUATED)
     add("--no-device", action="store_true", help="leave out what the device computes: faster")
     add("--top", type=int, default=_TOP, metavar="N", help=f"show the N worst layers (default: {_TOP})")
-    add("--write-recipe", metavar="r.toml", help="write the recipe that raises the worst layers")
+    add("--write-recipe", metavar="r.toml", help="write the recipe, with what helps raised")
     add("--json", action="store_true", help="every layer, as JSON")
 
 
@@ -44,10 +44,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--target", "must be one: layers are ranked for a device", value=len(targets))
     if args.quantize is None and args.recipe is None:
         raise UsageError("--quantize", "must be given: a model in floating point has nothing to compare")
-    if args.evaluate < 1:
-        raise UsageError("--evaluate", "must be 1 or more", value=args.evaluate)
+    evaluate = _EVALUATED if args.evaluate is None else args.evaluate
+    if isinstance(evaluate, int) and evaluate < 1:
+        raise UsageError("--evaluate", "must be 1 or more", value=evaluate)
     with Stages(args.quiet) as stages, quiet_imports():
-        bench = make_bench(args, stages, evaluate=args.evaluate)
+        bench = make_bench(args, stages, evaluate=evaluate)
         from edgewright.workbench.compare import compare
         from edgewright.workbench.quantization import quiet_warnings
 
@@ -66,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
     out = console()
     device = "" if found.device is None else f", {found.device:.1f} dB as {found.target} computes it"
-    told = f"{found.target}, {found.precision}, {plural(found.samples, 'input')}: the model's output has"
-    out.print(f"{told} {found.fake:.1f} dB fake-quantized{device}", style="bold", soft_wrap=True)
+    told = f"{found.target}, {found.precision}: the model's output has {found.fake:.1f} dB fake-quantized{device}"
+    out.print(f"{told}, {found.measured_on}", style="bold", soft_wrap=True)
     shown = found.layers[: args.top]
     heads = ("layer", "operators", ">adds", ">output", ">share", ">fake", ">device")
     title = "layers by the error each introduces (SQNR in dB)"
@@ -76,15 +77,10 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
         out.print(f"{len(found.layers) - len(shown)} more (--top {len(found.layers)} shows them)", style="dim")
     if found.note:
         out.print(f"no layers of the device: {clean(found.note)}", style="yellow", soft_wrap=True)
-    chosen = found.to_raise()
-    if not chosen:
-        out.print("\nnothing to raise: no layer adds an error that reaches the output", style="green")
+    if not found.modules_to_raise():
+        _show_none(found)
         return
-    part = share(sum(layer.share for layer in chosen))
-    way = "16 bits" if found.higher != "float" else "floating point, for this target has no 16 bits"
-    after = "" if found.raised is None else f": {found.fake:.1f} dB become {found.raised:.1f} dB"
-    told = f"\nraise {_names(chosen)} ({part} of the error), with what reads them, to {way}{after}"
-    out.print(told, style="bold", soft_wrap=True)
+    out.print(f"\n{_advice(found)}", style="bold", soft_wrap=True)
     for line in recipe.splitlines():
         out.print(f"  {clean(line)}" if line else "", soft_wrap=True)
     path = args.write_recipe or "r.toml"
@@ -93,8 +89,27 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
     out.print(f"\n{clean(where)}: {clean(after)}", soft_wrap=True)
 
 
-def _names(chosen: list[LayerError]) -> str:
-    return ", ".join(clean(layer.module) for layer in chosen)
+def _advice(found: Comparison) -> str:
+    chosen = found.modules_to_raise()
+    part = share(sum(layer.share for layer in found.layers if layer.module in chosen))
+    way = "16 bits" if found.higher != "float" else "floating point, for this target has no 16 bits"
+    device = ""
+    if found.raised_device is not None and found.device is not None:
+        device = f" ({found.device:.1f} and {found.raised_device:.1f} dB as {found.target} computes it)"
+    after = f"{found.fake:.1f} dB become {found.raised:.1f} dB{device}, {found.measured_on}"
+    return f"raise {', '.join(map(clean, chosen))} ({part} of the error) to {way}: {after}"
+
+
+def _show_none(found: Comparison) -> None:
+    out = console()
+    if not found.tried:
+        out.print("\nnothing to raise: no layer adds an error that reaches the output", style="green")
+        return
+    out.print(f"\nnothing helps: {found.fake:.1f} dB {found.measured_on}, and", style="yellow", soft_wrap=True)
+    for attempt in found.tried:
+        device = "" if attempt.device is None else f", {attempt.device:.1f} dB as {found.target} computes it"
+        told = f"  {attempt.fake:.1f} dB{device} with {', '.join(map(clean, attempt.modules))} raised"
+        out.print(told, style="yellow", soft_wrap=True)
 
 
 def _row(layer: LayerError) -> tuple[str, ...]:

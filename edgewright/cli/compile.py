@@ -20,19 +20,21 @@ from edgewright.files import check_writable, write_file
 from edgewright.hints import not_among
 from edgewright.program.estimates import describe
 from edgewright.units import duration, share, size
-from edgewright.workbench.facts import Check
+from edgewright.workbench.facts import EVALUATED, NOT_ASKED, POOR, Check
 
 if TYPE_CHECKING:
     from edgewright.partition.report import PartitionReport
 
 RUNTIMES = ("wheel", "android", "ios", "portable-only")
 _STAGES = 7
+_WITH_TARGET = ("quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "evaluate", "original",
+                "json")  # fmt: skip
 
 EXAMPLES = """examples:
   edgewright compile net:Net -o net.pte
   edgewright compile net:Net --target xnnpack --target ethos-u55-128 --quantize int8 --calibrate calib.npz -o out/
   edgewright compile net:Net --target sm8550 --quantize int8 --calibrate photos/ --mean 127 --std 128 -o net.pte
-  edgewright compile net:Net --target e9955 --recipe r.toml --calibrate data:batches --min-sqnr 20 -o net.pte
+  edgewright compile net:Net --target e9955 --recipe r.toml --calibrate data:a --evaluate data:b --strict -o net.pte
   edgewright compile model.pt2 --backend xnnpack --require-delegated 95% --max-memory 2M -o m.pte
 """
 
@@ -60,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--min-sqnr", type=float, metavar="dB", help="fail if a result is further from the model than this")
     add("--metric", metavar="pkg.mod:fn", help="a function of a model that gives a number, shown for each target")
     add("--min-metric", type=float, metavar="X", help="fail if the metric is less than this")
-    add("--evaluate", type=int, metavar="N", help="compare results on N calibration inputs (default: 8; 0: do not)")
+    add("--strict", action="store_true", help=f"the same as --min-sqnr {POOR:g}: what is shown in red is an error")
+    bench_options.add_evaluate(parser, EVALUATED)
+    add("--original", metavar="SPEC", help="the float model to compare with, if SPEC is quantized already")
     add("--json", action="store_true", help="with --target: everything about the results, as JSON")
     add("--report", metavar="out.json", help="write what runs where, and every reason why not")
     add("--weights", metavar="w.safetensors", help="load the model's weights from here, without copying them")
@@ -111,7 +115,7 @@ def _check_options(args: argparse.Namespace, output: Path) -> None:
     if args.report is not None:
         check_writable(args.report)
     emit.check_options(args)
-    for option in ("quantize", "calibrate", "recipe", "min_sqnr", "metric", "min_metric", "evaluate", "json"):
+    for option in _WITH_TARGET:
         if getattr(args, option) not in (None, False):
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --target", remedy="Name one: --target xnnpack.")
     for option in ("require_delegated", "report"):
@@ -173,7 +177,7 @@ def _checked(args: argparse.Namespace, output: Path, built: Built) -> Check:
     from edgewright.workbench.data import Call
 
     if args.no_check:
-        return Check(skipped="not asked for")
+        return Check(skipped=NOT_ASKED)
 
     def lower(exported: Any) -> Any:
         return _lowered(args, exported)[1].to_executorch(_config(args, output))
@@ -259,7 +263,7 @@ def _show(built: Built, stages: Stages) -> None:
     program = built.program.executorch_program if built.program is not None else None
     for plan in program.execution_plan if program is not None else ():
         out.print(_facts(program, plan), soft_wrap=True)
-    if not built.check.inputs and program is not None and built.check.skipped != "not asked for":
+    if not built.check.inputs and program is not None and built.check.skipped != NOT_ASKED:
         out.print(clean(built.check), style="yellow", soft_wrap=True)
     elif built.check.inputs:
         out.print(clean(built.check), soft_wrap=True)

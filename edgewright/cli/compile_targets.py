@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
 
 from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
 from edgewright.cli.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
 from edgewright.units import duration, share, size
-from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
+from edgewright.workbench.facts import LEGEND, NOT_ASKED, POOR, CompileReport, columns, rows, time_note
 from edgewright.workbench.progress import Stages
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def check_options(args: argparse.Namespace) -> None:
         raise UsageError("-o", "must be a folder for several targets", value=args.output)
     if args.min_metric is not None and args.metric is None:
         raise UsageError("--min-metric", "needs a --metric")
-    if args.evaluate is not None and args.evaluate < 0:
+    if isinstance(args.evaluate, int) and args.evaluate < 0:
         raise UsageError("--evaluate", "must be 0 or more", value=args.evaluate)
     check_writable(args.output, folder=Path(args.output).suffix != ".pte")
     if args.report is not None:
@@ -108,9 +110,10 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
         value = f"{size(report.planned_bytes)} ({report.planned_bytes} bytes)"
         return LimitError(report.target, rule, value=value, remedy=remedy)
     remedy = "Nothing was written. `edgewright compare` finds the layers to raise; more typical --calibrate data helps."
-    if args.min_sqnr is not None and (report.sqnr is None or report.sqnr < args.min_sqnr):
-        got = "nothing, for --evaluate is 0" if report.sqnr is None else f"{report.sqnr:.1f} dB"
-        rule = f"must be within {args.min_sqnr:g} dB of the model (SQNR)"
+    least = POOR if args.strict and args.min_sqnr is None else args.min_sqnr
+    if least is not None and (report.sqnr is None or report.sqnr < least):
+        got = f"nothing: {report.unmeasured}" if report.sqnr is None else f"{report.sqnr:.1f} dB {report.measured_on}"
+        rule = f"must be within {least:g} dB of the model (SQNR)"
         return AccuracyError(report.target, rule, value=got, remedy=remedy)
     if args.min_metric is not None and (report.metric is None or report.metric < args.min_metric):
         rule = f"{args.metric or '--metric'} must be at least {args.min_metric:g}"
@@ -149,27 +152,56 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
     out = console()
     metric = args.metric.rpartition(":")[2] if args.metric else ""
     reports = [r.report for r in results.values()]
-    samples = len(bench.calls)
-    told = f"{model_name(args.spec)}, {plural(samples, 'calibration input')}" if samples else model_name(args.spec)
-    out.print(table(told, columns(metric), rows(reports, metric), flexible="precision", tight=True))
+    lines = [(*cells[:-1], Text(cells[-1], "red" if report.poor and not metric else ""))
+             for cells, report in zip(rows(reports, metric), reports, strict=True)]  # fmt: skip
+    out.print(table(_title(args, bench), columns(metric), lines, flexible="precision", tight=True))
     out.print(f"\n{time_note(reports)}", style="dim", soft_wrap=True)
     if args.verbose:
         out.print(LEGEND, style="dim", soft_wrap=True)
     if bench.settings.metric is not None:
         from edgewright.workbench.compile import measured
 
-        out.print(f"{metric} of the original: {measured(bench.settings.metric, bench.eager):.4g}", soft_wrap=True)
+        of = "the quantized model" if bench.quantized_before else "the original"
+        out.print(f"{metric} of {of}: {measured(bench.settings.metric, bench.eager):.4g}", soft_wrap=True)
+    if reports:
+        told, style = _basis(reports[0])
+        out.print(told, style=style, soft_wrap=True)
     for report in reports:
         if report.file:
             out.print(f"wrote {clean(report.file)}", style="green", soft_wrap=True)
     for report in reports:
-        if report.simulated and report.target not in failed:
-            why = "was asked for" if report.simulated == "asked for" else report.simulated
-            out.print(f"{report.target}: runs on this machine only: {clean(why)}", style="yellow", soft_wrap=True)
-        if report.own_kernels and report.target not in failed:
-            told = f"{report.target}: the application has to bring {', '.join(map(clean, report.own_kernels))}"
-            out.print(told, style="yellow", soft_wrap=True)
-        if report.advice and report.target not in failed:
-            out.print(f"{report.target}: {report.advice}", style="yellow", soft_wrap=True)
+        for told, style in _remarks(report) if report.target not in failed else ():
+            out.print(f"{report.target}: {clean(told)}", style=style, soft_wrap=True)
     seconds = ", ".join(f"{name} {duration(spent)}" for name, spent in bench.stages.times.items() if spent >= 0.05)
     out.print(f"time: {seconds}", style="dim", soft_wrap=True)
+
+
+def _title(args: argparse.Namespace, bench: Bench) -> str:
+    name, seen = model_name(args.spec), len(bench.calls)
+    if not seen:
+        return name
+    held = f", {len(bench.evaluated)} held out" if bench.samples.origin == "held-out" else ""
+    return f"{name}, {plural(seen, 'calibration input')}{held}"
+
+
+def _basis(report: CompileReport) -> tuple[str, str]:
+    """What data the SQNR is of, and how loud to say it."""
+    if report.unmeasured:
+        return f"SQNR: {report.unmeasured}", "yellow"
+    return f"SQNR: {report.measured_on}", "dim" if report.evaluated_on in ("held-out", "given") else "yellow"
+
+
+def _remarks(report: CompileReport) -> Iterator[tuple[str, str]]:
+    """What there is to know about a result besides its figures, and in which colour."""
+    if report.poor:
+        how = f"`edgewright compare` finds the layers to raise (--strict makes it an error, under {POOR:g} dB)"
+        yield f"poor: SQNR {report.sqnr:.1f} dB. {how}", "red"
+    if report.check.skipped and report.check.skipped != NOT_ASKED:
+        yield str(report.check), "yellow"
+    if report.simulated:
+        why = "was asked for" if report.simulated == "asked for" else report.simulated
+        yield f"runs on this machine only: {why}", "yellow"
+    if report.own_kernels:
+        yield f"the application has to bring {', '.join(report.own_kernels)}", "yellow"
+    if report.advice:
+        yield report.advice, "yellow"

@@ -119,7 +119,8 @@ def compared(
         if len(wanted) != len(given):
             raise _miscompiled(subject, "must return as many outputs as its graph", f"{len(given)} of {len(wanted)}")
         for i, (node, e, a) in enumerate(zip(nodes, wanted, given, strict=True)):
-            found.append(compared_values(node, e, a, [run[call][i] for run in noisy], subject.rounding))
+            drawn = [run[call][i] for run in noisy]
+            found.append(compared_values(node, e, a, drawn, subject.rounding, subject.slack))
     return found
 
 

@@ -18,12 +18,15 @@ from edgewright.backends.targets import Target
 from edgewright.errors import VendorError
 from edgewright.quantize.evaluate import BEST, Sqnr
 from edgewright.workbench.compile import Bench
-from edgewright.workbench.facts import CompileReport
+from edgewright.workbench.data import Call
+from edgewright.workbench.facts import measured_on
 from edgewright.workbench.layers import Layer, Layers, record, result_names
 from edgewright.workbench.recipe import HIGHER, Recipe, higher
+from edgewright.workbench.subject import load
 
 ENOUGH = 0.6  # of the error, that the layers to raise make up
 MOST = 5  # layers to raise at a time
+_GAIN = 0.5  # decibels that raising must give to be worth it
 
 
 @dataclass
@@ -43,6 +46,15 @@ class LayerError:
 
 
 @dataclass
+class Attempt:
+    """Modules that were raised, and what that gave: fake-quantized, and as the device computes it."""
+
+    modules: list[str]
+    fake: float
+    device: float | None = None
+
+
+@dataclass
 class Comparison:
     """Layers, the worst first; and the whole model's outputs."""
 
@@ -52,8 +64,12 @@ class Comparison:
     fake: float = BEST
     device: float | None = None
     samples: int = 0
+    evaluated_on: str = ""
     higher: str = "float"
-    raised: float | None = None  # fake-quantized, with the recipe that raises the worst layers
+    chosen: list[str] | None = None  # modules to raise, as measured: empty if raising does not help; None: not tried
+    raised: float | None = None  # fake-quantized, with those raised
+    raised_device: float | None = None
+    tried: list[Attempt] = field(default_factory=list)
     note: str = ""  # why layers have no values of the device's, if so
 
     def to_raise(self) -> list[LayerError]:
@@ -67,21 +83,42 @@ class Comparison:
                 break
         return chosen
 
+    def candidates(self) -> list[list[str]]:
+        """What to try to raise: the modules that make most of the error, then as many as may be raised at a time. With
+        each goes what reads it: a result kept in 8 bits by its reader gains nothing."""
+        named = [layer for layer in self.layers if layer.module and layer.effect < BEST]
+        worst = list({layer.module: layer for layer in reversed(named)}.values())
+        worst.sort(key=lambda layer: (layer.effect, layer.introduced))
+        found = [_with_readers(layers) for layers in (self.to_raise(), worst[:MOST]) if layers]
+        return [modules for i, modules in enumerate(found) if modules not in found[:i]]
+
     def modules_to_raise(self) -> list[str]:
-        """Modules of those layers and of what reads them: a result kept in 8 bits by its reader gains nothing."""
-        chosen = self.to_raise()
-        return list(dict.fromkeys([c.module for c in chosen] + [r for c in chosen for r in c.readers]))
+        """What is recommended: of what was tried, the first that helps."""
+        return list(self.chosen or [])
+
+    @property
+    def measured_on(self) -> str:
+        """What data the figures are of."""
+        return measured_on(self.evaluated_on, self.samples)
 
     def recipe(self, given: Recipe) -> Recipe:
-        """The recipe that was used, with those raised."""
-        raised = dict.fromkeys(self.modules_to_raise(), HIGHER)
+        """The recipe that was used, with what is recommended raised."""
+        return self.raising(given, self.modules_to_raise())
+
+    def raising(self, given: Recipe, modules: Sequence[str]) -> Recipe:
+        """A recipe with modules raised for this target."""
+        if not modules:
+            return given
+        raised = dict.fromkeys(modules, HIGHER)
         own = given.targets.get(self.target, Recipe())
         changed = Recipe(own.quantize, {**own.modules, **raised}, own.operators)
         return Recipe(given.quantize, given.modules, given.operators, {**given.targets, self.target: changed})
 
     def to_dict(self) -> dict[str, Any]:
-        told = {k: v for k, v in vars(self).items() if k != "layers"}
-        return {**told, "raise": self.modules_to_raise(), "layers": [vars(layer) for layer in self.layers]}
+        told = {k: v for k, v in vars(self).items() if k not in ("layers", "chosen", "tried")}
+        tried = [vars(attempt) for attempt in self.tried]
+        layers = [vars(layer) for layer in self.layers]
+        return {**told, "raise": self.modules_to_raise(), "tried": tried, "layers": layers}
 
 
 def compare(bench: Bench, target: Target, *, device: bool = True) -> Comparison:
@@ -94,31 +131,62 @@ def compare(bench: Bench, target: Target, *, device: bool = True) -> Comparison:
     converted = quantization.convert(target, prepared)
     layers = Layers(converted, exact)
     found = Comparison(target.name, recipe.quantize or "float", higher=higher(_presets(target)))
-    found.samples = len(bench.evaluated)
+    found.samples, found.evaluated_on = len(bench.evaluated), bench.samples.origin
     on_device = _device(bench, target, converted, layers, found) if device else None
     _measure(bench, target, layers, on_device, found)
     total = sum(_noise(layer.effect) for layer in found.layers) or 1.0
     for layer in found.layers:
         layer.share = _noise(layer.effect) / total
     found.layers.sort(key=lambda layer: (layer.effect, layer.introduced))
-    if found.to_raise():
-        found.raised = _raised(bench, target, found.recipe(bench.settings.recipe))
+    _recommend(bench, target, found)
     return found
 
 
-def _raised(bench: Bench, target: Target, recipe: Recipe) -> float:
-    """What a recipe makes of the model's outputs, fake-quantized."""
-    quantization, measure = bench.quantization, Sqnr()
-    prepared = quantization.prepare(target, recipe.for_target(target.name))
+def _recommend(bench: Bench, target: Target, found: Comparison) -> None:
+    """Raise the layers to blame and measure again, on data that was not calibrated with: advice must have helped."""
+    found.chosen = []
+    for modules in found.candidates():
+        attempt = _attempt(bench, target, found, modules)
+        found.tried.append(attempt)
+        better = attempt.fake >= found.fake + _GAIN
+        if found.device is not None and attempt.device is not None:
+            better = better and attempt.device >= found.device + _GAIN
+        if better:
+            found.chosen, found.raised, found.raised_device = modules, attempt.fake, attempt.device
+            return
+
+
+def _attempt(bench: Bench, target: Target, found: Comparison, modules: list[str]) -> Attempt:
+    quantization = bench.quantization
+    recipe = found.raising(bench.settings.recipe, modules).for_target(target.name)
+    prepared = quantization.prepare(target, recipe)
     quantization.calibrate(target, prepared)
     converted = quantization.convert(target, prepared)
+    fake = _sqnr(bench, target, lambda call: converted(*call.args, **call.kwargs))
+    if found.device is None:
+        return Attempt(modules, fake)
+    exported = quantization.export(target, converted)
+    with bench.stages("lower", f"{target.name}: lower, raised"):
+        edge, _ = bench.lowered(target, exported)
+        method = load(edge.to_executorch())
+    device = _sqnr(bench, target, lambda call: method.execute(call.leaves()))
+    method.close()
+    return Attempt(modules, fake, device)
+
+
+def _sqnr(bench: Bench, target: Target, run: Callable[[Call], Any]) -> float:
+    """Of a model's outputs, all together, beside the original's."""
+    measure = Sqnr()
     with torch.no_grad(), bench.stages("compare", f"{target.name}: raised", total=len(bench.evaluated)) as step:
         for call, expected in zip(bench.evaluated, bench.expected(), strict=True):
-            outputs = torch.utils._pytree.tree_leaves(converted(*call.args, **call.kwargs))
-            for one, other in zip(expected, outputs, strict=True):
+            for one, other in zip(expected, torch.utils._pytree.tree_leaves(run(call)), strict=True):
                 measure.add(one, other)
             step()
     return measure.decibels
+
+
+def _with_readers(layers: Sequence[LayerError]) -> list[str]:
+    return list(dict.fromkeys([c.module for c in layers] + [r for c in layers for r in c.readers]))
 
 
 def _presets(target: Target) -> Sequence[str]:
@@ -195,14 +263,13 @@ def _device(bench: Bench, target: Target, converted: Any, layers: Layers, found:
 
 def _device_values(bench: Bench, target: Target, converted: Any, seen: Sequence[Layer]) -> Run:
     from edgewright.workbench.quantization import quiet_torch
-    from edgewright.workbench.result import CompileResult
 
     module, names = _opened(converted, seen), [layer.name for layer in seen]
     with bench.stages("lower", f"{target.name}: lower with all results"), quiet_torch():
         exported = torch.export.export(module, tuple(bench.example.leaves()))
     with bench.stages("lower", f"{target.name}: lower with all results"):
         edge, _ = bench.lowered(target, exported)
-        method = CompileResult(edge.to_executorch(), exported, CompileReport(target.name, target.backend)).method()
+        method = load(edge.to_executorch())
 
     def run(leaves: Sequence[Any]) -> dict[str, Any]:
         made = method.execute(list(leaves))

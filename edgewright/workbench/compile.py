@@ -21,21 +21,22 @@ from edgewright.frontend.export import export
 from edgewright.hints import not_among
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
-from edgewright.quantize.evaluate import sqnr
 from edgewright.runtime.boundary import to_array
 from edgewright.runtime.operators import OPERATORS
+from edgewright.workbench.accuracy import accuracy
 from edgewright.workbench.check import check_cases, check_program, rounding_of
-from edgewright.workbench.data import MOST, Call, load_calls
-from edgewright.workbench.facts import Check, CompileReport
+from edgewright.workbench.data import MOST, Call, Samples, hold_out, load_calls
+from edgewright.workbench.facts import EVALUATED, NOT_ASKED, Check, CompileReport
+from edgewright.workbench.graphs import is_quantized
 from edgewright.workbench.images import ImageOptions
 from edgewright.workbench.progress import Stages
 from edgewright.workbench.quantization import Quantization, call_model, kept_buffers, quiet_torch, quiet_warnings
 from edgewright.workbench.recipe import FLOAT, Recipe, as_recipe
+from edgewright.workbench.reference import Reference
 from edgewright.workbench.result import CompileResult, CompileResults
 from edgewright.workbench.shapes import calls_at_bounds, dynamic_shapes_of
 
 log = logging.getLogger("edgewright.workbench")
-EVALUATED = 8  # inputs that results are compared on
 _HERE = "xnnpack"  # runs as fast here as the engine is: worth measuring
 _ROUNDS = 10
 
@@ -48,7 +49,8 @@ class Settings:
 
     recipe: Recipe
     samples: int = MOST
-    evaluate: int = EVALUATED
+    evaluate: Any = EVALUATED  # how many inputs to hold out, or data to measure on
+    original: Any = None
     metric: Metric | None = None
     simulate: bool | None = None
     runtime: Any = "wheel"
@@ -65,7 +67,8 @@ class Options(TypedDict, total=False):
     calibration: Any
     recipe: Any
     samples: int
-    evaluate: int
+    evaluate: Any
+    original: Any
     metric: Metric | None
     simulate: bool | None
     images: ImageOptions | None
@@ -90,11 +93,13 @@ def compile(
     ``ExportedProgram``. ``quantize``: a preset of the target (``"int8"``). ``calibration``: an ``.npz``, a folder, or
     an iterable of inputs. ``recipe``: a ``Recipe``, a mapping or a TOML file that names precision per module.
 
-    More options: ``samples`` (calibration inputs to use at most), ``evaluate`` (inputs to compare results on; 0 for
-    none), ``metric`` (a function of a callable model that gives a number), ``simulate`` (True: files for this machine
-    only; False: never; None: where a vendor's compiler is missing, and the result says so), ``images``
-    (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``, ``check`` (False: do not
-    compare the file with the graph it was lowered from; a file that computes something else is a ``MiscompileError``).
+    More options: ``samples`` (calibration inputs to use at most), ``evaluate`` (how many inputs to hold out from
+    calibration and measure results on, 0 for none; or other data), ``original`` (the float model to compare with, if
+    ``model`` is quantized already), ``metric`` (a function of a callable model that gives a number), ``simulate``
+    (True: files for this machine only; False: never; None: where a vendor's compiler is missing, and the result says
+    so), ``images`` (``ImageOptions`` for a folder of them), ``dynamic_shapes``, ``runtime``, ``config``, ``check``
+    (False: do not compare the file with the graph it was lowered from; one that computes something else is a
+    ``MiscompileError``).
 
     >>> import torch, edgewright as ew
     >>> result = ew.compile(torch.nn.Linear(4, 3), torch.ones(2, 4), target="xnnpack")
@@ -146,35 +151,61 @@ class Bench:
         example: Any = self.exported.example_inputs
         self.example = Call(*example)
         self._module = self.exported.module()
+        self._compare_with(inputs)
         with stages("read data"):
-            given, graph = calibration is not None, self._module.graph
-            self.calls = (
-                load_calls(calibration, self.example, settings.samples, settings.images, graph) if given else []
-            )
+            self.samples = self._samples(calibration)
+        self.calls, self.evaluated = self.samples.calibration, self.samples.evaluation
         again = settings.dynamic_shapes
         if again is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
             again = dynamic_shapes_of(self.exported)
         self.quantization = Quantization(self.exported, self.calls, stages, again)
-        self.evaluated = (self.calls or [self.example])[: max(0, settings.evaluate)]
         self._expected: list[list[Any]] | None = None
+
+    def _compare_with(self, inputs: Any) -> None:
+        """The model that results are compared with: the user's, or the one that it was quantized from."""
+        original = self.settings.original
+        if original is None:
+            self.original = self.exported
+        else:
+            given = self.example.args or self.example.kwargs if inputs is None else inputs
+            with self.stages("export"):
+                self.original = _exported(original, given, self.settings.dynamic_shapes, "original")
+        self._original_module = self._module if original is None else self.original.module()
+        self.quantized_before = original is None and is_quantized(self.exported.graph)
+
+    def _samples(self, calibration: Any) -> Samples:
+        settings, evaluate = self.settings, self.settings.evaluate
+
+        def load(source: Any, most: int) -> list[Call]:
+            return load_calls(source, self.example, most, settings.images, self._module.graph)
+
+        if not isinstance(evaluate, int):
+            calls = [] if calibration is None else load(calibration, settings.samples)
+            return Samples(calls, load(evaluate, settings.samples), "given")
+        if calibration is None:
+            return Samples([], [self.example][:evaluate], "example")
+        if not settings.recipe.quantizes:
+            calls = load(calibration, settings.samples)
+            return Samples(calls, calls[:evaluate], "given")
+        return hold_out(load(calibration, settings.samples + max(0, evaluate)), settings.samples, evaluate)
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:
         """The original model."""
         with torch.no_grad():
-            return self._module(*args, **kwargs)
+            return self._original_module(*args, **kwargs)
 
     def expected(self) -> list[list[Any]]:
         """What the original gives for the inputs that results are compared on."""
         if self._expected is None:
-            with kept_buffers(self.exported):
-                given = enumerate(self.evaluated)
-                found = [pytree.tree_leaves(call_model(self.eager, n, c, self.exported)) for n, c in given]
+            with kept_buffers(self.original):
+                found = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in self.evaluated]
                 self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
         return self._expected
 
     def build(self, target: Target) -> CompileResult:
         before = dict(self.stages.times)
         recipe = self.settings.recipe.for_target(target.name)
+        self.expected()  # inputs that the model does not take are told before anything is compiled
         exported = self.quantization.run(target, recipe)
         with self.stages("lower", f"{target.name}: lower"):
             edge, simulated = self.lowered(target, exported)
@@ -217,7 +248,7 @@ class Bench:
         """The file beside the graph it was lowered from, on inputs of the user's."""
         config = self.settings.config
         if not self.settings.check:
-            return Check(skipped="not asked for")
+            return Check(skipped=NOT_ASKED)
         if config is not None and config.passes:
             return Check(skipped="passes of yours may change what the program computes")
 
@@ -225,7 +256,8 @@ class Bench:
             return self.lowered(target, exported)[0].to_executorch(config)
 
         with self.stages("check", f"{target.name}: check"), quiet_torch():
-            cases = check_cases(self.exported, self.example, (self.evaluated or self.calls) if self.calls else ())
+            data = [] if self.samples.origin == "example" else [*self.evaluated, *self.calls]
+            cases = check_cases(self.exported, self.example, data)
             sources, rounding = {"forward": result.exported}, rounding_of([target.backend])
             return check_program(result.program, sources, {"forward": cases}, lower, rounding, target.name)
 
@@ -233,14 +265,18 @@ class Bench:
         if not self.evaluated:
             return
         report = result.report
-        expected = self.expected()
         with self.stages("run here", f"{target.name}: run here", total=len(self.evaluated)) as step:
             outputs, method = [], result.method()
             for call in self.evaluated:
                 outputs.append([_array(o) for o in method.execute(call.leaves())])
                 step()
-        report.sqnr, report.samples = sqnr(zip(expected, outputs, strict=True)), len(outputs)
-        report.shapes = self._at_bounds(target, result)
+        report.samples, report.evaluated_on = len(outputs), self.samples.origin
+        if self.quantized_before:
+            report.evaluated_on = "nothing"
+        else:
+            found = accuracy(Reference(self.original).outputs, zip(self.expected(), outputs, strict=True))
+            report.sqnr, report.outputs, report.agreement = found.sqnr, found.outputs, found.agreement
+            report.shapes = self._at_bounds(target, result)
         if self.settings.metric is not None:
             with self.stages("metric", f"{target.name}: metric"):
                 report.metric = measured(self.settings.metric, result.run)
@@ -250,16 +286,18 @@ class Bench:
 
     def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:
         """The SQNR at the smallest, middle and largest shape, for models with dynamic ones."""
-        found = {}
-        for name, call in calls_at_bounds(self.exported, self.example).items():
-            with self.stages("run here", f"{target.name}: {name} shape"), kept_buffers(self.exported):
+        found, nodes = {}, Reference(self.original).outputs
+        for name, call in calls_at_bounds(self.exported, self.evaluated[0]).items():
+            with self.stages("run here", f"{target.name}: {name} shape"), kept_buffers(self.original):
                 expected = [_array(leaf) for leaf in pytree.tree_leaves(self.eager(*call.args, **call.kwargs))]
                 try:
                     outputs = [_array(o) for o in result.method().execute(call.leaves())]
                 except EdgewrightError as error:
                     error.remedy = f"At the {name} shape of the model's dynamic ones. {error.remedy}".strip()
                     raise
-                found[name] = sqnr([(expected, outputs)])
+                decibels = accuracy(nodes, [(expected, outputs)]).sqnr
+                if decibels is not None:
+                    found[name] = decibels
         return found
 
 
@@ -288,13 +326,13 @@ def _precision(recipe: Recipe) -> str:
     return f"{named} + {', '.join(sorted(mixed))}" if mixed else named
 
 
-def _exported(model: Any, inputs: Any, dynamic_shapes: Any) -> ExportedProgram:
+def _exported(model: Any, inputs: Any, dynamic_shapes: Any, name: str = "model") -> ExportedProgram:
     if isinstance(model, ExportedProgram):
         if model.example_inputs is None:
-            raise UsageError("model", "must be exported with example inputs")
+            raise UsageError(name, "must be exported with example inputs")
         return model
     if not isinstance(model, torch.nn.Module):
-        raise UsageError("model", "must be an nn.Module or an ExportedProgram", value=type(model).__name__)
+        raise UsageError(name, "must be an nn.Module or an ExportedProgram", value=type(model).__name__)
     if inputs is None:
         raise UsageError("inputs", "must be given: example inputs that the model can be called with")
     if isinstance(inputs, Mapping):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,55 @@ from edgewright.quantize.batches import in_batches
 from edgewright.workbench.images import ENDINGS, ImageOptions, read_image
 
 MOST = 128  # inputs that are looked at, if nothing else is said
+_PART = 4  # one of so many calibration inputs is held out, at most
 _NUMBER = "inputs must be tensors or numbers"
 
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one call of the model."""
+    """The arguments of one call of the model. ``number``: its place in the user's data."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
 
     def leaves(self) -> list[Any]:
         """The arguments as a method of a program takes them."""
         return list(torch.utils._pytree.tree_leaves((self.args, self.kwargs)))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs to calibrate with, and inputs to measure results on. ``origin`` of the latter: ``held-out`` (of the
+    calibration data, and not calibrated with), ``given`` (for the purpose), ``calibration`` (there were no others)
+    or ``example`` (there was no data at all)."""
+
+    calibration: list[Call] = field(default_factory=list)
+    evaluation: list[Call] = field(default_factory=list)
+    origin: str = "example"
+
+
+def hold_out(calls: Sequence[Call], most: int, evaluated: int) -> Samples:
+    """Calls to calibrate with, at most so many, and others to measure on.
+
+    What there is beyond those to calibrate with is measured on; of fewer, every fourth is held out, spread evenly, as
+    data may be sorted. Of a single one there is nothing to hold out.
+
+    >>> found = hold_out([Call((n,)) for n in range(8)], 128, 8)
+    >>> [c.args[0] for c in found.calibration], [c.args[0] for c in found.evaluation], found.origin
+    ([0, 1, 2, 4, 5, 6], [3, 7], 'held-out')
+    """
+    calls = list(calls)
+    if evaluated < 1:
+        return Samples(calls[:most], [], "calibration")
+    if len(calls) > most:
+        return Samples(calls[:most], calls[most : most + evaluated], "held-out")
+    count = min(evaluated, max(len(calls) // _PART, 1)) if len(calls) > 1 else 0
+    if not count:
+        return Samples(calls, calls, "calibration")
+    chosen = {(n + 1) * len(calls) // count - 1 for n in range(count)}
+    rest = [c for i, c in enumerate(calls) if i not in chosen]
+    return Samples(rest, [calls[i] for i in sorted(chosen)], "held-out")
 
 
 def load_calls(
@@ -47,7 +83,7 @@ def load_calls(
     try:
         calls = _calls(source, example, images)
         parts = calls if graph is None else (Call(*p) for c in calls for p in in_batches(graph, c.args, c.kwargs))
-        found = list(islice(parts, most))
+        found = [replace(call, number=n) for n, call in enumerate(islice(parts, most))]
     except EdgewrightError:
         raise
     except Exception as error:  # of the user's own code
@@ -86,7 +122,9 @@ def _call(source: str, item: Any, example: Call) -> Call:
     if isinstance(item, Mapping):
         if not example.kwargs:
             raise InputError(source, "must be a tuple: the model's example inputs are", value="a dict")
-        return Call((), {name: _tensor(source, value) for name, value in item.items()})
+        named = {name: _tensor(source, value) for name, value in item.items()}
+        order = {**dict.fromkeys(n for n in example.kwargs if n in named), **named}  # files know inputs by their place
+        return Call((), {name: named[name] for name in order})
     given = list(item) if isinstance(item, tuple | list) else [item]
     if example.kwargs and not example.args:
         raise InputError(source, "must be a dict by name, as the model's example inputs are", value=type(item).__name__)

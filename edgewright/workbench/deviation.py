@@ -126,13 +126,15 @@ class Output:
         return decibels(self.expected, self.distance)
 
 
-def compared_values(node: Any, expected: Any, actual: Any, noisy: Sequence[Any], rounding: Rounding) -> Output:
-    """A node's result beside the file's. ``noisy``: the same under rounding errors."""
+def compared_values(
+    node: Any, expected: Any, actual: Any, noisy: Sequence[Any], rounding: Rounding, slack: float = 1.0
+) -> Output:
+    """A node's result beside the file's. ``noisy``: the same under rounding errors, which may be so much larger."""
     discrete = is_discrete(node, expected)
     measure = flips if discrete else deviation
     moved = [measure(expected, other) for other in noisy]
     own = 0.0 if discrete else own_rounding(node, expected, rounding)
-    return Output(expected, measure(expected, actual), max([own, *moved]), discrete)
+    return Output(expected, measure(expected, actual), max([own, *(slack * m for m in moved)]), discrete)
 
 
 def _numbers(value: Any) -> Any:

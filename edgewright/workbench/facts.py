@@ -12,6 +12,9 @@ from edgewright.partition.report import PartitionReport, coverage_of
 from edgewright.units import duration, share, size
 
 _CONVERSIONS = ("quantize", "dequantize")  # at the ends of a method, always there
+EVALUATED = 8  # inputs that results are measured on, if there are as many
+NOT_ASKED = "not asked for"
+POOR = 20.0  # decibels; a tenth of an output's size is noise
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,11 @@ class Check:
 
 @dataclass
 class CompileReport:
-    """One target. ``sqnr`` is against the original model, in decibels, over ``samples`` inputs; ``metric`` is the
-    user's own. ``simulated``: why the file runs on this machine only; empty if it runs on the device."""
+    """One target. ``sqnr``: against the original model over ``samples`` inputs, in decibels, of the output that is
+    furthest away (``outputs``: of each). ``agreement``: the share of indices and truth values that are equal.
+    ``evaluated_on``: what those inputs are (``held-out`` of the calibration data, ``given`` for the purpose,
+    ``calibration``: the same that was calibrated with, ``example``), or ``nothing`` if there is no original to compare
+    with. ``metric``: the user's own. ``simulated``: why the file runs on this machine only, if so."""
 
     target: str
     backend: str
@@ -58,6 +64,9 @@ class CompileReport:
     planned_bytes: int = 0
     sqnr: float | None = None
     samples: int = 0
+    evaluated_on: str = ""
+    outputs: tuple[float | None, ...] = ()
+    agreement: float | None = None
     metric: float | None = None
     host_ms: float | None = None
     shapes: dict[str, float] = field(default_factory=dict)  # SQNR at the ends and the middle of dynamic shapes
@@ -90,6 +99,31 @@ class CompileReport:
         if self.precision == "float" and any("static_quant" in r for v in left for r in v.refusals):
             return f"{told}: this target works on integers, try --quantize int8"
         return f"{told}: `edgewright explain` says why"
+
+    @property
+    def poor(self) -> bool:
+        """True if the result is so far from the model that it needs a look."""
+        return self.sqnr is not None and self.sqnr < POOR
+
+    @property
+    def unmeasured(self) -> str:
+        """Why there is no SQNR; empty if there is one."""
+        if self.sqnr is not None:
+            return ""
+        if self.evaluated_on == "nothing":
+            return "not compared with a float model: it is quantized already, and no original (--original) was given"
+        if self.agreement is not None:
+            return "its outputs are indices or truth values, which have no SQNR"
+        return "not measured: there are no inputs to measure on (--evaluate)"
+
+    @property
+    def measured_on(self) -> str:
+        """What data the figures are of.
+
+        >>> CompileReport("xnnpack", "xnnpack", samples=8, evaluated_on="held-out").measured_on
+        'on 8 held-out inputs'
+        """
+        return measured_on(self.evaluated_on, self.samples)
 
     @property
     def estimates(self) -> list[Mapping[str, Any]]:
@@ -139,6 +173,18 @@ class CompileReport:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
 
+def measured_on(origin: str, samples: int) -> str:
+    """What data figures are of: ``origin`` as ``Samples`` has it, and how many inputs."""
+    plural = "s" if samples > 1 else ""
+    seen = f"on the calibration data itself ({samples} input{plural}), which flatters it"
+    return {
+        "held-out": f"on {samples} held-out input{plural}",
+        "given": f"on {samples} input{plural}",
+        "calibration": f"{seen}: give other data to measure on (--evaluate)",
+        "example": "on the example input alone: give data to measure on (--evaluate)",
+    }.get(origin, "")
+
+
 MEASURES = (">taken", ">file", ">RAM", ">SRAM", ">time")
 COLUMNS = ("device", "precision", *MEASURES, ">SQNR")
 LEGEND = (
@@ -158,10 +204,16 @@ def columns(metric: str = "") -> tuple[str, ...]:
 
 
 def _row(report: CompileReport, metric: str) -> tuple[str, ...]:
-    score = "" if report.sqnr is None else f"{report.sqnr:.1f}"
+    score = _score(report)
     if metric:
         score = "" if report.metric is None else f"{report.metric:.4g}"
     return (report.target, report.precision, *measures(report), score)
+
+
+def _score(report: CompileReport) -> str:
+    if report.sqnr is None and report.agreement is not None:
+        return f"{share(report.agreement)} equal"
+    return "" if report.sqnr is None else f"{report.sqnr:.1f}"
 
 
 def measures(report: CompileReport) -> tuple[str, ...]:

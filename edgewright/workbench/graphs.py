@@ -14,6 +14,11 @@ MOVES = {
     "view", "reshape", "flatten", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "clone", "slice",
     "select", "cat", "stack", "split", "chunk", "unbind", "contiguous", "dropout", "alias", "detach",
 }  # fmt: skip
+_STEPS = {
+    "argmax", "argmin", "argsort", "topk", "sort", "histc", "bincount", "bucketize", "searchsorted", "round", "floor",
+    "ceil", "trunc", "frac", "sign", "sgn", "floor_divide", "fmod", "remainder", "eq", "ne", "gt", "ge", "lt", "le",
+    "nonzero", "isinf", "isnan", "one_hot", "median", "mode", "unique", "signbit", "heaviside",
+}  # fmt: skip
 _CONSTANTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -46,6 +51,17 @@ def is_dequantize(node: Any) -> bool:
 def is_conversion(node: Any) -> bool:
     """True for what converts between real numbers and integers, or finds the scale to do so."""
     return is_quantize(node) or is_dequantize(node) or "choose_qparams" in target_name(node)
+
+
+def is_quantized(graph: fx.Graph) -> bool:
+    """True if a graph was quantized, whoever did it."""
+    return any(is_conversion(node) for node in graph.nodes)
+
+
+def has_steps(graph: fx.Graph) -> bool:
+    """True if a graph has operators whose results jump: choices, comparisons, counts. Rounding can make them jump."""
+    names = {operator_name(n) for n in graph.nodes if n.op == "call_function"}
+    return bool(names & _STEPS)
 
 
 def is_dynamic(quantize: fx.Node) -> bool:

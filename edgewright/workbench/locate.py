@@ -34,7 +34,7 @@ from edgewright.workbench.graphs import (
     operator_name,
     operators_before,
 )
-from edgewright.workbench.reference import Override, Visitor
+from edgewright.workbench.reference import Override, RoundingNoise, Visitor
 from edgewright.workbench.subject import Subject, run_file
 
 _PRODUCTS = {"convolution", "conv1d", "conv2d", "conv3d", "linear", "mm", "bmm", "addmm", "matmul",
@@ -112,14 +112,14 @@ class _Search:
                 found[same.name] = value
         return found
 
-    def _alone(self, given: Sequence[dict[str, Any]], noise: Visitor | None) -> list[dict[Any, Any]]:
+    def _alone(self, given: Sequence[dict[str, Any]], noise: RoundingNoise | None) -> list[dict[Any, Any]]:
         """Every layer computed from what the file gave for those before it; outputs by their number."""
         visitors = [Override(values, noise) for values in given]
         outputs = self._subject.reference.run(self._calls, visitors)
         return [{**v.computed, **dict(enumerate(o))} for v, o in zip(visitors, outputs, strict=True)]
 
     def _judged(self, node: Any, expected: Any, made: Any, noisy: Sequence[Any]) -> Fault | None:
-        found = compared_values(node, expected, made, noisy, self._subject.rounding)
+        found = compared_values(node, expected, made, noisy, self._subject.rounding, self._subject.slack)
         return self._fault(node, found) if found.exceeds else None
 
     # -------------------------------------------------------------------------------------------- one at a time

@@ -69,7 +69,7 @@ class Quantization:
             self.left[target.name] = getattr(quantizer, "left", {})
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
-            call_model(partial(_check, original, made), 0, call, self._exported)
+            call_model(partial(_check, original, made), call, self._exported)
             return made
 
     def calibrate(self, target: Target, prepared: Any) -> None:
@@ -85,8 +85,8 @@ class Quantization:
             self._stages("calibrate", f"{target.name}: calibrate", total=len(calls)) as step,
             kept_buffers(self._exported), one_thread(), torch.no_grad(),
         ):  # fmt: skip
-            for number, call in enumerate(calls):
-                call_model(prepared, number, call, self._exported)
+            for call in calls:
+                call_model(prepared, call, self._exported)
                 step()
 
     def convert(self, target: Target, prepared: Any) -> Any:
@@ -109,12 +109,12 @@ def _check(original: Any, prepared: Any, *args: Any, **kwargs: Any) -> None:
     require_same_results(original, prepared, args, kwargs)
 
 
-def call_model(module: Any, number: int, call: Call, exported: ExportedProgram) -> Any:
+def call_model(module: Any, call: Call, exported: ExportedProgram) -> Any:
     """A model's results for one of the calibration inputs."""
     for value in (*call.args, *call.kwargs.values()):
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.isnan().any():
             remedy = "Look where it comes from: a division by 0, a mean of nothing, a file that was not read."
-            raise InputError(f"calibration input {number}", "must hold numbers", value="NaN", remedy=remedy)
+            raise InputError(f"calibration input {call.number}", "must hold numbers", value="NaN", remedy=remedy)
     try:
         return module(*call.args, **call.kwargs)
     except EdgewrightError:
@@ -122,7 +122,7 @@ def call_model(module: Any, number: int, call: Call, exported: ExportedProgram) 
     except Exception as error:
         told = str(error).strip().split("\n")[0]
         rule = f"the model cannot be called with it: {type(error).__name__}: {told}"
-        raise InputError(f"calibration input {number}", rule, remedy=_other_shapes(exported, call)) from error
+        raise InputError(f"calibration input {call.number}", rule, remedy=_other_shapes(exported, call)) from error
 
 
 def _other_shapes(exported: ExportedProgram, call: Call) -> str:

@@ -17,6 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from edgewright.backends.table import Rounding
 from edgewright.workbench.graphs import constant_nodes, integer_nodes, is_conversion, is_quantize, target_name
 
+_TIE = 2.0**-19  # of the largest element: less than a step of 16 bits
 _KINDS = (InputKind.USER_INPUT, InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -106,7 +107,7 @@ class RoundingNoise(Visitor):
             return self._stepped(node, value)
         if not value.is_floating_point() or node in self._integer or is_conversion(node) or _aliases(node):
             return value
-        return self._shaken(value)
+        return self.shaken(value, max(self._rounding.real, float(torch.finfo(value.dtype).eps)))
 
     def _stepped(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
         info = torch.iinfo(value.dtype)
@@ -116,32 +117,34 @@ class RoundingNoise(Visitor):
         moved = torch.randint(-steps, steps + 1, value.shape, generator=self._random)
         return (value.to(torch.int64) + moved).clamp(low, high).to(value.dtype)
 
-    def _shaken(self, value: torch.Tensor) -> torch.Tensor:
+    def shaken(self, value: torch.Tensor, fraction: float) -> torch.Tensor:
+        """Every element moved at random by up to a fraction of the largest."""
         finite = value.double()[torch.isfinite(value)]
         if not finite.numel():
             return value
-        fraction = max(self._rounding.real, float(torch.finfo(value.dtype).eps))
         moved = torch.rand(value.shape, generator=self._random, dtype=torch.float64) * 2 - 1
         return (value.double() + moved * (fraction * finite.abs().max())).to(value.dtype)
 
 
 class Override(Visitor):
-    """Gives some nodes' readers other results, and keeps what the nodes computed, by name. ``noise`` comes first."""
+    """Gives some nodes' readers other results, and keeps what the nodes computed, by name. With ``noise``, results have
+    rounding errors, and those given are moved just enough that ties between them are broken at random."""
 
-    def __init__(self, given: Mapping[str, Any], noise: Visitor | None = None) -> None:
+    def __init__(self, given: Mapping[str, Any], noise: RoundingNoise | None = None) -> None:
         self.given = given
         self.computed: dict[str, Any] = {}
-        self._noise = noise or Visitor()
+        self._noise = noise
 
     def visit(self, node: fx.Node, value: Any) -> Any:
-        value = self._noise.visit(node, value)
+        value = self.inside().visit(node, value)
         if node.name not in self.given:
             return value
         self.computed[node.name] = _copied(value)
-        return self.given[node.name]
+        given = self.given[node.name]
+        return given if self._noise is None else self._noise.shaken(given, _TIE)
 
     def inside(self) -> Visitor:
-        return self._noise
+        return self._noise or Visitor()
 
 
 class _Walk(fx.Interpreter):

@@ -13,8 +13,8 @@ from edgewright.files import make_folder
 from edgewright.hints import not_among
 from edgewright.program.estimates import describe
 from edgewright.runtime.method import Method
-from edgewright.units import size
-from edgewright.workbench.facts import CompileReport, columns, rows
+from edgewright.units import share, size
+from edgewright.workbench.facts import POOR, CompileReport, columns, rows
 
 
 class CompileResult:
@@ -66,8 +66,7 @@ class CompileResult:
         report = self.report
         lines = [f"{report.target} ({report.precision}): {size(report.bytes)}, "
                  f"planned memory {size(report.planned_bytes)}"]  # fmt: skip
-        if report.sqnr is not None:
-            lines.append(f"SQNR {report.sqnr:.1f} dB against the original, over {report.samples} inputs")
+        lines += accuracy_lines(report)
         if report.shapes:
             told = ", ".join(f"{decibels:.1f} dB at the {name}" for name, decibels in report.shapes.items())
             lines.append(f"dynamic shapes: {told}")
@@ -87,6 +86,20 @@ class CompileResult:
         from edgewright.report.html import result_html
 
         return result_html([self.report])
+
+
+def accuracy_lines(report: CompileReport) -> list[str]:
+    """How far a result is from the model, and on what data that was measured."""
+    lines = []
+    if report.sqnr is not None:
+        several = " (the output that is furthest)" if sum(d is not None for d in report.outputs) > 1 else ""
+        poor = f", poor: under {POOR:g} dB" if report.poor else ""
+        lines.append(f"SQNR {report.sqnr:.1f} dB{several} against the original {report.measured_on}{poor}")
+    elif report.samples or report.evaluated_on:
+        lines.append(f"SQNR: {report.unmeasured}")
+    if report.agreement is not None:
+        lines.append(f"indices and truth values: {share(report.agreement)} equal {report.measured_on}")
+    return lines
 
 
 class SeveralReports:

@@ -74,6 +74,7 @@ def test_a_vendor_that_refuses_so_many_outputs_is_told(monkeypatch: pytest.Monke
 def test_raising_what_it_says_helps(found: Comparison) -> None:
     assert found.modules_to_raise() == ["bad", "after"]
     assert found.raised is not None and found.raised > found.fake + 10
+    assert found.raised_device is not None and found.device is not None and found.raised_device > found.device + 10
     recipe = found.recipe(Recipe("int8"))
     result = ew.compile(spoiled(), calls(1)[0], found.target, recipe=recipe, calibration=calls(), evaluate=2)
     assert result.report.sqnr == pytest.approx(found.raised, abs=2)
@@ -94,7 +95,7 @@ def test_without_the_device() -> None:
 
 def test_nothing_to_raise() -> None:
     layer = LayerError("a", "m", "conv2d", 200, 200, 200)
-    assert Comparison("xnnpack", "int8", [layer]).to_raise() == []
+    assert Comparison("xnnpack", "int8", [layer]).candidates() == []
     assert Comparison("xnnpack", "int8", [layer]).to_dict()["raise"] == []
 
 

@@ -234,7 +234,7 @@ def test_several_inputs_and_outputs() -> None:
 def test_dynamic_shapes_outlive_quantization(again: bool) -> None:
     """An exported program is exported again when it is quantized, and keeps its dimensions and their ends."""
     rows = torch.export.Dim("rows", min=2, max=32)
-    net, data = torch.nn.Linear(4, 3).eval(), [torch.rand(5, 4) for _ in range(4)]
+    net, data = torch.nn.Linear(4, 3).eval(), [torch.rand(5, 4) for _ in range(32)]
     options: dict[str, Any] = {"quantize": "int8", "calibration": data}
     if again:
         exported = torch.export.export(net, (data[0],), dynamic_shapes=({0: rows},))
