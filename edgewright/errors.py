@@ -16,7 +16,7 @@
     ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
     ├── CoverageError          backends take less of the model than was asked for
     ├── AccuracyError          the compiled model is further from the original than was asked for
-    ├── MiscompileError        the compiled program computes something else than its graph (names the layer)
+    ├── MiscompileError        the program does not compute what its graph does (names the layer)
     ├── VendorError            a vendor's compiler or simulator failed, or lost part of its input
     ├── UsageError             a call, option or name that does not exist
     ├── InputError             inputs that do not fit the method's signature

@@ -163,7 +163,7 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
 
         of = "the quantized model" if bench.quantized_before else "the original"
         out.print(f"{metric} of {of}: {measured(bench.settings.metric, bench.eager):.4g}", soft_wrap=True)
-    if reports:
+    if reports and not metric:
         told, style = _basis(reports[0])
         out.print(told, style=style, soft_wrap=True)
     for report in reports:

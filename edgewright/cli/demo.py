@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.text import Text
 
 from edgewright.backends.targets import all_targets
 from edgewright.cli.console import clean, console, progress, table
@@ -30,7 +31,7 @@ TARGETS = ("xnnpack", "ethos-u55-128", "sm8550", "e9955", "imxrt700")
 _CLASSIFIED = 100
 EXAMPLES = """examples:
   edgewright demo
-  edgewright demo --target ethos-u85-256 --target sm8750 --images 200
+  edgewright demo --target ethos-u85-256 --target sm8750 --images 168
 """
 
 
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("--target", action="append", default=[], help=f"instead of {', '.join(TARGETS)}; may be given several times")
-    add("--images", type=int, metavar="N", help=f"classify N of 200 (default: {_CLASSIFIED}, and all without torch)")
+    add("--images", type=int, metavar="N", help=f"classify N of 168 (default: {_CLASSIFIED}; without torch all 200)")
     add("--json", action="store_true", help="the same, as JSON")
 
 
@@ -46,8 +47,10 @@ def run(args: argparse.Namespace) -> int:
     inputs, labels = images.load()
     compiles = importlib.util.find_spec("torch") is not None
     count = (_CLASSIFIED if compiles else len(inputs)) if args.images is None else args.images
-    if not 1 <= count <= len(inputs):
-        raise UsageError("--images", f"must be 1 to {len(inputs)}", value=count)
+    most = len(inputs) - images.CALIBRATED if compiles else len(inputs)
+    if not 1 <= count <= most:
+        remedy = "The others are what the model is calibrated with." if compiles else ""
+        raise UsageError("--images", f"must be 1 to {most}", value=count, remedy=remedy)
     if not compiles:
         return _shipped(args, inputs[:count], labels[:count])
     start = time.perf_counter()
@@ -137,10 +140,14 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
         for result in results.values():
             out.print(f"{result.target} {_right(result.report)}")
         return
-    rows = [("torch, float", share(original), *[""] * 6), *(_row(r.report) for r in results.values())]
+    rows: list[tuple[str | Text, ...]] = [
+        ("torch, float", share(original), *[""] * 6),
+        *(_row(r.report) for r in results.values()),
+    ]
     out.print(table(title, _HEADS, rows, tight=True))
     out.print()
-    for line in (LEGEND, time_note([r.report for r in results.values()])):
+    basis = [f"SQNR: {r.report.measured_on}" for r in results.values()][:1]
+    for line in (LEGEND, *basis, time_note([r.report for r in results.values()])):
         out.print(line, style="dim", soft_wrap=True)
     for result in results.values():
         if result.report.simulated:
@@ -160,8 +167,9 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
             out.print(line, soft_wrap=True)
 
 
-def _row(report: CompileReport) -> tuple[str, ...]:
-    return (report.target, _right(report), "" if report.sqnr is None else f"{report.sqnr:.1f}", *measures(report))
+def _row(report: CompileReport) -> tuple[str | Text, ...]:
+    decibels = Text("" if report.sqnr is None else f"{report.sqnr:.1f}", "red" if report.poor else "")
+    return (report.target, _right(report), decibels, *measures(report))
 
 
 def _right(report: CompileReport) -> str:

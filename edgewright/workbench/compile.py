@@ -151,7 +151,7 @@ class Bench:
         example: Any = self.exported.example_inputs
         self.example = Call(*example)
         self._module = self.exported.module()
-        self._compare_with(inputs)
+        self._compare_with(settings.original)
         with stages("read data"):
             self.samples = self._samples(calibration)
         self.calls, self.evaluated = self.samples.calibration, self.samples.evaluation
@@ -161,20 +161,24 @@ class Bench:
         self.quantization = Quantization(self.exported, self.calls, stages, again)
         self._expected: list[list[Any]] | None = None
 
-    def _compare_with(self, inputs: Any) -> None:
+    def _compare_with(self, original: Any) -> None:
         """The model that results are compared with: the user's, or the one that it was quantized from."""
-        original = self.settings.original
-        if original is None:
-            self.original = self.exported
-        else:
-            given = self.example.args or self.example.kwargs if inputs is None else inputs
-            with self.stages("export"):
-                self.original = _exported(original, given, self.settings.dynamic_shapes, "original")
-        self._original_module = self._module if original is None else self.original.module()
         self.quantized_before = original is None and is_quantized(self.exported.graph)
+        self.original, self._original_module = self.exported, self._module
+        if original is None:
+            return
+        with self.stages("export"):
+            if isinstance(original, torch.nn.Module):
+                shapes = self.settings.dynamic_shapes
+                self.original = export(original.eval(), self.example.args, self.example.kwargs, shapes)
+            else:
+                self.original = _exported(original, None, None, "original")
+        self._original_module = self.original.module()
 
     def _samples(self, calibration: Any) -> Samples:
         settings, evaluate = self.settings, self.settings.evaluate
+        if settings.samples < 1:
+            raise UsageError("samples", "must be 1 or more", value=settings.samples)
 
         def load(source: Any, most: int) -> list[Call]:
             return load_calls(source, self.example, most, settings.images, self._module.graph)

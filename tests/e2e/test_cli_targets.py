@@ -30,7 +30,8 @@ def test_several_targets(cli: Cli, tmp_path: Path, data: Path) -> None:
     result = cli("compile", NET, *TWO, "--quantize", "int8", "--calibrate", data, "-o", out, "--bundle",
                  "--report", tmp_path / "r.json")  # fmt: skip
     assert (result.code, result.err) == (0, "")
-    assert "net, 8 calibration inputs" in result.out
+    assert "net, 6 calibration inputs, 2 held out" in result.out
+    assert "SQNR: on 2 held-out inputs" in result.out
     assert sorted(p.name for p in out.glob("*.pte")) == ["net.ethos-u55-128.pte", "net.xnnpack.pte"]
     for target in ("xnnpack", "ethos-u55-128"):
         assert cli("verify", out / f"net.{target}.bpte", "--quiet").code == 0
@@ -67,7 +68,7 @@ def fails(cli: Cli, tmp_path: Path, *options: object) -> Outcome:
     ("options", "code", "told"),
     [
         (("--min-sqnr", "90"), 14, "must be within 90 dB of the model"),
-        (("--min-sqnr", "1", "--evaluate", "0"), 14, "got nothing, for --evaluate is 0"),
+        (("--min-sqnr", "1", "--evaluate", "0"), 14, "got nothing: not measured: there are no inputs to measure on"),
         (("--metric", "tests.workbench.models:mean_of_first", "--min-metric", "9"), 14, "must be at least 9"),
         (("--max-memory", "10"), 5, "must plan at most 10 B"),
         (("--metric", "tests.workbench.models:NET"), 2, "has no 'NET'"),
@@ -97,6 +98,67 @@ def test_where_nothing_can_be_written_no_model_is_loaded(cli: Cli, tmp_path: Pat
     assert f"{place}: cannot be written: {reason}" in result.err
 
 
+SPOILED = ("tests.workbench.models:spoiled", "--target", "xnnpack", *INT8)
+
+
+def test_a_poor_result_is_red_and_strict_makes_it_an_error(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.pte"
+    assert cli("compile", *SPOILED, "-o", path, "--strict").code == 14
+    assert not path.exists()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = cli("compile", *SPOILED, "-o", path)
+    assert shown.code == 0 and path.exists()
+    assert "\x1b[31mxnnpack: poor: SQNR " in shown.out
+    right = cli("compile", NET, "--target", "xnnpack", *INT8, "-o", path, "--strict")
+    assert right.code == 0 and "poor:" not in right.out
+
+
+def test_what_results_are_measured_on(cli: Cli, tmp_path: Path) -> None:
+    common = ("compile", NET, "--target", "xnnpack", *INT8, "-o", tmp_path / "m.pte")
+    one = cli(*common, "--samples", "1", "--evaluate", "0", "--json")
+    assert json.loads(one.out)["targets"]["xnnpack"]["sqnr"] is None
+    other = cli(*common, "--evaluate", "tests.workbench.models:stream")
+    assert "8 calibration inputs" in other.out and "SQNR: on 8 inputs" in other.out
+    assert (
+        "SQNR: on the example input alone" in cli("compile", NET, "--target", "xnnpack", "-o", tmp_path / "f.pte").out
+    )
+
+
+def test_a_quantized_model_beside_its_original(cli: Cli, tmp_path: Path) -> None:
+    common = ("compile", "tests.workbench.models:quantized", "--target", "xnnpack", "-o", tmp_path / "m.pte")
+    alone = cli(*common, "--calibrate", INT8[-1])
+    assert alone.code == 0 and "not compared with a float model: it is quantized already" in alone.out
+    strict = cli(*common, "--strict")
+    assert strict.code == 14 and "it is quantized already, and no original" in strict.err
+    beside = cli(*common, "--calibrate", INT8[-1], "--original", NET, "--strict", "--json")
+    assert json.loads(beside.out)["targets"]["xnnpack"]["sqnr"] > 20
+
+
+def test_a_wrong_file_is_not_written(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to compile check the same; the exit code is the check's own."""
+    from edgewright.backends.xnnpack import XnnpackPartitioner
+    from tests.workbench.test_check import flip_weights
+
+    right = XnnpackPartitioner.lower
+
+    def wrong(self: Any, group: Any) -> Any:
+        for op in group.ops:
+            if op.origin is not None and op.origin.module == "stem" and op.args.get("weight") is not None:
+                flip_weights(op)
+        return right(self, group)
+
+    monkeypatch.setattr(XnnpackPartitioner, "lower", wrong)
+    path = tmp_path / "m.pte"
+    for how in (("--backend", "xnnpack"), ("--target", "xnnpack", *INT8)):
+        result = cli("compile", NET, *how, "-o", path)
+        assert result.code == 15 and "layer 'stem' (conv2d + relu)" in result.err
+        assert not path.exists()
+        assert cli("compile", NET, *how, "-o", path, "--no-check").code == 0
+        path.unlink()
+
+
 def test_too_little_delegated(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "m.pte"
     result = cli("compile", NET, "--target", "ethos-u55-128", "--require-delegated", "50%", "-o", path)
@@ -114,7 +176,10 @@ def test_a_target_that_fails_does_not_stop_the_others(cli: Cli, tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["net.xnnpack.pte"]
 
 
-@pytest.mark.parametrize("option", ["--quantize=int8", "--recipe=r.toml", "--min-sqnr=3", "--evaluate=3", "--json"])
+@pytest.mark.parametrize(
+    "option",
+    ["--quantize=int8", "--recipe=r.toml", "--min-sqnr=3", "--evaluate=3", "--json", "--strict", "--original=a:b"],
+)
 def test_what_needs_a_target(cli: Cli, option: str) -> None:
     result = cli("compile", NET, "-o", "m.pte", option)
     assert result.code == 2

@@ -102,3 +102,16 @@ class Spoiled(torch.nn.Module):
 
 def spoiled() -> Spoiled:
     return Spoiled().eval()
+
+
+def quantized() -> torch.export.ExportedProgram:
+    """A model that was quantized elsewhere."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    from edgewright.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantization_config
+
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    prepared = prepare_pt2e(torch.export.export(net(), (calls(1)[0],)).module(), quantizer)
+    for x in calls():
+        prepared(x)
+    return torch.export.export(convert_pt2e(prepared), (calls(1)[0],))
