@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from edgewright.errors import EdgewrightError
 from edgewright.frontend.origin import module_path
+from edgewright.units import share
 from edgewright.workbench.deviation import Output, compared_values, decibels, step_of
 from edgewright.workbench.graphs import (
     MOVES,
@@ -160,7 +161,7 @@ class _Search:
         layer, module, operators = self._named(node)
         step = step_of(node)
         if found.discrete:
-            allowed, value = "exactly", f"{found.distance:.1%} of its elements others"
+            allowed, value = "exactly", f"{share(found.distance)} of its elements differ"
         elif step is not None:
             allowed = f"within {found.allowed / step:.2g} steps of rounding"
             value = f"{found.distance / step:.3g} steps (root mean square)"

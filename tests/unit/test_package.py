@@ -53,9 +53,10 @@ FREE = {
 NEED_TORCH = {
     "backends.ethos_u.compat", "backends.nxp.passes", "backends.qualcomm.compat", "backends.qualcomm.schemes",
     "compat.devtools", "compat.dialects", "compat.export_util", "compat.qualcomm", "compat.quantize_io",
-    "partition.apply", "partition.exclude", "workbench.check", "workbench.compare", "workbench.compile",
-    "workbench.data", "workbench.deviation", "workbench.graphs", "workbench.layers", "workbench.locate",
-    "workbench.quantization", "workbench.reference", "workbench.shapes", "workbench.state", "workbench.subject",
+    "partition.apply", "partition.exclude", "workbench.accuracy", "workbench.check", "workbench.compare",
+    "workbench.compile", "workbench.data", "workbench.deviation", "workbench.graphs", "workbench.layers",
+    "workbench.locate", "workbench.quantization", "workbench.reference", "workbench.shapes",
+    "workbench.state", "workbench.subject",
 }  # fmt: skip
 OF_BACKENDS = (".partitioner", ".quantizer", ".export_utils")
 
