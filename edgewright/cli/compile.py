@@ -285,6 +285,6 @@ def _facts(program: Any, plan: Any) -> str:
     shown = [clean(name) if count == 1 else f"{count} of {clean(name)}" for name, count in sorted(calls_of.items())]
     delegates = ", ".join(shown) or "none"
     return (
-        f"{clean(plan.name)}: {plural(calls, 'instruction')}, {plural(len(plan.operators or ()), 'operator')}; "
+        f"{clean(plan.name)}: {plural(calls, 'instruction')}, {plural(len(plan.operators or ()), 'kernel')}; "
         f"planned memory {size(sum(plan.non_const_buffer_sizes))}; constants {size(constants)}; delegates: {delegates}"
     )

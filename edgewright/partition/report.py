@@ -48,6 +48,46 @@ class Layer:
         return f"{self.node!r}{where}{f' — {self.reason}' if self.reason else ''}"
 
 
+CONVERSIONS = ("quantize", "dequantize")  # at the ends of a method, always there
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Operators of a model or of a part of it: all, those that backends take, and of those left the conversions.
+    ``groups``: calls of delegates. ``macs``: multiply-accumulates."""
+
+    operators: int = 0
+    taken: int = 0
+    conversions: int = 0
+    groups: int = 0
+    macs: int = 0
+    macs_taken: int = 0
+    bytes: int = 0
+    bytes_taken: int = 0
+
+    @property
+    def left(self) -> int:
+        return self.operators - self.taken
+
+    @property
+    def left_over(self) -> str:
+        """What is left to the CPU, in words."""
+        some = f"{self.conversions} of them {'a conversion' if self.conversions == 1 else 'conversions'}"
+        told = f"{self.left} of {self.operators} operators are left to the CPU"
+        return f"{told} ({some})" if self.conversions else told
+
+
+def count(verdicts: Iterable[Verdict]) -> Counts:
+    """The one way to count: summaries, trees, tables and pages all ask here."""
+    every = list(verdicts)
+    taken = [v for v in every if v.backend]
+    return Counts(
+        len(every), len(taken), sum(1 for v in every if not v.backend and v.operator in CONVERSIONS),
+        len({(v.backend, v.group) for v in taken}), sum(v.macs for v in every), sum(v.macs for v in taken),
+        sum(v.bytes for v in every), sum(v.bytes for v in taken),
+    )  # fmt: skip
+
+
 @dataclass
 class PartitionReport:
     """The verdicts of one method. ``backend`` names all that were asked, in order of priority.
@@ -74,14 +114,15 @@ class PartitionReport:
     @property
     def groups(self) -> int:
         """How many calls of delegates there are."""
-        return len({(v.backend, v.group) for v in self.taken})
+        return count(self.verdicts).groups
 
     def coverage(self) -> dict[str, float]:
         """Shares taken, by operators, multiply-accumulates and bytes of results."""
+        found = count(self.verdicts)
         return {
-            "operators": _share(len(self.taken), len(self.verdicts)),
-            "macs": _share(sum(v.macs for v in self.taken), sum(v.macs for v in self.verdicts)),
-            "bytes": _share(sum(v.bytes for v in self.taken), sum(v.bytes for v in self.verdicts)),
+            "operators": _share(found.taken, found.operators),
+            "macs": _share(found.macs_taken, found.macs),
+            "bytes": _share(found.bytes_taken, found.bytes),
         }
 
     @property
@@ -112,10 +153,10 @@ class PartitionReport:
     @property
     def verdict(self) -> str:
         """The coverage in one line."""
-        shares, groups = self.coverage(), self.groups
+        shares, found = self.coverage(), count(self.verdicts)
         return (
-            f"{self.method}: {self.backend} {'take' if ', ' in self.backend else 'takes'} {len(self.taken)} of"
-            f" {len(self.verdicts)} operators in {groups} {'group' if groups == 1 else 'groups'}"
+            f"{self.method}: {self.backend} {'take' if ', ' in self.backend else 'takes'} {found.taken} of"
+            f" {found.operators} operators in {found.groups} {'group' if found.groups == 1 else 'groups'}"
             f" ({share(shares['macs'])} of multiply-accumulates, {share(shares['bytes'])} of bytes)"
         )
 

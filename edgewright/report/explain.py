@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from edgewright.partition.report import Verdict
+from edgewright.partition.report import Counts, Verdict, count
 from edgewright.units import share
 
 
@@ -16,19 +17,21 @@ class Branch:
 
     name: str
     path: str = ""
-    taken: int = 0
-    operators: int = 0
-    macs: int = 0
-    macs_taken: int = 0
     own: list[Verdict] = field(default_factory=list)
     below: dict[str, Branch] = field(default_factory=dict)
+    inside: list[Verdict] = field(default_factory=list)  # its own, and those of modules below
 
-    def add(self, verdict: Verdict) -> None:
-        self.operators += 1
-        self.macs += verdict.macs
-        if verdict.backend:
-            self.taken += 1
-            self.macs_taken += verdict.macs
+    @cached_property
+    def counts(self) -> Counts:
+        return count(self.inside)
+
+    @property
+    def taken(self) -> int:
+        return self.counts.taken
+
+    @property
+    def operators(self) -> int:
+        return self.counts.operators
 
     @property
     def complete(self) -> bool:
@@ -39,8 +42,8 @@ class Branch:
             "module": self.path,
             "taken": self.taken,
             "operators": self.operators,
-            "macs": self.macs,
-            "macs_taken": self.macs_taken,
+            "macs": self.counts.macs,
+            "macs_taken": self.counts.macs_taken,
             "refused": [
                 {"operator": v.operator, "node": v.node, "macs": v.macs, "reasons": list(v.refusals)}
                 for v in self.own
@@ -62,11 +65,11 @@ def tree(verdicts: Iterable[Verdict], name: str = "model") -> Branch:
     root = Branch(name)
     for verdict in verdicts:
         branch = root
-        branch.add(verdict)
+        branch.inside.append(verdict)
         for part in filter(None, verdict.module.split(".")):
             path = f"{branch.path}.{part}" if branch.path else part
             branch = branch.below.setdefault(part, Branch(part, path))
-            branch.add(verdict)
+            branch.inside.append(verdict)
         branch.own.append(verdict)
     return root
 
@@ -104,7 +107,8 @@ def _grouped(refused: Sequence[Verdict]) -> list[str]:
 
 
 def _counts(branch: Branch) -> str:
-    some = "" if not branch.macs or branch.macs == branch.macs_taken else (
-        f", {share(branch.macs_taken / branch.macs)} of multiply-accumulates"
+    found = branch.counts
+    some = "" if not found.macs or found.macs == found.macs_taken else (
+        f", {share(found.macs_taken / found.macs)} of multiply-accumulates"
     )  # fmt: skip
-    return f"{branch.taken} of {branch.operators}{some}"
+    return f"{found.taken} of {found.operators}{some}"

@@ -41,7 +41,7 @@ def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Excepti
         if refused:
             lines = [(v.operator, v.module, "; ".join(v.refusals)) for v in refused]
             told = html_table(("operator", "module", "why"), lines)
-            title = escape(f"{report.target}: {len(refused)} of {report.operators} operators are left to the CPU")
+            title = escape(f"{report.target}: {report.counts.left_over}")
             parts.append(f"<details><summary>{title}</summary>{told}</details>")
         if report.simulated:
             parts.append(f"<p>{escape(report.target)}: runs on this machine only: {escape(report.simulated)}</p>")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from edgewright.partition.report import PartitionReport, coverage_of
+from edgewright.partition.report import CONVERSIONS, Counts, PartitionReport, count, coverage_of
 from edgewright.units import duration, share, size
 
-_CONVERSIONS = ("quantize", "dequantize")  # at the ends of a method, always there
 EVALUATED = 8  # inputs that results are measured on, if there are as many
 NOT_ASKED = "not asked for"
 POOR = 20.0  # decibels; a tenth of an output's size is noise
@@ -82,20 +81,26 @@ class CompileReport:
         return coverage_of(self.methods.values())
 
     @property
+    def counts(self) -> Counts:
+        """Operators of all methods, and what becomes of them; groups are each method's own."""
+        found = count(v for m in self.methods.values() for v in m.verdicts)
+        return replace(found, groups=sum(m.groups for m in self.methods.values()))
+
+    @property
     def taken(self) -> int:
-        return sum(len(m.taken) for m in self.methods.values())
+        return self.counts.taken
 
     @property
     def operators(self) -> int:
-        return sum(len(m.verdicts) for m in self.methods.values())
+        return self.counts.operators
 
     @property
     def advice(self) -> str:
         """What to do about operators that were left to the CPU; empty if there are none."""
-        left = [v for m in self.methods.values() for v in m.refused if v.operator not in _CONVERSIONS]
+        left = [v for m in self.methods.values() for v in m.refused if v.operator not in CONVERSIONS]
         if not left:
             return ""
-        told = f"{len(left)} of {self.operators} operators are left to the CPU"
+        told = self.counts.left_over
         if self.precision == "float" and any("static_quant" in r for v in left for r in v.refusals):
             return f"{told}: this target works on integers, try --quantize int8"
         return f"{told}: `edgewright explain` says why"

@@ -186,7 +186,7 @@ def test_summary(cli: Cli, folder: Path) -> None:
     assert f"wrote m.pte ({size(count)})" in result.out
     plan = read_program("m.pte").execution_plan[0]
     calls = len(plan.chains[0].instructions)
-    assert f"forward: {calls} instructions, {len(plan.operators or ())} operators; planned memory" in result.out
+    assert f"forward: {calls} instructions, {len(plan.operators or ())} kernels; planned memory" in result.out
     assert "delegates: none" in result.out
     for stage in ("import torch", "load", "export", "lower", "plan and emit", "write", "total"):
         assert re.search(rf"^{stage} +[\d.]+ [mµ]?s$", result.out, re.MULTILINE)
