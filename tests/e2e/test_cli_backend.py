@@ -24,7 +24,7 @@ class Net(torch.nn.Module):
 
 class Volume(torch.nn.Module):
     def forward(self, x):
-        return torch.conv3d(x, torch.ones(1, 1, 1, 1, 1)).relu()
+        return torch.conv3d(x, x[:, :, :1, :1, :1]).relu()
     example_inputs = (torch.ones(1, 1, 2, 2, 2),)
 
 def quantized():
