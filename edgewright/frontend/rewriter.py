@@ -29,6 +29,8 @@ _INSTEAD = {
     "aten._unique2": "Its result has as many elements as there are values: count with one_hot(x, values).sum(0) > 0.",
     "aten.unique_dim": "Its result has as many rows as there are different ones; leave it to the caller.",
     "aten.histogram": "torch.histc(x, bins, min, max) counts the same bins.",
+    "aten.view_as_complex": "Write products of complex numbers with real ones: a * cos - b * sin, a * sin + b * cos.",
+    "aten._fft_c2c": "torch.fft.rfft and irfft have kernels; or multiply by the matrices of cos and sin.",
 }
 _MAX_DEPTH = 12  # of decompositions inside decompositions
 

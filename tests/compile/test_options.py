@@ -304,8 +304,10 @@ class Unsupported(nn.Module):
         (lambda x: torch.unique(x), "one_hot(x, values).sum(0) > 0"),
         (lambda x: torch.unique(x, dim=0), "leave it to the caller"),
         (lambda x: torch.histogram(x, 4, range=(0.0, 1.0)).hist, "torch.histc"),
+        (lambda x: torch.view_as_real(torch.view_as_complex(torch.stack([x, x], -1)) ** 2), "a * cos - b * sin"),
+        (lambda x: torch.fft.fft(torch.fft.fft(x)).real, "torch.fft.rfft"),
     ],
-    ids=["bincount", "unique", "rows", "histogram"],
+    ids=["bincount", "unique", "rows", "histogram", "complex", "fft"],
 )
 def test_operators_that_no_runtime_has_are_refused_with_what_to_write_instead(function: Any, instead: str) -> None:
     exported = torch.export.export(Call(function), (torch.ones(3),))

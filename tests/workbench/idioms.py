@@ -16,6 +16,7 @@ class Idiom:
 
     ``wrong``: settings that give wrong results today, and why. ``shapes``: dynamic shapes, as ``torch.export`` takes
     them. ``exact``: how far a float32 result may be from eager torch's, relative to its largest number.
+    ``margin``: decibels that integers may cost beside what quantization itself does; 6 are twice its amplitude.
     """
 
     module: Callable[[], nn.Module]
@@ -24,6 +25,7 @@ class Idiom:
     shapes: Any = None
     exact: float = 1e-5
     wrong: Mapping[str, str] = field(default_factory=dict)
+    margin: float = 6.0
 
 
 IDIOMS: dict[str, Idiom] = {}

@@ -89,7 +89,7 @@ class ExpOfWeight(nn.Module):
         return torch.exp(x * -torch.exp(self.log.float()))
 
 
-@idiom(draws((1, 4, 8)), "ethos-u85-256/int8", "ethos-u55-128/int8")
+@idiom(draws((1, 4, 8)), "ethos-u85-256/int8", "ethos-u55-128/int8", "imxrt700/int8")
 class ScaleFromTensor(nn.Module):
     """DeBERTa's scores: a number that is a tensor without dimensions."""
 

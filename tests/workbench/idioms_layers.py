@@ -40,9 +40,13 @@ class ConvolutionsInTwoGroups(nn.Module):
         return gated + self.skip(x)
 
 
-@idiom(draws((1, 6, 16)), *_ALL, "imxrt700/int8", shapes=({1: _LENGTH},))
+@idiom(draws((1, 6, 16)), *_ALL, "imxrt700/int8", shapes=({1: _LENGTH},), margin=8.0)
 class NormOfLastToken(nn.Module):
-    """What generators do before the head: strides of the last token depend on the length, its shape does not."""
+    """What generators do before the head: strides of the last token depend on the length, its shape does not.
+
+    The margin: on sm8550 the 16 results are at most two steps from the fake-quantized ones, one for the norm and one
+    for the layer, which are 6.6 decibels of so few numbers.
+    """
 
     def __init__(self) -> None:
         super().__init__()

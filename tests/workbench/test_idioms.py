@@ -18,7 +18,6 @@ SETTINGS = (
     "xnnpack/float", "xnnpack/int8", "xnnpack/dynamic", "ethos-u85-256/int8", "ethos-u55-128/int8", "sm8550/int8",
     "e9955/int8", "imxrt700/int8",
 )  # fmt: skip
-MARGIN = 6.0  # decibels: twice the amplitude of what quantization itself costs
 EXACT = 60.0  # and above, quantization costs nothing worth comparing with
 
 
@@ -55,7 +54,7 @@ def check(name: str, setting: str) -> None:
         if preset == "float":
             np.testing.assert_allclose(output, want, 0, case.exact * max(np.abs(want).max(), 1e-6))
         elif output.dtype.kind == "f":
-            assert sqnr(want, output) >= min(sqnr(want, fake), EXACT) - MARGIN
+            assert sqnr(want, output) >= min(sqnr(want, fake), EXACT) - case.margin
         else:
             assert np.mean(output == fake) >= 0.9
 

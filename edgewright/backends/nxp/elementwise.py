@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,12 +86,18 @@ def negated(low: NeutronLowering, op: Op) -> None:
 
 
 def requantized(low: NeutronLowering, op: Op) -> None:
-    """The same values in other integers: nothing is added to them."""
+    """The same values in other integers: nothing is added to them. TFLite's integers use all of int8; those of a
+    product's right side stop at -127, which takes an operator of its own."""
     x, out = op.args["self"], result(op)
     order = common_order(low, op, len(out.shape))
-    assert x.q is not None
+    assert x.q is not None and out.q is not None
+    whole = replace(out.q, qmin=-128, qmax=127)
     nothing = low.stored(np.full([1] * len(order), zero_of(x)), x.q)
-    low.finish(op, order, low.node("ADD", _shape(out, order), out.q, [low.get(x, order), nothing]))
+    held = low.node("ADD", _shape(out, order), whole, [low.get(x, order), nothing])
+    for kind, end, widest in (("MAXIMUM", out.q.qmin, whole.qmin), ("MINIMUM", out.q.qmax, whole.qmax)):
+        if end != widest:
+            held = low.node(kind, _shape(out, order), whole, [held, low.stored(np.full([1] * len(order), end), whole)])
+    low.finish(op, order, held)
 
 
 def limited(low: NeutronLowering, op: Op) -> None:
