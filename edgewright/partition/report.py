@@ -160,10 +160,15 @@ class PartitionReport:
             f" ({share(shares['macs'])} of multiply-accumulates, {share(shares['bytes'])} of bytes)"
         )
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """Coverage, quantized layers and estimates; without the operators that were rejected."""
         expected = [f"  {line}" for e in self.estimates if (line := describe(e))]
         held = [f"  {self.precision}"] if self.precision else []
-        return "\n".join([self.verdict, *held, *expected, *(f"  {v}" for v in self.refused)])
+        return "\n".join([self.verdict, *held, *expected])
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *(f"  {v}" for v in self.refused)])
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""

@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     partitioners = [EthosUPartitioner(spec)] if args.delegate else []
     edge = to_edge_transform_and_lower(exported, partitioner=partitioners)
     for report in edge.partition_reports.values():
-        print(report if args.report else "\n".join(str(report).splitlines()[: 1 + len(report.estimates)]))
+        print(report if args.report else report.summary)
     program = edge.to_executorch(ExecutorchBackendConfig(extract_delegate_segments=False))
     path = output_path(args)
     print(f"wrote {path} ({program.save(path)} bytes)")

@@ -125,7 +125,7 @@ def lower(args: argparse.Namespace, exported: Any) -> Any:
 
 def report(args: argparse.Namespace, edge: Any, path: Path) -> None:
     for each in edge.partition_reports.values():
-        print(each if args.report else "\n".join(str(each).splitlines()[: 1 + len(each.estimates)]))
+        print(each if args.report else each.summary)
     if args.visualize:
         page = path.with_suffix(".html")
         write_page(page, edge.partition_reports)

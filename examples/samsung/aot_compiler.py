@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     spec = gen_samsung_backend_compile_spec(args.chipset, mode, simulate_only=args.simulate_only)
     edge = to_edge_transform_and_lower_to_enn(chosen, inputs, compile_specs=[spec])
     for report in edge.partition_reports.values():
-        print(report if args.report else "\n".join(str(report).splitlines()[: 1 + len(report.estimates)]))
+        print(report if args.report else report.summary)
     program = edge.to_executorch(ExecutorchBackendConfig(extract_delegate_segments=True))
     folder = Path(args.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
