@@ -134,14 +134,20 @@ def _plain_tensors(module: Any) -> set[str]:
 
 
 def _recomputed(module: Any) -> set[str]:
-    """Weights that torch's older weight and spectral norms compute anew before every call: none of them is state."""
-    modules = module.named_modules() if isinstance(module, torch.nn.Module) else ()
-    return {
-        ".".join(filter(None, ("self", path, hook.name)))
+    """Attributes that torch itself assigns, none of which is state.
+
+    Its older weight and spectral norms compute a weight anew before every call. Its recurrent layers list their weights
+    a second time, and the list follows when export exchanges parameters.
+    """
+    modules = list(module.named_modules()) if isinstance(module, torch.nn.Module) else []
+    names = [
+        (path, hook.name)
         for path, part in modules
         for hook in part._forward_pre_hooks.values()
         if isinstance(hook, WeightNorm | SpectralNorm)
-    }
+    ]
+    names += [(path, "_flat_weights") for path, part in modules if isinstance(part, torch.nn.RNNBase)]
+    return {".".join(filter(None, ("self", *name))) for name in names}
 
 
 def _check_state(warning: str, module: torch.nn.Module, tensors: set[str]) -> None:
@@ -149,7 +155,7 @@ def _check_state(warning: str, module: torch.nn.Module, tensors: set[str]) -> No
     if "side effects happened" in warning:  # all that strict mode says of it
         log.warning("forward changes things outside it, which will not be kept between calls; use buffers for state")
     found = _ASSIGNED.search(warning)
-    for name in re.findall(r"self\.[\w.]+", found["names"] if found else ""):
+    for name in dict.fromkeys(re.findall(r"self\.[\w.]+", found["names"] if found else "")):
         if name in _recomputed(module):
             continue
         remedy = f"Make it a buffer, register_buffer({name.rpartition('.')[2]!r}, ...), and write to it with copy_."

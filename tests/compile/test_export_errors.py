@@ -251,6 +251,43 @@ def test_a_stashed_tensor_is_a_warning(caplog: pytest.LogCaptureFixture) -> None
     assert "self.seen is assigned in forward" in caplog.text
 
 
+def test_several_stashed_tensors_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    class Stash(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen = [None, None]
+
+        def forward(self, x):
+            self.seen = [x * 2, x * 3]
+            return x + 1
+
+    with caplog.at_level(logging.WARNING, "edgewright"):
+        export(Stash(), (X,))
+    assert [r.getMessage().split(" and ")[0] for r in caplog.records] == ["self.seen is assigned in forward"]
+
+
+@pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN])
+def test_weights_of_recurrent_layers_are_no_state(kind: type, caplog: pytest.LogCaptureFixture) -> None:
+    """torch lists them a second time in ``_flat_weights``, which export's own exchange of parameters fills anew."""
+
+    class Layers(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = kind(4, 3, num_layers=2)
+            self.seen = None
+
+        def forward(self, x):
+            y = self.inner(x)[0]
+            self.seen = y * 2
+            return y
+
+    with caplog.at_level(logging.WARNING, "edgewright"):
+        export(kind(4, 3).eval(), (X,))
+        assert not caplog.records
+        export(Layers().eval(), (X,))  # what the model itself assigns is still reported
+    assert [r.getMessage().split(" and ")[0] for r in caplog.records] == ["self.seen is assigned in forward"]
+
+
 def test_what_can_be_captured_is(capfd: pytest.CaptureFixture[str]) -> None:
     program = export(Add(), (X,), {"y": X}, {"x": {0: SIZE}, "y": {0: SIZE}})
     torch.testing.assert_close(program.module()(torch.ones(2, 4), y=torch.ones(2, 4)), torch.full((2, 4), 2.0))
