@@ -1,0 +1,113 @@
+"""Runs what the default test run leaves out.
+
+``python -m tests.nightly --seconds 1800 --seed new``   a share of everything, another one for each seed
+``python -m tests.nightly --all --state build/nightly`` everything; continues where it stopped
+``python -m tests.nightly table --state build/nightly`` the table of slow tests in ``docs/soundness.md``
+
+Slow tests take half of the time of a share, random compositions (``tests.compose``) a quarter.
+The zoo (``tests.zoo``) needs an environment of its own (``tests/zoo/setup.sh``): ``--zoo DIR`` gives it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.compose.campaign import commit
+from tests.nightly.slow_tests import ROOT, SlowTests, slow_files
+
+PAGE = ROOT / "docs" / "soundness.md"
+BEGIN, END = "<!-- slow: begin -->", "<!-- slow: end -->"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.nightly", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", nargs="?", choices=("run", "table"), default="run")
+    parser.add_argument("--all", action="store_true", help="everything, however long it takes")
+    parser.add_argument("--seconds", type=float, default=1800.0, help="of a share")
+    parser.add_argument("--seed", default="new", help="of a share: a number, or 'new'")
+    parser.add_argument("--state", type=Path, default=Path("build/nightly"), help="folder of the outcomes")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--zoo", type=Path, default=None, help="the zoo's virtual environment")
+    options = parser.parse_args(arguments)
+    options.state.mkdir(parents=True, exist_ok=True)
+    if options.command == "table":
+        return _write_table(options.state)
+    return _run_all(options) if options.all else _run_share(options)
+
+
+def _run_share(options: argparse.Namespace) -> int:
+    seed = secrets.randbelow(1 << 30) if options.seed == "new" else int(options.seed)
+    print(f"seed {seed}", flush=True)
+    files = slow_files()
+    # A minute a file at the most: a share touches many files, instead of all of two.
+    slow = SlowTests(options.state / f"slow-{seed}", seed, time.monotonic() + options.seconds / 2, slice_seconds=60)
+    good = slow.run(list(files), options.jobs)
+    for test in slow.failures(list(files)):
+        print(f"FAILED {test}")
+    rest = f"{options.seconds / 4:.0f}"
+    codes = [_module("tests.compose", "--seconds", rest, "--seed", str(seed))]
+    if options.zoo is not None:
+        state = options.state / f"zoo-{seed}.jsonl"
+        codes.append(
+            _zoo(options.zoo, "run", "--share", "1/40", "--seed", str(seed), "--seconds", rest, "--state", state)
+        )
+        codes.append(_zoo(options.zoo, "check", "--state", state))
+    print(f"seed {seed}: {'good' if good and not any(codes) else 'FAILED'}")
+    return 0 if good and not any(codes) else 1
+
+
+def _run_all(options: argparse.Namespace) -> int:
+    files = slow_files()
+    slow = SlowTests(options.state / "slow")
+    good = slow.run(list(files), options.jobs)
+    for test in slow.failures(list(files)):
+        print(f"FAILED {test}")
+    codes = [_module("tests.compose", "--all", "--state", str(options.state / "compose.json"))]
+    if options.zoo is not None:
+        state = options.state / "zoo.jsonl"
+        codes += [_zoo(options.zoo, "run", "--state", state), _zoo(options.zoo, "check", "--state", state)]
+    _write_table(options.state)
+    return 0 if good and not any(codes) else 1
+
+
+def _module(name: str, *arguments: str) -> int:
+    print(f"+ python -m {name} {' '.join(arguments)}", flush=True)
+    return subprocess.run([sys.executable, "-m", name, *arguments], cwd=ROOT, check=False).returncode
+
+
+def _zoo(environment: Path, *arguments: str | Path) -> int:
+    words = [str(a) for a in arguments]
+    print(f"+ python -m tests.zoo {' '.join(words)}", flush=True)
+    python = environment.resolve() / "bin" / "python"
+    return subprocess.run([str(python), "-m", "tests.zoo", *words], cwd=ROOT, check=False).returncode
+
+
+def _write_table(state: Path) -> int:
+    """Replace what is between the page's markers by the outcomes of the complete run."""
+    files = slow_files()
+    slow = SlowTests(state / "slow")
+    rows = [
+        (f"`{file}`", total, counts["passed"], counts["failed"], counts["skipped"])
+        for (file, total), counts in zip(files.items(), slow.counts(list(files)).values(), strict=True)
+    ]
+    total = ("all", *(sum(row[at] for row in rows) for at in range(1, 5)))  # type: ignore[misc]
+    lines = ["| file | tests | passed | failed | skipped |", "|---|---:|---:|---:|---:|"]
+    lines += [f"| {' | '.join(str(c) for c in row)} |" for row in (*rows, total)]
+    failed = [f"- `{test}`" for test in slow.failures(list(files))]
+    said = f"{time.strftime('%Y-%m-%d')}, commit {commit()}."
+    text = PAGE.read_text()
+    head, rest = text.split(BEGIN)
+    body = "\n".join([said, "", *lines, *(["", "Failed:", "", *failed] if failed else [])])
+    PAGE.write_text(f"{head}{BEGIN}\n{body}\n{END}{rest.split(END)[1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
