@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import stat
 import subprocess
@@ -9,11 +10,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgewright import files
-from edgewright.errors import FileAccessError
+from edgewright.errors import FileAccessError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
 
 
@@ -245,3 +247,56 @@ def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
             write_file(tmp_path / name, [b"x"])
     with pytest.raises(FileAccessError, match="cannot be made"):
         make_folder(tmp_path / "a\0b")
+
+
+def test_folders_to_come_and_streams_can_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    check_writable(os.devnull)
+    check_writable(tmp_path / "new" / "folder", folder=True)
+    assert not (tmp_path / "new").exists()  # looking makes nothing
+    for folder in ("file", "file/folder"):
+        with pytest.raises(FileAccessError, match="cannot be written: Not a directory"):
+            check_writable(tmp_path / folder, folder=True)
+    assert make_folder(tmp_path / "new" / "folder").is_dir()
+    for wrong in (None, 5, b"a"):
+        with pytest.raises(UsageError, match="file to write: must be a path"):
+            check_writable(wrong)  # type: ignore[arg-type]
+
+
+def test_a_folder_that_this_user_may_not_write_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(
+        FileAccessError, match=r"Permission denied\n  Write elsewhere, or change the folder's permissions"
+    ):
+        check_writable(tmp_path / "a")
+
+
+@pytest.fixture
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module as it is where there are no POSIX locks and no owners."""
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.delattr(os, "fchown", raising=False)
+    spec = importlib.util.spec_from_file_location("edgewright_files_without_locks", files.__file__)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.fcntl is None
+    return module
+
+
+def test_files_are_replaced_whole_without_locks(tmp_path: Path, without_locks: Any) -> None:
+    target = tmp_path / "a"
+    abandoned = tmp_path / f".edgewright-{'0' * 16}.tmp"
+    abandoned.write_bytes(b"")  # whether its writer lives cannot be known
+    for content in (b"old", b"new"):
+        assert without_locks.write_file(target, [content[:1], content[1:]]) == 3
+        assert target.read_bytes() == content
+
+    def broken() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(FileAccessError, match="No space left"):
+        without_locks.write_file(target, broken())
+    assert target.read_bytes() == b"new"
+    assert sorted(os.listdir(tmp_path)) == sorted([abandoned.name, "a"])
