@@ -396,7 +396,7 @@ def test_a_twin_whose_graph_does_not_run_is_a_typed_error(error: Exception | Non
     if error is None:
         assert np.array_equal(twin.execute([X])[0], X * 2)
         return
-    with pytest.raises(ExecutionError, match="Fake delegate: the host twin's graph does not run: .*kind unknown"):
+    with pytest.raises(ExecutionError, match=r"Fake delegate: the host twin's graph does not run: .*kind unknown"):
         twin.execute([X])
 
 
@@ -409,7 +409,7 @@ def test_data_must_not_repeat_the_names_of_the_program() -> None:
     made.named_data = [schema.NamedData(key="a.bias", segment_index=made.add_segment(b"data"))]
     entries = read_data(golden.data("mlp_ptd_portable"))
     assert "a.bias" in entries
-    with pytest.raises(MissingDataError, match="must not repeat names of the program's own data; got a.bias"):
+    with pytest.raises(MissingDataError, match=r"must not repeat names of the program's own data; got a\.bias"):
         RUNTIME.load_program(write_program(made), write_data(entries))
 
 
