@@ -12,12 +12,14 @@ from edgewright.partition.report import PartitionReport, Verdict
 DATA = [(torch.randn(1, 2, 4, 6, 6, generator=torch.Generator().manual_seed(0)),)]
 
 
-def volumes() -> nn.Module:
+def volumes(padding: str = "valid") -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv3d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 3)).eval()
+    size = 128 if padding == "valid" else 576
+    convolution = nn.Conv3d(2, 4, 3, padding=padding if padding == "same" else 0)
+    return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(size, 3)).eval()
 
 
-@pytest.mark.parametrize("target", ["xnnpack", "e9955", "ethos-u55-128", "ethos-u85-256", "imxrt700"])
+@pytest.mark.parametrize("target", ["xnnpack", "e9955", "ethos-u55-128", "imxrt700"])
 def test_a_convolution_of_volumes_that_stays_in_floating_point_is_told(target: str) -> None:
     result = ew.compile(volumes(), DATA[0], target=target, quantize="int8", calibration=DATA, quiet=True)
     (report,) = result.report.methods.values()
@@ -38,8 +40,15 @@ def test_the_reason_is_what_the_backend_has() -> None:
     assert "'linear' in 3 — left in floating point by the configuration" in result.summary
 
 
-def test_qualcomm_quantizes_it() -> None:
-    result = ew.compile(volumes(), DATA[0], target="sm8650", quantize="int8", calibration=DATA, quiet=True)
+def test_a_small_npu_says_what_is_needed() -> None:
+    result = ew.compile(volumes(), DATA[0], target="ethos-u55-128", quantize="int8", calibration=DATA, quiet=True)
+    assert "'conv3d' in 0 — convolutions of volumes need a U85; got ethos-u55-128" in result.summary
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("target", ["sm8650", "ethos-u85-256"])
+def test_devices_that_have_it_quantize_it(target: str, padding: str) -> None:
+    result = ew.compile(volumes(padding), DATA[0], target=target, quantize="int8", calibration=DATA, quiet=True)
     assert "2 of 2 layers quantized" in result.summary
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
 from edgewright.backends.ethos_u.products import accumulator, bias_of, units_of
-from edgewright.backends.ethos_u.splitting import too_long
+from edgewright.backends.ethos_u.splitting import is_transposed, too_long
 from edgewright.backends.ethos_u.transposed import dilated, transposed
 from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, Value
@@ -39,7 +39,7 @@ def convolution(low: TosaLowering, op: Op) -> None:
     whole = [*([1] if len(x.shape) < rank else []), *image.bound]
     image = low.reshaped(image, [whole[0], 1, *whole[1:]] if rank == 3 else whole)
     data = weight.data[:, :, None, :] if rank == 3 else weight.data
-    made = (transposed if op.args["transposed"] else _forward)(low, op, image, data)
+    made = (transposed if is_transposed(op) else _forward)(low, op, image, data)
     low.alias(out, order, low.reshaped(made, [out.bound[d] for d in order]))
 
 
@@ -80,7 +80,7 @@ def padded(low: TosaLowering, image: Value, pads: Sequence[int], value: int) -> 
 
 
 def is_depthwise(op: Op) -> bool:
-    return bool(op.args["groups"] > 1 and op.args["weight"].shape[1] == 1 and not op.args["transposed"])
+    return bool(op.args["groups"] > 1 and op.args["weight"].shape[1] == 1 and not is_transposed(op))
 
 
 def linear(low: TosaLowering, op: Op) -> None:

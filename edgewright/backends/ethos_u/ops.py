@@ -6,7 +6,7 @@ from edgewright.backends.ethos_u import conversions, convolutions, rows_image, r
 from edgewright.backends.ethos_u.kinds import ACTIVATIONS
 from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, narrow_matrices, volumes
 from edgewright.backends.ethos_u.splitting import legal_convolution
-from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, argument_is
+from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec
 
 INT = (STATIC,)
 
@@ -22,7 +22,9 @@ ROWS: tuple[OpSpec, ...] = (
         )
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec("conv3d", convolutions.convolution, (fixed_weights, volumes, argument_is("groups", 1)), INT, ACTIVATIONS),
+    OpSpec(
+        "conv3d", convolutions.convolution, (fixed_weights, volumes), INT, ACTIVATIONS, legalize=legal_convolution
+    ),
     OpSpec("linear", convolutions.linear, (fixed_weights,), INT, ACTIVATIONS),
     OpSpec("mm", convolutions.matmul, (narrow_matrices,), INT),
     OpSpec("bmm", convolutions.matmul, (narrow_matrices,), INT),

@@ -36,7 +36,8 @@ KEPT = (
     aten.silu.default, aten.mish.default, aten.softplus.default, aten.logit.default, aten.hardsigmoid.default,
     aten.prelu.default, aten.glu.default, aten.erfinv.default, aten.square.default, aten.softmax.int,
     aten.log_softmax.int, aten.layer_norm.default, aten.group_norm.default, aten.instance_norm.default,
-    aten.rms_norm.default, aten.linalg_vector_norm.default, aten.floor_divide.default,
+    aten.rms_norm.default, aten.linalg_vector_norm.default, aten.floor_divide.default, aten.conv3d.default,
+    aten.conv3d.padding,
 )  # fmt: skip
 # Movement alone is not worth a delegate.
 _IDLE = {

@@ -13,10 +13,16 @@ from edgewright.ir.graph import Op, QParams, Value
 MAX_STRIDE = 3  # of U55 and U65
 
 
+def is_transposed(op: Op) -> bool:
+    """ATen's one name for all convolutions has an argument for it; ``conv3d``, which stays whole, has none."""
+    return bool(op.args.get("transposed", False))
+
+
 def legal_convolution(op: Op, target: Any) -> list[Op] | None:
     """Groups become convolutions of slices; long strides, where Vela has no way, short ones and a selection."""
     weight = op.args["weight"]
-    if op.args["groups"] > 1 and (weight.shape[1] > 1 or op.args["transposed"]):
+    volume = len(weight.shape) == 5  # TOSA has no depthwise convolution of them
+    if op.args["groups"] > 1 and (weight.shape[1] > 1 or volume or is_transposed(op)):
         return _by_groups(op)
     return _selected(op) if in_two_steps(op, target) else None
 
@@ -24,7 +30,7 @@ def legal_convolution(op: Op, target: Any) -> list[Op] | None:
 def in_two_steps(op: Op, target: Any) -> bool:
     """True for what Vela does not split by itself: depthwise convolutions, and those of 16 bits with borders, with
     anything between their taps, or of several images."""
-    if op.args["transposed"] or not too_long(op, target):
+    if is_transposed(op) or not too_long(op, target):
         return False
     x = op.args["input"]
     wide = x.q is not None and x.q.dtype.itemsize == 2
@@ -63,8 +69,8 @@ def _by_groups(op: Op) -> list[Op]:
         slicing = {"self": x, "dim": axis, "start": g * inputs, "end": (g + 1) * inputs, "step": 1}
         ops.append(Op("slice", slicing, [cut], op.origin))
         # The weights of a transposed convolution have a group's inputs in front, and every group's outputs in common.
-        rows = part(weight, g * inputs, inputs, 0) if op.args["transposed"] else part(weight, g * outputs, outputs, 0)
-        if op.args["transposed"] and weight.q is not None and weight.q.axis == 1 and len(weight.q.scale) != outputs:
+        rows = part(weight, g * inputs, inputs, 0) if is_transposed(op) else part(weight, g * outputs, outputs, 0)
+        if is_transposed(op) and weight.q is not None and weight.q.axis == 1 and len(weight.q.scale) != outputs:
             rows = replace(rows, q=_part_of(weight.q, g * outputs, outputs, 1))
         args = {**op.args, "input": cut, "weight": rows, "groups": 1}
         args["bias"] = part(bias, g * outputs, outputs, 0) if bias is not None else None
