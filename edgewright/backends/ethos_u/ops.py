@@ -22,9 +22,7 @@ ROWS: tuple[OpSpec, ...] = (
         )
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec(
-        "conv3d", convolutions.convolution, (fixed_weights, volumes), INT, ACTIVATIONS, legalize=legal_convolution
-    ),
+    OpSpec("conv3d", convolutions.convolution, (fixed_weights, volumes), INT, ACTIVATIONS, legalize=legal_convolution),
     OpSpec("linear", convolutions.linear, (fixed_weights,), INT, ACTIVATIONS),
     OpSpec("mm", convolutions.matmul, (narrow_matrices,), INT),
     OpSpec("bmm", convolutions.matmul, (narrow_matrices,), INT),
