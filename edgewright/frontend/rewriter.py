@@ -31,6 +31,8 @@ _INSTEAD = {
     "aten.histogram": "torch.histc(x, bins, min, max) counts the same bins.",
     "aten.view_as_complex": "Write products of complex numbers with real ones: a * cos - b * sin, a * sin + b * cos.",
     "aten._fft_c2c": "torch.fft.rfft and irfft have kernels; or multiply by the matrices of cos and sin.",
+    "aten._grouped_mm": "Models of transformers: call set_experts_implementation('batched_mm') before export.",
+    "transformers.grouped_mm_fallback": "Call the model's set_experts_implementation('batched_mm') before export.",
 }
 _MAX_DEPTH = 12  # of decompositions inside decompositions
 

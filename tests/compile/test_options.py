@@ -297,6 +297,11 @@ class Unsupported(nn.Module):
         return torch.linalg.qr(x)[0]
 
 
+def _grouped(x: torch.Tensor) -> torch.Tensor:
+    rows, experts = (x.reshape(3, 1) * torch.ones(1, 8)).bfloat16(), torch.ones(2, 8, 8, dtype=torch.bfloat16)
+    return torch._grouped_mm(rows, experts, offs=torch.tensor([1, 3], dtype=torch.int32))
+
+
 @pytest.mark.parametrize(
     ("function", "instead"),
     [
@@ -306,8 +311,9 @@ class Unsupported(nn.Module):
         (lambda x: torch.histogram(x, 4, range=(0.0, 1.0)).hist, "torch.histc"),
         (lambda x: torch.view_as_real(torch.view_as_complex(torch.stack([x, x], -1)) ** 2), "a * cos - b * sin"),
         (lambda x: torch.fft.fft(torch.fft.fft(x)).real, "torch.fft.rfft"),
+        (_grouped, "set_experts_implementation('batched_mm')"),
     ],
-    ids=["bincount", "unique", "rows", "histogram", "complex", "fft"],
+    ids=["bincount", "unique", "rows", "histogram", "complex", "fft", "experts"],
 )
 def test_operators_that_no_runtime_has_are_refused_with_what_to_write_instead(function: Any, instead: str) -> None:
     exported = torch.export.export(Call(function), (torch.ones(3),))

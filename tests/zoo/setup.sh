@@ -9,4 +9,20 @@ python3 -m venv "$venv"
     || "$venv/bin/pip" install "torch==2.13.0"
 grep -E '^(torchvision|timm)==' "$here/requirements.txt" | xargs "$venv/bin/pip" install --no-deps
 grep -vE '^(#|torchvision|timm)' "$here/requirements.txt" | xargs -d '\n' "$venv/bin/pip" install pillow
-"$venv/bin/python" -c "import torch; assert torch.version.cuda is None, torch.__version__; print(torch.__version__)"
+# What a run imports, in its order: torchvision without compiled operators must be prepared for.
+cd "$here/../.."
+"$venv/bin/python" -W ignore - <<'EOF'
+import torch
+
+assert torch.version.cuda is None, torch.__version__
+from tests.zoo.torchvision_models import library
+
+print("torch", torch.__version__, "torchvision", library().__version__)
+import timm
+import transformers
+
+print("timm", timm.__version__, "transformers", transformers.__version__)
+import edgewright
+
+print("edgewright", edgewright.__version__)
+EOF

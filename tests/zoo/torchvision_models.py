@@ -1,4 +1,4 @@
-"""All architectures of torchvision but the quantized ones, for small inputs."""
+"""All architectures of torchvision but the quantized ones, for small inputs; detectors up to their heads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from tests.zoo.network import (
     Call,
@@ -23,6 +24,7 @@ from tests.zoo.network import (
 )
 
 SIZES = (64, 96, 128, 224)  # the first that the model takes
+DETECTOR_SIZES = (96, 128, 224, 320)
 _DEFINED: list[Any] = []
 
 
@@ -71,23 +73,53 @@ def _options(name: str, size: int) -> dict[str, Any]:
 
 def build(name: str) -> Network:
     module = library().models.get_model_builder(name).__module__
-    if ".detection" in module:
-        return _prepared(name, _detection, TensorOutputs(_create(name, _options(name, 224)).eval()), "2 images of 96")
     if ".optical_flow" in module:
         model = TensorOutputs(_create(name, {}).eval(), num_flow_updates=2)
         return _prepared(name, _pairs, model, "pairs of 128x128, 2 updates")
     if ".video" in module:
         return _video(name)
     failures = []
-    for size in SIZES:
+    detector = ".detection" in module
+    for size in DETECTOR_SIZES if detector else SIZES:
         try:
-            model = TensorOutputs(_create(name, _options(name, size)).eval())
+            created = _create(name, _options(name, size)).eval()
+            model = TensorOutputs(DetectorHeads(created) if detector else created)
             calls = draw_calls(name, images(1, 3, size, size))
             run_eager(model, calls[0])
-            return Network(model, calls, f"{size}x{size}")
+            return Network(model, calls, f"{size}x{size}{', heads only' if detector else ''}")
         except Exception as error:  # the model's: an input it cannot take
             failures.append(f"{size}: {type(error).__name__}: {error}")
     raise ModelError(f"takes none of the sizes: {'; '.join(failures)}")
+
+
+class DetectorHeads(nn.Module):
+    """A detector up to what its heads give for every anchor.
+
+    Resizing, decoding, NMS and the choice of regions give as many numbers as they find, which is no graph. Heads of
+    regions (boxes, masks, keypoints) get one: the corner of the finest features that is as large as they take it.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> list[Any]:
+        model = self.model
+        features = model.backbone(x)
+        maps = list(features.values()) if isinstance(features, Mapping) else [features]
+        if hasattr(model, "head"):
+            return [model.head(maps)]
+        regions, (box, mask) = model.roi_heads, (_corner(maps[0], 7), _corner(maps[0], 14))
+        found = [model.rpn.head(maps), regions.box_predictor(regions.box_head(box))]
+        if regions.has_mask():
+            found.append(regions.mask_predictor(regions.mask_head(mask)))
+        if regions.has_keypoint():
+            found.append(regions.keypoint_predictor(regions.keypoint_head(mask)))
+        return found
+
+
+def _corner(features: torch.Tensor, size: int) -> torch.Tensor:
+    return features[:, :, :size, :size]
 
 
 def _video(name: str) -> Network:
@@ -102,10 +134,6 @@ def _video(name: str) -> Network:
         except Exception as error:
             failures.append(f"{frames}x{size}: {type(error).__name__}: {error}")
     raise ModelError(f"takes none of the sizes: {'; '.join(failures)}")
-
-
-def _detection(random: torch.Generator) -> Call:
-    return ([image((3, 96, 96), random)],)
 
 
 def _pairs(random: torch.Generator) -> Call:

@@ -49,6 +49,7 @@ class Row:
     model: str
     inputs: str
     arguments: dict[str, Any] = field(default_factory=dict)
+    fixed: dict[str, Any] = field(default_factory=dict)  # arguments of every call
 
 
 ENCODERS = [
@@ -68,7 +69,8 @@ ENCODERS = [
     Row("fnet", "FNetConfig", "FNetModel", "text", TEXT),
     Row("convbert", "ConvBertConfig", "ConvBertModel", "text", {**TEXT, "embedding_size": 16}),
     Row("nystromformer", "NystromformerConfig", "NystromformerModel", "text",
-        {**TEXT, "num_landmarks": 4, "segment_means_seq_len": LENGTH}),
+        {**TEXT, "num_landmarks": 4, "segment_means_seq_len": LENGTH},
+        {"attention_mask": torch.zeros(1, 1, 1, LENGTH)}),  # the mask it makes for itself fits no landmarks
     Row("roformer", "RoFormerConfig", "RoFormerModel", "text", {**TEXT, "embedding_size": WIDTH}),
     Row("esm", "EsmConfig", "EsmModel", "text", {**TEXT, "pad_token_id": 0, "position_embedding_type": "rotary"}),
 ]  # fmt: skip
@@ -97,10 +99,12 @@ DECODERS = [
     Row("smollm3", "SmolLM3Config", "SmolLM3ForCausalLM", "text", DECODER),
 ]  # fmt: skip
 
-_EXPERTS = {**DECODER, "moe_intermediate_size": WIDTH, "num_experts": 4, "num_experts_per_tok": 2}
+# The default calls an operator of transformers' own; products in a batch are what it exports to ExecuTorch.
+_BATCHED = {**DECODER, "experts_implementation": "batched_mm"}
+_EXPERTS = {**_BATCHED, "moe_intermediate_size": WIDTH, "num_experts": 4, "num_experts_per_tok": 2}
 MIXTURES = [
     Row("mixtral", "MixtralConfig", "MixtralForCausalLM", "text",
-        {**DECODER, "num_local_experts": 4, "num_experts_per_tok": 2}),
+        {**_BATCHED, "num_local_experts": 4, "num_experts_per_tok": 2}),
     Row("qwen2_moe", "Qwen2MoeConfig", "Qwen2MoeForCausalLM", "text",
         {**_EXPERTS, "shared_expert_intermediate_size": WIDTH}),
     Row("olmoe", "OlmoeConfig", "OlmoeForCausalLM", "text", _EXPERTS),
@@ -180,7 +184,7 @@ def _create(row: Row) -> Any:
 def build(name: str) -> Network:
     row = next(row for row in ROWS if row.name == name)
     names, draw = INPUTS[row.inputs]
-    module = TensorOutputs(_create(row), names, only=1, return_dict=False)
+    module = TensorOutputs(_create(row), names, only=1, return_dict=False, **row.fixed)
     return Network(module, draw_calls(name, draw))
 
 
