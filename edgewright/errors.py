@@ -72,6 +72,8 @@ def _rebuild(cls: type[EdgewrightError], state: dict[str, Any]) -> EdgewrightErr
 
 def _printable(text: str) -> str:
     """Text without control characters: names come from files, and must not steer a terminal."""
+    if text.replace("\n", "").isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 

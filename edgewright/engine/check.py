@@ -237,7 +237,9 @@ def _slice(op: Op) -> Shape:
 
 def _cat(op: Op) -> Shape:
     shapes = [v.bound for v in op.args["tensors"]]
-    axis = int(op.args["dim"]) % len(shapes[0])
+    dim, rank = int(op.args["dim"]), len(shapes[0])
+    _need(-rank <= dim < rank, f"the dimension must be one of {rank}")
+    axis = dim % rank
     rest = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
     _need(len(rest) == 1 and len({len(s) for s in shapes}) == 1, "tensors must agree in every other dimension")
     return (*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :])

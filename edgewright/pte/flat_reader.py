@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,7 +62,7 @@ class _Plan:
 
     __slots__ = ("absent", "aligned", "chosen", "limited", "linked", "missing", "plain", "size", "unpack")
 
-    def __init__(self, cls: Any, slots: tuple[Slot, ...], offsets: list[int], size: int) -> None:
+    def __init__(self, cls: Any, slots: tuple[Slot, ...], offsets: tuple[int, ...], size: int) -> None:
         self.plain: list[tuple[str, int]] = []
         self.linked: list[tuple[str, int, int, Decoder]] = []
         self.limited: list[tuple[Slot, int]] = []
@@ -94,6 +95,22 @@ class _Plan:
         self.plain.append((spec.name, position))
         if spec.lo is not None or spec.hi is not None:
             self.limited.append((spec, position))
+
+
+def _slots_of(cls: Any) -> tuple[Slot, ...]:
+    return BOX_SLOTS if isinstance(cls, Boxed) else SLOTS[cls]
+
+
+@cache
+def _field_count(cls: Any) -> int:
+    return max((s.index for s in _slots_of(cls)), default=-1) + 1
+
+
+@lru_cache(maxsize=1024)
+def _plan_of(cls: Any, entries: bytes, size: int) -> _Plan:
+    """Writers lay out a class in few ways, so most vtables of a file are those of the files before it."""
+    offsets = struct.unpack(f"<{len(entries) // 2}H", entries)
+    return _Plan(cls, _slots_of(cls), (*offsets, *([0] * (_field_count(cls) - len(offsets)))), size)
 
 
 class FlatReader:
@@ -129,13 +146,13 @@ class FlatReader:
         self.spend(4 + count * width, at)
         return count, at + 4
 
-    def _raw(self, cls: Any, slots: tuple[Slot, ...], at: int) -> tuple[_Plan, tuple[Any, ...]]:
+    def _raw(self, cls: Any, at: int) -> tuple[_Plan, tuple[Any, ...]]:
         if not 0 <= at <= self.size - 4:
             raise FormatError("a table must lie inside the file", value=at)
         vtable = at - _I32.unpack_from(self.view, at)[0]
         plan = self._plans.get((cls, vtable))
         if plan is None:
-            plan = self._plans[cls, vtable] = self._plan(cls, slots, vtable)
+            plan = self._plans[cls, vtable] = self._plan(cls, vtable)
         if at + plan.size > self.size:
             raise FormatError("a table must lie inside the file", value=f"{plan.size} bytes", offset=at)
         if not plan.aligned[at & 7]:
@@ -143,7 +160,7 @@ class FlatReader:
         self.spend(plan.size, at)
         return plan, plan.unpack(self.view, at)
 
-    def _plan(self, cls: Any, slots: tuple[Slot, ...], vtable: int) -> _Plan:
+    def _plan(self, cls: Any, vtable: int) -> _Plan:
         if not 0 <= vtable <= self.size - 4 or vtable % 2:
             raise FormatError("a vtable must lie inside the file, on an even byte", value=vtable)
         length, size = _VTABLE.unpack_from(self.view, vtable)
@@ -152,14 +169,13 @@ class FlatReader:
         if size < 4:
             raise FormatError("a table has at least 4 bytes", value=size, offset=vtable)
         self.spend(length + _PLAN_COST, vtable)
-        entries = struct.unpack_from(f"<{(length - 4) // 2}H", self.view, vtable + 4)
-        wanted = max((s.index for s in slots), default=-1) + 1
-        return _Plan(cls, slots, [*entries[:wanted], *([0] * (wanted - len(entries)))], size)
+        end = vtable + min(length, 4 + 2 * _field_count(cls))
+        return _plan_of(cls, bytes(self.view[vtable + 4 : end]), size)
 
     def table(self, cls: type[T], at: int) -> T:
         """The table of class ``cls`` at byte ``at``, checked."""
         try:
-            plan, raw = self._raw(cls, SLOTS[cls], at)
+            plan, raw = self._raw(cls, at)
             if plan.missing:
                 raise FormatError(f"{cls.__name__} must have this field", where=plan.missing)
             record = cls.__new__(cls)
@@ -193,7 +209,7 @@ class FlatReader:
 
     def boxed(self, box: Boxed, at: int) -> Any:
         """The member of the union table at byte ``at``."""
-        plan, raw = self._raw(box, BOX_SLOTS, at)
+        plan, raw = self._raw(box, at)
         number = raw[plan.plain[0][1]] if plan.plain else 0
         if not 1 <= number <= len(box.members):
             raise FormatError(f"{box.name} holds one of {len(box.members)} types", value=number, offset=at)

@@ -182,3 +182,11 @@ def test_a_constant_that_is_used_often_counts_each_time() -> None:
     make_plan(made, threads=1, memory=64 << 20)
     with pytest.raises(LimitError, match="packed weights"):
         make_plan(made, threads=1, memory=20 << 20)
+
+
+@pytest.mark.parametrize("dim", [3, 64, -4])
+def test_concatenation_along_a_dimension_that_is_not_there(dim: int) -> None:
+    a, b, out = real("a", 2, 1, 3), real("b", 2, 2, 3), real("out", 2, 3, 3)
+    joined = graph([a, b], [out], Op("cat", {"tensors": [a, b], "dim": dim}, [out]))
+    with pytest.raises(ExecutionError, match="the dimension must be one of 3"):
+        make_plan(joined)

@@ -8,14 +8,12 @@ libFuzzer's, such as ``-runs=100000``.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
+import ctypes
+import mmap
 import os
 import random
-import struct
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import atheris
@@ -24,53 +22,52 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["edgewright"]):
-    from tests.support import hostile
-    from tests.support.mutate import Cell, cells, extremes
+    from tests.fuzz.file_mutations import known_cells, mutate_cells
+    from tests.fuzz.targets import CORPUS, GOLDEN, MAX_SIZE, WORK, reader
+    from tests.support.mutate import Cell
 
 MODES = ("pte", "ptd", "bpte", "etdp", "run")
-CORPUS = Path(__file__).parent / "corpus"
-GOLDEN = ROOT / "tests" / "golden"
-WORK = ROOT / "build" / "fuzz"  # new inputs and findings
-MAX_SIZE = 8192
+COUNT_VARIABLE = "EDGEWRIGHT_FUZZ_COUNT"  # path of 8 bytes
 _CHILD = "EDGEWRIGHT_FUZZ_MODE"
-_MAX_CELLS = 4096  # a mutated file can claim any number
 
 
-def known_cells(data: bytes) -> list[Cell]:
-    """As many cells as can still be found in a file that may already be broken."""
-    found: list[Cell] = []
-    with contextlib.suppress(struct.error, IndexError, ValueError, RecursionError):
-        found.extend(itertools.islice(cells(data), _MAX_CELLS))
-    return [cell for cell in found if cell.at >= 0 and cell.at + struct.calcsize("<" + cell.code) <= len(data)]
+class Mutator:
+    """Sets a few numbers of the file to extremes or to each other; now and then any bytes, as libFuzzer does.
+
+    libFuzzer mutates what this returned several times in a row. Walking the file takes longer than reading it, so the
+    cells of the first file serve all of them: a file of the same length has numbers at the same offsets.
+    """
+
+    def __init__(self) -> None:
+        self._last: bytes = b""
+        self._cells: tuple[Cell, ...] = ()
+
+    def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
+        chance = random.Random(seed)
+        if chance.random() >= 0.8:
+            return bytes(atheris.Mutate(data, max_size))
+        found = self._cells if data == self._last else known_cells(data)
+        if not found:
+            return bytes(atheris.Mutate(data, max_size))
+        data = mutate_cells(data, found, chance)
+        self._last, self._cells = data, found
+        return data[:max_size]
 
 
-def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-    """Set a few numbers of the file to extremes or to each other; now and then any bytes, as libFuzzer does."""
-    chance = random.Random(seed)
-    found = known_cells(data) if chance.random() < 0.8 else []
-    if not found:
-        return bytes(atheris.Mutate(data, max_size))
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        cell = chance.choice(found)
-        data = cell.put(data, _value(cell, data, found, chance))
-    return data[:max_size]
+def counted(action: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    """The action, and the number of its executions in a file that outlives this process."""
+    path = os.environ.get(COUNT_VARIABLE)
+    if not path:
+        return action
+    with open(path, "r+b") as file:
+        memory = mmap.mmap(file.fileno(), 8)
+    count = ctypes.c_uint64.from_buffer(memory)
 
+    def execute(data: bytes) -> object:
+        count.value += 1
+        return action(data)
 
-def _value(cell: Cell, data: bytes, found: list[Cell], chance: random.Random) -> object:
-    kin = [other for other in found if other.code == cell.code]
-    pick = chance.random()
-    if pick < 0.4 or cell.code in "fd":
-        return chance.choice(extremes(cell, len(data)))
-    if pick < 0.7:
-        return chance.choice(kin).get(data)
-    low, high = (-128, 127) if cell.code == "b" else (0, 255)
-    near = cell.get(data) + chance.choice((-8, -4, -2, -1, 1, 2, 4, 8)) if pick < 0.85 else chance.randrange(24)
-    return min(max(near, low), high)
-
-
-def target(mode: str) -> Callable[[bytes], object]:
-    actions = {"run": hostile.run, "bpte": hostile.verify}
-    return actions.get(mode) or partial(hostile.read, mode)
+    return execute
 
 
 def folders(mode: str) -> list[str]:
@@ -91,9 +88,11 @@ def main(arguments: list[str]) -> None:
         sys.exit(f"usage: fuzz_program.py {'|'.join(MODES)} [libFuzzer flags]")
     mode, flags = arguments[0], arguments[1:]
     os.environ[_CHILD] = mode
-    places = [] if any(not flag.startswith("-") for flag in flags) else folders(mode)
-    defaults = [f"-max_len={MAX_SIZE}", "-timeout=10", "-rss_limit_mb=1024", f"-artifact_prefix={WORK}/{mode}-"]
-    atheris.Setup([str(Path(__file__).resolve()), *defaults, *flags, *places], target(mode), custom_mutator=mutate)
+    inputs = [] if any(not flag.startswith("-") for flag in flags) else folders(mode)
+    defaults = [f"-max_len={MAX_SIZE}", "-timeout=20", "-rss_limit_mb=1024", f"-artifact_prefix={WORK}/{mode}-"]
+    atheris.Setup(
+        [str(Path(__file__).resolve()), *defaults, *flags, *inputs], counted(reader(mode)), custom_mutator=Mutator()
+    )
     atheris.Fuzz()
 
 

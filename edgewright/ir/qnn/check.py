@@ -13,7 +13,7 @@ import numpy as np
 
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.qnn.shapes import shapes_of
+from edgewright.ir.qnn.shapes import elementwise, shapes_of
 from edgewright.ir.qnn.signatures import check_types
 from edgewright.ir.qnn.table import PREFIX, QNN, Numbers
 from edgewright.ir.twins import LARGEST, LONGEST, afford, check_graph, check_ops
@@ -63,9 +63,9 @@ def _check_op(op: Op) -> None:
     for name, numbers in row.params.items():
         _check_numbers(name, numbers, op.args[name], numbers.dims)
     check_types(op, op.kind.removeprefix(PREFIX))
-    made = shapes_of(op)
-    made = [m or (1,) for m in made]  # a number alone has a dimension in QNN
-    found = [None if o is None else o.bound or (1,) for o in op.outputs]
+    made, found = shapes_of(op), [None if o is None else o.bound for o in op.outputs]
+    if not elementwise(op):  # a scalar has a dimension in QNN
+        made, found = [m or (1,) for m in made], [None if f is None else f or (1,) for f in found]
     if len(found) != len(made) or any(f not in (None, m) for f, m in zip(found, made, strict=True)) or found[0] is None:
         raise FormatError("must give what its operands and parameters make", value=f"{found}, not {made}"[:120])
 

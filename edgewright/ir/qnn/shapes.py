@@ -15,9 +15,13 @@ from edgewright.ir.qnn.table import PREFIX
 
 
 def shapes_of(op: Op) -> list[Shape]:
-    """The shapes of the results. A number alone has a dimension in QNN."""
-    given = [v.bound or (1,) for v in op.args["inputs"]]
+    """The shapes of the results. A scalar has a dimension in QNN; it stays a scalar in element-wise operators."""
+    given = [v.bound if elementwise(op) else v.bound or (1,) for v in op.args["inputs"]]
     return [tuple(int(n) for n in s) for s in RULES[op.kind.removeprefix(PREFIX)](op, given)]
+
+
+def elementwise(op: Op) -> bool:
+    return op.kind.removeprefix(PREFIX) in ELEMENTWISE
 
 
 def _same(op: Op, given: list[Shape]) -> list[Shape]:
@@ -70,9 +74,13 @@ def _each(rule: Rule, names: Sequence[str]) -> dict[str, Rule]:
 
 SINGLE = ("Relu", "Relu6", "ReluMinMax", "Sigmoid", "Tanh", "Gelu", "HardSwish", "Elu", "IsNan", "IsInf", "Cast",
           "Convert", "Quantize", "Dequantize")  # fmt: skip
-RULES: dict[str, Rule] = {
+ELEMENTWISE: dict[str, Rule] = {
     **_each(_same, [*(f"ElementWise{n}" for n in UNARY), *SINGLE]),
     **_each(_broadcast, [*(f"ElementWise{n}" for n in BINARY), "ElementWiseSelect"]),
+    "ElementWiseUnary": _numbered(16), "ElementWiseBinary": _numbered(20), "ElementWiseNeuron": _numbered(9),
+}  # fmt: skip
+RULES: dict[str, Rule] = {
+    **ELEMENTWISE,
     **_each(_onto_first, ["Prelu", "Batchnorm", "InstanceNorm"]),
     **_each(products.convolution, ["Conv2d", "Conv3d", "DepthWiseConv2d"]),
     **_each(products.grown, ["TransposeConv2d", "TransposeConv3d"]),
@@ -80,7 +88,6 @@ RULES: dict[str, Rule] = {
     **_each(products.resized, ["ResizeNearestNeighbor", "ResizeBilinear", "Resize"]),
     **_each(_reduced, ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "Argmax", "Argmin"]),
     **_each(_along, ["CumulativeSum", "Softmax", "LogSoftmax", "LayerNorm", "RmsNorm", "L2Norm"]),
-    "ElementWiseUnary": _numbered(16), "ElementWiseBinary": _numbered(20), "ElementWiseNeuron": _numbered(9),
     "FullyConnected": products.fully_connected, "MatMul": products.matmul, "GridSample": products.grid,
     "GroupNorm": _grouped, "HadamardTransform": _power_of_two, "Reshape": moves.reshape,
     "Transpose": moves.transpose, "Concat": moves.concat, "Pack": moves.pack, "UnPack": moves.split,
