@@ -13,6 +13,7 @@ from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.compute import batch_norm_factors
 from edgewright.backends.xnnpack.configs import CONFIGS
+from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.backends.xnnpack.ops import BACKEND
 from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.errors import UsageError
@@ -89,6 +90,7 @@ class XnnpackPartitioner(Partitioner):
             lambda graph: fold_batch_norms(graph, batch_norm_factors),
         )
         device = Lowering(group, BACKEND.rows).run()
+        split_chains(device)
         verify(device)
         blob, named = to_blob(device)
         return LoweredBackendModule(self.backend_id, write_blob(blob), {}, named, tail=_TAIL)
