@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,19 @@ def spread(parameter: Any, axis: int | None, rank: int) -> Array:
     shape = [1] * rank
     shape[axis] = values.size
     return values.reshape(shape)
+
+
+def _zero(q: QParams) -> int:
+    return int(np.asarray(q.zero_point))
+
+
+class MeanSteps(NamedTuple):
+    """From a sum of stored integers to their stored mean: ``rint((sum - subtract) * factor + offset) + zero``."""
+
+    subtract: int
+    factor: np.float32
+    offset: np.float32
+    zero: int
 
 
 class Numerics:
@@ -62,6 +75,19 @@ class Numerics:
         moved = (x.astype(np.int64) - int(np.asarray(given.zero_point))) * factor + 128 >> 8
         lo, hi = self.limits(q, limits)
         return np.asarray(np.clip(moved + int(np.asarray(q.zero_point)), lo, hi).astype(q.dtype))
+
+    def mean(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array:
+        """The mean of images of integers, channels last."""
+        steps = self.mean_steps(given, q, x.shape[1] * x.shape[2])
+        total = x.astype(np.int64).sum((1, 2), keepdims=True) - steps.subtract
+        rounded = np.rint(total.astype(_F32) * steps.factor + steps.offset) + steps.zero
+        return np.asarray(np.clip(rounded, *self.limits(q, limits)).astype(q.dtype))
+
+    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanSteps:
+        """XNNPACK's reductions add zero points before they round: half a step goes to the result's even integer."""
+        factor = _F32(single(given.scale) / single(q.scale) * (_F32(1) / _F32(count)))
+        offset = _zero(q) - factor * _F32(_zero(given) * count)
+        return MeanSteps(0, factor, _F32(offset), 0)
 
     def sum(
         self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
@@ -121,10 +147,14 @@ XNNPACK = Numerics()
 
 
 class _VendorNumerics(Numerics):
-    """Conversions between scales are operators of the vendor's own dialect."""
+    """Conversions between scales are operators of the vendor's own dialect. Means round as products do."""
 
     def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
         return None
+
+    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanSteps:
+        factor = _F32(single(given.scale) / (single(q.scale) * _F32(count)))
+        return MeanSteps(_zero(given) * count, factor, _F32(0), _zero(q))
 
 
 class TfliteNumerics(_VendorNumerics):

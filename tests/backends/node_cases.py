@@ -91,6 +91,15 @@ for _n, _size in enumerate(((2, 8, 9, 5), (1, 7, 7, 33), (3, 1, 5, 8))):
     EXACT[f"global_avg_pool2d_{_n}"] = _one_int("global_avg_pool2d", _size, (_size[0], 1, 1, _size[3]), True)
 
 
+def _half_steps() -> Made:
+    """A mean of four whose every other sum is half a step from two integers; the zero point is odd."""
+    x, y = value((1, 2, 2, 64), q=q8(0.05, 3)), value((1, 1, 1, 64), q=q8(0.025, -7))
+    return single("global_avg_pool2d", [x], [y], self=x), [_ints(_random("half steps"), x.bound)]
+
+
+EXACT["global_avg_pool2d_half_steps"] = _half_steps
+
+
 def _convert(to_integers: bool) -> Callable[[], Made]:
     def make() -> Made:
         r = _random("convert")

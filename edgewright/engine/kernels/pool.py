@@ -150,7 +150,7 @@ def _mean(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg],
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of whole images. Bytes: a sum of integers times ``factor``, as ``made`` stores it."""
+    """The mean of whole images. Bytes: a sum of integers times ``factor`` plus ``offset``, as ``made`` stores it."""
 
     item: int
     rows: int
@@ -160,8 +160,9 @@ class Mean:
     channels: int
     block: int  # channels of a unit
     tail: Tail = ()
-    shift: int = 0  # the sum of zero points
+    shift: int = 0  # what is subtracted from the sum
     factor: float = 0.0
+    offset: float = 0.0  # added before rounding
     made: Affine | None = None
     low: int = 0
     top: int = 255
@@ -213,4 +214,6 @@ def _mean_result(f: Function, mean: Mean, total: Reg) -> Reg:
         return finish(f, share, mean.tail)
     real = to_real(f, f.add(total, -mean.shift))
     scaled = f.op("fmul", real, number(mean.factor, real.type))
+    if mean.offset:
+        scaled = f.op("fadd", scaled, number(mean.offset, real.type))
     return mean.made.store(f, scaled, mean.low, mean.top)

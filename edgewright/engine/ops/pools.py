@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from edgewright.engine.check import inside_everywhere
 from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
 from edgewright.engine.layout import Layout
 from edgewright.engine.nodes import Node, byte, limits, single
 from edgewright.engine.ops.base import Context, Lowering
-from edgewright.engine.requantize import affine_of, limits_of, scale_of
-from edgewright.ir.graph import Op
+from edgewright.engine.requantize import affine_of, limits_of
+from edgewright.ir.graph import Op, QParams
+from edgewright.ir.numerics import Numerics
 
 _MOST_IMAGES = 1024  # each is a step of its own: a file must not ask for millions
 
@@ -68,6 +70,13 @@ def _axes(op: Op, layout: Layout) -> tuple[Axis, Axis]:
     return high, wide
 
 
+def _requantized(numerics: Numerics, given: QParams, made: QParams, count: int) -> dict[str, Any]:
+    """How a sum of ``count`` integers becomes their mean. The engine's bytes are ``shift`` more than stored ones."""
+    steps, result = numerics.mean_steps(given, made, count), affine_of(made)
+    return {"shift": steps.subtract + affine_of(given).shift * count, "factor": float(steps.factor),
+            "offset": float(steps.offset), "made": replace(result, zero=steps.zero + result.shift)}  # fmt: skip
+
+
 class GlobalMean(Lowering):
     """global_avg_pool2d."""
 
@@ -90,10 +99,9 @@ class GlobalMean(Lowering):
         if x.q is None or node.out.q is None:
             mean = Mean(*sizes, limits(op) + node.tail)
         else:
-            factor = scale_of(x.q) / (scale_of(node.out.q) * np.float32(high * wide))
             bounds = limits_of(context.numerics, node.out.q, op.args.get("limits"))
-            shift = affine_of(x.q).zero * high * wide
-            mean = Mean(*sizes, (), shift, float(factor), affine_of(node.out.q), *bounds)
+            steps = _requantized(context.numerics, x.q, node.out.q, high * wide)
+            mean = Mean(*sizes, low=bounds[0], top=bounds[1], **steps)
         name = context.kernel("mean", mean, lambda module, name: emit_mean(module, name, context.isa, mean))
         for n in range(batch):
             slots = [data.at(n * data.layout.image), out.at(n * out.layout.strides[0])]

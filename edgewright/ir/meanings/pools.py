@@ -9,7 +9,6 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Op
 from edgewright.ir.meanings.registry import function
-from edgewright.ir.numerics import single
 from edgewright.ir.reference.pool import avg_pool2d, max_pool2d
 from edgewright.ir.reference.resample import upsample_bilinear2d
 
@@ -62,10 +61,7 @@ def _global_avg_pool2d(ex: Executor, op: Op) -> Array:
     stored: Array = ex.stored(value)
     if value.q is None or out.q is None:
         return ex.give(op, ex.real(value).mean((1, 2), keepdims=True))
-    total = (stored.astype(np.int64) - value.q.zero_point).sum((1, 2), keepdims=True)
-    count = stored.shape[1] * stored.shape[2]
-    factor = single(value.q.scale) / (single(out.q.scale) * np.float32(count))
-    return ex.numerics.requantize(total, factor, out.q, op.args.get("limits"))
+    return ex.numerics.mean(stored, value.q, out.q, op.args.get("limits"))
 
 
 @function("upsample_bilinear2d")
