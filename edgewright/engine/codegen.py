@@ -145,10 +145,22 @@ class Function:
 
     def shuffle(self, a: Reg, b: Reg, places: Sequence[int]) -> Reg:
         kind = vec(len(places), element(a.type))
+        if a.type == element(a.type):  # LLVM has no shuffle of scalars, which stand for vectors of one lane here
+            return self._collect((a, b), places, kind)
         shuffled = f"shufflevector {a.type} {a}, {a.type} {b}, <{len(places)} x i32> <{_mask(tuple(places))}>"
         if len(places) > 1:
             return self.let(kind, shuffled)
         return self.let(kind, f"extractelement {a.type} {a}, i32 {places[0]}")
+
+    def _collect(self, scalars: tuple[Reg, Reg], places: Sequence[int], kind: str) -> Reg:
+        if len(places) == 1:
+            return scalars[places[0]]
+        made = Reg("poison", kind)
+        for lane, place in enumerate(places):
+            if place >= 0:
+                scalar = scalars[place]
+                made = self.let(kind, f"insertelement {kind} {made}, {scalar.type} {scalar}, i32 {lane}")
+        return made
 
     def call(self, name: str, returns: str, *args: Reg) -> Reg:
         """A call of an intrinsic or outside function, which is declared by the way."""

@@ -228,7 +228,10 @@ class _Scheduler(Placing):
             context.homes[out] = view_of(op, context.home(op.args["self"]))
         elif out in self.aliases:
             source = self.aliases[out]
-            context.homes[out] = replace(context.homes[source], value=out, layout=self.layout(out))
+            if source in self.parts:  # stored where the last of several moves will be, with that one's strides
+                context.homes[out] = view_of(node.op, context.home(node.op.args["self"]))
+            else:
+                context.homes[out] = replace(context.homes[source], value=out, layout=self.layout(out))
         else:
             self._emit_steps(lowering, first)
         reads = () if source is not None else tuple(context.home(value) for value in node.reads())

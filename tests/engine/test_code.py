@@ -12,6 +12,7 @@ import pytest
 
 from edgewright.engine import make_plan
 from edgewright.engine.build import target_machine
+from edgewright.engine.codegen import PTR, Module
 from edgewright.ir.graph import Graph
 from tests.engine.graphs import cpus
 from tests.engine.test_products import conv
@@ -76,3 +77,16 @@ def test_plans_are_the_same_every_time() -> None:
 def test_the_engine_does_not_import_torch() -> None:
     program = "import sys, edgewright.engine.compiler; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_scalars_are_vectors_of_one_lane() -> None:
+    """Two of them make a vector, whatever the width of the machine's: AArch64's tails have such."""
+    module = Module()
+    f = module.kernel("pair")
+    out = f.slot(PTR, 0)
+    a, b = (f.load("i32", out, offset) for offset in (0, 4))
+    f.store(f.shuffle(a, b, [1, 0]), out)
+    f.store(f.shuffle(a, b, [1]), out, 8)
+    f.give()
+    text = module.text()
+    llvm.parse_assembly(text).verify()
