@@ -10,12 +10,14 @@
 from __future__ import annotations
 
 import argparse
+import platform
 import secrets
+import subprocess
 import sys
 import time
 from pathlib import Path
 
-from tests.compose.campaign import State, Unit, commit, run_unit
+from tests.compose.campaign import ROOT, State, Unit, commit, python_of, run_unit
 
 CASES = Path(__file__).parent / "cases"
 GRAPHS = {
@@ -126,6 +128,8 @@ def _shrink(arguments: list[str]) -> int:
     from tests.compose.replay import shrunk
 
     unit, seed = arguments[:2]
+    if python_of(unit) != [sys.executable] and platform.machine() != "aarch64":
+        return subprocess.call([*python_of(unit), "-m", "tests.compose", "shrink", unit, seed], cwd=ROOT)
     spec, detail = shrunk(unit, int(seed))
     print(f"# {detail}\n{spec.text()}")
     return 0

@@ -99,3 +99,7 @@ class Draw:
         if not found:
             return None
         return found[-1] if self.chance(0.5) else self.one(found)
+
+    def until(self, make: Callable[[], T], fits: Callable[[T], bool]) -> T:
+        """The first of several attempts that fits."""
+        return next(made for made in iter(make, None) if fits(made))

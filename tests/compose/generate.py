@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.compose import core_elements, core_moves, core_products, core_table  # noqa: F401  (they register their steps)
+from tests.compose.builder import MOST_ELEMENTS
 from tests.compose.core import STEPS, Core, dynamic
 from tests.compose.core_blocks import CoreBlock
 from tests.compose.draw import Draw, Palette, palette_of
@@ -73,7 +74,7 @@ class _Generator:
     def _input(self) -> None:
         mixed = {"mixed": ("f32", "i8"), "table": ("f32", "f32", "i64", "i32", "bool")}
         kind = self.d.one(mixed[self.mode]) if self.mode in mixed else {"dynamic": "f32"}.get(self.mode, self.mode)
-        step: Step = {"type": kind, "shape": self._shape()}
+        step: Step = {"type": kind, "shape": self.d.until(self._shape, lambda s: math.prod(s) <= MOST_ELEMENTS)}
         if kind in ("i8", "u8"):
             step |= {"scale": self.d.one((0.05, 0.02)), "zero": self.d.one((0, 3, -20, -128))}
         self.b.input(step)

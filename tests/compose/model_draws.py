@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from tests.compose.draw import Draw, Palette, palette_of
-from tests.compose.models import ACTS, Models
+from tests.compose.models import ACTS, MOST_ELEMENTS, Models
 from tests.compose.motifs import MOTIFS, Block, MissingWordError
 from tests.compose.spec import InvalidSpecError, Spec, Step
 
@@ -327,12 +327,16 @@ def _palette(seed: int) -> Palette:
 
 
 def _input(d: Draw) -> Step:
+    return {"type": "f32", "shape": d.until(lambda: _shape(d), lambda shape: math.prod(shape) <= MOST_ELEMENTS)}
+
+
+def _shape(d: Draw) -> list[int]:
     rank = d.weighted({4: 7.0, 3: 2.0, 2: 1.0})
     batch = d.weighted({1: 8.0, 2: 1.0})
     size = d.size()
     shapes = {4: [batch, d.channels(), size, size if d.chance(0.7) else d.size()],
               3: [batch, d.one((1, 3, 4, size)), d.channels()], 2: [d.one((1, 2, 5)), d.channels()]}  # fmt: skip
-    return {"type": "f32", "shape": shapes[rank]}
+    return shapes[rank]
 
 
 def _more(d: Draw, models: Models, steps: list[Step]) -> None:

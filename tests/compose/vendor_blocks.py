@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Value
 from tests.compose import vendor_steps  # noqa: F401  (it registers the steps)
+from tests.compose.builder import MOST_ELEMENTS
 from tests.compose.draw import Draw, palette_of
 from tests.compose.motifs import MOTIFS, Block, MissingWordError
 from tests.compose.spec import InvalidSpecError, Spec, Step
@@ -120,7 +122,10 @@ def generate(name: str, new: Callable[[], Vendor], seed: int) -> Spec:
     """A graph of a vendor's dialect."""
     d, b = Draw(seed, palette_of(seed)), new()
     kind = d.one(tuple(b.types))
-    inputs = [_input(d, kind) for _ in range(d.weighted({1: 6.0, 2: 3.0}))]
+    inputs = [
+        d.until(lambda: _input(d, kind), lambda s: math.prod(s["shape"]) <= MOST_ELEMENTS)
+        for _ in range(d.weighted({1: 6.0, 2: 3.0}))
+    ]
     if len(inputs) > 1 and d.chance(0.6):
         inputs[1] = {**inputs[1], "shape": inputs[0]["shape"]}
     for step in inputs:
