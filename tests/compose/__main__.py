@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import random
 import secrets
 import subprocess
 import sys
@@ -57,9 +58,11 @@ def _search(options: argparse.Namespace) -> int:
     print(f"seed {base}", flush=True)
     state = State(base, _units(options.units), commit=commit(), started=_now())
     until = time.monotonic() + (options.seconds or 60.0)
+    order = random.Random(base).sample(state.units, len(state.units))
     while time.monotonic() < until and not all(u.done for u in state.units):
-        for unit in state.units:
-            run_unit(state, unit, _chunk(unit), until, _print)
+        for at, unit in enumerate(order):  # all of them get a share of the time that is left
+            now = time.monotonic()
+            run_unit(state, unit, _chunk(unit), now + (until - now) / (len(order) - at), _print)
     _summary(state)
     return 1 if state.failures else 0
 
@@ -87,7 +90,9 @@ def _all(options: argparse.Namespace) -> int:
 
 def _chunk(unit: Unit) -> int:
     """Models take long, and so does every start of torch or of qemu."""
-    return 12 if unit.name.startswith("model") else 256
+    if unit.name.startswith("model"):
+        return 12
+    return 256 if python_of(unit.name) == [sys.executable] else 64
 
 
 def _print(line: str) -> None:

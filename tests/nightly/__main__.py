@@ -4,7 +4,8 @@
 ``python -m tests.nightly --all --state build/nightly`` everything; continues where it stopped
 ``python -m tests.nightly table --state build/nightly`` the table of slow tests in ``docs/soundness.md``
 
-Slow tests take half of the time of a share, random compositions (``tests.compose``) a quarter.
+Slow tests take half of the time of a share; random compositions (``tests.compose``) and fuzzing (``tests.fuzz``) the
+other half, side by side.
 The zoo (``tests.zoo``) needs an environment of its own (``tests/zoo/setup.sh``): ``--zoo DIR`` gives it.
 """
 
@@ -15,6 +16,7 @@ import secrets
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.compose.campaign import commit
@@ -51,13 +53,13 @@ def _run_share(options: argparse.Namespace) -> int:
     good = slow.run(list(files), options.jobs)
     for test in slow.failures(list(files)):
         print(f"FAILED {test}")
-    rest = f"{options.seconds / 4:.0f}"
-    codes = [_module("tests.compose", "--seconds", rest, "--seed", str(seed))]
+    arguments = ("--seconds", f"{options.seconds / 2:.0f}", "--seed", str(seed))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        codes = list(pool.map(lambda name: _module(name, *arguments), ("tests.compose", "tests.fuzz")))
     if options.zoo is not None:
         state = options.state / f"zoo-{seed}.jsonl"
-        codes.append(
-            _zoo(options.zoo, "run", "--share", "1/40", "--seed", str(seed), "--seconds", rest, "--state", state)
-        )
+        share = ("--share", "1/40", "--seed", str(seed), "--seconds", f"{options.seconds / 4:.0f}")
+        codes.append(_zoo(options.zoo, "run", *share, "--jobs", str(options.jobs), "--state", state))
         codes.append(_zoo(options.zoo, "check", "--state", state))
     print(f"seed {seed}: {'good' if good and not any(codes) else 'FAILED'}")
     return 0 if good and not any(codes) else 1
@@ -69,7 +71,10 @@ def _run_all(options: argparse.Namespace) -> int:
     good = slow.run(list(files), options.jobs)
     for test in slow.failures(list(files)):
         print(f"FAILED {test}")
-    codes = [_module("tests.compose", "--all", "--state", str(options.state / "compose.json"))]
+    codes = [
+        _module("tests.compose", "--all", "--state", str(options.state / "compose.json")),
+        _module("tests.fuzz", "--all", "--state", str(options.state / "fuzz.json")),
+    ]
     if options.zoo is not None:
         state = options.state / "zoo.jsonl"
         codes += [_zoo(options.zoo, "run", "--state", state), _zoo(options.zoo, "check", "--state", state)]
