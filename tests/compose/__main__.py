@@ -4,7 +4,7 @@
 ``python -m tests.compose --all``                      all of ``docs/soundness.md``; goes on where it stopped
 ``python -m tests.compose replay CASE.json ...``       case files again
 ``python -m tests.compose shrink UNIT SEED``           the smallest composition that fails like this one
-``python -m tests.compose page STATE.json``            the tables of ``docs/soundness.md`` from a finished search
+``python -m tests.compose page STATE.json ...``        the tables of ``docs/soundness.md`` from finished searches
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", default="new", help="a number, or 'new' for others each time")
     parser.add_argument("--units", default=None, help="only units whose name contains this")
     parser.add_argument("--all", action="store_true", help="the whole table of docs/soundness.md")
+    parser.add_argument("--models", type=int, default=sum(MODELS.values()), help="how many models --all compiles")
     parser.add_argument("--state", type=Path, default=Path("compose.state.json"), help="where --all keeps its state")
     options = parser.parse_args(arguments)
     return _all(options) if options.all else _search(options)
 
 
-def _units(only: str | None) -> list[Unit]:
-    return [Unit(name, total) for name, total in {**GRAPHS, **MODELS}.items() if only is None or only in name]
+def _units(only: str | None, models: int = sum(MODELS.values())) -> list[Unit]:
+    """``models`` are divided as ``MODELS`` says."""
+    share = {name: -(-total * models // sum(MODELS.values())) for name, total in MODELS.items()}
+    return [Unit(name, total) for name, total in {**GRAPHS, **share}.items() if only is None or only in name]
 
 
 def _search(options: argparse.Namespace) -> int:
@@ -72,7 +75,7 @@ def _all(options: argparse.Namespace) -> int:
         state = State.load(options.state)
     else:
         base = secrets.randbelow(1 << 30) if options.seed == "new" else int(options.seed)
-        state = State(base, _units(options.units), commit=commit(), started=_now())
+        state = State(base, _units(options.units, options.models), commit=commit(), started=_now())
     until = time.monotonic() + (options.seconds or 1e9)
     while time.monotonic() < until and not all(u.done for u in state.units):
         for unit in state.units:
@@ -84,7 +87,7 @@ def _all(options: argparse.Namespace) -> int:
     if all(u.done for u in state.units) and options.units is None:
         from tests.compose.report import write_page
 
-        write_page(state)
+        write_page([state])
     return 1 if state.failures else 0
 
 
@@ -143,7 +146,7 @@ def _shrink(arguments: list[str]) -> int:
 def _page(arguments: list[str]) -> int:
     from tests.compose.report import write_page
 
-    write_page(State.load(Path(arguments[0])))
+    write_page([State.load(Path(path)) for path in arguments])
     return 0
 
 

@@ -20,27 +20,49 @@ UNREACHED = {
 }
 
 
-def write_page(state: State) -> None:
+def write_page(states: Sequence[State]) -> None:
     """Replace what is between the page's markers."""
     text = PAGE.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
-    PAGE.write_text(f"{head}{BEGIN}\n{tables(state)}\n{END}{tail}")
+    PAGE.write_text(f"{head}{BEGIN}\n{tables(states)}\n{END}{tail}")
 
 
-def tables(state: State) -> str:
-    last = state.base + max(u.total for u in state.units) - 1
-    graphs, models = (_select(state.units, model) for model in (False, True))
-    said = (
-        f"{sum(u.next for u in graphs):,} device graphs and {sum(u.next for u in models):,} compilations of models, "
-        f"seeds {state.base} to {last}, commit {state.commit}, {state.started} to {state.ended}."
-    )
-    if not all(u.done for u in state.units):
-        said += (
-            f" It is {sum(u.next for u in state.units) / sum(u.total for u in state.units):.0%} of the whole search."
-        )
-    parts = [said, _units("Device graphs", graphs), _units("Models", models), _failures(state), _reached(state)]
-    return "\n\n".join(parts)
+def tables(states: Sequence[State]) -> str:
+    """A line for each search, and what all of them did together."""
+    merged = _merge(states)
+    graphs, models = (_select(merged.units, model) for model in (False, True))
+    parts = [_searches(states), _units("Device graphs", graphs), _units("Models", models), _failures(merged)]
+    return "\n\n".join([*parts, _skips(merged), _reached(merged)])
+
+
+def _searches(states: Sequence[State]) -> str:
+    rows = []
+    for state in states:
+        graphs, models = (sum(u.next for u in _select(state.units, model)) for model in (False, True))
+        seeds = f"{state.base} to {state.base + max(u.total for u in state.units) - 1}"
+        days = " to ".join(dict.fromkeys((state.started, state.ended)))
+        complete = "" if all(u.done for u in state.units) else " (not complete)"
+        rows.append((seeds, state.commit, days, f"{graphs:,}", f"{models:,}{complete}", len(state.failures)))
+    return _table(("seeds", "commit", "date", "device graphs", "models", "differ"), rows)
+
+
+def _merge(states: Sequence[State]) -> State:
+    names = dict.fromkeys(u.name for state in states for u in state.units)
+    units = []
+    for name in names:
+        found = [u for state in states for u in state.units if u.name == name]
+        counts = {f: sum(getattr(u, f) for u in found) for f in ("total", "next", "passed", "failed", "skipped")}
+        units.append(Unit(name, **counts))
+    coverage, skips = (_total(getattr(s, field) for s in states) for field in ("coverage", "skips"))
+    return State(states[0].base, units, [f for s in states for f in s.failures], coverage, skips)
+
+
+def _total(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total)
 
 
 def _select(units: Iterable[Unit], model: bool) -> list[Unit]:
@@ -64,6 +86,13 @@ def _failures(state: State) -> str:
     kinds = Counter((f["unit"], f["failure"]) for f in state.failures)
     rows = [(f"`{unit}`", kind, count) for (unit, kind), count in sorted(kinds.items())]
     return "### What differs\n\n" + _table(("unit", "how", "times"), rows)
+
+
+def _skips(state: State) -> str:
+    if not state.skips:
+        return ""
+    rows = sorted(state.skips.items(), key=lambda pair: -pair[1])
+    return "### What was not compared, and why\n\n" + _table(("reason", "times"), rows)
 
 
 def _reached(state: State) -> str:
