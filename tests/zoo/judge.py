@@ -25,6 +25,7 @@ import numpy as np
 from tests.zoo.targets import ZooTarget
 
 DEFECTS = ("wrong", "error", "crash")
+OWN_FAULTS = {"MiscompileError": "wrong", "FormatError": "error"}  # typed errors about files the compiler wrote itself
 CALLS = 2  # in a row: state and replayed programs live from the first to the second
 # Without the compiler's own check: float32 programs reorder sums, which costs a network at most about half of its 24
 # bits (144 dB); integers may differ by a step here and there, where a wrong value leaves less than 10 dB.
@@ -44,11 +45,7 @@ def judge(exported: Any, calls: Sequence[Any], target: ZooTarget) -> Row:
         return _measured(exported, calls, target, result)
     except EdgewrightError as error:
         kind = type(error).__name__
-        return {
-            "status": "wrong" if kind == "MiscompileError" else "refused",
-            "error": kind,
-            "message": first_line(error),
-        }
+        return {"status": OWN_FAULTS.get(kind, "refused"), "error": kind, "message": first_line(error)}
     except MemoryError:
         return {"status": "limit", "message": "memory"}
     except Exception as error:

@@ -57,12 +57,14 @@ class NeutronLowering(FlatteningLowering):
         return self.stored(np.clip(np.round(real / q.scale), -127, 127), q)
 
     def turn(self, held: Value, made: Value, dims: list[int]) -> None:
+        made.q = held.q  # which may use integers that the value itself does not
         if moves_nothing(held.bound, dims):
             self.emit(f"{PREFIX}RESHAPE", made, **self._shaped(held, made.bound))
         else:
             self.emit(f"{PREFIX}TRANSPOSE", made, inputs=[held, self.numbers(dims)])
 
     def copy(self, held: Value, made: Value) -> None:
+        made.q = held.q
         self.emit(f"{PREFIX}RESHAPE", made, **self._shaped(held, made.bound))
 
     def _shaped(self, held: Value, shape: Sequence[int]) -> dict[str, Any]:

@@ -169,12 +169,13 @@ class QnnLowering(Lowering):
     def number(self, given: float, op: Op) -> Value:
         """A number as the operands of ``op`` are stored."""
         like = next(v for v in op.inputs() if not v.constant)
+        shape = (1,) if op.outputs[0] is not None and op.outputs[0].bound else ()  # scalars stay scalars
         if like.q is None:
-            return self.constant(np.full((1,), given, like.dtype))
+            return self.constant(np.full(shape, given, like.dtype))
         top = like.q.qmax
         scale = abs(float(given)) / top or 1.0
         stored, zero = (0, 0) if given == 0 else (top, 0) if given > 0 else (0, top)
-        return self.constant(np.full((1,), stored, like.q.dtype), replace(like.q, scale=scale, zero_point=zero))
+        return self.constant(np.full(shape, stored, like.q.dtype), replace(like.q, scale=scale, zero_point=zero))
 
 
 # ------------------------------------------------------------------------------------------------------- about values

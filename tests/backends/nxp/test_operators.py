@@ -69,6 +69,7 @@ LATER: dict[str, Row] = {
     "batch_norm of a linear layer": (
         lambda m, x: m(x), ROWS, lambda: nn.Sequential(nn.Linear(16, 6), nn.BatchNorm1d(6))),
     "bmm": (lambda x, y: torch.bmm(x.view(8, 8, 8), y.view(8, 8, 8)), PAIR, None),
+    "bmm of a transpose": (lambda x, y: torch.bmm(x.view(8, 8, 8), y.view(8, 8, 8).transpose(1, 2)), PAIR, None),
     "chunk": (lambda m, x: torch.cat(m(x).chunk(2, 1)[::-1], 1), IMAGE, conv),
     "clamp": (lambda x: x.clamp(-1, 0.5), IMAGE, None),
     "clone": (lambda m, x: m(x).clone() * 2, IMAGE, conv),

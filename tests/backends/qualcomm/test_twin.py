@@ -131,6 +131,21 @@ def test_a_program_for_this_machine_only_needs_no_library(make, monkeypatch) -> 
         assert ratio(model(*inputs), found) > 40
 
 
+class Scaled(torch.nn.Module):
+    """Scalars beside numbers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        largest = x.abs().max()
+        bounded = torch.where(largest > 0.5, largest, largest * 2)
+        return (1 / bounded) * x + torch.maximum(largest, largest * 0.5)
+
+
+def test_scalars_beside_numbers_stay_scalars() -> None:
+    inputs = (torch.randn(2, 3, generator=torch.Generator().manual_seed(0)),)
+    found, _ = run(bytes(lowered(Scaled(), inputs, simulate_only=True).buffer), inputs)
+    assert ratio(Scaled()(*inputs), found) > 40
+
+
 @pytest.mark.parametrize("scheme", [QuantDtype.use_16a8w, QuantDtype.use_16a4w])
 def test_a_block_in_16_bits_is_the_emulators(scheme) -> None:
     model, inputs = block()
