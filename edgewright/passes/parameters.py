@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from edgewright.errors import AccuracyError
 from edgewright.ir.graph import Op, QParams, Value
 
 PREFIX, AFFINE = "quantized_decomposed.", "torchao."
@@ -19,10 +21,20 @@ def is_conversion(op: Op, name: str) -> bool:
 
 
 def known_parameters(op: Op) -> QParams | None:
-    """The parameters of a conversion, if they are known now."""
-    args = op.args
+    """The parameters of a conversion, if they are known now; an infinite scale, or one that is NaN, is an error."""
     if not (is_conversion(op, "quantize") or is_conversion(op, "dequantize")):
         return None
+    found = _parameters(op)
+    if found is not None and not np.isfinite(found.scale).all():
+        worst = next(s for s in np.atleast_1d(found.scale).tolist() if not math.isfinite(s))
+        remedy = "Calibrate with numbers whose every result is finite, and with weights that are."
+        raise AccuracyError(f"{op.kind} of {op.args['input'].name!r}", "the scale must be finite", value=worst,
+                            remedy=remedy)  # fmt: skip
+    return found
+
+
+def _parameters(op: Op) -> QParams | None:
+    args = op.args
     stored = op.outputs[0] if is_conversion(op, "quantize") else args["input"]
     if not isinstance(stored, Value) or stored.dtype is None or "per_token" in op.kind:
         return None

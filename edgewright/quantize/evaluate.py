@@ -14,7 +14,9 @@ BEST = 200.0  # decibels at which nobody can tell; also what equal results get
 
 
 class Sqnr:
-    """Sums signal and noise over any number of results.
+    """Sums signal and noise over any number of results: of elements that are finite in the first of the two.
+
+    ``apart`` of all ``elements`` are infinite or NaN in one of the two, and not the same in the other.
 
     >>> measure = Sqnr()
     >>> measure.add(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
@@ -25,13 +27,17 @@ class Sqnr:
     def __init__(self) -> None:
         self.signal = 0.0
         self.noise = 0.0
+        self.apart = 0
+        self.elements = 0
 
     def add(self, expected: Any, actual: Any) -> None:
         a, b = (np.asarray(v).astype(np.float64).ravel() for v in (expected, actual))
         if a.shape != b.shape:
             self.noise = math.inf
             return
-        finite = np.isfinite(a)
+        finite, known = np.isfinite(a), np.isfinite(a) & np.isfinite(b)
+        self.elements += a.size
+        self.apart += int(np.count_nonzero(~known & (a != b) & ~(np.isnan(a) & np.isnan(b))))
         self.signal += float(np.square(a[finite]).sum())
         with np.errstate(invalid="ignore", over="ignore"):
             noise = float(np.square(a[finite] - b[finite]).sum())
@@ -39,6 +45,8 @@ class Sqnr:
 
     @property
     def decibels(self) -> float:
+        if self.noise == 0 and self.signal == 0 and self.apart:
+            return -BEST  # nothing that is finite can be compared
         if self.noise == 0:
             return BEST
         if self.signal == 0 or math.isinf(self.noise):

@@ -19,14 +19,16 @@ from itertools import accumulate, islice
 import torch
 from torchao.quantization.pt2e import HistogramObserver
 
+from edgewright.quantize.finite import FiniteRange
+
 _STEP = 1e-5  # of all that was seen, how much is given up at once
 _FEWEST, _MOST = 4, 32  # ranges that errors are computed for at once
 
 Range = tuple[int, int]  # the first and the last bin
 
 
-class RangeObserver(HistogramObserver):  # type: ignore[misc]
-    """``HistogramObserver``, and its scales to the bit."""
+class RangeObserver(FiniteRange, HistogramObserver):  # type: ignore[misc]
+    """``HistogramObserver`` of finite elements, and its scales to the bit."""
 
     def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The ends of the range: of the whole one, the end with fewer values near it is moved inwards for as long as

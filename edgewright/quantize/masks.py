@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e import MinMaxObserver
+
+from edgewright.quantize.finite import FiniteMinMaxObserver
 
 KEY = "masks"  # of a node's meta: SOURCE or SCORES
 SOURCE, SCORES = "source", "scores"
@@ -30,7 +31,7 @@ _MOVES = (
 )  # fmt: skip
 
 
-class MaskedObserver(MinMaxObserver):  # type: ignore[misc]
+class MaskedObserver(FiniteMinMaxObserver):
     """The range of what is not masked, and some room below it; of masks alone, all of it."""
 
     def __init__(self, *, scores: bool = True, **given: Any) -> None:
@@ -42,13 +43,14 @@ class MaskedObserver(MinMaxObserver):  # type: ignore[misc]
             return x
         seen = x.detach().clamp(min=LOW)
         if self.scores:
-            kept = seen[seen > _HIDDEN]
+            kept = seen[~(seen <= _HIDDEN)]  # NaN is no mask
             self.masked |= kept.numel() < seen.numel()
             seen = kept if kept.numel() else torch.zeros(1)
         super().forward(seen)
         return x
 
     def calculate_qparams(self) -> Any:
+        self.report_unnamed()
         bits = 8 if self.quant_max - self.quant_min <= 255 else 16
         low, high = (torch.nan_to_num(v, posinf=0.0, neginf=0.0) for v in (self.min_val, self.max_val))
         return self._calculate_qparams(low - _BELOW[bits] if self.masked else low, high)

@@ -12,6 +12,7 @@ from torchao.quantization.pt2e import quantize_pt2e as torchao
 from torchao.quantization.pt2e.quantizer import Quantizer
 
 from edgewright.quantize.equivalence import float_copy, require_same_results
+from edgewright.quantize.finite import report_nonfinite
 from edgewright.quantize.folding import hide_norms, norms_of, show_norms
 
 
@@ -32,7 +33,11 @@ def prepare_pt2e(
 
 
 def convert_pt2e(calibrated: fx.GraphModule) -> fx.GraphModule:
-    """A calibrated or trained model as one that quantizes and dequantizes."""
+    """A calibrated or trained model as one that quantizes and dequantizes.
+
+    What was infinite or NaN in calibration is reported by module: ``report_nonfinite``.
+    """
+    report_nonfinite(calibrated)
     trained = any(isinstance(module, FakeQuantizeBase) for module in calibrated.modules())
     hide_norms([] if trained else norms_of(calibrated.graph))
     made: fx.GraphModule = torchao.convert_pt2e(calibrated)

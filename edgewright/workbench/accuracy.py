@@ -22,11 +22,13 @@ _PASSED = {*MOVES, "to", "_to", "getitem"}  # through which an index stays one
 class Accuracy:
     """``sqnr``: of the output that is furthest from the original's, in decibels; None if no output is a quantity.
     ``outputs``: of each. ``agreement``: the share of equal elements among outputs that choose (indices and truth
-    values, of which a difference says nothing), the least of them."""
+    values, of which a difference says nothing), the least of them. ``nonfinite``: how many of so many elements are
+    infinite or NaN on one side, and not the same on the other."""
 
     sqnr: float | None = None
     outputs: tuple[float | None, ...] = ()
     agreement: float | None = None
+    nonfinite: tuple[int, int] = (0, 0)
 
 
 def accuracy(nodes: Sequence[Any], pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> Accuracy:
@@ -46,7 +48,8 @@ def accuracy(nodes: Sequence[Any], pairs: Iterable[tuple[Sequence[Any], Sequence
     each = tuple(meters[i].decibels if i in meters else None for i in range(count))
     known = [d for d in each if d is not None]
     shares = [sum(s) / len(s) for s in equal.values()]
-    return Accuracy(min(known, default=None), each, min(shares, default=None))
+    nonfinite = (sum(m.apart for m in meters.values()), sum(m.elements for m in meters.values()))
+    return Accuracy(min(known, default=None), each, min(shares, default=None), nonfinite)
 
 
 def is_choice(node: Any, kind: Any) -> bool:

@@ -7,7 +7,8 @@ the error a layer makes on exact inputs, ``effect`` what that alone does to the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,8 @@ from edgewright.workbench.facts import measured_on
 from edgewright.workbench.layers import Layer, Layers, record, result_names
 from edgewright.workbench.recipe import HIGHER, Recipe, higher
 from edgewright.workbench.subject import load
+
+log = logging.getLogger("edgewright.workbench")
 
 ENOUGH = 0.6  # of the error, that the layers to raise make up
 MOST = 5  # layers to raise at a time
@@ -233,9 +236,17 @@ def _measure(bench: Bench, target: Target, layers: Layers, on_device: Run | None
                 if run is not None and layer.name in run["layers"]:
                     meter.device.add(exact[layer.name], run["layers"][layer.name])
                 step()
+    _warn_nonfinite(target, {"quantized model": ends, "file": ends_device})
     found.fake = ends.decibels
     found.device = None if on_device is None else ends_device.decibels
     found.layers = [_told(layer, meters[layer.name], layers.readers(layer)) for layer in layers.found]
+
+
+def _warn_nonfinite(target: Target, measures: Mapping[str, Sqnr]) -> None:
+    told = "%s: %d of %d output elements are infinite or NaN in the original or in the %s, and not the same in both"
+    for what, measure in measures.items():
+        if measure.apart:
+            log.warning(told, target.name, measure.apart, measure.elements, what)
 
 
 def _told(layer: Layer, meter: _Meters, readers: Sequence[Layer]) -> LayerError:

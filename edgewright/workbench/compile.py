@@ -280,6 +280,9 @@ class Bench:
         else:
             found = accuracy(Reference(self.original).outputs, zip(self.expected(), outputs, strict=True))
             report.sqnr, report.outputs, report.agreement = found.sqnr, found.outputs, found.agreement
+            report.nonfinite = found.nonfinite
+            if report.one_sided:
+                log.warning("%s: %s", target.name, report.one_sided)
             report.shapes = self._at_bounds(target, result)
         if self.settings.metric is not None:
             with self.stages("metric", f"{target.name}: metric"):

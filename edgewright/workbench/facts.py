@@ -53,7 +53,8 @@ class CompileReport:
     furthest away (``outputs``: of each). ``agreement``: the share of indices and truth values that are equal.
     ``evaluated_on``: what those inputs are (``held-out`` of the calibration data, ``given`` for the purpose,
     ``calibration``: the same that was calibrated with, ``example``), or ``nothing`` if there is no original to compare
-    with. ``metric``: the user's own. ``simulated``: why the file runs on this machine only, if so."""
+    with. ``nonfinite``: how many of how many elements are infinite or NaN in one of original and file, and not the same
+    in the other. ``metric``: the user's own. ``simulated``: why the file runs on this machine only, if so."""
 
     target: str
     backend: str
@@ -66,6 +67,7 @@ class CompileReport:
     evaluated_on: str = ""
     outputs: tuple[float | None, ...] = ()
     agreement: float | None = None
+    nonfinite: tuple[int, int] = (0, 0)
     metric: float | None = None
     host_ms: float | None = None
     shapes: dict[str, float] = field(default_factory=dict)  # SQNR at the ends and the middle of dynamic shapes
@@ -109,6 +111,15 @@ class CompileReport:
     def poor(self) -> bool:
         """True if the result is so far from the model that it needs a look."""
         return self.sqnr is not None and self.sqnr < POOR
+
+    @property
+    def one_sided(self) -> str:
+        """What is infinite or NaN in the original or in the file only; empty if nothing is."""
+        count, total = self.nonfinite
+        if not count:
+            return ""
+        told = "output elements are infinite or NaN in the original or in the file, and not the same in both"
+        return f"{count:,} of {total:,} {told}; SQNR leaves out those of the original"
 
     @property
     def unmeasured(self) -> str:

@@ -91,6 +91,9 @@ class Quantization:
 
     def convert(self, target: Target, prepared: Any) -> Any:
         """A calibrated model as one that quantizes and dequantizes."""
+        from edgewright.quantize.finite import report_nonfinite
+
+        report_nonfinite(prepared)
         with self._stages("quantize", f"{target.name}: convert"), kept_buffers(self._exported), quiet_torch():
             from edgewright.quantize.pt2e import convert_pt2e
 

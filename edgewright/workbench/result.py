@@ -97,6 +97,8 @@ def accuracy_lines(report: CompileReport) -> list[str]:
         lines.append(f"SQNR {report.sqnr:.1f} dB{several} against the original {report.measured_on}{poor}")
     elif report.samples or report.evaluated_on:
         lines.append(f"SQNR: {report.unmeasured}")
+    if report.one_sided:
+        lines.append(report.one_sided)
     if report.agreement is not None:
         lines.append(f"indices and truth values: {share(report.agreement)} equal {report.measured_on}")
     return lines

@@ -8,17 +8,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e import (
-    FusedMovingAvgObsFakeQuantize,
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
-)
+from torchao.quantization.pt2e import FusedMovingAvgObsFakeQuantize, MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.partitioner import KEPT
 from edgewright.errors import UsageError
 from edgewright.hints import not_among
+from edgewright.quantize.finite import FiniteMinMaxObserver
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, QuantizationConfig, weight_spec
 from edgewright.quantize.simpler import simpler
@@ -61,7 +58,7 @@ def get_quant_config(precision: Any, is_per_channel: bool = False, is_qat: bool 
     ends = torch.iinfo(dtype)
     low = -ends.max if dtype == torch.int16 else ends.min
     scheme = torch.per_tensor_symmetric if dtype == torch.int16 else torch.per_tensor_affine
-    observer: Any = MinMaxObserver.with_args(eps=epsilon)
+    observer: Any = FiniteMinMaxObserver.with_args(eps=epsilon)
     if is_qat:
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=epsilon)
     activation = QuantizationSpec(dtype, observer, low, ends.max, scheme)
