@@ -39,19 +39,25 @@ def _ones(info: TensorInfo) -> Array:
     return np.ones(info.shape, dtype) if dtype.names is None else np.full(info.shape, (1, 0), dtype)
 
 
+# OSError: an archive whose offsets are before the start of the file.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError, OSError)
+
+
 def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
     """The inputs of one call from an ``.npz`` or ``.npy``."""
     try:
-        with open(path, "rb") as file:
+        file = open(path, "rb")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        remedy = "Check the path and its permissions."
+        raise FileAccessError(path, f"cannot be opened: {error.strerror or error}", remedy=remedy) from error
+    try:
+        with file:
             if file.read(4) == b"PK\x03\x04":
                 return _from_archive(path, file, metadata)
             file.seek(0)
             (info,) = _assign(path, ["in0"], metadata)
             return _with_numbers(metadata, {info.name: _read_array(path, file, info)})
-    except OSError as error:
-        remedy = "Check the path and its permissions."
-        raise FileAccessError(path, f"cannot be opened: {error.strerror or error}", remedy=remedy) from error
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGED as error:
         remedy = "Write it with numpy.savez or numpy.save."
         raise InputError(path, f"must be a whole .npz or .npy file: {error}", remedy=remedy) from error
 

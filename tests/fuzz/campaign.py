@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.fuzz.loop import Slice, report, run_slice
 from tests.fuzz.targets import ROOT, TARGETS, WORK, Result, Target
 
-_SLICE = 100  # a slice is this part of a target's goal, at most
+_SLICE = 50  # a slice is this part of a target's goal, at most
 _GUIDED_EVERY = 3  # of a reader's slices, one is guided by coverage: those take about three times as long
 
 

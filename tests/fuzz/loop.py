@@ -141,6 +141,7 @@ def _child(target: Target, seed: int, first: int, end: int, shared: Shared, unti
     """The executions of a process, which ends here."""
     try:
         corpus, mutate = Corpus(target), target.mutate()
+        target.start(seed)
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
         for number in range(first, end):
             data = mutated(seed, number, corpus.files, mutate)

@@ -1,4 +1,4 @@
-"""What is fuzzed: the readers of files, the runtime, and the engine against the reference in every dialect."""
+"""What is fuzzed: readers, the runtime, the command line, and the engine against the reference in every dialect."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class Target:
     files: Callable[[], list[bytes]]
     mutate: Callable[[], Mutate]
     execute: Callable[[bytes, int], Result]
+    start: Callable[[int], None] = lambda seed: None  # of a process
     seconds: int = 20
     batch: int = 1 << 20
     guided: bool = False
@@ -80,7 +81,14 @@ def _differential_target(dialect: str, goal: int) -> Target:
 
     name = f"diff-{dialect}"
     files, mutate = partial(graph_files, dialect, name), partial(graph_mutator, dialect)
-    return Target(name, goal, files, mutate, execute, seconds=180, batch=1000)
+    return Target(name, goal, files, mutate, execute, _compile_here, seconds=180, batch=1000)
+
+
+def _compile_here(seed: int) -> None:
+    """Seven of eight seeds run code that LLVM does not optimize, as compositions do (docs/soundness.md)."""
+    from tests.fuzz.compare import compile_in_this_process
+
+    compile_in_this_process(optimize=seed % 8 == 0)
 
 
 def graph_files(dialect: str, name: str) -> list[bytes]:
@@ -108,12 +116,29 @@ def graph_mutator(dialect: str) -> Mutate:
     return mutated
 
 
-GOALS = {"pte": 2_000_000, "ptd": 4_000_000, "bpte": 500_000, "etdp": 2_990_000, "run": 370_000}
+def _command_line_target(goal: int) -> Target:
+    """The file of an execution is the seed of a command and its mutated files."""
+
+    def execute(data: bytes, number: int) -> Result:
+        from tests.fuzz.command_line import execute as run
+        from tests.fuzz.command_line import problem
+
+        found = problem(run(int.from_bytes(data, "little")))
+        return Result("exit 70", found) if found else Result()
+
+    def mutate(data: bytes, chance: random.Random) -> bytes:
+        return chance.randbytes(6)
+
+    return Target("cli", goal, lambda: [b""], lambda: mutate, execute, seconds=120, batch=2000)
+
+
+GOALS = {"pte": 2_000_000, "ptd": 4_000_000, "bpte": 500_000, "etdp": 2_970_000, "run": 370_000}
 DIALECT_GOALS = {"core": 30_000, "xnnpack": 30_000, "tosa": 20_000, "tflite": 20_000, "qnn": 20_000, "enn": 20_000}
 TARGETS = {
     target.name: target
     for target in (
         *(_reader_target(mode, goal) for mode, goal in GOALS.items()),
         *(_differential_target(dialect, goal) for dialect, goal in DIALECT_GOALS.items()),
+        _command_line_target(20_000),
     )
 }

@@ -41,20 +41,20 @@ class TwinFile:
 
     def build(self) -> bytes:
         """The file; constants of the same bytes are stored once, as the format asks."""
-        places: dict[bytes, int] = {}
-        moved = [places.setdefault(constant, len(places)) for constant in self.constants]
+        indices: dict[bytes, int] = {}
+        moved = [indices.setdefault(constant, len(indices)) for constant in self.constants]
         entries, end = [], 0
-        for constant in places:
+        for constant in indices:
             entries.append({"sha256": hashlib.sha256(constant).hexdigest(), "offset": end, "size": len(constant)})
             end += len(constant) + -len(constant) % ALIGNMENT
         header = json.loads(json.dumps(self.header))
-        for value in header["graphs"][""]["values"]:
+        for value in (value for graph in header["graphs"].values() for value in graph["values"]):
             if type(value.get("constant")) is int and 0 <= value["constant"] < len(moved):
                 value["constant"] = moved[value["constant"]]
         header["constants"] = entries
         raw = json.dumps(header, separators=(",", ":")).encode()
         padding = bytes(-(HEAD.size + len(raw)) % ALIGNMENT)
-        chunks = [constant + bytes(-len(constant) % ALIGNMENT) for constant in places]
+        chunks = [constant + bytes(-len(constant) % ALIGNMENT) for constant in indices]
         return b"".join([HEAD.pack(MAGIC, VERSION, len(raw)), raw, padding, *chunks])
 
 
@@ -73,7 +73,7 @@ class Mutator:
         weights = [weight for weight, _ in self.choices]
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
             mutation = chance.choices(self.choices, weights)[0][1]
-            mutation(chance, file.header["graphs"][""], file)
+            mutation(chance, file.header["graphs"][chance.choice(sorted(file.header["graphs"]))], file)
         return file.build()
 
     def _kind(self, chance: random.Random, graph: dict[str, Any], file: TwinFile) -> None:
@@ -100,10 +100,10 @@ def _all_of_a_type(chance: random.Random, graph: dict[str, Any], file: TwinFile)
             _retype(value, new, file, True)
 
 
-def _retype(value: dict[str, Any], new: str, file: TwinFile, whole: bool) -> None:
-    """``whole``: the parameters' type, their range and the constant's size follow."""
+def _retype(value: dict[str, Any], new: str, file: TwinFile, consistent: bool) -> None:
+    """``consistent``: the parameters' type, their range and the constant's size follow."""
     value["dtype"] = new
-    if not whole:
+    if not consistent:
         return
     dtype = DTYPES[new]
     if "q" in value and dtype.kind in "iu":
@@ -245,9 +245,9 @@ def _references(holder: Any, found: list[dict[str, Any]]) -> None:
 
 
 def _result(chance: random.Random, graph: dict[str, Any], file: TwinFile) -> None:
-    places = chance.choice((graph["inputs"], graph["outputs"], *(op["outputs"] for op in graph["ops"])))
-    if places:
-        places[chance.randrange(len(places))] = chance.randrange(len(graph["values"]))
+    results = chance.choice((graph["inputs"], graph["outputs"], *(op["outputs"] for op in graph["ops"])))
+    if results:
+        results[chance.randrange(len(results))] = chance.randrange(len(graph["values"]))
 
 
 # ------------------------------------------------------------------------------------------- constants, structure
