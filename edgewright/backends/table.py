@@ -6,11 +6,15 @@ they cannot drift apart.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from edgewright.ir.graph import Dim, Graph, Op, Value
+from edgewright.ir.parameters import LARGEST, SMALLEST
 from edgewright.ir.ports import Port
 from edgewright.pte.flat import Buffer
 
@@ -82,6 +86,23 @@ VARIES = Rule("an operand must depend on the model's inputs: what does not is st
               "takes less memory", _only_constants)  # fmt: skip
 
 
+def _immoderate(op: Op, target: Any) -> object:
+    held = [v for v in (*op.inputs(), *(o for o in op.outputs if o is not None)) if v.q is not None]
+    for value in held:
+        if value.q is not None and value.q.dynamic is None:
+            scales = np.atleast_1d(np.asarray(value.q.scale, np.float64))
+            wrong = scales[(scales < SMALLEST) | (scales > LARGEST)]
+            if wrong.size:
+                return f"a scale of {wrong[0]:g}"
+    number = op.args.get("other")
+    wide = held and isinstance(number, float) and math.isfinite(number) and not abs(number) <= LARGEST
+    return f"{number:g} beside a quantized operand" if wide else OK
+
+
+MODERATE = Rule(f"scales must be from {SMALLEST:g} to {LARGEST:g}, and numbers beside quantized operands not larger",
+                _immoderate)  # fmt: skip
+
+
 class OperatorConfig:
     """Names a row, or several, in ``configs=[...]`` of a partitioner."""
 
@@ -122,7 +143,7 @@ class Backend:
         self.rounding = rounding or Rounding()
         self.rows = {row.op: row for row in rows}
         given = tuple(rules)
-        self.rules = given if VARIES in given else (VARIES, *given)  # for every operator
+        self.rules = (*(rule for rule in (VARIES, MODERATE) if rule not in given), *given)  # for every operator
         self.id = id or name
         self.emit = emit
         self.title = title or name
