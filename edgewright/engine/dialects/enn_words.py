@@ -42,7 +42,7 @@ def signed(graph: Graph) -> Graph:
         ops += [_same(v, moved[v]) for v in kept if v in read]
         there |= set(kept)
     ends = list(graph.outputs)
-    ops += [_same(moved[v], v) for v in ends if v in moved and v not in there]
+    ops += [_same(moved[v], v) for v in dict.fromkeys(ends) if v in moved and v not in there]
     return Graph(graph.name, graph.inputs, ends, ops)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Op
 from edgewright.ir.places import Outside
-from edgewright.ir.qnn.values import converted, real, stored
+from edgewright.ir.qnn.values import converted, half, real, stored
 
 Params = Mapping[str, Any]
 
@@ -155,6 +155,8 @@ scatter_elements, scatter_nd = _scattered(_elements), _scattered(_rows)
 
 
 def top_k(params: Params, x: Array) -> list[Array]:
-    """The largest, or smallest, along the last dimension, in order, and where they are."""
+    """The largest, or smallest, along the last dimension, in order, and their indices. Real numbers are compared in half
+    precision, as everything that computes with them does."""
+    x = half(x).astype(x.dtype) if x.dtype.kind == "f" else x
     order = np.argsort(-x.astype(np.float64) if params["largest"] else x, axis=-1, kind="stable")[..., : params["k"]]
     return [np.take_along_axis(x, order, -1), order]
