@@ -44,7 +44,6 @@ class Numerics:
     """Rounding to even in single precision: what XNNPACK's x86 and Arm kernels do."""
 
     name = "xnnpack"
-    square_in_reals = True  # see ``square``
 
     def quantize(self, x: Array, q: QParams) -> Array:
         inverse = _F32(1) / spread(np.asarray(q.scale, _F32), q.axis, x.ndim)
@@ -89,19 +88,6 @@ class Numerics:
         factor = _F32(single(given.scale) / single(q.scale) * (_F32(1) / _F32(count)))
         offset = _zero(q) - factor * _F32(_zero(given) * count)
         return MeanSteps(0, factor, _F32(offset), 0)
-
-    def product(
-        self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
-    ) -> Array:
-        """Two integers without their zero points, multiplied in the output's scale."""
-        left, right = (single(g.scale) for g in given)
-        return self.requantize(x * y, left * right / single(q.scale), q, limits)
-
-    def square(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None) -> Array:
-        """The product of a value with itself, which XNNPACK computes in real numbers, the zero point among them."""
-        real = x.astype(_F32) * single(given.scale)
-        scaled = real * real * (_F32(1) / single(q.scale)) + _F32(_zero(q))
-        return np.asarray(np.clip(np.rint(scaled), *self.limits(q, limits)).astype(q.dtype))
 
     def sum(
         self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
@@ -165,11 +151,6 @@ class _VendorNumerics(Numerics):
 
     def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
         return None
-
-    square_in_reals = False
-
-    def square(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None) -> Array:
-        return self.product(x, x, (given, given), q, limits)
 
     def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanSteps:
         factor = _F32(single(given.scale) / (single(q.scale) * _F32(count)))

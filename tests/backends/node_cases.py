@@ -97,14 +97,7 @@ def _half_steps() -> Made:
     return single("global_avg_pool2d", [x], [y], self=x), [_ints(_random("half steps"), x.bound)]
 
 
-def _square() -> Made:
-    """Every integer times itself."""
-    x, y = value((256,), q=q8(0.1, -32)), value((256,), q=q8(0.02, -49))
-    return single("mul", [x], [y], self=x, other=x), [np.arange(-128, 128).astype(np.int8)]
-
-
 EXACT["global_avg_pool2d_half_steps"] = _half_steps
-EXACT["mul_of_itself"] = _square
 
 
 def _convert(to_integers: bool) -> Callable[[], Made]:

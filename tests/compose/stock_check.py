@@ -24,7 +24,7 @@ _BOUND = 1e-5  # of the largest: its sums are in another order
 def check_stock(spec: Spec) -> Failure | str | None:
     """None if both agree; a sentence if stock does not take the graph."""
     case = build(spec, Core())
-    reason = _never_written(case.graph)
+    reason = _incomparable(case.graph)
     if reason:
         return reason
     split_chains(case.graph)
@@ -38,8 +38,8 @@ def check_stock(spec: Spec) -> Failure | str | None:
     return _compared(case, [np.asarray(m) for m in made], wanted)
 
 
-def _never_written(graph: Graph) -> str:
-    """Why no file of ours has such a graph: XNNPACK is wrong about it, or crashes."""
+def _incomparable(graph: Graph) -> str:
+    """Why a graph is not compared: XNNPACK crashes or is wrong, on what no file of ours has; or it has no one rule."""
     if any(op.kind == "clone" for op in graph.ops):
         return "stock: crashes on some copies, of which our files have none"
     kinds: dict[Value, set[bool]] = {}
@@ -49,6 +49,8 @@ def _never_written(graph: Graph) -> str:
             kinds.setdefault(op.args["input"], set()).add(rows)
     if any(len(found) > 1 for found in kinds.values()):
         return "stock: is wrong where pointwise and other convolutions share dynamically quantized rows; ours do not"
+    if any(op.kind == "mul" and op.args["self"] is op.args["other"] and op.args["self"].q for op in graph.ops):
+        return "stock: rounds 8-bit squares by one of two rules, as its optimizer meets them; half steps differ"
     return ""
 
 

@@ -173,13 +173,9 @@ class ByteSum(Lowering):
         a, b = op.args["self"], op.args["other"]
         bounds = limits_of(context.numerics, out.q, op.args.get("limits")) if out.q else (0, 255)
         assert a.q is not None and b.q is not None and out.q is not None
-        kind = "square" if op.kind == "mul" and a is b and context.numerics.square_in_reals else op.kind
-        if kind == "square":
-            key, body = square(a.q, out.q, bounds)
-        else:
-            key, body = product(a.q, b.q, out.q, bounds) if kind == "mul" else total(op, a.q, b.q, out.q, bounds)
+        key, body = product(a.q, b.q, out.q, bounds) if op.kind == "mul" else total(op, a.q, b.q, out.q, bounds)
         homes = [context.home(a), context.home(b)]
-        element_wise(context, "bytes", homes, context.home(out), (kind, key), body)
+        element_wise(context, "bytes", homes, context.home(out), (op.kind, key), body)
 
 
 def product(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
@@ -192,20 +188,6 @@ def product(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tu
         return made.store(f, f.op("fmul", real, number(float(factor), real.type)), *bounds)
 
     return (float(factor), left.zero, right.zero, made.zero, bounds), body
-
-
-def square(a: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
-    """``Numerics.square`` of XNNPACK."""
-    operand, made = affine_of(a), affine_of(out)
-    inverse, offset = np.float32(1) / scale_of(out), made.zero - made.shift
-    stored = Affine(made.scale, made.shift, made.shift)  # the zero point is added before rounding
-
-    def body(f: Function, given: list[Reg]) -> Reg:
-        real = operand.real(f, given[0])
-        scaled = f.op("fmul", f.op("fmul", real, real), number(float(inverse), real.type))
-        return stored.store(f, f.op("fadd", scaled, number(float(offset), real.type)), *bounds)
-
-    return (operand, made, bounds), body
 
 
 def sum_factors(a: QParams, b: QParams, out: QParams, negative: bool) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ import numpy as np
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Array, Op, QParams
 from edgewright.ir.meanings.registry import Rows, function
+from edgewright.ir.numerics import single
 from edgewright.ir.reference import activations, elementwise, norm, unary
 
 if TYPE_CHECKING:
@@ -42,10 +43,8 @@ def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) 
     x, y = (np.asarray(ex.stored(op.args[name])).astype(np.int64) for name in ("self", "other"))
     x, y = x - a.zero_point, y - b.zero_point
     limits = op.args.get("limits")
-    if op.kind == "mul" and op.args["self"] is op.args["other"]:
-        return ex.numerics.square(x, a, out, limits)
     if op.kind == "mul":
-        return ex.numerics.product(x, y, (a, b), out, limits)
+        return ex.numerics.requantize(x * y, single(a.scale) * single(b.scale) / single(out.scale), out, limits)
     return ex.numerics.sum(x, y if op.kind == "add" else -y, (a, b), out, limits)
 
 
