@@ -58,7 +58,8 @@ def _run_share(options: argparse.Namespace) -> int:
         codes = list(pool.map(lambda name: _module(name, *arguments), ("tests.compose", "tests.fuzz")))
     if options.zoo is not None:
         state = options.state / f"zoo-{seed}.jsonl"
-        share = ("--share", "1/40", "--seed", str(seed), "--seconds", f"{options.seconds / 4:.0f}")
+        quarter = f"{options.seconds / 4:.0f}"
+        share = ("--share", "1/40", "--seed", str(seed), "--seconds", quarter, "--limit-seconds", quarter)
         codes.append(_zoo(options.zoo, "run", *share, "--jobs", str(options.jobs), "--state", state))
         codes.append(_zoo(options.zoo, "check", "--state", state))
     print(f"seed {seed}: {'good' if good and not any(codes) else 'FAILED'}")
