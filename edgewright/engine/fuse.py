@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.engine.nodes import BINARY, PRODUCTS, Node, byte, limits, single, unary, with_constant
 from edgewright.engine.onthefly import on_the_fly, takes_rows
-from edgewright.engine.tail import Second, Tail
+from edgewright.engine.tail import Second, Tail, Unary
 from edgewright.engine.trees import find_trees, only_leaf
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, Value
@@ -17,6 +17,11 @@ from edgewright.ir.numerics import Numerics
 
 if TYPE_CHECKING:
     from edgewright.engine.attending import Found
+
+# Machine code must not grow with the length of a chain: some functions have over a hundred instructions each, and an
+# epilogue has them for every register of its tile.
+_LONGEST = 32  # operators whose real results stay in registers
+_FUNCTIONS = 8  # of them in an epilogue
 
 
 class Fuser:
@@ -82,7 +87,7 @@ class Fuser:
         elif op.kind in PRODUCTS and byte(out.q):
             self._grow_bytes(node, taken)
         elif op.kind in (*PRODUCTS, "bmm", "conv_transpose2d", "global_avg_pool2d") and single(out):
-            self._grow_reals(node, taken)
+            self._grow_reals(node, taken, _FUNCTIONS)
         elif self._image_in(node, taken):
             return
         elif self._pointwise(op):
@@ -108,8 +113,10 @@ class Fuser:
 
     # ------------------------------------------------------------------------------------------------ real results
 
-    def _grow_reals(self, node: Node, taken: set[Op]) -> None:
-        while (following := self.next_of(node.out, taken)) is not None:
+    def _grow_reals(self, node: Node, taken: set[Op], functions: int = _LONGEST) -> None:
+        while len(node.ops) < _LONGEST and (following := self.next_of(node.out, taken)) is not None:
+            if sum(isinstance(item, Unary) for item in node.tail) >= functions:
+                return
             items = self._items(node, following)
             if items is None:
                 return

@@ -64,7 +64,7 @@ class Placing:
         for low in self.lowerings:
             if isinstance(low, RealProduct) and low.node.op.kind == "linear" and low.conv.size[1] > 1:
                 value = low.node.op.args["input"]
-                if all(isinstance(o, easy) for o in (*readers[value], makers.get(value))):
+                if all(isinstance(o, easy) for o in (*readers.get(value, ()), makers.get(value))):
                     self.rows.add(value)
 
     @cached_property

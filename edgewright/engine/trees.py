@@ -9,6 +9,9 @@ import numpy as np
 from edgewright.ir.graph import Graph, Op, Value
 
 Tree = list[Op]  # in the graph's order; the last one's result is the tree's
+_LONGEST = (
+    64  # operators of a tree: its kernel has some twenty lines for each, and LLVM's time grows faster than they do
+)
 
 
 def find_trees(graph: Graph) -> dict[Op, Tree]:
@@ -40,12 +43,17 @@ def _grown(graph: Graph, alone: set[Op]) -> list[Tree]:
             continue
         own = readers.get(out, [])
         tree = found.get(own[0]) if len(own) == 1 and out not in outputs else None
-        if tree is None or op in alone or own[0] in alone or tree[-1].outputs[0].bound != out.bound:  # type: ignore[union-attr]
+        if tree is None or op in alone or own[0] in alone or not _may_join(out, tree):
             tree = []
             trees.append(tree)
         tree.insert(0, op)
         found[op] = tree
     return trees
+
+
+def _may_join(value: Value, tree: Tree) -> bool:
+    out = tree[-1].outputs[0]
+    return len(tree) < _LONGEST and out is not None and out.bound == value.bound
 
 
 def leaves(tree: Sequence[Op]) -> list[Value]:

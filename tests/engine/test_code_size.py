@@ -14,7 +14,7 @@ from edgewright.engine.codegen import CodeSizeError
 from edgewright.engine.runner import VARIABLE, make_runner
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK
+from edgewright.ir.numerics import XNNPACK, named
 from tests.engine import vendors
 from tests.engine.graphs import biases, check_alike, constant, filters, graph, quantized, random, real
 
@@ -163,3 +163,33 @@ def test_all_kernels_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
     made = graph(x, y, *(Op("softmax", {"self": a}, [b]) for a, b in zip(x, y, strict=True)))
     with pytest.raises(CodeSizeError, match="kernels may have 8192 characters of LLVM text"):
         compile(made, threads=1, memory=8192)
+
+
+@pytest.mark.parametrize("count", [60, 300])
+def test_chains_of_integer_operators_are_cut(count: int) -> None:
+    """Element-wise operators of vendors are one kernel, up to a limit; results stay those of the reference."""
+    values = [vendors.plain(f"v{n}", (64,), "int32") for n in range(count + 1)]
+    other = vendors.plain("other", (64,), "int32")
+    ops = [Op("qnn.ElementWiseAdd", {"inputs": [values[n], other]}, [values[n + 1]]) for n in range(count)]
+    chain = Graph("chain", [values[0], other], [values[count]], ops)
+    assert instructions(chain, "qnn") < 1_500
+    inputs = [np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32) * 1_000_003]
+    (found,) = compile(chain, threads=1, numerics="qnn").run(inputs)
+    (expected,) = Executor(chain, named("qnn"), MEMORY).run(inputs)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_chains_of_real_functions_are_cut(product: bool) -> None:
+    """Real results stay in registers, and in a product's epilogue, up to a limit."""
+    values = [real(f"v{n}", 16, 64) for n in range(41)]
+    ops = [Op("tanh", {"self": values[n]}, [values[n + 1]]) for n in range(40)]
+    given = real("x", 16, 32) if product else values[0]
+    if product:
+        weight = constant(random(real("w", 64, 32)))
+        ops.insert(0, Op("linear", {"input": given, "weight": weight, "bias": None}, [values[0]]))
+    chain = graph([given], [values[40]], *ops)
+    assert instructions(chain) < 20_000
+    inputs = [random(given)]
+    found, expected = compile(chain, threads=1).run(inputs), Executor(chain, XNNPACK, MEMORY).run(inputs)
+    check_alike(found, expected, 1e-5)  # the largest result shrinks to 0.19, and the product's error does not

@@ -357,3 +357,13 @@ def test_linear_layers_that_are_joined(cpu: str, quantize: bool, dim: int) -> No
         Op("cat", {"tensors": [made, other], "dim": dim}, [out]),
     ]
     compare(graph([x, other], [out], *ops), [random(x), random(other, 1)], cpu)
+
+
+@pytest.mark.parametrize("cpu", cpus())
+def test_a_linear_layer_of_a_constant(cpu: str) -> None:
+    """Files may not have one; a graph from elsewhere is computed all the same."""
+    rows = constant(random(real("rows", 1, 4, 3, 8)))
+    weight = constant(random(real("weight", 5, 8), seed=1))
+    product, x, out = (real(name, 1, 4, 3, 5) for name in ("product", "x", "out"))
+    linear = Op("linear", {"input": rows, "weight": weight, "bias": None}, [product])
+    compare(graph([x], [out], linear, Op("add", {"self": product, "other": x}, [out])), cpu)

@@ -155,8 +155,8 @@ scatter_elements, scatter_nd = _scattered(_elements), _scattered(_rows)
 
 
 def top_k(params: Params, x: Array) -> list[Array]:
-    """The largest, or smallest, along the last dimension, in order, and their indices. Real numbers are compared in half
-    precision, as everything that computes with them does."""
+    """The largest, or smallest, along the last dimension, in order, and their indices. Real numbers are compared in
+    half precision, as everything that computes with them does."""
     x = half(x).astype(x.dtype) if x.dtype.kind == "f" else x
     order = np.argsort(-x.astype(np.float64) if params["largest"] else x, axis=-1, kind="stable")[..., : params["k"]]
     return [np.take_along_axis(x, order, -1), order]
