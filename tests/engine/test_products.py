@@ -366,4 +366,5 @@ def test_a_linear_layer_of_a_constant(cpu: str) -> None:
     weight = constant(random(real("weight", 5, 8), seed=1))
     product, x, out = (real(name, 1, 4, 3, 5) for name in ("product", "x", "out"))
     linear = Op("linear", {"input": rows, "weight": weight, "bias": None}, [product])
-    compare(graph([x], [out], linear, Op("add", {"self": product, "other": x}, [out])), cpu)
+    made = graph([x], [out], linear, Op("add", {"self": product, "other": x}, [out]))
+    compare(made, [random(x)], cpu)
