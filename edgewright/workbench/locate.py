@@ -66,6 +66,17 @@ def locate(subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Se
     return search.first_at_fault(values) or search.bisect()
 
 
+def faulty_layer(subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> Fault | None:
+    """The first layer that is not within its own rounding, with all of them opened at once; None too if they cannot
+    be."""
+    search = _Search(subject, calls, actual)
+    try:
+        values = search.values(search.opened)
+    except EdgewrightError:
+        return None
+    return search.first_at_fault(values)
+
+
 class _Search:
     def __init__(self, subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> None:
         self._subject, self._calls, self._actual = subject, calls, actual

@@ -24,7 +24,7 @@ from edgewright.workbench import locate
 from edgewright.workbench.check import check_cases, check_program
 from edgewright.workbench.data import Call
 from edgewright.workbench.reference import Override, Reference
-from tests.workbench.models import Words, calls, net
+from tests.workbench.models import Net, Words, calls, net
 
 Defect = Callable[[Op], None]
 Plant = Callable[..., None]
@@ -76,6 +76,30 @@ def test_a_wrong_layer_is_named(plant: Plant, target: str, module: str) -> None:
     assert caught.value.module == module
     assert caught.value.sqnr is not None and caught.value.sqnr < 40  # which is not much in a table
     assert "steps of rounding" in str(caught.value) and "--no-check" in str(caught.value)
+
+
+class Chaotic(Net):
+    """A step of the last layer is a turn of the sine: any output is within what rounding explains."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(2000 * super().forward(x))
+
+
+def test_a_wrong_layer_is_named_where_outputs_show_nothing(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_chaotic() -> Any:
+        return ew.compile(Chaotic().eval(), calls(1)[0], "xnnpack", quantize="int8", calibration=calls())
+
+    assert compile_chaotic().report.check.sqnr > 100
+    plant("xnnpack", "stem")
+    with pytest.raises(MiscompileError, match=r"layer 'stem' \(") as caught:
+        compile_chaotic()
+    assert caught.value.module == "stem"
+    monkeypatch.setattr(locate, "with_results", _refuse)  # no layer can be opened: the outputs are all there is
+    assert compile_chaotic().report.check.inputs == 2
+
+
+def _refuse(exported: Any, names: Any) -> Any:
+    raise VendorError("Vela", "must keep the graph's outputs")
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "e9955"])
