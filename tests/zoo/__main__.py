@@ -88,7 +88,7 @@ def _table(options: argparse.Namespace) -> int:
     head = {"date": time.strftime("%Y-%m-%d"), "commit": ", ".join(commits), "packages": packages}
     table = tables.make_table(rows, head)
     tables.write_table(table)
-    tables.PAGE.write_text(tables.page(table, len(known)))
+    tables.write_pages(table, len(known))
     print(f"{len(rows)} rows")
     return 0
 

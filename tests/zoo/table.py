@@ -14,6 +14,8 @@ from tests.zoo.targets import TARGETS
 Row = dict[str, Any]
 TABLE = Path(__file__).with_name("table.json")
 PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
+SOUNDNESS = PAGE.with_name("soundness.md")
+BEGIN, END = "<!-- zoo: begin -->", "<!-- zoo: end -->"
 STATUSES = ("ok", "refused", "export", "model", "limit", "wrong", "error", "crash")
 _COLUMNS = ("model", "target", "status", "coverage", "operators", "delegates", "bytes", "sqnr", "agreement", "check",
             "input", "parameters", "error", "message", "where", "commit")  # fmt: skip
@@ -87,18 +89,34 @@ def page(table: Mapping[str, Any], total: int) -> str:
     return "\n".join([*_introduction(table, total), *_counts(table), *_groups(table)]) + "\n"
 
 
-def _introduction(table: Mapping[str, Any], total: int) -> Iterator[str]:
+def write_pages(table: Mapping[str, Any], total: int) -> None:
+    """The page, and the counts in the page about soundness."""
+    PAGE.write_text(page(table, total))
+    text = SOUNDNESS.read_text()
+    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    SOUNDNESS.write_text(f"{text[:start]}\n{section(table, total)}\n{text[end:]}")
+
+
+def section(table: Mapping[str, Any], total: int) -> str:
+    """What the page about soundness says of the zoo."""
+    return "\n".join([_extent(table, total), "", *_counts(table)]).strip()
+
+
+def _extent(table: Mapping[str, Any], total: int) -> str:
     rows = table["rows"]
     models = len({row["model"] for row in rows})
     packages = ", ".join(f"{name} {version}" for name, version in table["packages"].items())
+    partial = f"**partial**: {models} of {total} models, not all of them for every target"
+    state = "all of it" if len(rows) == total * len(TARGETS) else partial
+    return f"This table: {state}; {len(rows)} rows, {table['date']}, commit `{table['commit']}`, {packages}."
+
+
+def _introduction(table: Mapping[str, Any], total: int) -> Iterator[str]:
     yield "# The zoo\n"
     yield "Public architectures, with random weights and small inputs, compiled for eight targets; every file is run on"
     yield "this machine and compared with the graph it was lowered from. `python -m tests.zoo table` writes this page"
     yield "and `tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
-    state = (
-        "all of it" if models == total else f"**partial**: {models} of {total} models, not all of them for every target"
-    )
-    yield f"This table: {state}; {len(rows)} rows, {table['date']}, commit `{table['commit']}`, {packages}.\n"
+    yield f"{_extent(table, total)}\n"
     yield "`sm8550` is judged by the host twin of the graph that Qualcomm's compiler would get; `e9955` and `imxrt700`,"
     yield "without their vendors' compilers, likewise; `ethos-u85-256` by the TOSA graph. Random weights say nothing"
     yield "about accuracy after training: SQNR here is for comparing releases.\n"

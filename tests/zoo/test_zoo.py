@@ -179,6 +179,13 @@ def test_the_committed_table_is_well_formed() -> None:
     assert {row["model"] for row in table["rows"]} <= set(listed())
 
 
+def test_the_pages_are_of_the_committed_table() -> None:
+    table, total = tables.read_table(), len(listed())
+    assert tables.PAGE.read_text() == tables.page(table, total)
+    section = tables.SOUNDNESS.read_text().partition(tables.BEGIN)[2].partition(tables.END)[0]
+    assert section.strip() == tables.section(table, total)
+
+
 def test_outputs_are_flat_tuples_of_tensors() -> None:
     import torch
 
