@@ -29,10 +29,15 @@ class Bias:
 
 @dataclass(frozen=True)
 class Range:
-    """A result whose range is known without looking: a sigmoid's is 0 to 1."""
+    """A result whose range is known without looking: a sigmoid's is 0 to 1.
+
+    ``narrows``: values may all be near 0, as those of a tanh that caps something softly; where calibration shows that,
+    the range is a part of this one.
+    """
 
     lo: float
     hi: float
+    narrows: bool = False
 
 
 @dataclass(frozen=True)

@@ -346,5 +346,5 @@ def _spec(point: Any, plan: _Plan, leaders: dict[Any, Any], fixed: dict[Any, _Pl
         return SharedQuantizationSpec(leader)
     port = fixed[point].ports["out"] if point in fixed else None
     if isinstance(port, Range):
-        return plan.config.fixed(port.lo, port.hi)
+        return plan.config.fixed(port.lo, port.hi, port.narrows)
     return plan.config.masked(masks[point] == SCORES) if point in masks else plan.config.activation

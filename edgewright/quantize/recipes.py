@@ -20,6 +20,7 @@ from torchao.quantization.pt2e.quantizer import FixedQParamsQuantizationSpec, Qu
 from edgewright.errors import UsageError
 from edgewright.quantize.histogram import RangeObserver
 from edgewright.quantize.masks import MaskedObserver
+from edgewright.quantize.part_range import PartRangeObserver
 
 EPSILON = 2.0**-12  # the smallest scale: smaller ones overflow the product of two when they are divided by
 
@@ -58,8 +59,11 @@ class QuantizationConfig:
             observer = FakeQuantize.with_args(observer=MaskedObserver, eps=self.epsilon, scores=scores)
         return replace(self.activation, observer_or_fake_quant_ctr=observer)
 
-    def fixed(self, low: float, high: float) -> FixedQParamsQuantizationSpec:
-        """For results whose range is known."""
+    def fixed(self, low: float, high: float, narrows: bool = False) -> FixedQParamsQuantizationSpec | QuantizationSpec:
+        """For results whose range is known; if it ``narrows``, calibration may find that they have but a part of it."""
+        if narrows and not self.is_qat and not self.is_dynamic:
+            observer = PartRangeObserver.with_args(eps=self.epsilon, bounds=(low, high))
+            return replace(self.activation, observer_or_fake_quant_ctr=observer)
         first, last = int(self.activation.quant_min or 0), int(self.activation.quant_max or 0)
         if self.activation.qscheme == torch.per_tensor_symmetric and first < 0:
             scale = max(abs(low), abs(high)) / last

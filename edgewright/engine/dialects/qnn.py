@@ -18,7 +18,7 @@ from edgewright.engine.dialects import (  # noqa: F401  (their rules)
     qnn_rows,
     qnn_volumes,
 )
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, ends, rule
+from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, ends, real, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.qnn.pairs import in_fixed_point
@@ -29,7 +29,10 @@ _SUMS = {"Add": "add", "Subtract": "sub"}
 def translate(graph: Graph, numerics: Numerics) -> Graph:
     made = QnnRewrite(graph)
     for op in graph.ops:
-        rule.apply(made, op)
+        if op not in made.done:
+            moved = made.rounded(op)
+            rule.apply(made, moved)
+            made.halves.update({v: v for v in op.outputs if moved is not op and v is not None and real(v)})
     return made.finish()
 
 

@@ -13,6 +13,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
     alike,
     ends,
     movable,
+    real,
     result,
     rule,
     some,
@@ -21,6 +22,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 from edgewright.engine.whole import NotWholeError
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.qnn.table import PREFIX
+from edgewright.ir.qnn.values import half
 
 Lists = Sequence[Any]
 
@@ -40,36 +42,26 @@ def moved(made: QnnRewrite, op: Op, x: Value, out: Value | None = None) -> Value
 
 
 def give(made: QnnRewrite, op: Op, x: Value, out: Value) -> bool:
-    """The result is what is there, in its own shape; half precision stays what it is."""
+    """The result is what is there, in its own shape."""
     made.finish_as(op, x, out)
-    _as_precise(made, x, out)
     return True
-
-
-def _as_precise(made: QnnRewrite, x: Value, out: Value) -> None:
-    if made.halves.get(x) is x and x is not None:
-        made.halves[out] = out
 
 
 @rule("Reshape")
 def _reshape(made: QnnRewrite, op: Op) -> bool:
-    source = op.args["inputs"][0]
-    x = moved(made, op, source)
+    x = moved(made, op, op.args["inputs"][0])
     if x is None:
         return False
     made.emit("view", op, result(op), self=x, size=list(result(op).bound))
-    _as_precise(made, source, result(op))
     return True
 
 
 @rule("Transpose")
 def _transpose(made: QnnRewrite, op: Op) -> bool:
-    source = op.args["inputs"][0]
-    x = moved(made, op, source)
+    x = moved(made, op, op.args["inputs"][0])
     if x is None:
         return False
     made.emit("permute", op, result(op), self=x, dims=list(op.args["perm"]))
-    _as_precise(made, source, result(op))
     return True
 
 
@@ -86,8 +78,6 @@ def _concat(made: QnnRewrite, op: Op) -> bool:
         shape = [1 if d == axis else n for d, n in enumerate(out.bound)]
         parts = [made.view(op, x, shape) for x in parts]
     made.emit("cat", op, out, tensors=parts, dim=axis)
-    if all(made.halves.get(v) is v for v in given):
-        made.halves[out] = out
     return True
 
 
@@ -182,8 +172,6 @@ def _picked(made: QnnRewrite, op: Op) -> bool:
             args["ranges"] = [[b, b + 1, 1] if args["shrink_axes"] >> d & 1 else [b, e, s] for d, (b, e, s) in ranges]
             args["shrink_axes"] = 0
         last = made.then(op.kind, op, x, shape, **args)
-    if made.halves.get(x) is x:
-        made.halves[last] = last
     return give(made, op, last, out)
 
 
@@ -199,6 +187,12 @@ def _tile(made: QnnRewrite, op: Op) -> bool:
     return give(made, op, made.then("expand", op, x, wide, self=x, size=wide), out)
 
 
+def _fill(op: Op) -> float:
+    """What a border is filled with; real numbers are in half precision."""
+    given = np.asarray(op.args["pad_constant_value"], np.float32)
+    return float(half(given) if real(result(op)) else given)
+
+
 @rule("Pad")
 def _pad(made: QnnRewrite, op: Op) -> bool:
     out, source = result(op), op.args["inputs"][0]
@@ -210,7 +204,7 @@ def _pad(made: QnnRewrite, op: Op) -> bool:
         made.emit(op.kind, op, out, **{**op.args, "inputs": [x]})
         return True
     made.emit("pad", op, out, self=x, before=[a for a, _ in pairs], after=[b for _, b in pairs],
-              value=float(op.args["pad_constant_value"]))  # fmt: skip
+              value=_fill(op))  # fmt: skip
     return True
 
 

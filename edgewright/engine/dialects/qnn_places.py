@@ -154,6 +154,4 @@ def _top_k(made: QnnRewrite, op: Op) -> bool:
     if best is not None:
         picked_ = made.then("gather", op, given, shape, self=given, dim=last, index=found)
         made.finish_as(op, picked_, best)
-        if real(x):
-            made.halves[best] = best
     return True

@@ -12,11 +12,13 @@ import numpy as np
 from edgewright.engine.dialects.elements import ELEMENTS
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.qnn.table import PREFIX
+from edgewright.ir.qnn.table import PREFIX, QNN, STORED
 from edgewright.ir.qnn.values import half
 
 SINGLE = np.dtype(np.float32)
 QUANTIZE, DEQUANTIZE = f"{PREFIX}Quantize", f"{PREFIX}Dequantize"
+# What moves elements and changes none.
+MOVES = {name for name, row in QNN.items() if row.domain == STORED} | {"ScatterElements", "ScatterNd"}
 _WORDS = (np.dtype(np.uint16), np.dtype(np.int16))
 
 
@@ -113,6 +115,14 @@ class QnnRewrite(Rewrite):
             made = self.then("round_to_half", op, x, x.bound, self=x)
             self.halves[x] = self.halves[made] = made
         return self.halves[x]
+
+    def rounded(self, op: Op) -> Op:
+        """An operator that moves elements, on real numbers in half precision."""
+        given = op.args.get("inputs", ())
+        if op.kind.removeprefix(PREFIX) not in MOVES or not any(map(real, given)):
+            return op
+        held = [self.half(op, v) if real(v) else v for v in given]
+        return Op(op.kind, {**op.args, "inputs": held}, op.outputs, op.origin)
 
     def computed(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """An operator on real numbers, whose result is brought to half precision."""

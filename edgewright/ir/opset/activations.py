@@ -14,7 +14,7 @@ for _name in ("relu", "relu6", "hardtanh", "leaky_relu", "elu", "celu", "selu", 
 
 row("sigmoid", "sigmoid.default", ref.sigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
 row("hardsigmoid", "hardsigmoid.default", ref.hardsigmoid, copies.same_shape, self=ACT, out=Range(0, 1))
-row("tanh", "tanh.default", unary.tanh, copies.same_shape, self=ACT, out=Range(-1, 1))
+row("tanh", "tanh.default", unary.tanh, copies.same_shape, self=ACT, out=Range(-1, 1, narrows=True))
 
 # The slope is a range of its own, not a weight: a scale for each slope would be as many numbers as slopes.
 row("prelu", "prelu.default", ref.prelu, ref.prelu_shape, Layout.SPATIAL, self=ACT, weight=ACT, out=ACT)

@@ -10,7 +10,7 @@ import numpy as np
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.liveness import last_read
 from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
-from edgewright.ir.qnn.values import converted, quantized, real, stored
+from edgewright.ir.qnn.values import converted, real, stored
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
@@ -51,10 +51,15 @@ def _made(op: Op, given: Sequence[Array]) -> list[Array]:
         made = row.meaning(_params(op, out), *(real(v, a) for v, a in zip(values, given, strict=True)))
         return [stored(out, made)]
     if row.domain == STORED:
-        alike = [a if v.q is None else converted(v, a, out) for v, a in zip(values, given, strict=True)]
+        alike = [_movable(v, a, out) for v, a in zip(values, given, strict=True)]
         moved = row.meaning(_params(op, out), *alike)
         return list(moved) if isinstance(moved, list) else [moved]
     return [row.meaning(op, given)]
+
+
+def _movable(value: Value, array: Array, out: Value) -> Array:
+    """What is moved, as the result holds it; integers that are indices stay what they are."""
+    return converted(value, array, out) if value.q is not None or array.dtype.kind == "f" else array
 
 
 def _params(op: Op, out: Value) -> dict[str, Any]:
@@ -62,7 +67,7 @@ def _params(op: Op, out: Value) -> dict[str, Any]:
     params = {**op.args, "shape": out.bound, "subject": subject_of(op), "zero": zero_of(out)}
     if "pad_constant_value" in params:
         fill = np.asarray(params["pad_constant_value"], np.float32)
-        params["fill"] = fill if out.q is None else quantized(fill, out.q)
+        params["fill"] = stored(out, fill)
     return params
 
 

@@ -66,7 +66,10 @@ def quantized(numbers: Array, q: QParams) -> Array:
 
 
 def converted(value: Value, array: Array, out: Value) -> Array:
-    """Elements of one tensor as another holds them; the same integers where both hold them alike."""
+    """Elements of one tensor as another holds them; the same integers where both hold them alike, and real numbers in
+    half precision, moved or computed: Qualcomm documents that the HTP runs float graphs in float16."""
+    if value.q is None and out.q is None:
+        return half(array).astype(array.dtype) if array.dtype.kind == "f" else array
     if value.q is None or out.q is None or value.q == out.q:
         return array if out.q is None or value.q is not None else stored(out, array)
     words = word_scaling(value, out)
