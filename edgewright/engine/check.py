@@ -119,7 +119,9 @@ def _windows(size: int, pads: tuple[int, int], kernel: int, stride: int, dilatio
 
 def _bias(op: Op, channels: int) -> None:
     bias = op.args.get("bias")
-    _need(bias is None or math.prod(bias.bound) == channels, f"the bias must have {channels} elements")
+    # (8, 1) would be added along another dimension than the channels.
+    fits = bias is None or (math.prod(bias.bound) == channels and bias.bound[-1:] in ((), (channels,)))
+    _need(fits, f"the bias must have {channels} elements, in its last dimension")
 
 
 def _scales(weight: Value, channels: int) -> None:

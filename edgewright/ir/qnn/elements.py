@@ -24,6 +24,11 @@ def _quiet(function: Any) -> Meaning:
     return meaning
 
 
+def _sign(x: Array) -> Array:
+    """0 of NaN, as torch has it; numpy keeps NaN."""
+    return np.asarray(np.sign(np.where(np.isnan(x), x.dtype.type(0), x)))
+
+
 def _gelu(x: Array) -> Array:
     return np.asarray(x * _F32(0.5) * (1 + erf(x / _F32(np.sqrt(2)))))
 
@@ -36,7 +41,7 @@ UNARY: dict[str, Meaning] = {
     "Abs": _quiet(np.abs), "Asin": _quiet(np.arcsin), "Atan": _quiet(np.arctan), "Ceil": _quiet(np.ceil),
     "Cos": _quiet(np.cos), "Exp": _quiet(np.exp), "Floor": _quiet(np.floor), "Log": _quiet(np.log),
     "Neg": _quiet(np.negative), "Not": _quiet(np.logical_not), "Round": _quiet(np.rint),
-    "Rsqrt": _quiet(lambda x: 1 / np.sqrt(x)), "Sign": _quiet(np.sign), "Sin": _quiet(np.sin),
+    "Rsqrt": _quiet(lambda x: 1 / np.sqrt(x)), "Sign": _quiet(_sign), "Sin": _quiet(np.sin),
     "SquareRoot": _quiet(np.sqrt),
 }  # fmt: skip
 BINARY: dict[str, Meaning] = {
