@@ -138,8 +138,8 @@ def _call(source: str, item: Any, example: Call) -> Call:
 def _tensor(source: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor | int | float | bool) or value is None:
         return value
-    if isinstance(value, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(value))
+    if isinstance(value, np.ndarray | np.generic):
+        return torch.from_numpy(np.asarray(value, order="C"))  # ascontiguousarray would make a vector of a scalar
     raise InputError(source, _NUMBER, value=type(value).__name__)
 
 

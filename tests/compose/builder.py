@@ -55,7 +55,7 @@ class Builder:
                      tuple(range(len(sizes))), q=q)  # fmt: skip
 
     def constant(self, data: Any, q: QParams | None = None) -> Value:
-        array = np.ascontiguousarray(data)
+        array = np.asarray(data, order="C")  # ascontiguousarray would make a vector of a scalar
         return Value("c", array.dtype, array.shape, tuple(range(array.ndim)), array, q=q)
 
     def op(self, kind: str, args: dict[str, Any], out: Value) -> Value:

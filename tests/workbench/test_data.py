@@ -47,6 +47,13 @@ def test_python(given: Any) -> None:
     assert np.array_equal(held(load_calls(given, EXAMPLE)), MANY)
 
 
+@pytest.mark.parametrize("factor", [np.float32(1.5), np.asarray(1.5, np.float32), torch.tensor(1.5)])
+def test_scalars_stay_scalars(factor: Any) -> None:
+    example = Call((torch.zeros(1, 3, 8, 8), torch.tensor(1.0)))
+    (call,) = load_calls([(MANY[:1], factor)], example)
+    assert call.args[1].shape == () and call.args[1] == 1.5
+
+
 def test_by_name() -> None:
     assert len(load_calls("tests.workbench.models:stream", EXAMPLE)) == 8
     assert len(load_calls("tests.workbench.models:calls", EXAMPLE)) == 8

@@ -45,7 +45,7 @@ def as_type(m: Maker, given: Any, dtype: DType) -> Value:
     if held.dtype == dtype:
         return held
     if held.data is not None:
-        return new(held.bound, np.ascontiguousarray(held.data.astype(dtype)))
+        return new(held.bound, held.data.astype(dtype, order="C"))
     return m.between("cast", held.bound, {"self": held}, dtype)
 
 
