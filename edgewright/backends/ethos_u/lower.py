@@ -31,7 +31,8 @@ class TosaLowering(FlatteningLowering):
         super().__init__(group, rows)
         self.target = target
         self._pieces: set[Value] = set()  # values that Vela keeps as parts of others
-        self._widened: set[Value] = set()  # 32-bit results of RESCALE
+        self._widened: set[Value] = set()  # 32-bit results of RESCALE, and rescaled products of 32 bits
+        self._products: set[Value] = set()  # products of 32-bit integers
         self._loose: set[Value] = set()  # what must not be padded as it is, and accumulators of convolutions
         self._sums: set[Value] = set()
         self._whole: dict[Value, Value] = {}
@@ -79,7 +80,10 @@ class TosaLowering(FlatteningLowering):
         super().emit(kind, out, **args)
         if name in _PARTS or (name == "reshape" and given[0] in self._pieces):
             self._pieces.add(out)
-        wide = name == "rescale" and out.dtype == INT32
+        if name == "mul" and args["a"].dtype == args["b"].dtype == INT32:
+            self._products.add(out)
+        # Vela writes a product of 32-bit integers, rescaled, to the beginning of what it is joined into.
+        wide = name == "rescale" and (out.dtype == INT32 or args["input"] in self._products)
         if wide or (name == "reshape" and given[0] in self._widened):
             self._widened.add(out)
         if self._is_loose(name, out, args):
