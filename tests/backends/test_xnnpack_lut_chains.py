@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 import edgewright as ew
 from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from tests.backends.device import q8, value
+from tests.backends.device import constant, q8, value
 from tests.support.stock import stock
 
 
@@ -30,6 +30,12 @@ def sums(x: Tensor) -> Tensor:
     return x
 
 
+def numbers(x: Tensor) -> Tensor:
+    for n in range(6):
+        x = (x + 0.1 * n) * 0.9
+    return x
+
+
 class Between(nn.Module):
     """A function between two layers that are quantized."""
 
@@ -41,7 +47,7 @@ class Between(nn.Module):
         return self.last(self.function(self.first(x)))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("function", [functions, sums])
+@pytest.mark.parametrize("function", [functions, sums, numbers])
 def test_long_chains_run_in_stock(function: Callable[[Tensor], Tensor]) -> None:
     data = [(torch.randn(1, 3, 4, 4),) for _ in range(4)]
     result = ew.compile(Between(function), data[0], "xnnpack", quantize="int8", calibration=data, quiet=True)
@@ -72,6 +78,14 @@ def test_limits_of_a_sum_are_a_node() -> None:
     ops = [Op("add", {"self": a, "other": a, "limits": (0.0, 6.0)}, [b])
            for a, b in pairwise(values)]  # fmt: skip
     assert kinds(Graph("sums", [values[0]], [values[-1]], ops)) == ["add"] * 4 + ["permute", "add"]
+
+
+@pytest.mark.parametrize(("shape", "split"), [((1,), True), ((1, 1), True), ((1, 3), False)])
+def test_a_number_beside_a_value_is_no_second_value(shape: tuple[int, ...], split: bool) -> None:
+    values = [value((1, 3), q=q8(0.1, 0)) for _ in range(11)]
+    other = constant(np.full(shape, 4, np.int8), q8(0.1, 0))
+    ops = [Op("mul", {"self": a, "other": other}, [b]) for a, b in pairwise(values)]
+    assert ("permute" in kinds(Graph("numbers", [values[0]], [values[-1]], ops))) is split
 
 
 def test_float_chains_and_functions_of_two_values_stay() -> None:

@@ -8,6 +8,7 @@ chain: it costs a copy of the tensor on the device, and nothing here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from edgewright.backends.xnnpack.nodes import NODES
@@ -50,6 +51,6 @@ def _byte(value: Value) -> bool:
 
 
 def _only_input(op: Op) -> Value | None:
-    """The value that an element-wise operator is a function of, if there is just one."""
-    inputs = set(op.inputs())
+    """The value that an element-wise operator is a function of, if there is just one; numbers belong to the function."""
+    inputs = {v for v in op.inputs() if not (v.constant and math.prod(v.bound) == 1)}
     return next(iter(inputs)) if op.kind in _ELEMENTWISE and len(inputs) == 1 else None
