@@ -152,13 +152,14 @@ class Function:
             return self.let(kind, shuffled)
         return self.let(kind, f"extractelement {a.type} {a}, i32 {places[0]}")
 
-    def _collect(self, scalars: tuple[Reg, Reg], places: Sequence[int], kind: str) -> Reg:
-        if len(places) == 1:
-            return scalars[places[0]]
+    def _collect(self, scalars: tuple[Reg, Reg], mask: Sequence[int], kind: str) -> Reg:
+        """A vector of two scalars, each as often as the shuffle mask says; -1 leaves a lane undefined."""
+        if len(mask) == 1:
+            return scalars[mask[0]]
         made = Reg("poison", kind)
-        for lane, place in enumerate(places):
-            if place >= 0:
-                scalar = scalars[place]
+        for lane, index in enumerate(mask):
+            if index >= 0:
+                scalar = scalars[index]
                 made = self.let(kind, f"insertelement {kind} {made}, {scalar.type} {scalar}, i32 {lane}")
         return made
 
