@@ -51,6 +51,6 @@ def _byte(value: Value) -> bool:
 
 
 def _only_input(op: Op) -> Value | None:
-    """The value that an element-wise operator is a function of, if there is just one; numbers belong to the function."""
+    """The value that an element-wise operator is a function of, if there is one; numbers belong to the function."""
     inputs = {v for v in op.inputs() if not (v.constant and math.prod(v.bound) == 1)}
     return next(iter(inputs)) if op.kind in _ELEMENTWISE and len(inputs) == 1 else None
