@@ -23,10 +23,10 @@ def check_graph(graph: Graph) -> None:
         raise error.inside("host twin") from None
 
 
-def check_ops(graph: Graph, check: Callable[[Op], None]) -> None:
-    """Check operator after operator; what goes wrong says at which."""
+def check_ops(graph: Graph, check: Callable[[Op], None], within: str = "host twin.") -> None:
+    """Check operator after operator; what goes wrong says at which. ``within`` names the file that the graph is of."""
     for index, op in enumerate(graph.ops):
-        where = f"host twin.ops[{index}] {op.kind}"
+        where = f"{within}ops[{index}] {op.kind}"
         try:
             check(op)
         except FormatError as error:

@@ -13,9 +13,9 @@ from edgewright.errors import ExecutionError, FormatError, LimitError
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.meanings.signatures import OPERANDS, SIGNATURES, check_types
 from edgewright.ir.parameters import check_structure, check_values
+from edgewright.ir.twins import check_ops
 
 _MOST = 1 << 32
-_BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 def check(graph: Graph, memory: int) -> None:
@@ -34,14 +34,7 @@ def check(graph: Graph, memory: int) -> None:
     unknown = sorted({op.kind for op in graph.ops} - set(SIGNATURES))
     if unknown:
         raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(unknown)}"[:200])
-    for index, op in enumerate(graph.ops):
-        where = f"ops[{index}] {op.kind}"
-        try:
-            _check_op(op)
-        except FormatError as error:
-            raise error.inside(where) from None
-        except _BROKEN as error:
-            raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
+    check_ops(graph, _check_op, within="")
 
 
 def _check_op(op: Op) -> None:
