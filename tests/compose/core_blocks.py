@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from edgewright.ir.graph import Value
 from tests.compose.core import Core, arithmetic, byte, draw_q, image, single
 from tests.compose.draw import Draw
-from tests.compose.motifs import Block, MissingWordError
+from tests.compose.motifs import Block
 from tests.compose.spec import Step
 
 
@@ -17,12 +16,6 @@ class CoreBlock(Block):
         super().__init__(d, apply)
         self.b = b
 
-    def _pick(self, fits: Callable[[Value], bool]) -> int:
-        at = self.d.value(self.b.values, fits)
-        if at is None:
-            raise MissingWordError
-        return at
-
     def _byte(self, at: int) -> bool:
         return byte(self.b.values[at])
 
@@ -30,7 +23,9 @@ class CoreBlock(Block):
         return self.b.values[at].bound
 
     def image(self, even: bool = False) -> int:
-        return self._pick(lambda v: image(v) and arithmetic(v) and not (even and (v.bound[1] % 2 or v.bound[2] % 2)))
+        return self.pick(
+            self.b.values, lambda v: image(v) and arithmetic(v) and not (even and (v.bound[1] % 2 or v.bound[2] % 2))
+        )
 
     def conv(self, at: int, channels: int, kernel: int = 1, stride: int = 1, act: str | None = None) -> int:
         return self.add("conv2d", at, channels=channels, groups=1, limits=act, **self._window(kernel, stride))
@@ -77,10 +72,10 @@ class CoreBlock(Block):
         return self.add("view", at, shape=[n, high * wide, channels])
 
     def sequence(self) -> int:
-        return self._pick(lambda v: single(v) and len(v.bound) == 3)
+        return self.pick(self.b.values, lambda v: single(v) and len(v.bound) == 3)
 
     def matrix(self) -> int:
-        return self._pick(lambda v: single(v) and len(v.bound) == 2)
+        return self.pick(self.b.values, lambda v: single(v) and len(v.bound) == 2)
 
     def linear(self, at: int, channels: int) -> int:
         return self.add("linear", at, channels=channels, bias=True, limits=None, q=[1, 0], seed=self.d.seed())
@@ -104,6 +99,6 @@ class CoreBlock(Block):
                         seed=self.d.seed())  # fmt: skip
 
     def dynamic(self) -> tuple[int, bool]:
-        x = self._pick(lambda v: single(v) and 2 <= len(v.bound) <= 4)
+        x = self.pick(self.b.values, lambda v: single(v) and 2 <= len(v.bound) <= 4)
         pictures = len(self.shape(x)) == 4 and self.d.chance(0.7)
         return self.add("quantize_rows", x, axis=-3 if pictures else -1), pictures

@@ -210,18 +210,12 @@ class ModelBlock(Block):
         super().__init__(d, apply)
         self.b = b
 
-    def _pick(self, fits: Callable[[Tensor], bool]) -> int:
-        at = self.d.value(self.b.values, fits)
-        if at is None:
-            raise MissingWordError
-        return at
-
     def shape(self, at: int) -> tuple[int, ...]:
         shape = tuple(int(n) for n in self.b.values[at].shape)
         return (shape[0], *shape[2:], shape[1]) if len(shape) == 4 else shape
 
     def image(self, even: bool = False) -> int:
-        return self._pick(lambda v: v.dim() == 4 and not (even and (v.shape[2] % 2 or v.shape[3] % 2)))
+        return self.pick(self.b.values, lambda v: v.dim() == 4 and not (even and (v.shape[2] % 2 or v.shape[3] % 2)))
 
     def _common(self, kernel: int, stride: int, act: str | None) -> dict[str, Any]:
         return {"kernel": [kernel] * 2, "padding": [kernel // 2] * 2, "stride": [stride] * 2, "act": act,
@@ -267,10 +261,10 @@ class ModelBlock(Block):
         return self.add("reshape", self.add("permute", at, dims=[0, 2, 3, 1]), shape=[n, h * w, c])
 
     def sequence(self) -> int:
-        return self._pick(lambda v: v.dim() == 3)
+        return self.pick(self.b.values, lambda v: v.dim() == 3)
 
     def matrix(self) -> int:
-        return self._pick(lambda v: v.dim() == 2)
+        return self.pick(self.b.values, lambda v: v.dim() == 2)
 
     def linear(self, at: int, channels: int) -> int:
         return self.add("linear", at, channels=channels, seed=self.d.seed())

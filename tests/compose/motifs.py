@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.compose.draw import Draw
+from tests.compose.draw import Draw, T
 from tests.compose.spec import Step
 
 Motif = Callable[["Block"], None]
@@ -23,6 +23,13 @@ class Block(ABC):
 
     def __init__(self, d: Draw, apply: Callable[[Step], int]) -> None:
         self.d, self._apply = d, apply
+
+    def pick(self, values: Sequence[T], fits: Callable[[T], bool]) -> int:
+        """The number of a value that fits."""
+        at = self.d.value(values, fits)
+        if at is None:
+            raise MissingWordError
+        return at
 
     def add(self, op: str, *inputs: int, **attributes: Any) -> int:
         return self._apply({"op": op, "in": list(inputs), **attributes})

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from edgewright.errors import FormatError
-from edgewright.ir.graph import Value
 from tests.compose import vendor_steps  # noqa: F401  (it registers the steps)
 from tests.compose.builder import MOST_ELEMENTS
 from tests.compose.draw import Draw, palette_of
@@ -23,12 +22,6 @@ class VendorBlock(Block):
         super().__init__(d, apply)
         self.b = b
 
-    def _pick(self, fits: Callable[[Value], bool]) -> int:
-        at = self.d.value(self.b.values, fits)
-        if at is None:
-            raise MissingWordError
-        return at
-
     def add(self, op: str, *inputs: int, **attributes: Any) -> int:
         if op not in self.b.words:
             raise MissingWordError
@@ -42,7 +35,7 @@ class VendorBlock(Block):
         return (x.bound[0], *self.b.hw(x), self.b.channels(x)) if self.b.image(x) else x.bound
 
     def image(self, even: bool = False) -> int:
-        return self._pick(lambda v: self.b.image(v) and not (even and any(n % 2 for n in self.b.hw(v))))
+        return self.pick(self.b.values, lambda v: self.b.image(v) and not (even and any(n % 2 for n in self.b.hw(v))))
 
     def _window(self, kernel: int, stride: int, act: str | None) -> dict[str, Any]:
         return {"kernel": [kernel] * 2, "padding": [kernel // 2] * 4, "stride": [stride] * 2, "dilation": [1, 1],
@@ -92,10 +85,10 @@ class VendorBlock(Block):
         return self.add("reshape", at, shape=[n, high * wide, channels])
 
     def sequence(self) -> int:
-        return self._pick(lambda v: len(v.bound) == 3)
+        return self.pick(self.b.values, lambda v: len(v.bound) == 3)
 
     def matrix(self) -> int:
-        return self._pick(lambda v: len(v.bound) == 2)
+        return self.pick(self.b.values, lambda v: len(v.bound) == 2)
 
     def linear(self, at: int, channels: int) -> int:
         return self.add("linear", at, channels=channels, per_channel=False, q=draw_q(self.d), seed=self.d.seed())
