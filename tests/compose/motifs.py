@@ -258,3 +258,11 @@ def cell(k: Block) -> None:
     i, f, g, o = (k.function(kind, p) for p, kind in zip(parts, kinds, strict=True))
     state = k.binary("add", k.binary("mul", i, g), f)
     k.binary("mul", o, k.function("tanh", state))
+
+
+@motif(0.5)
+def function_chain(k: Block) -> None:
+    """More functions in a row than XNNPACK has room for when it makes one lookup table of them."""
+    x = k.image()
+    for _ in range(k.d.number(3, 12)):
+        x = k.function(k.d.one(("sigmoid", "tanh")), x)
