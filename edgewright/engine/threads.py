@@ -95,7 +95,8 @@ class Pool:
     def __init__(self, native_sleep: bool | None = None) -> None:
         self.lock = threading.Lock()
         self._memory = aligned(context.context_size(MOST_THREADS))
-        self._words = self._memory.view(np.int64)
+        # No numpy array: finalizers read it, and must not do numpy arithmetic (see ``retire``).
+        self._words = self._memory.data.cast("q")
         self.address = address_of(self._memory)
         self._threads: list[threading.Thread] = []
         self._tids = np.zeros(MOST_THREADS, np.int64)
@@ -139,11 +140,15 @@ class Pool:
             driver().run_shared(self.address, table, count, threads, scratch, stride)
 
     def retire(self, memory: Any) -> None:
-        """Let go of memory that calls described, once no worker can still be reading it."""
+        """Let go of memory that calls described, once no worker can still be reading it.
+
+        The garbage collector calls this, perhaps while ``np.errstate`` restores a context variable. A ufunc called then
+        makes CPython 3.11 cache the value that is about to be freed, so this uses Python's integers only.
+        """
         self._retired.append(memory)
         workers = range(1, len(self._threads) + 1)
-        at = [(context.THREADS + context.THREAD * t + context.BUSY) // 8 for t in workers]
-        if self._words[context.EPOCH // 8] % 2 and not self._words[at].any():
+        busy = (self._words[(context.THREADS + context.THREAD * t + context.BUSY) // 8] for t in workers)
+        if self._words[context.EPOCH // 8] % 2 and not any(busy):
             self._retired.clear()
 
     def stop(self) -> None:

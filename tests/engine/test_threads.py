@@ -285,3 +285,37 @@ def test_memory_is_kept_for_a_worker_that_is_late_to_stop(fresh_pool: threads.Po
     fresh_pool.stop()
     fresh_pool.retire(X)
     assert not fresh_pool._retired and not fresh_pool._threads
+
+
+def test_a_graph_may_be_collected_while_numpy_leaves_an_errstate() -> None:
+    """A graph's finalizer runs no numpy arithmetic.
+
+    CPython 3.11 caches a context variable's value without owning it. Deleting the value (which the end of an
+    ``np.errstate`` does) allocates, so it may collect garbage; a finalizer that calls a ufunc there caches the value
+    that is about to be freed, and numpy then reads, and frees again, what is not its own.
+    """
+    script = """
+import contextvars, gc
+contextvars.ContextVar("other").set(1)  # an empty context is not copied
+plan = adding()
+CompiledGraph(plan, threads=2).run([X])
+gc.collect(), gc.freeze()
+for allocations in range(12):  # one of them is that of the deletion
+    for _ in range(20):
+        gc.disable()
+        graph = CompiledGraph(plan, threads=2)
+        graph.cycle = graph
+        del graph
+        state = np.errstate(all="ignore")
+        state.__enter__()
+        gc.set_threshold(gc.get_count()[0] + allocations)
+        gc.enable()
+        state.__exit__(None, None, None)
+        gc.disable()
+        kept = [(n,) for n in range(3)]
+        np.add(X, 1)
+        gc.collect()
+print("alive")
+"""
+    done = python(script)
+    assert done.stdout == "alive\n", done.stderr
