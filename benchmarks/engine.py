@@ -154,7 +154,7 @@ def measure(network: str, precision: str, threads: int, args: argparse.Namespace
 def peak(precision: str, threads: int) -> float:
     """Products a millisecond, measured now."""
     from edgewright.engine.isa import host
-    from edgewright.engine.machine import measure as measure_peaks
+    from edgewright.engine.roofline import measure as measure_peaks
 
     return measure_peaks(threads, host()).gmacs(precision != "fp32") * 1e6
 
@@ -217,7 +217,7 @@ def show(network: str, precision: str, threads: int, engines: dict[str, Engine],
 def show_reading(size: int, threads: int, engines: dict[str, Engine]) -> None:
     """How much of the memory's bandwidth each engine uses: of what a loop gets that only reads as much."""
     from edgewright.engine.isa import host
-    from edgewright.engine.machine import reading
+    from edgewright.engine.roofline import reading
 
     most = max(reading(size, threads, host()) for _ in range(8))
     shares = {e.name: size / min(e.times) / 1e6 for e in engines.values()}

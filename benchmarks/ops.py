@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from edgewright.engine import compile, machine
+from edgewright.engine import compile, roofline
 from edgewright.engine.isa import host
-from edgewright.engine.machine import Peaks, measure
+from edgewright.engine.roofline import Peaks, measure
 from edgewright.ir.graph import Graph, Op, QParams, Value
 
 F32, I8, I64 = (np.dtype(t) for t in (np.float32, np.int8, np.int64))
@@ -174,7 +174,7 @@ def seconds(graph: Graph, threads: int) -> float:
 def reading(size: int, threads: int) -> float:
     """How long it takes to read so many bytes."""
     if size > _NEAR:
-        return size / machine.reading(size, threads, host()) / 1e9
+        return size / roofline.reading(size, threads, host()) / 1e9
     x, y = value(64, max(size // 256, 16)), value(64)
     total = Op("sum", {"self": x, "dim": [1], "keepdim": False}, [y])
     return seconds(Graph("read", [x], [y], [total]), threads)

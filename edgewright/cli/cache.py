@@ -6,7 +6,7 @@ import argparse
 import json
 
 from edgewright.cli.console import console, note, plural
-from edgewright.engine.cache import Cache, default_cache
+from edgewright.engine.jit.cache import Cache, default_cache
 from edgewright.units import size
 
 EXAMPLES = """examples:

@@ -135,7 +135,7 @@ def _folder(variable: str, inside: tuple[str, ...], purpose: str, fix: str) -> F
 
 
 def _cache() -> Finding:
-    from edgewright.engine.cache import default_cache
+    from edgewright.engine.jit.cache import default_cache
 
     cache = default_cache()
     if cache.folder is None or cache.problem:

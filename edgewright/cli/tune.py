@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _tune(args: argparse.Namespace) -> list[dict[str, Any]]:
     from edgewright.engine import tune
-    from edgewright.engine.infer_shapes import specialize
+    from edgewright.engine.graph.infer_shapes import specialize
     from edgewright.engine.runner import watching
 
     with watching() as seen:

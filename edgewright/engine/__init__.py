@@ -12,9 +12,9 @@ __all__ = ["CompiledGraph", "Plan", "Specialized", "Tuning", "compile", "make_pl
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "CompiledGraph": "edgewright.engine.driver",
+        "CompiledGraph": "edgewright.engine.jit.driver",
         "Plan": "edgewright.engine.plan",
-        "Specialized": "edgewright.engine.specialize",
+        "Specialized": "edgewright.engine.jit.shape_specialization",
         "Tuning": "edgewright.engine.tuning",
         "compile": "edgewright.engine.compiler",
         "make_plan": "edgewright.engine.compiler",

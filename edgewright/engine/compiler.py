@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgewright.engine.check import check_graph
-from edgewright.engine.choices import Choices, tuned
-from edgewright.engine.cores import thread_count
 from edgewright.engine.dialects import translate
-from edgewright.engine.driver import CompiledGraph
-from edgewright.engine.halves import widen
+from edgewright.engine.graph.legalize import reword
+from edgewright.engine.graph.schedule import schedule
+from edgewright.engine.graph.shared_weights import SharedWeights
+from edgewright.engine.graph.validate import check_graph
+from edgewright.engine.graph.widen_fp16 import widen
 from edgewright.engine.isa import host
+from edgewright.engine.jit.driver import CompiledGraph
+from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.plan import Plan
-from edgewright.engine.rewording import reword
-from edgewright.engine.schedule import schedule
-from edgewright.engine.sharedweights import SharedWeights
+from edgewright.engine.tuning_params import Choices, tuned
 from edgewright.errors import LimitError
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics, named

@@ -12,9 +12,9 @@ import os
 from dataclasses import dataclass, replace
 from functools import cache
 
-from edgewright.engine.build import FINGERPRINT, processor
-from edgewright.engine.cache import default_cache, key_of
-from edgewright.engine.family import arm_features, on_arm
+from edgewright.engine.host_arch import arm_features, on_arm
+from edgewright.engine.jit.build import FINGERPRINT, processor
+from edgewright.engine.jit.cache import default_cache, key_of
 from edgewright.errors import MissingError, UsageError
 from edgewright.hints import not_among
 

@@ -12,7 +12,7 @@ from typing import Union
 
 import numpy as np
 
-from edgewright.engine.image import Image
+from edgewright.engine.jit.elf import Image
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
 from edgewright.ir.places import Outside

@@ -129,7 +129,7 @@ class EngineProfile:
 
 
 def _now() -> tuple[int, int]:
-    from edgewright.engine.threads import driver
+    from edgewright.engine.jit.threads import driver
 
     return int(driver().now()), time.perf_counter_ns()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from edgewright.engine.codegen import CodeSizeError
+from edgewright.engine.codegen.builder import CodeSizeError
 from edgewright.errors import EdgewrightError, ExecutionError, MissingError
 from edgewright.forks import renew_in_child
 from edgewright.hints import not_among
@@ -24,11 +24,11 @@ from edgewright.ir.numerics import Numerics
 from edgewright.logs import say
 
 if TYPE_CHECKING:
-    from edgewright.engine.driver import CompiledGraph
+    from edgewright.engine.jit.driver import CompiledGraph
+    from edgewright.engine.jit.plan_cache import Origin
+    from edgewright.engine.jit.shape_specialization import Specialized
     from edgewright.engine.plan import Tensor
     from edgewright.engine.profile import EngineProfile
-    from edgewright.engine.specialize import Specialized
-    from edgewright.engine.stored import Origin
 
     Ends = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 
@@ -120,7 +120,7 @@ def native() -> bool:
 @cache
 def why_not() -> str:
     """Why there can be no machine code here; empty if there can."""
-    from edgewright.engine.family import FAMILIES, machine_name
+    from edgewright.engine.host_arch import FAMILIES, machine_name
 
     if machine_name() not in FAMILIES:
         return f"the engine has no code for {machine_name()} yet"
@@ -168,8 +168,8 @@ class _Reference:
 
         Graphs of vendors' operators were checked with the only sizes that they have.
         """
-        from edgewright.engine.check import check_graph
-        from edgewright.engine.infer_shapes import specialize
+        from edgewright.engine.graph.infer_shapes import specialize
+        from edgewright.engine.graph.validate import check_graph
 
         graph = self._executor.graph
         if tuple(shapes) in self._checked or any("." in op.kind for op in graph.ops):
@@ -183,9 +183,9 @@ class _Native:
         self, graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None, origin: Origin | None,
         varies: bool,
     ) -> None:  # fmt: skip
-        from edgewright.engine.cores import thread_count
         from edgewright.engine.isa import host
-        from edgewright.engine.stored import load_form, save_form
+        from edgewright.engine.jit.plan_cache import load_form, save_form
+        from edgewright.engine.jit.thread_count import thread_count
 
         count, isa = thread_count(threads), host()
         self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
@@ -246,13 +246,13 @@ class _Native:
 
 
 def _ends(graph: Graph) -> Ends:
-    from edgewright.engine.ends import tensor
+    from edgewright.engine.graph.graph_io import tensor
 
     return tuple(tensor(v) for v in graph.inputs), tuple(tensor(v) for v in graph.outputs)
 
 
 def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, varies: bool) -> Specialized:
-    from edgewright.engine.specialize import Specialized  # the compiler, which is large
+    from edgewright.engine.jit.shape_specialization import Specialized  # the compiler, which is large
 
     return Specialized(graph, threads, numerics, memory, varies=varies)
 

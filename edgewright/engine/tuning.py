@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.choices import Choices, Decision, store, tuned
 from edgewright.engine.compiler import MEMORY, make_plan
-from edgewright.engine.cores import thread_count
-from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.isa import host
+from edgewright.engine.jit.driver import CompiledGraph
+from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.plan import Tensor
 from edgewright.engine.profile import EngineProfile
+from edgewright.engine.tuning_params import Choices, Decision, store, tuned
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import XNNPACK, Numerics
 

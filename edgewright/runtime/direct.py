@@ -14,7 +14,7 @@ from edgewright.runtime.calls import DelegateStep
 from edgewright.runtime.tensor import Array, TensorSlot, strides_of
 
 if TYPE_CHECKING:
-    from edgewright.engine.driver import CompiledGraph
+    from edgewright.engine.jit.driver import CompiledGraph
     from edgewright.engine.plan import Tensor
 
 

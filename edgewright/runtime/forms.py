@@ -25,8 +25,8 @@ from edgewright.runtime.sizes import VIEW, Sizes, foreseen, of_sizes
 from edgewright.runtime.tensor import Shape, TensorSlot
 
 if TYPE_CHECKING:
-    from edgewright.engine.driver import CompiledGraph
-    from edgewright.engine.specialize import Forms as EngineForms
+    from edgewright.engine.jit.driver import CompiledGraph
+    from edgewright.engine.jit.shape_specialization import Forms as EngineForms
     from edgewright.runtime.profile import Part
 
 _KEEP = 8
@@ -62,7 +62,7 @@ class Forms:
         self.engines: dict[tuple[int, int], EngineForms] = defaultdict(self._engine)  # by where segments start
 
     def _engine(self) -> EngineForms:
-        from edgewright.engine.specialize import Forms as EngineForms
+        from edgewright.engine.jit.shape_specialization import Forms as EngineForms
 
         return EngineForms(self.threads, XNNPACK, self.memory)
 

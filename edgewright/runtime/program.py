@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from edgewright.engine.cores import thread_count
+from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
 from edgewright.files import Source, open_source
 from edgewright.forks import renew_in_child

@@ -27,7 +27,7 @@ from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
 if TYPE_CHECKING:
-    from edgewright.engine.stored import Origin
+    from edgewright.engine.jit.plan_cache import Origin
     from edgewright.runtime.profile import Part
 
 _MOST_PAIRS = 1_000_000
@@ -78,8 +78,8 @@ class SegmentStep:
 
 def _origin(graph: Graph) -> Origin | None:
     """What a segment's plan is kept by, if it is."""
-    from edgewright.engine.digest import graph_digest
-    from edgewright.engine.stored import Origin
+    from edgewright.engine.graph.digest import graph_digest
+    from edgewright.engine.jit.plan_cache import Origin
 
     digest = graph_digest(graph)
     return None if digest is None else Origin(f"segment {digest}", lambda name: None, ())

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.infer_shapes import specialize
+from edgewright.engine.graph.infer_shapes import specialize
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
 from edgewright.runtime.binding import KernelStep, Values

@@ -19,10 +19,10 @@ from edgewright.ir.serialize import TWIN_KEY, method_key
 from edgewright.pte.flat import Buffer
 
 if TYPE_CHECKING:
+    from edgewright.engine.jit.plan_cache import Origin
     from edgewright.engine.plan import Tensor
     from edgewright.engine.profile import EngineProfile
     from edgewright.engine.runner import GraphRunner
-    from edgewright.engine.stored import Origin
     from edgewright.ir.numerics import Numerics
     from edgewright.runtime.delegates import DelegateBlob
 
@@ -55,7 +55,7 @@ class HostTwin:
         return make_runner(checked, numerics, memory, threads, origin=self._origin if self.digest else None)
 
     def _origin(self) -> Origin:
-        from edgewright.engine.stored import Origin, sources
+        from edgewright.engine.jit.plan_cache import Origin, sources
 
         return Origin(f"twin {self.digest} {sources('ir')}", lambda name: None, ())
 
@@ -85,7 +85,7 @@ class Twins:
         """Of everything that twins are read from, which is held from now on; empty if there is nothing."""
         if self._source is None:
             return ""
-        from edgewright.engine.cache import key_of
+        from edgewright.engine.jit.cache import key_of
 
         self._source, _ = open_source(self._source, "twin")
         return key_of(self._source, str(self._limit))
@@ -115,7 +115,7 @@ def fitting(inputs: Sequence[Array], tensors: Sequence[Tensor], what: str, bytes
 
 def graph_inside(given: DelegateBlob, what: str) -> HostTwin:
     """The graph of a blob that was made for this machine only: a twin in the blob's place."""
-    from edgewright.engine.cache import key_of
+    from edgewright.engine.jit.cache import key_of
 
     def read() -> Graph:
         from edgewright.ir.deserialize import read_twin

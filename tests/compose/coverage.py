@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import edgewright.engine.ops as ops
-from edgewright.engine import schedule
-from edgewright.engine.ops.base import Lowering
+import edgewright.engine.lower as lower
+from edgewright.engine.graph import schedule
+from edgewright.engine.lower.base import Lowering
 from edgewright.engine.plan import Plan
 
 PLACEMENT = ("views", "aliases", "parts", "borders", "tight", "rows", "updates")
@@ -74,8 +74,8 @@ def _there(value: Any) -> bool:
 @cache
 def all_lowerings() -> tuple[str, ...]:
     """Every class that the engine may choose for a node."""
-    for module in pkgutil.iter_modules(ops.__path__):
-        import_module(f"{ops.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(lower.__path__):
+        import_module(f"{lower.__name__}.{module.name}")
     return tuple(sorted({name_of(kind) for kind in _below(Lowering) if "accept" in vars(kind)}))
 
 
@@ -88,7 +88,7 @@ def _below(kind: type) -> Iterator[type]:
 @cache
 def all_kernels() -> tuple[str, ...]:
     """The kinds that lowerings name when they ask for a kernel, as far as they are literals in their source."""
-    folder = Path(ops.__file__).parent
+    folder = Path(lower.__file__).parent
     text = "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
     named = re.findall(r'\.kernel\(\s*"(\w+)"', text)
     return tuple(sorted(set(named)))

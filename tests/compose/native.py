@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.build import _POSITION, Source, build_kernels
-from edgewright.engine.cache import Cache
 from edgewright.engine.compiler import make_plan
-from edgewright.engine.driver import CompiledGraph
-from edgewright.engine.family import triple
-from edgewright.engine.image import Image, link
+from edgewright.engine.graph.shared_weights import SharedWeights
+from edgewright.engine.host_arch import triple
+from edgewright.engine.jit.build import _POSITION, Source, build_kernels
+from edgewright.engine.jit.cache import Cache
+from edgewright.engine.jit.driver import CompiledGraph
+from edgewright.engine.jit.elf import Image, link
 from edgewright.engine.plan import SLACK, Plan
-from edgewright.engine.sharedweights import SharedWeights
 from edgewright.ir.graph import Array, Graph
 from tests.compose.coverage import Coverage
 

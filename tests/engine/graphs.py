@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine import CompiledGraph, compile
-from edgewright.engine.family import on_arm
+from edgewright.engine.host_arch import on_arm
 from edgewright.engine.isa import ARM, host
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value

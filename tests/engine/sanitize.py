@@ -13,14 +13,15 @@ from unittest import mock
 
 import numpy as np
 
-from edgewright.engine import CompiledGraph, schedule
+from edgewright.engine import CompiledGraph
 from edgewright.engine.compiler import make_plan
-from edgewright.engine.context import ROW
-from edgewright.engine.driver import _Segment
-from edgewright.engine.kernels.rows import Rows
-from edgewright.engine.layout import Home
-from edgewright.engine.threads import address_of, driver
-from edgewright.engine.verify_plan import Access, verify_plan
+from edgewright.engine.graph import schedule
+from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.verify_plan import Access, verify_plan
+from edgewright.engine.jit.driver import _Segment
+from edgewright.engine.jit.pool_memory import ROW
+from edgewright.engine.jit.threads import address_of, driver
+from edgewright.engine.kernels.quantize_rows import Rows
 from edgewright.ir.graph import Graph, Value
 from edgewright.ir.numerics import XNNPACK, Numerics
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import make_plan
-from edgewright.engine.attending import find_attention
+from edgewright.engine.graph.match_attention import find_attention
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import (

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from edgewright.cli import main
-from edgewright.engine import build, cache
-from edgewright.engine.cache import Cache, default_cache, default_folder, key_of
+from edgewright.engine.jit import build, cache
+from edgewright.engine.jit.cache import Cache, default_cache, default_folder, key_of
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX's")
 KEY = key_of("a")
@@ -195,7 +195,7 @@ def test_without_other_processes_this_one_compiles(monkeypatch: pytest.MonkeyPat
 def test_processes_at_the_same_time(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
-from edgewright.engine.cache import Cache, key_of
+from edgewright.engine.jit.cache import Cache, key_of
 store = Cache(Path({str(tmp_path / "cache")!r}), limit=3000)
 for at in range(150):
     key = key_of(str(at % 40))

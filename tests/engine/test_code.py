@@ -11,8 +11,8 @@ import llvmlite.binding as llvm
 import pytest
 
 from edgewright.engine import make_plan
-from edgewright.engine.build import target_machine
-from edgewright.engine.codegen import PTR, Module
+from edgewright.engine.codegen.builder import PTR, Module
+from edgewright.engine.jit.build import target_machine
 from edgewright.ir.graph import Graph
 from tests.engine.graphs import cpus
 from tests.engine.test_products import conv

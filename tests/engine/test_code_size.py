@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine import codegen, compile, make_plan
-from edgewright.engine.codegen import CodeSizeError
+from edgewright.engine import compile, make_plan
+from edgewright.engine.codegen import builder
+from edgewright.engine.codegen.builder import CodeSizeError
 from edgewright.engine.runner import VARIABLE, make_runner
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
@@ -142,7 +143,7 @@ def test_code_beyond_the_limit_is_run_by_the_reference(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = _pool("max_pool2d", "float32")(17)
-    monkeypatch.setattr(codegen, "MOST_INSTRUCTIONS", 20)
+    monkeypatch.setattr(builder, "MOST_INSTRUCTIONS", 20)
     monkeypatch.setenv("EDGEWRIGHT_CACHE", "off")
     with caplog.at_level(logging.WARNING, "edgewright"):
         runner = make_runner(lambda: made, XNNPACK, MEMORY, 1)

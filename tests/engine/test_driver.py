@@ -11,13 +11,13 @@ import random
 import numpy as np
 import pytest
 
-from edgewright.engine import context, native, threads
-from edgewright.engine.build import compile_all, target_machine
-from edgewright.engine.driver import CompiledGraph
-from edgewright.engine.image import CodegenError
+from edgewright.engine.jit import driver_ir, pool_memory, threads
+from edgewright.engine.jit.build import compile_all, target_machine
+from edgewright.engine.jit.driver import CompiledGraph
+from edgewright.engine.jit.elf import CodegenError
+from edgewright.engine.jit.thread_policy import Sharing
 from edgewright.engine.plan import Place, PythonCall, Step, View
 from edgewright.engine.profile import EngineProfile
-from edgewright.engine.sharing import Sharing
 from edgewright.errors import InputError
 from edgewright.pte.etdump import read_etdump, write_etdump
 from tests.engine.toys import ADD, COUNT, FLOAT, LANES, MANY, adding, tallying
@@ -51,7 +51,7 @@ def test_every_unit_is_done_once(count: int, seed: int) -> None:
 
 
 def test_more_chunks_than_a_word_counts() -> None:
-    units = 3 * context.MOST_CHUNKS
+    units = 3 * pool_memory.MOST_CHUNKS
     tally = np.zeros(units, COUNT)
     CompiledGraph(tallying([(units, 1, True)], rounds=1), threads=2).run([], [tally])
     assert (tally == 1).all()
@@ -231,6 +231,6 @@ def test_the_driver_compiles_for(machine: str) -> None:
     target_machine("", "")
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(native.driver_text(machine))
+    module = llvm.parse_assembly(driver_ir.driver_text(machine))
     module.verify()
     assert llvm.Target.from_triple(f"{machine}-unknown-linux-gnu").create_target_machine(opt=2).emit_object(module)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.build import build_objects
-from edgewright.engine.codegen import I64, PTR, Module, number, vec
-from edgewright.engine.functions import FUNCTIONS
-from edgewright.engine.image import Library, link
+from edgewright.engine.codegen.builder import I64, PTR, Module, number, vec
+from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.isa import host
+from edgewright.engine.jit.build import build_objects
+from edgewright.engine.jit.elf import Library, link
 from edgewright.ir.dtypes import bfloat16
 from tests.engine.graphs import cpus
 

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from edgewright.engine.build import build_objects, compile_all
-from edgewright.engine.image import CodegenError, Library, link
+from edgewright.engine.jit.build import build_objects, compile_all
+from edgewright.engine.jit.elf import CodegenError, Library, link
 
 TABLE = """@table = internal constant [4 x i64] [i64 3, i64 5, i64 7, i64 11], align 64
 define internal i64 @square(i64 %x) noinline {

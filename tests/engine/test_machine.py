@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewright.engine import machine
-from edgewright.engine.cache import Cache
+from edgewright.engine import roofline
 from edgewright.engine.isa import host
-from edgewright.engine.machine import Peaks, estimate
+from edgewright.engine.jit.cache import Cache
+from edgewright.engine.roofline import Peaks, estimate
 from edgewright.ir.graph import Graph, Op, QParams, Value
 
 LIMITS = Peaks(1, "avx2", float_gmacs=50.0, byte_gmacs=200.0, memory_gbytes=10.0)
@@ -42,13 +42,13 @@ def test_memory_bounds_what_uses_weights_once() -> None:
 
 
 def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_MEASURE", 0.001)
-    monkeypatch.setattr(machine, "_STREAM", 4 << 20)
+    monkeypatch.setattr(roofline, "_MEASURE", 0.001)
+    monkeypatch.setattr(roofline, "_STREAM", 4 << 20)
     store = Cache(tmp_path / "cache")
-    first = machine.peaks(1, store)
+    first = roofline.peaks(1, store)
     assert first.float_gmacs > 0 and first.byte_gmacs > 0 and first.memory_gbytes > 0
-    monkeypatch.setattr(machine, "measure", lambda threads, isa: pytest.fail("measured again"))
-    assert machine.peaks(1, store) == first
+    monkeypatch.setattr(roofline, "measure", lambda threads, isa: pytest.fail("measured again"))
+    assert roofline.peaks(1, store) == first
 
 
 @pytest.mark.parametrize("name", ["avx2", host().name])
@@ -58,14 +58,14 @@ def test_every_peak_is_arithmetic_that_is_done(name: str, monkeypatch: pytest.Mo
 
     import llvmlite.binding as llvm
 
-    from edgewright.engine.build import target_machine
+    from edgewright.engine.jit.build import target_machine
 
     isa = host(name)
     wanted = {"peak_float": r"vfmadd", "peak_byte": r"vpdpbusd" if isa.dot else r"vpmaddwd", "peak_read": r"vp?or"}
     makers = [
-        machine._arithmetic(isa, "peak_float", machine._float_chain),
-        machine._arithmetic(isa, "peak_byte", machine._byte_chain),
-        machine._reading(isa, machine._STREAM),
+        roofline._arithmetic(isa, "peak_float", roofline._float_chain),
+        roofline._arithmetic(isa, "peak_byte", roofline._byte_chain),
+        roofline._reading(isa, roofline._STREAM),
     ]
     for make in makers:
         ((kernel, text),) = make(1).kernels.items()

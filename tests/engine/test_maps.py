@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.engine import make_plan
-from edgewright.engine.functions import FUNCTIONS
+from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.ir.graph import Graph, Op, Value
 from tests.engine.graphs import U8, compare, constant, cpus, graph, quantized, random, real
 

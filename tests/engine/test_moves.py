@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.ops.picks import MOVES, lists_of
-from edgewright.engine.specialize import Forms
+from edgewright.engine.jit.shape_specialization import Forms
+from edgewright.engine.lower.static_gather import MOVES, lists_of
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from edgewright.ir.opset import OPS

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.pack import Weights, give_back, resident
+from edgewright.engine.graph.constant_buffer import Weights, give_back, resident
 from edgewright.engine.plan import ALIGN, SLACK
 
 SIZE = 1 << 20

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.engine import make_plan
-from edgewright.engine.family import on_arm
+from edgewright.engine.host_arch import on_arm
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from tests.engine.graphs import I8, U8, biases, compare, constant, cpus, filters, graph, quantized, random, real, run
 

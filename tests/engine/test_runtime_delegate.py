@@ -73,7 +73,7 @@ def test_without_machine_code_it_is_said_once(
 
 @pytest.mark.parametrize("machine", ["riscv64", "ppc64le"])
 def test_other_machines_are_named(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
-    monkeypatch.setattr("edgewright.engine.family.machine_name", lambda: machine)
+    monkeypatch.setattr("edgewright.engine.host_arch.machine_name", lambda: machine)
     runner.why_not.cache_clear()
     try:
         assert machine in runner.why_not()

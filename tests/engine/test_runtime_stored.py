@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack import delegate
-from edgewright.engine import stored
-from edgewright.engine.cache import Cache, default_cache
-from edgewright.engine.digest import graph_digest
+from edgewright.engine.graph.digest import graph_digest
+from edgewright.engine.jit import plan_cache
+from edgewright.engine.jit.cache import Cache, default_cache
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.runtime import Runtime
 from tests.backends.device import program
@@ -132,7 +132,7 @@ def test_a_plan_that_is_not_one_is_made_again(cache: Cache, change: Any, monkeyp
 
 
 def test_large_plans_are_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "_MOST", 100)
+    monkeypatch.setattr(plan_cache, "_MOST", 100)
     run(file())
     with pytest.raises(ValueError, match="unpack"):
         plan_entry(cache)
@@ -154,7 +154,7 @@ def test_running_a_known_file_imports_little(cache: Cache, tmp_path: Path) -> No
         "llvmlite",
         "logging",
         "importlib.metadata",
-        "edgewright.engine.schedule",
+        "edgewright.engine.graph.schedule",
         "edgewright.runtime.kernels",
         "edgewright.backends.xnnpack.from_blob",
         "edgewright.pte.etdump",

@@ -238,7 +238,7 @@ def test_a_segment_seen_before_is_not_compiled_again(
     monkeypatch.setenv("EDGEWRIGHT_CACHE", str(tmp_path))
     data = lowered(model, x)
     first = loaded(data).execute([x.numpy()])
-    monkeypatch.setattr("edgewright.engine.specialize.make_plan", None)
+    monkeypatch.setattr("edgewright.engine.jit.shape_specialization.make_plan", None)
     for got, want in zip(loaded(data).execute([x.numpy()]), first, strict=True):
         np.testing.assert_array_equal(got, want)
     with torch.no_grad():

@@ -13,8 +13,8 @@ from edgewright.backends.nxp.target import ROUNDING
 from edgewright.backends.qualcomm.delegate import QnnDelegate
 from edgewright.backends.qualcomm.twin import TwinRunner
 from edgewright.backends.samsung.delegate import EnnDelegate
-from edgewright.engine import stored
-from edgewright.engine.cache import Cache, default_cache
+from edgewright.engine.jit import plan_cache
+from edgewright.engine.jit.cache import Cache, default_cache
 from edgewright.errors import EdgewrightError, ExecutionError, FormatError, MissingDataError
 from edgewright.ir import deserialize
 from edgewright.ir.graph import Graph, Op
@@ -149,7 +149,7 @@ def test_a_blob_without_a_twin_says_so(cache: Cache) -> None:
 
 def test_twins_without_a_digest_are_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[int] = []
-    monkeypatch.setattr(stored, "save_form", lambda *args: saved.append(1))
+    monkeypatch.setattr(plan_cache, "save_form", lambda *args: saved.append(1))
     made = graph()
     HostTwin("", lambda: made).runner(lambda graph, memory: None, _tflite(), 1 << 30, 1)
     assert not saved

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import Specialized
-from edgewright.engine.check import RULES
+from edgewright.engine.graph.validate import RULES
 from edgewright.errors import EdgewrightError
 from edgewright.ir.execute import FUNCTIONS, Executor
 from edgewright.ir.graph import Graph, Op, Value

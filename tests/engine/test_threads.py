@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from edgewright.engine import context, cores, threads
-from edgewright.engine.driver import CompiledGraph
-from edgewright.engine.sharing import Sharing
+from edgewright.engine.jit import pool_memory, thread_count, threads
+from edgewright.engine.jit.driver import CompiledGraph
+from edgewright.engine.jit.thread_policy import Sharing
 from edgewright.errors import UsageError
 from tests.engine.toys import COUNT, LANES, adding, tallying
 
@@ -36,7 +36,7 @@ def fresh_pool(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
 
 
 def parked(pool: threads.Pool) -> int:
-    return int(pool._memory[context.PARKED : context.PARKED + 4].view(np.int32)[0])
+    return int(pool._memory[pool_memory.PARKED : pool_memory.PARKED + 4].view(np.int32)[0])
 
 
 def wait_until(condition, seconds: float = 600.0) -> None:
@@ -49,7 +49,8 @@ def wait_until(condition, seconds: float = 600.0) -> None:
 
 def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     head = "import numpy as np, os, signal, sys, threading, time\nfrom tests.engine.toys import *\n"
-    head += "from edgewright.engine.driver import CompiledGraph\nfrom edgewright.engine.sharing import Sharing\n"
+    head += "from edgewright.engine.jit.driver import CompiledGraph\n"
+    head += "from edgewright.engine.jit.thread_policy import Sharing\n"
     head += "Sharing.decide = lambda self: True\nX = np.arange(32 * LANES, dtype=np.float32)\n"
     return subprocess.run(
         [sys.executable, "-c", head + script],
@@ -69,7 +70,7 @@ def test_workers_take_part(fresh_pool: threads.Pool) -> None:
         outputs = [np.zeros(64, COUNT) for _ in range(4)]
         graph.run([], outputs)
         assert all((tally == 1).all() for tally in outputs)
-        return bool(fresh_pool._words[(context.THREADS + context.THREAD + context.SEEN) // 8])
+        return bool(fresh_pool._words[(pool_memory.THREADS + pool_memory.THREAD + pool_memory.SEEN) // 8])
 
     wait_until(came)
     assert all(came() for _ in range(50))
@@ -85,9 +86,9 @@ def test_workers_sleep_when_there_is_nothing_to_do(fresh_pool: threads.Pool) -> 
 
 
 @pytest.mark.skipif(not LINUX, reason="placing threads is Linux's")
-@pytest.mark.skipif(len(cores.allowed_cores()) < 2, reason="needs two cores")
+@pytest.mark.skipif(len(thread_count.allowed_cores()) < 2, reason="needs two cores")
 def test_woken_workers_keep_off_the_callers_core(fresh_pool: threads.Pool) -> None:
-    allowed = cores.allowed_cores()
+    allowed = thread_count.allowed_cores()
     own = min(allowed)
     graph = CompiledGraph(adding(), threads=2)
     graph.run([X])
@@ -219,23 +220,23 @@ def forever():
 
 def test_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EDGEWRIGHT_THREADS", raising=False)
-    assert cores.thread_count() == cores.physical_cores() >= 1
+    assert thread_count.thread_count() == thread_count.physical_cores() >= 1
     monkeypatch.setenv("EDGEWRIGHT_THREADS", "3")
-    assert cores.thread_count() == 3
-    assert cores.thread_count(2) == 2
+    assert thread_count.thread_count() == 3
+    assert thread_count.thread_count(2) == 2
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "two", "1.5", "257", "٣"])
 def test_thread_counts_that_are_none(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     monkeypatch.setenv("EDGEWRIGHT_THREADS", given)
     with pytest.raises(UsageError, match="EDGEWRIGHT_THREADS: must be a whole number from 1 to 256"):
-        cores.thread_count()
+        thread_count.thread_count()
 
 
 @pytest.mark.skipif(not LINUX, reason="affinity is Linux's")
 def test_cores_are_those_allowed() -> None:
     script = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-    script += "from edgewright.engine.cores import thread_count; print(thread_count())"
+    script += "from edgewright.engine.jit.thread_count import thread_count; print(thread_count())"
     assert python(script, EDGEWRIGHT_THREADS="").stdout.strip() == "1"
 
 
@@ -276,11 +277,11 @@ def test_memory_is_kept_for_a_worker_that_is_late_to_stop(fresh_pool: threads.Po
     late = threading.Event()
     fresh_pool._threads.append(threading.Thread(target=late.wait, daemon=True))
     fresh_pool._threads[0].start()
-    fresh_pool._words[(context.THREADS + context.THREAD + context.BUSY) // 8] = 1
+    fresh_pool._words[(pool_memory.THREADS + pool_memory.THREAD + pool_memory.BUSY) // 8] = 1
     fresh_pool.stop()
     fresh_pool.retire(X)
     assert fresh_pool._retired == [X]
-    fresh_pool._words[(context.THREADS + context.THREAD + context.BUSY) // 8] = 0
+    fresh_pool._words[(pool_memory.THREADS + pool_memory.THREAD + pool_memory.BUSY) // 8] = 0
     late.set()
     fresh_pool.stop()
     fresh_pool.retire(X)

@@ -11,9 +11,9 @@ import pytest
 
 from edgewright.cli import main
 from edgewright.engine import CompiledGraph, compile, make_plan, tune, tuning
-from edgewright.engine.cache import default_cache
-from edgewright.engine.choices import Choices, store, tuned, tuned_text
 from edgewright.engine.isa import host
+from edgewright.engine.jit.cache import default_cache
+from edgewright.engine.tuning_params import Choices, store, tuned, tuned_text
 from edgewright.ir.graph import Graph
 from tests.engine.graphs import cpus, random
 from tests.engine.test_products import conv

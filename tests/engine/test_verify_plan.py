@@ -8,12 +8,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from edgewright.engine import compile, schedule
-from edgewright.engine.arena import Need
-from edgewright.engine.layout import Home, dense
-from edgewright.engine.ops import byteproducts
+from edgewright.engine import compile
+from edgewright.engine.graph import schedule
+from edgewright.engine.graph.arena import Need
+from edgewright.engine.graph.layout import Home, dense
+from edgewright.engine.graph.verify_plan import Access, PlanError, verify_plan
+from edgewright.engine.lower import int8_conv
 from edgewright.engine.plan import Place
-from edgewright.engine.verify_plan import Access, PlanError, verify_plan
 from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import XNNPACK
@@ -92,7 +93,7 @@ def test_a_kernel_that_writes_beside_its_result_is_found() -> None:
     given = [random(x)]
     check_alike(sanitize(made, given), Executor(made, XNNPACK).run(given))
     with (
-        mock.patch.object(byteproducts, "padded_channels", lambda channels: 2 * channels),
+        mock.patch.object(int8_conv, "padded_channels", lambda channels: 2 * channels),
         pytest.raises(AssertionError, match="depthwise_conv2d writes to another value"),
     ):
         check_alike(sanitize(made, given), Executor(made, XNNPACK).run(given))

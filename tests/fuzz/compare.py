@@ -18,8 +18,8 @@ import numpy as np
 from edgewright.backends.nxp.delegate import NeutronDelegate
 from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.backends.xnnpack.delegate import XnnpackDelegate
-from edgewright.engine import build
-from edgewright.engine.codegen import Module
+from edgewright.engine.codegen.builder import Module
+from edgewright.engine.jit import build
 from edgewright.engine.runner import VARIABLE
 from edgewright.errors import EdgewrightError, LimitError
 from edgewright.ir import numerics

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.engine.ends import tensor
+from edgewright.engine.graph.graph_io import tensor
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
 from edgewright.ir.enn.table import PREFIX

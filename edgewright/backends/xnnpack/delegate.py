@@ -17,9 +17,9 @@ from edgewright.pte.flat import Buffer
 from edgewright.runtime.delegates import DelegateBlob
 
 if TYPE_CHECKING:
-    from edgewright.engine.driver import CompiledGraph
+    from edgewright.engine.jit.driver import CompiledGraph
+    from edgewright.engine.jit.plan_cache import Origin
     from edgewright.engine.profile import EngineProfile
-    from edgewright.engine.stored import Origin
 
 Array = np.ndarray[Any, Any]
 
@@ -80,7 +80,7 @@ class XnnpackDelegate:
             raise FormatError(f"the graph does not hold together: {error}", where="XNNPACK blob") from error
 
     def _origin(self) -> Origin:
-        from edgewright.engine.stored import Origin
+        from edgewright.engine.jit.plan_cache import Origin
 
         return Origin(hashlib.sha256(self._given.blob).hexdigest(), self._given.named_data.get, self._names.used)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from edgewright.engine.check import RULES, Shape
+from edgewright.engine.graph.validate import RULES, Shape
 from edgewright.ir.execute import DIALECTS
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
@@ -21,7 +21,7 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
     """
     for dialect in DIALECTS:
         if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
-            import_module(f"edgewright.engine.dialects.{dialect}_elements")  # it registers what it knows
+            import_module(f"edgewright.engine.dialects.{dialect}_elementwise")  # it registers what it knows
     for kind in {op.kind for op in graph.ops if "." in op.kind}:
         RULES.setdefault(kind, _broadcast if _single(kind) else _itself)
     for dialect in DIALECTS:
@@ -33,7 +33,7 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
 
 def _single(kind: str) -> bool:
     """Works on single elements."""
-    from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
+    from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
 
     return kind in ELEMENTS or kind in TABULAR
 
@@ -47,6 +47,6 @@ def _itself(op: Op) -> Shape:
 def _broadcast(op: Op) -> Shape:
     import numpy as np
 
-    from edgewright.engine.dialects.elements import operands
+    from edgewright.engine.dialects.elementwise import operands
 
     return np.broadcast_shapes(*(v.bound for v in operands(op)))

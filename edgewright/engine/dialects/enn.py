@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects import enn_folds, enn_moves, enn_products  # noqa: F401  (they register what they know)
-from edgewright.engine.dialects.elements import ELEMENTS, TABULAR
+from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F401  (they register what they know)
+from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
+from edgewright.engine.dialects.enn_int16 import signed
 from edgewright.engine.dialects.enn_rewrite import EnnRewrite, real, rule, some
-from edgewright.engine.dialects.enn_words import signed
 from edgewright.ir.enn.elements import fixed_sum
 from edgewright.ir.enn.numbers import byte, half, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX

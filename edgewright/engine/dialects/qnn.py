@@ -7,16 +7,16 @@ them; sums before that are in the engine's order.
 from __future__ import annotations
 
 from edgewright.engine.dialects import (  # noqa: F401  (their rules)
-    qnn_elements,
-    qnn_folds,
-    qnn_grids,
-    qnn_images,
-    qnn_moves,
-    qnn_places,
-    qnn_products,
-    qnn_reals,
-    qnn_rows,
-    qnn_volumes,
+    qnn_conv,
+    qnn_conv3d,
+    qnn_elementwise,
+    qnn_float,
+    qnn_gather,
+    qnn_grid_sample,
+    qnn_image,
+    qnn_move,
+    qnn_norm,
+    qnn_reduce,
 )
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, ends, real, rule
 from edgewright.ir.graph import Graph, Op
@@ -42,7 +42,7 @@ def _sum(made: QnnRewrite, op: Op) -> bool:
     (a, b), _ = ends(op)
     name = op.kind.partition("ElementWise")[2]
     if not in_fixed_point(op):
-        return qnn_reals.BINARY[name](made, op)
-    limits, last = qnn_products.following(made, op)
+        return qnn_float.BINARY[name](made, op)
+    limits, last = qnn_conv.following(made, op)
     made.emit(_SUMS[name], op, last, self=a, other=b, limits=limits)
     return True

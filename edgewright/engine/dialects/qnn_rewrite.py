@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.elements import ELEMENTS
+from edgewright.engine.dialects.elementwise import ELEMENTS
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.table import PREFIX, QNN, STORED

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects import tosa_products  # noqa: F401  (it registers what it knows)
-from edgewright.engine.dialects.elements import ELEMENTS
-from edgewright.engine.dialects.tosa_reals import translate_real
+from edgewright.engine.dialects import tosa_conv  # noqa: F401  (it registers what it knows)
+from edgewright.engine.dialects.elementwise import ELEMENTS
+from edgewright.engine.dialects.tosa_float import translate_real
 from edgewright.engine.dialects.tosa_rewrite import BYTES, Tosa, pairs, result_of, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, number, vec
-from edgewright.engine.functions import power_of_two
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.epilogue import Second, Tail
+from edgewright.engine.codegen.math_float32 import power_of_two
+from edgewright.engine.codegen.vector import Dots, int_max, larger, to_real
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels import gemm, gemm8
-from edgewright.engine.kernels.along import halved
+from edgewright.engine.kernels import gemm, int8_gemm
+from edgewright.engine.kernels.row_reduce import halved
 from edgewright.engine.kernels.softmax import LOG2E
-from edgewright.engine.tail import Second, Tail
-from edgewright.engine.vector import Dots, int_max, larger, to_real
 
 _TOGETHER = 4  # rows of scores: as many hide each other's latency
 
@@ -169,7 +169,7 @@ def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, wi
     for width in panel.widths:
         bias.append(f.load(vec(width, "i32"), f.arg("weights"), 4 * at, 4))
         at += width
-    sums = gemm8.multiply(f, Dots(f, isa), size, window, f.at(f.arg("weights"), start), bias)
+    sums = int8_gemm.multiply(f, Dots(f, isa), size, window, f.at(f.arg("weights"), start), bias)
     for p in range(size):
         at = 0
         for total, width in zip(sums[p * len(bias) : (p + 1) * len(bias)], panel.widths, strict=True):

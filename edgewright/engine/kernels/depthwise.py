@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
+from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.vector import fma
 from edgewright.engine.isa import ISA
-from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import fma
 from edgewright.ir.graph import Array
 
 

@@ -8,10 +8,10 @@ from itertools import groupby
 
 import numpy as np
 
-from edgewright.engine.codegen import PTR, Function, Module, Reg, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
+from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.vector import LINE, STREAMS, fetch, fma, fma_pairs
 from edgewright.engine.isa import ISA
-from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import LINE, STREAMS, fetch, fma, fma_pairs
 from edgewright.ir.graph import Array
 
 

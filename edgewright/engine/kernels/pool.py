@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, count, number, vec
+from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.requant import Affine, quantize
+from edgewright.engine.codegen.vector import int_max, to_real, widen
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.along import larger
-from edgewright.engine.kernels.channels import bytes_to, over_channels, widths
-from edgewright.engine.requantize import Affine, quantize
-from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import int_max, to_real, widen
+from edgewright.engine.kernels.channel_loop import bytes_to, over_channels, widths
+from edgewright.engine.kernels.row_reduce import larger
 
 
 @dataclass(frozen=True)

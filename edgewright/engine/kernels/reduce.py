@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, count, number, vec
-from edgewright.engine.kernels.along import fold, halved, larger, load, smaller
-from edgewright.engine.kernels.packing import pieces
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, count, number, vec
+from edgewright.engine.kernels.pack_operand import pieces
+from edgewright.engine.kernels.row_reduce import fold, halved, larger, load, smaller
 
 Join = Callable[[Function, Reg, Reg], Reg]
 JOINS: dict[str, tuple[float, Join]] = {

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Operand, Reg, vec
-from edgewright.engine.kernels.channels import bytes_to, over_channels, widths
-from edgewright.engine.requantize import Affine, quantize
-from edgewright.engine.tail import Tail, finish
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, vec
+from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.requant import Affine, quantize
+from edgewright.engine.kernels.channel_loop import bytes_to, over_channels, widths
 from edgewright.ir.graph import Array
 
 _ENTRY = 24  # bytes: two offsets, two weights

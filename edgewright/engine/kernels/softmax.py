@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, count, number, vec
-from edgewright.engine.functions import power_of_two
-from edgewright.engine.kernels.along import fold, larger, largest_of, load, store, sum_of
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.math_float32 import power_of_two
+from edgewright.engine.kernels.row_reduce import fold, larger, largest_of, load, store, sum_of
 
 LOG2E = 1.4426950408889634
 

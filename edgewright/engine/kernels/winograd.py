@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen import I64, PTR, Function, Module, Reg, element, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, element, number, vec
+from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.vector import fma
 from edgewright.engine.kernels import gemm
-from edgewright.engine.tail import Tail, finish
-from edgewright.engine.vector import fma
 from edgewright.ir.graph import Array
 
 _WEIGHTS = {

@@ -1,6 +1,7 @@
 """Checks of device graphs that come from files, before they run: structure, parameters, element types and arguments.
 
-Shapes are checked where they are known: graphs whose sizes vary get theirs with the inputs (``engine/check.py``).
+Shapes are checked where they are known: graphs with dynamic shapes get theirs with the inputs
+(``engine/graph/validate.py``).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgewright.engine.grids import Sampling, sample
+from edgewright.engine.graph.grid_sample import Sampling, sample
 from edgewright.runtime.portable.maker import Maker
 from edgewright.runtime.portable.table import Args, taken
 from edgewright.runtime.tensor import TensorSlot

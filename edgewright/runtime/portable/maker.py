@@ -14,7 +14,7 @@ from edgewright.runtime.tensor import TensorSlot
 
 Turned = dict[tuple[int, tuple[int, ...]], tuple[Array, Array]]
 _F32 = np.dtype(np.float32)
-# Those of 16 bits are computed in 32, and each result is rounded (``engine/halves.py``).
+# Those of 16 bits are computed in 32, and each result is rounded (``engine/graph/widen_fp16.py``).
 REALS = (_F32, np.dtype(np.float16), bfloat16)
 TYPES = (*REALS, *(np.dtype(t) for t in ("bool", "uint8", "int8", "int16", "int32", "int64")))
 WORTH = 1_000_000  # products of numbers: below, numpy is done before the engine would be compiled

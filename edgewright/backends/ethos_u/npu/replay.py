@@ -16,11 +16,11 @@ import numpy as np
 from edgewright.backends.ethos_u.npu.maps import Builder, NotTranslatedError, Range
 from edgewright.backends.ethos_u.npu.record import Done, Product, Record
 from edgewright.backends.ethos_u.npu.translate import translate
-from edgewright.engine.cache import default_cache, key_of
-from edgewright.engine.driver import CompiledGraph
 from edgewright.engine.isa import host
+from edgewright.engine.jit.cache import default_cache, key_of
+from edgewright.engine.jit.driver import CompiledGraph
+from edgewright.engine.jit.plan_cache import Origin, load_form, save_form, sources
 from edgewright.engine.plan import Place, Plan, PythonCall, Slot, Tensor
-from edgewright.engine.stored import Origin, load_form, save_form, sources
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Graph
 

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.npu.memory import Budget, Memory
 from edgewright.backends.ethos_u.npu.replay import Kept
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.backends.ethos_u.npu.stream import Program
-from edgewright.engine.cores import thread_count
+from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.runner import native
 from edgewright.errors import InputError, MissingError
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.commands import Command, find
-from edgewright.engine.cache import key_of
+from edgewright.engine.jit.cache import key_of
 from edgewright.errors import FormatError, VersionError
 
 _COP2 = int.from_bytes(b"COP2", "little")

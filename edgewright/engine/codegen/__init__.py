@@ -1,0 +1,1 @@
+"""Code generation: a builder of LLVM IR text, and vector arithmetic written with it."""

@@ -1,0 +1,80 @@
+"""What is done to a result before it is stored: activations, a second operand's sum, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from edgewright.engine.codegen.builder import Function, Reg, number
+from edgewright.engine.codegen.math_float32 import FUNCTIONS
+from edgewright.engine.codegen.vector import clamp
+
+
+@dataclass(frozen=True)
+class Clamp:
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Unary:
+    """A function of ``functions.py``, with its constants."""
+
+    kind: str
+    constants: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A sum, product, ... with a constant: ``flipped`` if the constant comes first."""
+
+    kind: str
+    value: float
+    flipped: bool = False
+
+
+@dataclass(frozen=True)
+class Second:
+    """A sum, product, ... with another tensor: ``flipped`` if that one comes first."""
+
+    kind: str
+    flipped: bool = False
+
+
+Item = Union[Clamp, Unary, Scalar, Second]
+Tail = tuple[Item, ...]
+
+_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+
+
+def combine(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
+    """A binary operator on reals. Of NaN and a number, ``maximum`` and ``minimum`` give NaN."""
+    if kind in _BINARY:
+        return f.op(_BINARY[kind], a, b)
+    if kind == "prelu":
+        return f.select(f.compare("olt", a, number(0, a.type)), f.op("fmul", a, b), a)
+    best = f.select(f.compare("ogt" if kind == "maximum" else "olt", a, b), a, b)
+    return f.select(f.compare("uno", a, a), a, best)
+
+
+def finish(f: Function, x: Reg, tail: Sequence[Item], second: Callable[[], Reg] | None = None) -> Reg:
+    """``x`` after every item of the tail; ``second`` loads what the other tensor has at the same place."""
+    for item in tail:
+        if isinstance(item, Clamp):
+            x = clamp(f, x, item.low, item.high)
+        elif isinstance(item, Unary):
+            x = FUNCTIONS[item.kind](f, x, *item.constants)
+        else:
+            if isinstance(item, Scalar):
+                other = number(item.value, x.type)
+            else:
+                assert second is not None
+                other = second()
+            a, b = (other, x) if item.flipped else (x, other)
+            x = combine(f, item.kind, a, b)
+    return x
+
+
+def reads_second(tail: Sequence[Item]) -> bool:
+    return any(isinstance(item, Second) for item in tail)

@@ -1,0 +1,111 @@
+"""Between stored bytes and real numbers, rounded as the named numerics say.
+
+Inside the engine signed bytes are kept 128 higher, as unsigned ones: all zero points and limits here are of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
+from edgewright.engine.codegen.fixed_point import scale
+from edgewright.engine.codegen.vector import clamp, int_max, int_min, round_to_int, to_real, widen
+from edgewright.ir.graph import QParams
+from edgewright.ir.numerics import Numerics
+
+
+@dataclass(frozen=True)
+class Affine:
+    """One scale and zero point for bytes."""
+
+    scale: float
+    zero: int
+    shift: int = 0  # what is added to a stored value
+
+    def real(self, f: Function, x: Reg) -> Reg:
+        """Bytes as the real numbers they stand for."""
+        whole = f.add(widen(f, x), -self.zero)
+        return f.op("fmul", to_real(f, whole), number(self.scale, vec(count(x.type), "float")))
+
+    def whole(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
+        """Real numbers in steps of the scale, rounded, between two limits; in 32 bits."""
+        bounded = clamp(f, scaled, low - self.zero, high - self.zero)
+        return f.add(round_to_int(f, bounded), self.zero)
+
+    def store(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
+        """The same as bytes."""
+        return f.cast("trunc", self.whole(f, scaled, low, high), vec(count(scaled.type), "i8"))
+
+
+def whole_of(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
+    """A real number as it is stored, in 32 bits: NaN is stored as 0."""
+    inverse = np.float32(1) / np.float32(made.scale)
+    scaled = f.op("fmul", x, number(float(inverse), x.type))
+    known = f.select(f.compare("ord", scaled, scaled), scaled, number(made.shift - made.zero, x.type))
+    return made.whole(f, known, low, high)
+
+
+def quantize(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
+    """A real number as bytes."""
+    return f.cast("trunc", whole_of(f, x, made, low, high), vec(count(x.type), "i8"))
+
+
+def shift_of(q: QParams) -> int:
+    """What is added to a stored value inside the engine."""
+    return 128 if q.dtype == np.dtype(np.int8) else 0
+
+
+def scale_of(q: QParams) -> np.float32:
+    return np.float32(np.asarray(q.scale).reshape(()))
+
+
+def affine_of(q: QParams) -> Affine:
+    return Affine(float(scale_of(q)), int(np.asarray(q.zero_point)) + shift_of(q), shift_of(q))
+
+
+def limits_of(numerics: Numerics, q: QParams, limits: tuple[float, float] | None) -> tuple[int, int]:
+    """The least and the largest byte of a result."""
+    low, high = numerics.limits(q, limits)
+    return low + shift_of(q), high + shift_of(q)
+
+
+def bounded_ints(f: Function, x: Reg, low: int, high: int) -> Reg:
+    return int_min(f, int_max(f, x, number(low, x.type)), number(high, x.type))
+
+
+Requantize = Callable[[Reg], Reg]
+_REACH = 1.0e9  # farther than any limit, and still 32 bits
+
+
+def _even(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
+    """By single precision, rounded once, halves to even: XNNPACK's."""
+
+    def made(total: Reg) -> Reg:
+        scaled = f.op("fmul", to_real(f, total), words[0])
+        return round_to_int(f, clamp(f, scaled, -_REACH, _REACH) if far else scaled)
+
+    return made
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """``words``: LLVM's types of what each channel's factor is made of. ``emit`` is given vectors of them, and whether
+    results may leave 32 bits."""
+
+    words: tuple[str, ...]
+    emit: Callable[[Function, Sequence[Reg], bool], Requantize]
+    nothing: tuple[int, ...]  # the words of channels that are not there
+
+
+def _fixed(name: str) -> Rounding:
+    return Rounding(("i32", "i32"), lambda f, words, far: scale(f, name, words[0], words[1], far), (0, 1))
+
+
+# From sums in 32 bits to integers of the output, still without its zero point.
+ROUNDINGS: dict[str, Rounding] = {
+    "even": Rounding(("float",), _even, (0,)),
+    **{name: _fixed(name) for name in ("single", "double", "twice", "once")},
+}

@@ -1,0 +1,107 @@
+"""Sine and cosine of any angle.
+
+An angle is ``m * 2**e`` with 24 bits of ``m``, and only what is left of it after whole turns matters. For every ``e`` a
+table holds 2/pi times that power of two, without what makes whole turns: as a number of 29 bits, whose product with
+``m`` is exact in double precision, and the rest. So angles of any size keep all their digits.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import I64, Function, Reg, count, number, vec
+from edgewright.engine.codegen.math_float32 import function, polynomial
+from edgewright.engine.codegen.vector import fma
+
+_DIGITS = (  # of pi
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+    "328230664709384460955058223172535940812848111745028410270193852110555964462294895493038196"
+)
+_HALF_PI = float(Fraction(_DIGITS) / 2)
+# Taylor's terms in the square of an angle up to pi/4
+_SINE = [1 / 362880, -1 / 5040, 1 / 120, -1 / 6]
+_COSINE = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -0.5]
+
+
+@cache
+def table() -> tuple[list[float], list[float]]:
+    """By the bits of an exponent: what an angle is multiplied by to be counted in quarter turns, in two parts."""
+    ratio, first, second = 2 / Fraction(_DIGITS), [], []
+    for bits in range(256):
+        if bits == 255:  # infinite, or no number
+            first.append(float("nan"))
+            second.append(0.0)
+            continue
+        unit = Fraction(2) ** (max(bits, 1) - 150)  # what the last bit of m stands for
+        left = (ratio * unit) % 4
+        scale = Fraction(2) ** (28 - left.numerator.bit_length() + left.denominator.bit_length())
+        high = Fraction(int(left * scale)) / scale
+        first.append(float(high / unit))
+        second.append(float((left - high) / unit))
+    return first, second
+
+
+def _double(value: float, lanes: int) -> Reg:
+    text = f"0x{np.float64(value).view(np.uint64):016X}"
+    return Reg(f"splat (double {text})" if lanes > 1 else text, vec(lanes, "double"))
+
+
+def _look_up(f: Function, name: str, values: list[float], index: Reg) -> Reg:
+    """Elements of a table, one by one."""
+    lanes = count(index.type)
+    listed = [int(v) for v in np.array(values).view(np.int64)]
+    place = f.module.table(name, listed, "i64")
+    kind = vec(lanes, "double")
+    made = Reg("poison", kind)
+    for i in range(lanes):
+        one = f.let("i32", f"extractelement {index.type} {index}, i32 {i}") if lanes > 1 else index
+        at = f.mul(f.cast("zext", one, I64), 8)
+        loaded = f.load("double", f.at(place, at), align=8)
+        made = f.let(kind, f"insertelement {kind} {made}, double {loaded}, i32 {i}") if lanes > 1 else loaded
+    return made
+
+
+def _reduced(f: Function, x: Reg) -> tuple[Reg, Reg]:
+    """An angle's size less its quarter turns (at most pi/4), and their number."""
+    lanes = count(x.type)
+    whole, wide = vec(lanes, "i32"), vec(lanes, "double")
+    size = f.op("and", f.bits(x, whole), 0x7FFFFFFF)
+    exponent = f.op("lshr", size, 23)
+    high, low = (_look_up(f, n, v, exponent) for n, v in zip(("turns", "rest"), table(), strict=True))
+    angle = f.cast("fpext", f.bits(size, x.type), wide)
+    most, more = f.op("fmul", angle, high), f.op("fmul", angle, low)
+    suffix = f"v{lanes}f64" if lanes > 1 else "f64"
+    turns = f.call(f"llvm.rint.{suffix}", wide, f.op("fadd", most, more))
+    left = f.op("fadd", f.op("fsub", most, turns), more)
+    known = f.select(f.compare("ord", turns, turns), turns, _double(0, lanes))
+    return f.cast("fptrunc", f.op("fmul", left, _double(_HALF_PI, lanes)), x.type), f.cast("fptosi", known, whole)
+
+
+def _turned(f: Function, left: Reg, quarter: Reg) -> Reg:
+    """The sine of an angle and some quarter turns."""
+    kind = left.type
+    squared = f.op("fmul", left, left)
+    sine = fma(f, f.op("fmul", polynomial(f, squared, _SINE), squared), left, left)
+    cosine = fma(f, polynomial(f, squared, _COSINE), squared, number(1, kind))
+    odd = f.compare("ne", f.op("and", quarter, 1), number(0, quarter.type))
+    flip = f.op("shl", f.op("and", quarter, 2), 30)
+    return f.bits(f.op("xor", f.bits(f.select(odd, cosine, sine), quarter.type), flip), kind)
+
+
+@function("sin")
+def sin(f: Function, x: Reg) -> Reg:
+    """Within 2."""
+    left, quarter = _reduced(f, x)
+    whole = quarter.type
+    sign = f.op("and", f.bits(x, whole), -0x80000000)
+    return f.bits(f.op("xor", f.bits(_turned(f, left, quarter), whole), sign), x.type)
+
+
+@function("cos")
+def cos(f: Function, x: Reg) -> Reg:
+    """Within 2."""
+    left, quarter = _reduced(f, x)
+    return _turned(f, left, f.add(quarter, 1))

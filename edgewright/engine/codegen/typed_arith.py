@@ -1,0 +1,203 @@
+"""Arithmetic on vectors of any type, as numpy has it: integers wrap around, truth is a byte of 0 or 1.
+
+Operands of an operator have one type, which is also the result's, or a truth is made of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import Function, Reg, count, element, number, vec
+from edgewright.engine.codegen.math_float64 import call
+from edgewright.engine.codegen.vector import int_max, int_min
+from edgewright.ir.dtypes import DType
+
+Typed = Callable[[Function, DType, list[Reg]], Reg]
+TYPED: dict[str, Typed] = {}
+ORDER = ("lt", "le", "gt", "ge")
+TRUTHS = ("eq", "ne", *ORDER, *(f"logical_{name}" for name in ("and", "or", "xor", "not")), "isnan", "isinf")
+
+
+def typed(*kinds: str) -> Callable[[Typed], Typed]:
+    def register(made: Typed) -> Typed:
+        TYPED.update(dict.fromkeys(kinds, made))
+        return made
+
+    return register
+
+
+def real(dtype: DType) -> bool:
+    return dtype.kind == "f"
+
+
+def truth(f: Function, x: Reg) -> Reg:
+    """Bits of what is not zero."""
+    how = "une" if element(x.type) == "float" else "ne"
+    return f.compare(how, x, number(0, x.type))
+
+
+def stored(f: Function, bits: Reg) -> Reg:
+    return f.cast("zext", bits, vec(count(bits.type), "i8"))
+
+
+# ------------------------------------------------------------------------------------------------------- one operand
+
+
+@typed("neg")
+def _neg(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return f.op("sub", number(0, given[0].type), given[0])
+
+
+@typed("abs")
+def _abs(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    (x,) = given
+    if dtype.kind != "i":
+        return x
+    return f.select(f.compare("slt", x, 0), f.op("sub", number(0, x.type), x), x)
+
+
+@typed("sign")
+def _sign(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    (x,) = given
+    if dtype.kind == "b":
+        return x
+    below = f.compare("slt" if dtype.kind == "i" else "ult", x, 0)
+    above = stored(f, f.compare("ne", x, 0))
+    made = f.select(below, number(-1, above.type), above)
+    return f.cast("sext", made, x.type) if element(x.type) != "i8" else made
+
+
+@typed("square")
+def _square(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return f.op("mul", given[0], given[0])
+
+
+@typed("ceil", "floor", "trunc", "round", "clone")
+def _itself(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return given[0]
+
+
+@typed("bitwise_not")
+def _not(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return f.op("xor", given[0], 1 if dtype.kind == "b" else -1)
+
+
+@typed("logical_not")
+def _logical_not(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return stored(f, f.compare("oeq" if real(dtype) else "eq", given[0], number(0, given[0].type)))
+
+
+def special(kind: str) -> Typed:
+    def made(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+        (x,) = given
+        if not real(dtype):
+            return number(0, vec(count(x.type), "i8"))
+        if kind == "isnan":
+            return stored(f, f.compare("uno", x, x))
+        return stored(f, f.compare("oeq", call(f, "fabs", x), number(math.inf, x.type)))
+
+    return made
+
+
+TYPED.update({kind: special(kind) for kind in ("isnan", "isinf")})
+
+
+def cast(f: Function, x: Reg, source: DType, target: DType) -> Reg:
+    """As C does it: what is beyond a type loses its upper bits."""
+    lanes = count(x.type)
+    if target.kind == "b":
+        return x if source.kind == "b" else stored(f, truth(f, x))
+    if real(target):
+        signed = source.kind == "i"
+        return x if real(source) else f.cast("sitofp" if signed else "uitofp", x, vec(lanes, "float"))
+    kind = vec(lanes, f"i{8 * target.itemsize}")
+    if real(source):
+        whole = f.cast("fptosi", x, vec(lanes, "i64" if target.itemsize == 8 else "i32"))
+        return f.cast("trunc", whole, kind)
+    if target.itemsize < source.itemsize:
+        return f.cast("trunc", x, kind)
+    return f.cast("sext" if source.kind == "i" else "zext", x, kind)
+
+
+# ------------------------------------------------------------------------------------------------------ two operands
+
+_WRAPPING = {
+    "add": "add", "sub": "sub", "mul": "mul", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+}  # fmt: skip
+
+
+def _wrapping(name: str) -> Typed:
+    def made(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+        instruction = {"add": "or", "mul": "and"}.get(name, name) if dtype.kind == "b" else name
+        return f.op(instruction, given[0], given[1])
+
+    return made
+
+
+TYPED.update({kind: _wrapping(name) for kind, name in _WRAPPING.items()})
+
+
+def comparison(f: Function, kind: str, dtype: DType, a: Reg, b: Reg) -> Reg:
+    if real(dtype):
+        return f.compare({"eq": "oeq", "ne": "une"}.get(kind) or f"o{kind}", a, b)
+    if kind in ("eq", "ne"):
+        return f.compare(kind, a, b)
+    return f.compare(("s" if dtype.kind == "i" else "u") + kind, a, b)
+
+
+def _comparison(kind: str) -> Typed:
+    return lambda f, dtype, given: stored(f, comparison(f, kind, dtype, given[0], given[1]))
+
+
+TYPED.update({kind: _comparison(kind) for kind in ("eq", "ne", *ORDER)})
+
+
+def _logical(name: str) -> Typed:
+    return lambda f, dtype, given: stored(f, f.op(name, truth(f, given[0]), truth(f, given[1])))
+
+
+TYPED.update({f"logical_{name}": _logical(name) for name in ("and", "or", "xor")})
+
+
+@typed("maximum")
+def _maximum(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return int_max(f, given[0], given[1], dtype.kind == "i")
+
+
+@typed("minimum")
+def _minimum(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return int_min(f, given[0], given[1], dtype.kind == "i")
+
+
+@typed("where")
+def _where(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+    return f.select(truth(f, given[0]), given[1], given[2])
+
+
+def shift(left: bool) -> Typed:
+    def made(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+        x, by = given
+        bits = 8 * dtype.itemsize
+        usable = f.compare("ult", by, bits)
+        safe = f.select(usable, by, number(0, by.type))
+        if left:
+            return f.select(usable, f.op("shl", x, safe), number(0, x.type))
+        signed = dtype.kind == "i"
+        rest = f.op("ashr", x, bits - 1) if signed else number(0, x.type)
+        return f.select(usable, f.op("ashr" if signed else "lshr", x, safe), rest)
+
+    return made
+
+
+TYPED.update({"bitwise_left_shift": shift(True), "bitwise_right_shift": shift(False)})
+
+
+def fixed(dtype: DType) -> bool:
+    """Whether vectors of a type can be computed with."""
+    return dtype == np.dtype(np.float32) or dtype.kind in "biu"
+
+
+from edgewright.engine.codegen import div_mod as div_mod  # noqa: E402  (it adds more)

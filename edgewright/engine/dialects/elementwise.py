@@ -1,0 +1,69 @@
+"""The table of vendors' operators on single elements, as arithmetic on vectors of integers. Each dialect's own module
+(``tosa_elements.py``, …) fills it.
+
+An operator that would need more than 64 bits, or has numbers that no arithmetic here is right for, raises
+``NotWholeError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
+from edgewright.ir.graph import Op, Value
+
+Given = list[Whole]
+Element = Callable[[Integers, Op, Given], Whole]
+ELEMENTS: dict[str, Element] = {}
+TABULAR: set[str] = set()  # functions that only a table of all bytes can do
+
+
+def element(*kinds: str) -> Callable[[Element], Element]:
+    def register(made: Element) -> Element:
+        for kind in kinds:
+            ELEMENTS[kind] = made
+        return made
+
+    return register
+
+
+def operands(op: Op) -> list[Value]:
+    """The tensors that an operator works through element by element."""
+    if op.kind.startswith(("tflite.", "qnn.", "enn.")):
+        return list(op.args["inputs"])
+    names = ["input", "a", "b", "condition", "on_true", "on_false"]
+    names += ["multiplier", "shift"] if op.args.get("per_channel") else []
+    return [op.args[name] for name in names if name in op.args]
+
+
+def bounds(value: Value) -> tuple[int, int]:
+    """The least and the largest that a tensor can hold."""
+    if value.dtype is None or value.dtype.kind not in "biu":
+        raise NotWholeError("real numbers")
+    if value.dtype.kind == "b":
+        return 0, 1
+    info: Any = np.iinfo(value.dtype)
+    return int(info.min), int(info.max)
+
+
+def result_of(op: Op) -> Value:
+    """What an operator on single elements makes."""
+    out = op.outputs[0]
+    assert out is not None
+    return out
+
+
+# What every vendor means alike.
+
+
+@element("tosa.maximum", "tflite.MAXIMUM")
+def _largest(i: Integers, op: Op, given: Given) -> Whole:
+    return i.largest(*given)
+
+
+@element("tosa.minimum", "tflite.MINIMUM")
+def _smallest(i: Integers, op: Op, given: Given) -> Whole:
+    return i.smallest(*given)

@@ -1,0 +1,97 @@
+"""QNN's averages, sums and extremes of integers: which elements are folded, and what becomes of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import Reg, number
+from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
+from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
+from edgewright.engine.dialects.qnn_elementwise import real, stored
+from edgewright.engine.dialects.reduce import FOLDINGS, Folding, finish
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.qnn.folds import factors_of
+from edgewright.ir.qnn.table import PREFIX
+
+_POOLS = ("PoolAvg2d", "PoolAvg3d", "PoolMax2d")
+_AXES = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
+
+
+def _ends(op: Op) -> tuple[Value, Value]:
+    (x,), out = op.args["inputs"], op.outputs[0]
+    assert out is not None
+    return x, out
+
+
+def _pool(op: Op) -> Folding:
+    """Windows; what lies beyond an image counts as nothing, so only sums may go there."""
+    x, out = _ends(op)
+    sizes, steps = (tuple(int(n) for n in op.args[name]) for name in ("filter_size", "stride"))
+    pads: list[int] = []
+    for n, m, k, s, (before, after) in zip(x.bound[1:-1], out.bound[1:-1], sizes, steps, op.args["pad_amount"],
+                                           strict=True):  # fmt: skip
+        pads += [int(before), max(int(after) if before else 0, (m - 1) * s + k - n - int(before), 0)]
+    largest = op.kind.endswith("PoolMax2d")
+    if any(pads) and (largest or len(sizes) != 2):
+        raise NotWholeError("windows beyond the image")
+    if x.q is None or out.q is None:
+        raise NotWholeError("real numbers")
+    if largest:
+        return Folding(x, "max", window=sizes, stride=steps)
+    factors, zero = factors_of(op), int(np.asarray(x.q.zero_point))
+    around = (pads[0], pads[1], pads[2], pads[3]) if len(sizes) == 2 else (0, 0, 0, 0)
+    extras = () if factors.size == 1 else (_extra(factors),)
+    return Folding(x, "sum", (), True, sizes, steps, around, zero, extras)
+
+
+def _extra(factors: Array) -> Value:
+    bits = np.ascontiguousarray(factors).view(np.int32)
+    return Value("factors", bits.dtype, bits.shape, tuple(range(bits.ndim)), bits)
+
+
+def _reduced(op: Op) -> Folding:
+    x, out = _ends(op)
+    axes = tuple(sorted(int(a) for a in op.args["axes"]))
+    keep = bool(op.args["keep_dims"])
+    shape = tuple(1 if d in axes else n for d, n in enumerate(x.bound) if keep or d not in axes)
+    if shape != out.bound or not axes or 0 in x.bound:
+        raise NotWholeError("results are not as many")
+    how = "max" if op.kind.endswith("Max") else "min" if op.kind.endswith("Min") else "sum"
+    return Folding(x, how, axes, keep)
+
+
+for _name in _POOLS:
+    FOLDINGS[PREFIX + _name] = _pool
+for _name in _AXES:
+    FOLDINGS[PREFIX + _name] = _reduced
+
+
+@finish(f"{PREFIX}ReduceMax", f"{PREFIX}ReduceMin", f"{PREFIX}PoolMax2d")
+def _extreme(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+    x, out = _ends(op)
+    if x.q == out.q:
+        return total
+    return stored(i, real(i, total, x), out)
+
+
+@finish(f"{PREFIX}ReduceMean", f"{PREFIX}ReduceSum", f"{PREFIX}PoolAvg2d", f"{PREFIX}PoolAvg3d")
+def _scaled(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+    x, out = _ends(op)
+    if x.q is None and out.q is None and op.kind.endswith("ReduceSum"):
+        return total
+    if x.q is None or out.q is None:
+        raise NotWholeError("real numbers")
+    f, q, zero = i.f, out.q, int(np.asarray(out.q.zero_point))
+    centred = i.plus(total, -int(np.asarray(x.q.zero_point)) * _count(op, x))
+    made = to_real(f, i.narrow(centred).reg)
+    factor = f.bits(extras[0], made.type) if extras else number(float(factors_of(op).reshape(())), made.type)
+    near = clamp(f, f.op("fmul", made, factor), q.qmin - zero, q.qmax - zero)
+    return Whole(f.add(round_to_int(f, near), zero), q.qmin, q.qmax)
+
+
+def _count(op: Op, x: Value) -> int:
+    if "axes" in op.args:
+        return math.prod(x.bound[int(a)] for a in op.args["axes"])
+    return math.prod(int(n) for n in op.args["filter_size"])

@@ -1,0 +1,45 @@
+"""A graph's inputs and outputs: the caller's arrays, and copies of them inside the engine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgewright.engine.graph.layout import Home, dense
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.plan import Place, Tensor
+from edgewright.ir.graph import Op, Value
+
+
+def given(value: Value, place: Place) -> Home:
+    """A value in the caller's array."""
+    assert value.dtype is not None
+    raw = value.q is not None and value.q.dtype == np.dtype(np.int8)
+    return Home(value, place, dense(tuple(int(n) for n in value.bound), value.dtype.itemsize), raw)
+
+
+def tensor(value: Value) -> Tensor:
+    """An input or output, as the caller sees it."""
+    assert value.dtype is not None
+    return Tensor(value.name, value.dtype, tuple(int(n) for n in value.bound))
+
+
+def twin(value: Value) -> Value:
+    """A value like another."""
+    return Value(value.name + "'", value.dtype, value.shape, value.dim_order, q=value.q)
+
+
+def replace_value(node: Node, old: Value, new: Value) -> None:
+    """Make a node read another value; operators of the graph itself stay as they are."""
+
+    def changed(argument: object) -> object:
+        if isinstance(argument, list):
+            return [changed(a) for a in argument]
+        return new if argument is old else argument
+
+    made = [Op(op.kind, {k: changed(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
+    node.sum = next((new_op for op, new_op in zip(node.ops, made, strict=True) if op is node.sum), None)
+    node.ops = made
+    node.second = new if node.second is old else node.second
+    node.attention = None if node.attention is None else node.attention.reading(old, new)
+    for part in node.parts:
+        replace_value(part, old, new)

@@ -1,0 +1,250 @@
+"""From a device graph to a plan: nodes, their lowerings, layouts, memory, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from edgewright.engine.codegen.requant import affine_of
+from edgewright.engine.graph.arena import Need, allocate
+from edgewright.engine.graph.fuse import Fuser
+from edgewright.engine.graph.graph_io import given, replace_value, tensor, twin
+from edgewright.engine.graph.inplace_updates import find_updates
+from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout_assignment import Placing
+from edgewright.engine.graph.match_attention import find_attention
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.graph.shared_weights import SharedWeights
+from edgewright.engine.graph.verify_plan import Access, verify_plan
+from edgewright.engine.graph.views import view_of
+from edgewright.engine.isa import ISA
+from edgewright.engine.lower.attention import FusedAttention
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.bf16_gemm import PairProduct
+from edgewright.engine.lower.channel_planes import PlanesToPixels
+from edgewright.engine.lower.conv import RealDepthwise, RealProduct, RealTransposed
+from edgewright.engine.lower.conv_chain import RealChain, chain_nodes
+from edgewright.engine.lower.dynamic_gemm import QuantizeRows, RowProduct
+from edgewright.engine.lower.dynamic_shape import OPEN
+from edgewright.engine.lower.elementwise import ByteSum, Map, Table
+from edgewright.engine.lower.fp16_convert import Halves
+from edgewright.engine.lower.general import General
+from edgewright.engine.lower.int8_conv import ByteDepthwise, ByteProduct, ByteTransposed
+from edgewright.engine.lower.int8_winograd import ByteWinograd
+from edgewright.engine.lower.matmul import MatMul
+from edgewright.engine.lower.move import Move, frame
+from edgewright.engine.lower.norm import Normalize
+from edgewright.engine.lower.pool import GlobalMean, Pooling
+from edgewright.engine.lower.reduce import Reduction
+from edgewright.engine.lower.reference_step import Reference
+from edgewright.engine.lower.resize import Bilinear, Softmax
+from edgewright.engine.lower.row_gather import Gather, Put
+from edgewright.engine.lower.vendor import Vendor
+from edgewright.engine.lower.winograd import Winograd
+from edgewright.engine.plan import ALIGN, Place, Plan
+from edgewright.engine.tuning_params import Choices
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.numerics import Numerics
+
+LOWERINGS: list[type[Lowering]] = [
+    FusedAttention,
+    RealChain,
+    Winograd,
+    QuantizeRows,
+    RowProduct,
+    PairProduct,
+    RealProduct,
+    RealDepthwise,
+    RealTransposed,
+    MatMul,
+    ByteWinograd,
+    ByteProduct,
+    ByteDepthwise,
+    ByteTransposed,
+    Pooling,
+    GlobalMean,
+    Bilinear,
+    Softmax,
+    Normalize,
+    Reduction,
+    Gather,
+    Put,
+    PlanesToPixels,
+    Halves,
+    Move,
+    Table,
+    Map,
+    ByteSum,
+    General,
+    Vendor,
+    Reference,
+]
+
+
+def schedule(
+    graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30, choices: Choices | None = None,
+    shared: SharedWeights | None = None,
+) -> Plan:  # fmt: skip
+    """The plan of a verified graph whose shapes are all known; with ``shared`` they may be others the next time."""
+    return _Scheduler(graph, Context(isa, numerics, threads, memory, choices or Choices(), shared=shared)).run()
+
+
+class _Scheduler(Placing):
+    def __init__(self, graph: Graph, context: Context) -> None:
+        self.graph, self.context = graph, context
+        self.inputs = {v: i for i, v in enumerate(graph.inputs)}
+        self._lowered: dict[Node, Lowering] = {}
+        super().__init__(context, [self._lower(node) for node in self._nodes()])
+        self.temporaries: dict[int, list[tuple[int, int]]] = {}  # offset and size in the arena, by the node's number
+        self.accesses: list[Access] = []
+
+    def run(self) -> Plan:
+        self.decide()
+        self._place()
+        self.context.found = self.arena
+        given = [self.context.homes[value] for value in self.graph.inputs]
+        for i, lowering in enumerate(self.lowerings):
+            self.context.temporaries = [offset for offset, _ in self.temporaries.get(i, [])]
+            self.accesses.append(self._emit(lowering, tuple(self.temporaries.get(i, []))))
+        verify_plan(self.accesses, self.arena, given)
+        context = self.context
+        return Plan(
+            steps=tuple(context.steps),
+            kernels=context.kernels,
+            weights=context.weights.build(),
+            arena_size=self.arena + (ALIGN if context.checks else 0),
+            scratch_size=context.scratch,
+            inputs=tuple(tensor(v) for v in self.graph.inputs),
+            outputs=tuple(tensor(v) for v in self.graph.outputs),
+            cpu=context.isa.cpu,
+            features=context.isa.features,
+            shared=() if context.shared is None else context.shared.arrays,
+            updates=tuple((update.output, update.input) for update in self.updates),
+            checks=tuple(context.checks),
+        )
+
+    # ------------------------------------------------------------------------------------------------------- nodes
+
+    def _nodes(self) -> list[Node]:
+        """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
+        attention = find_attention(self.graph) if self.context.shared is None else []
+        nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes, attention).run()
+        nodes = chain_nodes(self.graph, nodes, self.context)
+        self.updates = find_updates(self.graph, nodes, self._lower)
+        for update in self.updates:
+            place = Place("output", 0, update.output)
+            self.context.homes |= {version: given(version, place) for version in update.versions}
+        over = {update.output for update in self.updates}, {update.input for update in self.updates}
+        rest = [value for i, value in enumerate(self.graph.inputs) if i not in over[1]]
+        before = [node for value in rest if (node := self._copy_in(value, nodes)) is not None]
+        after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs) if i not in over[0]]
+        return [*before, *nodes, *(node for node in after if node is not None)]
+
+    def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
+        """Inputs are copied unless all that read them read nothing else. Signed bytes always are."""
+        home = self.context.homes[value] = given(value, Place("input", 0, self.inputs[value]))
+        readers = [node for node in nodes if any(v is value for v in node.reads())]
+        if not home.raw and all(
+            self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
+        ):
+            return None
+        inside = twin(value)
+        for node in readers:
+            replace_value(node, value, inside)
+            self._lowered.pop(node, None)
+        return Node([Op("clone", {"self": value}, [inside])])
+
+    def _needs_border(self, node: Node, value: Value) -> bool:
+        wanted = self._lower(node).border()
+        return wanted is not None and wanted[0] is value
+
+    def _copy_out(self, index: int, value: Value, nodes: Sequence[Node]) -> Node | None:
+        """An output is made in place if nothing else reads it and its maker writes nothing else."""
+        home = given(value, Place("output", 0, index))
+        maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
+        read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
+        if maker is not None and not read and value not in self.context.homes and not home.raw:
+            lowering = self._lower(maker)
+            if lowering.exact_writes and lowering.alias() is None:
+                self.context.homes[value] = home
+                return None
+        outside = twin(value)
+        self.context.homes[outside] = given(outside, Place("output", 0, index))
+        return Node([Op("clone", {"self": value}, [outside])])
+
+    def _lower(self, node: Node) -> Lowering:
+        if node not in self._lowered:
+            self._lowered[node] = self._choose(node)
+        return self._lowered[node]
+
+    def _choose(self, node: Node) -> Lowering:
+        if node.before or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
+            return Reference(node)
+        lowerings = LOWERINGS if self.context.shared is None else [*OPEN, *LOWERINGS]
+        return next(made for kind in lowerings if (made := kind.accept(node, self.context)) is not None)
+
+    # ------------------------------------------------------------------------------------------------------ memory
+
+    def _place(self) -> None:
+        """Homes in the arena, for as long as values are needed."""
+        first: dict[Value, int] = {}
+        last: dict[Value, int] = {}
+        for i, lowering in enumerate(self.lowerings):
+            for value in lowering.node.outputs:
+                root = self.root(value)
+                if root not in self.context.homes:
+                    first.setdefault(root, i)
+                    last[root] = i
+            for value in lowering.node.reads():
+                last[self.root(value)] = i
+        layouts = {value: self.layout(value) for value in first}
+        needs = [Need(layouts[value].size, first[value], last[value]) for value in first]
+        own = [(i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)]
+        offsets, self.arena = allocate([*needs, *(Need(size, i, i) for i, size in own)])
+        for (i, size), offset in zip(own, offsets[len(needs) :], strict=True):
+            self.temporaries.setdefault(i, []).append((offset, size))
+        for (value, layout), offset in zip(layouts.items(), offsets, strict=False):
+            self.context.homes[value] = Home(value, Place("arena", offset + layout.start), layout)
+
+    # ------------------------------------------------------------------------------------------------------- steps
+
+    def _settle(self, value: Value) -> None:
+        """Give a value that is part of another its home, once that one has its own."""
+        if value in self.parts and value not in self.context.homes:
+            whole, inside = self.parts[value]
+            self._settle(whole)
+            self.context.homes[value] = inside(self.context.home(whole))
+
+    def _emit(self, lowering: Lowering, temporaries: tuple[tuple[int, int], ...]) -> Access:
+        """The node's steps, and what they read and write."""
+        context, node, out = self.context, lowering.node, lowering.node.out
+        self._settle(out)
+        context.barrier, context.label = True, node.label
+        first = len(context.steps)
+        source: Value | None = None
+        if out in self.views:
+            op = self.views[out][0]
+            source = op.args["self"]
+            context.homes[out] = view_of(op, context.home(op.args["self"]))
+        elif out in self.aliases:
+            source = self.aliases[out]
+            if source in self.parts:  # stored where the last of several moves will be, with that one's strides
+                context.homes[out] = view_of(node.op, context.home(node.op.args["self"]))
+            else:
+                context.homes[out] = replace(context.homes[source], value=out, layout=self.layout(out))
+        else:
+            self._emit_steps(lowering, first)
+        reads = () if source is not None else tuple(context.home(value) for value in node.reads())
+        writes = tuple(context.home(value) for value in node.outputs)
+        return Access(node.label, reads, writes, temporaries, first, len(context.steps), source)
+
+    def _emit_steps(self, lowering: Lowering, first: int) -> None:
+        context, out = self.context, lowering.node.out
+        home = context.home(out)
+        if home.layout.border:
+            frame(context, home, 0 if out.q is None else affine_of(out.q).zero)
+        lowering.emit(context)
+        context.choices.emitted(lowering.node, first, len(context.steps))
+        touched = sum(context.home(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
+        if len(context.steps) > first:
+            context.steps[-1] = replace(context.steps[-1], bytes=touched)

@@ -1,0 +1,129 @@
+"""Memory checks of a plan: every byte a node reads was written by the value's producer, and is still that value's.
+
+Machine code has no bounds checks and no notion of values, so a mistake in lifetimes, aliases or in-place parts becomes
+a wrong number. The check replays the plan on a map of the memory: writing a value claims its bytes, reading it demands
+that all of them are claimed by it. That covers overlapping live ranges, views of memory that was reused, and
+concatenations whose parts are missing, whatever pass made them. Compare AddressSanitizer's shadow memory (Serebryany et
+al., 2012); here it is consulted once, when a plan is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.graph.layout import Home
+from edgewright.engine.plan import Place
+from edgewright.errors import EdgewrightError
+from edgewright.ir.graph import Array, Value
+
+Buffer = tuple[str, int]  # "arena", "input" or "output", and which of the caller's arrays
+
+
+class PlanError(EdgewrightError):
+    """A plan whose memory does not hold what its nodes read: a defect of the engine, not of the model."""
+
+    stage = "verify plan"
+    exit_code = 70
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a node of the plan reads and writes, and its steps: ``first`` up to, but not including, ``last``.
+
+    ``same``: the node makes no copy, its result is another name for that value's memory.
+    """
+
+    label: str
+    reads: tuple[Home, ...]
+    writes: tuple[Home, ...]
+    temporaries: tuple[tuple[int, int], ...] = ()  # offset and size in the arena
+    first: int = 0
+    last: int = 0
+    same: Value | None = None
+
+
+def verify_plan(accesses: Sequence[Access], arena: int, inputs: Sequence[Home]) -> None:
+    """Raise ``PlanError`` unless every node reads what was written for it. ``inputs``: what the caller provides."""
+    memory = _Memory(arena, accesses)
+    for home in inputs:
+        memory.claim(home)
+    for access in accesses:
+        for home in access.reads:
+            memory.demand(home, access.label)
+        if access.same is not None:
+            memory.numbers[access.writes[0].value] = memory.numbers[access.same]
+            continue
+        for offset, size in access.temporaries:
+            memory.release(offset, size)
+        for home in access.writes:
+            memory.claim(home)
+
+
+class _Memory:
+    """Which value each granule of each buffer holds; 0 is nobody's."""
+
+    def __init__(self, arena: int, accesses: Sequence[Access]) -> None:
+        homes = [home for access in accesses for home in (*access.reads, *access.writes)]
+        sizes = [n for access in accesses for pair in access.temporaries for n in pair]
+        sizes += [n for h in homes for n in (h.place.offset, h.layout.start, h.layout.size, h.layout.item)]
+        self.granule = math.gcd(64, *sizes, *(s for h in homes for s in h.layout.strides))
+        self.owners: dict[Buffer, Array] = {("arena", 0): np.zeros(-(-arena // self.granule), np.int32)}
+        self.numbers: dict[Value, int] = {}
+
+    def claim(self, home: Home) -> None:
+        """The value's bytes are its own from now on, the border too if it has one."""
+        number = self.numbers[home.value] = len(self.numbers) + 1
+        self._held(home)[...] = number
+
+    def release(self, offset: int, size: int) -> None:
+        self.owners["arena", 0][offset // self.granule : -(-(offset + size) // self.granule)] = 0
+
+    def demand(self, home: Home, label: str) -> None:
+        number = self.numbers.get(home.value)
+        if number is None:
+            raise PlanError(label, "reads a value that nothing wrote", value=home.value.name)
+        others = np.count_nonzero(self._held(home) != number)
+        if others:
+            rule = f"must read {home.value.name} as it was written; bytes that another value overwrote"
+            raise PlanError(label, rule, value=int(others) * self.granule)
+
+    def _held(self, home: Home) -> Array:
+        """The owners of a value's granules: of its elements, or of its whole allocation if it has a border."""
+        layout, grain = home.layout, self.granule
+        if layout.border:
+            start = home.place.offset - layout.start
+            return self._buffer(home.place, start + layout.size)[start // grain : (start + layout.size) // grain]
+        if 0 in layout.shape:
+            return np.zeros(0, np.int32)
+        end = sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)) + layout.item
+        owners = self._buffer(home.place, home.place.offset + end)
+        axes = _merged(zip((*layout.shape, layout.item // grain), (*layout.strides, grain), strict=True))
+        shape, strides = [n for n, _ in axes], [step // grain * owners.itemsize for _, step in axes]
+        return np.ndarray(shape, owners.dtype, owners, home.place.offset // grain * owners.itemsize, strides)
+
+    def _buffer(self, place: Place, size: int) -> Array:
+        """The owners of a buffer, of at least ``size`` bytes; only the arena's is known before."""
+        key = (place.buffer, place.index)
+        count, owners = -(-size // self.granule), self.owners.get(key, np.zeros(0, np.int32))
+        if count > owners.size:
+            if place.buffer == "arena":
+                raise PlanError("arena", f"has {owners.size * self.granule} bytes; a value ends at", value=size)
+            owners = self.owners[key] = np.concatenate((owners, np.zeros(count - owners.size, np.int32)))
+        return owners
+
+
+def _merged(axes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(size, stride) of dimensions, outermost first; those that are one run of memory are one."""
+    merged: list[tuple[int, int]] = []
+    for n, step in axes:
+        if n == 1:
+            continue
+        if merged and merged[-1][1] == n * step:
+            merged[-1] = merged[-1][0] * n, step
+        else:
+            merged.append((n, step))
+    return merged

@@ -1,0 +1,274 @@
+"""A compiled graph: its memory, its table of steps, and one native call per inference and thread.
+
+Compiled code checks nothing, so everything it relies on is checked here: the plan when the graph is made, the caller's
+arrays before every call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgewright.engine.graph.constant_buffer import resident
+from edgewright.engine.jit import pool_memory
+from edgewright.engine.jit.build import build_kernels
+from edgewright.engine.jit.elf import CodegenError, Image, Library, link
+from edgewright.engine.jit.thread_count import thread_count
+from edgewright.engine.jit.thread_policy import Sharing
+from edgewright.engine.jit.threads import address_of, aligned, driver, pool, retire
+from edgewright.engine.jit.validate_arrays import check_outputs, checked_inputs
+from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, View
+from edgewright.forks import renew_in_child
+from edgewright.ir.graph import Array
+
+if TYPE_CHECKING:  # profiles bring the ETDump format with them, which running does not need
+    from edgewright.engine.profile import EngineProfile
+
+# A sleeping thread takes some 50 us to wake: less work than that is done before it comes.
+_MACS_PER_US, _BYTES_PER_US, _WORTH_US = 50_000, 10_000, 40
+_I64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Native steps in a row: their table in memory, and, if several threads may be worth it, when they are."""
+
+    table: Array
+    address: int
+    steps: tuple[Step, ...]
+    sharing: Sharing | None
+
+
+class CompiledGraph:
+    """Runs a plan. Calls from several Python threads wait for each other; different graphs do not."""
+
+    def __init__(self, plan: Plan, threads: int | None = None) -> None:
+        self.plan = plan = replace(plan, weights=resident(plan.weights))
+        self.threads = thread_count(threads)
+        self.image = plan.image or _image(plan)
+        self._library = Library(self.image)
+        native = (step.kernel for step in plan.steps if step.python is None)
+        self._kernels = {name: self._library.address(name) for name in dict.fromkeys(native)}
+        self._buffers = {"arena": aligned(plan.arena_size + SLACK), "weights": plan.weights}
+        self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no two threads write to one cache line
+        self._scratch = aligned(self._stride * self.threads)
+        self._scratch_address = address_of(self._scratch)
+        self._patches: list[tuple[int, int, int]] = []  # a slot, which of inputs and outputs it points to, and where
+        self._args = self._make_args()
+        self._parts = self._make_parts()
+        self._found = self._buffers["arena"][plan.arena_size - ALIGN :][:16].view(_I64) if plan.checks else None
+        self._lock = threading.Lock()
+        renew_in_child(self)
+        weakref.finalize(self, retire, [part.table for part in self._parts if isinstance(part, _Segment)])
+
+    def _renew(self) -> None:
+        """In a forked child nobody is in a call, and the next one writes all that it reads."""
+        self._lock = threading.Lock()
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes held, by what for."""
+        return {
+            "arena": self.plan.arena_size,
+            "weights": self.plan.weights.nbytes,
+            "scratch": self._scratch.nbytes,
+        }
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None, profile: EngineProfile | None = None
+    ) -> list[Array]:
+        """The outputs for ``inputs``: new arrays, or ``outputs`` written to."""
+        given = checked_inputs(inputs, self.plan.inputs)
+        made = [np.empty(t.shape, t.dtype) for t in self.plan.outputs] if outputs is None else list(outputs)
+        if outputs is not None:
+            check_outputs(made, self.plan.outputs)
+            given = self._apart(given, made)
+        with self._lock:
+            self._bring(given, made)
+            bases = {"input": given, "output": made}
+            addresses, args = [address_of(array) for array in (*given, *made)], self._args
+            for at, which, offset in self._patches:
+                args[at] = addresses[which] + offset
+            if profile is not None:
+                profile.begin()
+            self._begin()
+            for part in self._parts:
+                if isinstance(part, _Segment):
+                    self._run_segment(part, profile)
+                else:
+                    self._run_python(part, bases, profile)
+            if profile is not None:
+                profile.end()
+            self._judge()
+        return made
+
+    @property
+    def native(self) -> bool:
+        """Whether no step is left to numpy."""
+        return all(isinstance(part, _Segment) for part in self._parts)
+
+    def run_ready(self, given: Sequence[Array], made: Sequence[Array]) -> None:
+        """Like ``run``, for a native graph and arrays that were checked: as they must be, and all apart."""
+        with self._lock:
+            addresses, args = [address_of(array) for array in (*given, *made)], self._args
+            for at, which, offset in self._patches:
+                args[at] = addresses[which] + offset
+            self._begin()
+            for part in self._parts:
+                assert isinstance(part, _Segment)
+                self._run_segment(part, None)
+            self._judge()
+
+    def _begin(self) -> None:
+        if self._found is not None:
+            self._found[0] = 0
+
+    def _judge(self) -> None:
+        """Raise what code found wrong, if it looked for anything."""
+        if self._found is not None and self._found[0]:
+            check = self.plan.checks[int(self._found[0]) - 1]
+            raise check.outside.error(check.size, int(self._found[1]))
+
+    def _apart(self, given: Sequence[Array], made: Sequence[Array]) -> list[Array]:
+        """Inputs that lie in outputs are copied, but for those that are to be written over."""
+        own = {given_at: output for output, given_at in self.plan.updates}
+        return [
+            a.copy() if any(np.may_share_memory(a, o) for n, o in enumerate(made) if n != own.get(i)) else a
+            for i, a in enumerate(given)
+        ]
+
+    def _bring(self, given: Sequence[Array], made: Sequence[Array]) -> None:
+        """Inputs that outputs start from, unless they are the same arrays."""
+        for output, source in self.plan.updates:
+            if address_of(made[output]) != address_of(given[source]):
+                np.copyto(made[output], given[source])
+
+    def _run_segment(self, part: _Segment, profile: EngineProfile | None) -> None:
+        if profile is not None:
+            stamps = np.zeros((len(part.steps), 2), np.int64)
+            if part.sharing is None or not self._share(part, address_of(stamps)):
+                driver().run_alone_timed(part.address, len(part.steps), self._scratch_address, address_of(stamps))
+            profile.add(part.steps, stamps)
+            return
+        sharing = part.sharing
+        if sharing is None:
+            driver().run_alone(part.address, len(part.steps), self._scratch_address)
+            return
+        start = time.perf_counter_ns()
+        shared = sharing.decide() and self._share(part)
+        if not shared:
+            driver().run_alone(part.address, len(part.steps), self._scratch_address)
+        sharing.learn(shared, time.perf_counter_ns() - start)
+
+    def _share(self, part: _Segment, stamps: int = 0) -> bool:
+        """Run with the workers; False, and nothing done, if they are at another graph."""
+        workers = pool()
+        if not workers.lock.acquire(blocking=False):
+            return False
+        try:
+            workers.ensure(self.threads)
+            workers.run(part.address, len(part.steps), self.threads, self._scratch_address, self._stride, stamps)
+        finally:
+            workers.lock.release()
+        return True
+
+    def _run_python(self, step: Step, bases: dict[str, list[Array]], profile: EngineProfile | None) -> None:
+        call = step.python
+        assert isinstance(call, PythonCall)
+        start = driver().now() if profile is not None else 0
+        call.run([self._view(v, bases) for v in call.reads], [self._view(v, bases) for v in call.writes])
+        if profile is not None:
+            profile.add([step], np.array([[start, driver().now()]], np.int64))
+
+    def _view(self, view: View, bases: dict[str, list[Array]]) -> Array:
+        place = view.place
+        own = self._buffers.get(place.buffer)
+        buffer = bases[place.buffer][place.index].reshape(-1).view(np.uint8) if own is None else own
+        array: Array = np.ndarray(view.shape, view.dtype, buffer, place.offset, view.strides)  # refuses what is outside
+        if place.buffer in ("input", "weights"):
+            array.flags.writeable = False
+        return array
+
+    def _make_args(self) -> Array:
+        steps = [step for step in self.plan.steps if step.python is None]
+        args: Array = aligned(8 * sum(len(step.args) for step in steps)).view(_I64)
+        at = 0
+        for step in steps:
+            for slot in step.args:
+                args[at] = self._slot(step, slot, at)
+                at += 1
+        return args
+
+    def _slot(self, step: Step, slot: Slot, at: int) -> int:
+        """A slot's 8 bytes; those that point to the caller's arrays are filled in by every call."""
+        if isinstance(slot, float):
+            return int(np.float32(slot).view(np.uint32))
+        if not isinstance(slot, Place):
+            return slot
+        sizes = {"arena": self.plan.arena_size, "weights": self.plan.weights.nbytes}
+        if slot.buffer == "shared":
+            array = self.plan.shared[slot.index]
+            if not 0 <= slot.offset <= array.nbytes:
+                rule = f"must lie in the shared weights' {array.nbytes} bytes"
+                raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
+            return address_of(array) + slot.offset
+        if slot.buffer in ("input", "output"):
+            tensors = self.plan.inputs if slot.buffer == "input" else self.plan.outputs
+            sizes[slot.buffer] = tensors[slot.index].nbytes
+            before = 0 if slot.buffer == "input" else len(self.plan.inputs)
+            self._patches.append((at, before + slot.index, slot.offset))
+        if not 0 <= slot.offset <= sizes[slot.buffer]:
+            rule = f"must lie in the {slot.buffer} of {sizes[slot.buffer]} bytes"
+            raise CodegenError(f"{step.label or step.kernel}: address", rule, value=slot.offset)
+        return 0 if slot.buffer not in self._buffers else address_of(self._buffers[slot.buffer]) + slot.offset
+
+    def _make_parts(self) -> list[_Segment | Step]:
+        parts: list[_Segment | Step] = []
+        at = 0
+        for python, group in groupby(self.plan.steps, key=lambda step: step.python is not None):
+            steps = tuple(group)
+            if python:
+                parts += steps
+                continue
+            table = self._make_table(steps, at)
+            sharing = Sharing() if self.threads > 1 and _worth_sharing(steps) else None
+            parts.append(_Segment(table, address_of(table), steps, sharing))
+            at += sum(len(step.args) for step in steps)
+        return parts
+
+    def _make_table(self, steps: tuple[Step, ...], at: int) -> Array:
+        """Rows of kernel, args, units, grain, chunks in a share, longer shares, chunks to wait for, nothing."""
+        table: Array = aligned(pool_memory.ROW * len(steps)).view(_I64).reshape(-1, pool_memory.ROW // 8)
+        done = 0
+        for k, step in enumerate(steps):
+            if step.units < 1 or step.grain < 1:
+                raise CodegenError(f"{step.label or step.kernel}: units and grain", "must be at least 1")
+            grain = max(step.grain, -(-step.units // pool_memory.MOST_CHUNKS))
+            chunks = -(-step.units // grain)
+            done += chunks
+            share, longer = divmod(chunks, self.threads)
+            last = k + 1 == len(steps) or steps[k + 1].barrier
+            args = address_of(self._args) + 8 * at
+            table[k] = (self._kernels[step.kernel], args, step.units, grain, share, longer, done if last else 0, 0)
+            at += len(step.args)
+        return table
+
+
+def _image(plan: Plan) -> Image:
+    names = sorted({step.kernel for step in plan.steps if step.python is None})
+    kernels = {name: plan.kernels[name] for name in names}
+    return link(build_kernels(kernels, plan.cpu, plan.features, limit=plan.code_limit))
+
+
+def _worth_sharing(steps: Sequence[Step]) -> bool:
+    if all(step.units <= step.grain for step in steps):
+        return False
+    macs, touched = sum(step.macs for step in steps), sum(step.bytes for step in steps)
+    return macs / _MACS_PER_US + touched / _BYTES_PER_US >= _WORTH_US

@@ -1,0 +1,258 @@
+"""The driver: a native loop that walks a table of steps, alone or together with other threads. Its text is LLVM IR.
+
+Work is claimed, not assigned. The units of a step are cut into chunks and every thread has a contiguous share of them
+(what it wrote in the last step is in its cache); it claims chunks of its own share one by one, then of the others'.
+So a thread that lost its core costs at most a chunk, and one that wakes late joins at whatever step is running.
+
+A thread's claim word holds ``serial << 16 | next chunk``. Serials number steps for as long as the process lives and
+words only grow: a share whose word is of an earlier step is untouched, one of a later step is done with. Nothing is
+ever reset between steps or calls, and a thread that slept through a whole call can claim nothing by mistake.
+
+``epoch`` is even while a call runs and odd between calls. A worker says ``busy`` before it reads the epoch, and reads
+the epoch again after the call's description: what it describes may be freed once it is odd and nobody is busy.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from edgewright.engine.jit.pool_memory import (
+    CHUNK_BITS,
+    DONE,
+    EPOCH,
+    JOB,
+    MOST_CHUNKS,
+    PARKED,
+    PATIENCE,
+    ROW,
+    SERIAL,
+    WORD,
+    YIELD,
+    at,
+    load,
+    loads,
+    pointers,
+    thread_line,
+)
+from edgewright.engine.jit.worker_ir import WORKER
+
+
+def _row() -> str:
+    """Load what every step has, of row %k."""
+    address = f"  %row.off = mul i64 %k, {ROW}\n  %row = getelementptr i8, ptr %table, i64 %row.off\n"
+    return address + pointers("%row", kernel=0, args=8) + loads("%row", units=16)
+
+
+def _stamp(which: int) -> str:
+    """Store the time of step %k's start (0) or end (1)."""
+    t = f"%t{which}"
+    return (
+        f"  {t} = call i64 @now()\n"
+        f"  {t}.row = shl i64 %k, 4\n"
+        f"  {t}.off = add i64 {t}.row, {8 * which}\n"
+        f"  {t}.at = getelementptr i8, ptr %stamps, i64 {t}.off\n"
+        f"  store i64 {t}, ptr {t}.at, align 8\n"
+    )
+
+
+def _suffix(timed: bool) -> tuple[str, str, str, str]:
+    """A function's variant: its name's end, its further parameter, and the readings around a step."""
+    return ("_timed", ", ptr %stamps", _stamp(0), _stamp(1)) if timed else ("", "", "", "")
+
+
+def _alone(timed: bool) -> str:
+    """One thread: no chunks, no atomics."""
+    name, stamps, start, end = _suffix(timed)
+    return f"""
+define void @run_alone{name}(ptr %table, i64 %count, ptr %scratch{stamps}) nounwind {{
+entry:
+  br label %step
+step:
+  %k = phi i64 [0, %entry], [%k1, %step]
+{start}{_row()}  call void %kernel(ptr %args, i64 0, i64 %units, ptr %scratch)
+{end}  %k1 = add nuw i64 %k, 1
+  %more = icmp ult i64 %k1, %count
+  br i1 %more, label %step, label %leave
+leave:
+  ret void
+}}
+"""
+
+
+# Threads in step with each other meet at the end of a step within moments: looking into another's share at once would
+# only take its cache line away. So a thread lingers first, unless there was something to take in the step before.
+_LINGER = 12
+
+_CLAIM = f"""  br label %victim
+victim:
+  %v = phi i64 [%me, %step], [%v1, %other]
+  %tried = phi i64 [0, %step], [%tried1, %other]
+  %stole = phi i64 [0, %step], [%stole1, %other]
+  %full = mul i64 %v, %share
+  %before = call i64 @llvm.umin.i64(i64 %v, i64 %longer)
+  %begin = add i64 %full, %before
+  %extra = icmp ult i64 %v, %longer
+  %extra1 = zext i1 %extra to i64
+  %size = add i64 %share, %extra1
+  %end = add i64 %begin, %size
+{thread_line("%word", "%v", WORD)}  br label %claim
+claim:
+  %mine = phi i64 [0, %victim], [%mine, %take], [%mine1, %run]
+  %w = load atomic i64, ptr %word acquire, align 8
+  %tag = lshr i64 %w, {CHUNK_BITS}
+  %fresh = icmp ult i64 %tag, %serial
+  %stale = icmp ugt i64 %tag, %serial
+  %low = and i64 %w, {MOST_CHUNKS}
+  %next = select i1 %fresh, i64 %begin, i64 %low
+  %over = icmp uge i64 %next, %end
+  %none = or i1 %stale, %over
+  br i1 %none, label %empty, label %take
+take:
+  %next1 = add i64 %next, 1
+  %new = or i64 %tagged, %next1
+  %swap = cmpxchg ptr %word, i64 %w, i64 %new acq_rel acquire, align 8
+  %won = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %won, label %run, label %claim
+run:
+  %from = mul i64 %next, %grain
+  %most = add i64 %from, %grain
+  %to = call i64 @llvm.umin.i64(i64 %most, i64 %units)
+  call void %kernel(ptr %args, i64 %from, i64 %to, ptr %scratch)
+  %mine1 = add i64 %mine, 1
+  br label %claim
+empty:
+  %some = icmp ne i64 %mine, 0
+  br i1 %some, label %tell, label %told
+tell:
+  %old = atomicrmw add ptr %done, i64 %mine acq_rel, align 8
+  br label %told
+told:
+  %own = icmp eq i64 %tried, 0
+  %taken = select i1 %own, i64 0, i64 %mine
+  %stole1 = add i64 %stole, %taken
+  %tried1 = add i64 %tried, 1
+  %keen = icmp ne i64 %greedy, 0
+  %onward = icmp eq i64 %target, 0
+  %alert = or i1 %keen, %onward
+  %later = icmp ne i64 %tried, 0
+  %hurry = or i1 %alert, %later
+  br i1 %hurry, label %next.one, label %linger
+linger:
+  %n = phi i64 [0, %told], [%n1, %stay]
+  %ld = load atomic i64, ptr %done acquire, align 8
+  %lsince = sub i64 %ld, %done0
+  %lcomplete = icmp uge i64 %lsince, %target
+  br i1 %lcomplete, label %advance, label %stay
+stay:
+  call void @relax()
+  %n1 = add i64 %n, 1
+  %still = icmp ult i64 %n1, {_LINGER}
+  br i1 %still, label %linger, label %next.one
+next.one:
+  %again = icmp ult i64 %tried1, %threads
+  br i1 %again, label %other, label %finish
+other:
+  %v0 = add i64 %v, 1
+  %wrap = icmp eq i64 %v0, %threads
+  %v1 = select i1 %wrap, i64 0, i64 %v0
+  br label %victim
+finish:
+  br i1 %onward, label %advance, label %look
+look:
+  %looks = phi i64 [0, %finish], [%looks1, %pause], [%looks, %yield]
+  %d = load atomic i64, ptr %done acquire, align 8
+  %since = sub i64 %d, %done0
+  %complete = icmp uge i64 %since, %target
+  br i1 %complete, label %advance, label %rest
+rest:
+  %patient = icmp ult i64 %looks, %patience
+  br i1 %patient, label %pause, label %yield
+pause:
+  call void @relax()
+  %looks1 = add i64 %looks, 1
+  br label %look
+yield:
+  %ignored = call i32 %yield.f()
+  br label %look
+advance:
+"""
+
+
+_PARAMETERS = (
+    "ptr %ctx, i64 %me, ptr %table, i64 %count, i64 %first, i64 %serial0, i64 %done0, i64 %threads, ptr %scratch"
+)
+
+
+def _work(timed: bool) -> str:
+    """Steps ``first`` to ``count``, together with whoever else is at them."""
+    name, stamps, start, end = _suffix(timed)
+    return f"""
+define internal void @work{name}({_PARAMETERS}{stamps}) nounwind noinline {{
+entry:
+{at("%done", DONE)}{loads(patience=PATIENCE)}{load("%yield.f", "ptr", YIELD)}  br label %step
+step:
+  %k = phi i64 [%first, %entry], [%k1, %advance]
+  %greedy = phi i64 [0, %entry], [%stole1, %advance]
+{start}{_row()}{loads("%row", grain=24, share=32, longer=40, target=48)}
+  %serial = add i64 %serial0, %k
+  %tagged = shl i64 %serial, {CHUNK_BITS}
+{_CLAIM}{end}  %k1 = add nuw i64 %k, 1
+  %more = icmp ult i64 %k1, %count
+  br i1 %more, label %step, label %leave
+leave:
+  ret void
+}}
+"""
+
+
+def _shared(timed: bool) -> str:
+    """The caller: publish the call, wake who sleeps, take part, close it."""
+    name, stamps, _, _ = _suffix(timed)
+    fields = ("ptr %table", "i64 %count", "i64 %serial", "i64 %done0", "i64 %threads", "ptr %scratch", "i64 %stride")
+    job = "".join(at(f"%j{i}", JOB + 8 * i) + f"  store {what}, ptr %j{i}, align 8\n" for i, what in enumerate(fields))
+    given = "ptr %ctx, i64 0, ptr %table, i64 %count, i64 0, i64 %serial, i64 %done0, i64 %threads, ptr %scratch"
+    return f"""
+define void @run_shared{name}(
+    ptr %ctx, ptr %table, i64 %count, i64 %threads, ptr %scratch, i64 %stride{stamps}) nounwind {{
+entry:
+{loads(serial=SERIAL)}{at("%done", DONE)}  %done0 = load atomic i64, ptr %done acquire, align 8
+  fence release
+{job}{at("%epoch", EPOCH)}  %odd = load atomic i64, ptr %epoch monotonic, align 8
+  %even = add i64 %odd, 1
+  store atomic i64 %even, ptr %epoch seq_cst, align 8
+{at("%parked.at", PARKED)}  %parked = load atomic i32, ptr %parked.at seq_cst, align 4
+  %asleep = icmp ne i32 %parked, 0
+  br i1 %asleep, label %rouse, label %go
+rouse:
+  call void @wake(ptr %ctx)
+  br label %go
+go:
+  call void @work{name}({given}{stamps})
+  %closed = add i64 %even, 1
+  store atomic i64 %closed, ptr %epoch seq_cst, align 8
+  %after = add i64 %serial, %count
+  store i64 %after, ptr %serial.at, align 8
+  ret void
+}}
+"""
+
+
+_DECLARED = """declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.usub.sat.i64(i64, i64)
+"""
+_MACHINE = {
+    "x86_64": "declare void @llvm.x86.sse2.pause()\ndeclare i64 @llvm.readcyclecounter()\n"
+    "define internal void @relax() alwaysinline nounwind {\n  call void @llvm.x86.sse2.pause()\n  ret void\n}\n"
+    "define i64 @now() nounwind {\n  %t = call i64 @llvm.readcyclecounter()\n  ret i64 %t\n}\n",
+    "aarch64": "declare void @llvm.aarch64.hint(i32)\ndeclare i64 @llvm.read_volatile_register.i64(metadata)\n"
+    "define internal void @relax() nounwind {\n  call void @llvm.aarch64.hint(i32 1)\n  ret void\n}\n"
+    "define i64 @now() nounwind {\n  %t = call i64 @llvm.read_volatile_register.i64(metadata !0)\n  ret i64 %t\n}\n"
+    '!0 = !{!"cntvct_el0"}\n',  # by name: inline assembly needs a parser that only an Arm machine has
+}
+
+
+@cache
+def driver_text(machine: str) -> str:
+    """The driver's module for a processor family."""
+    parts = [_alone(False), _alone(True), _work(False), _work(True), _shared(False), _shared(True)]
+    return "".join([_DECLARED, _MACHINE[machine], *parts, WORKER])

@@ -1,0 +1,247 @@
+"""The threads all compiled graphs share: they sleep between calls, and join a running one at any step.
+
+A worker is a Python thread that enters the driver once and stays there, without the interpreter's lock. It looks for
+work for some microseconds, then sleeps in the kernel (Linux) or in a condition variable (elsewhere); it uses no time
+when there is nothing to do. Waking it, a caller keeps it off its own core: the scheduler likes to put it there, where
+both would wait for each other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.host_arch import machine_name
+from edgewright.engine.jit import driver_ir, pool_memory
+from edgewright.engine.jit.build import build_objects
+from edgewright.engine.jit.elf import Library, link
+from edgewright.engine.jit.thread_count import MOST_THREADS, allowed_cores
+from edgewright.ir.graph import Array
+
+_SPIN = 2000  # looks for work before sleeping: some 30 us
+_PATIENCE = 1000  # looks at a barrier before giving up the core
+_PAGE = 4096
+# futex and sched_setaffinity
+_SYSTEM_CALLS = {"x86_64": (202, 203), "aarch64": (98, 122)}
+
+
+def aligned(size: int) -> Array:
+    """Zeros at the start of a page; memory is used only where it is written to."""
+    whole = np.zeros(size + _PAGE, np.uint8)
+    start = -int(whole.ctypes.data) % _PAGE
+    return whole[start : start + size]
+
+
+def _slow_address(array: Array) -> int:
+    return int(array.ctypes.data)
+
+
+def _fast_address(array: Array) -> int:
+    """The pointer itself: numpy's own way to it takes longer than some networks' layers.
+
+    An array object starts with Python's head and this pointer, which is part of numpy's published binary interface.
+    """
+    return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
+
+
+def _choose_address() -> Callable[[Array], int]:
+    probe = np.arange(64.0)[3:]
+    known = sys.implementation.name == "cpython" and _fast_address(probe) == probe.ctypes.data
+    return _fast_address if known else _slow_address
+
+
+address_of = _choose_address()
+
+
+class Driver:
+    """The native loop's functions."""
+
+    def __init__(self) -> None:
+        # The baseline of the family will do: nothing in it computes.
+        library = Library(link(build_objects([driver_ir.driver_text(machine_name())], "", "")))
+        self._library = library
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        call: Callable[..., Any] = ctypes.CFUNCTYPE
+
+        def function(name: str, *kinds: Any) -> Any:
+            return call(None, *kinds)(library.address(name))
+
+        self.run_alone = function("run_alone", pointer, number, pointer)
+        self.run_alone_timed = function("run_alone_timed", pointer, number, pointer, pointer)
+        shared = (pointer, pointer, number, number, pointer, number)
+        self.run_shared = function("run_shared", *shared)
+        self.run_shared_timed = function("run_shared_timed", *shared, pointer)
+        self.serve = function("serve", pointer, number)
+        self.halt = function("halt", pointer)
+        self.now = call(number)(library.address("now"))
+
+
+@lru_cache(maxsize=1)
+def driver() -> Driver:
+    return Driver()
+
+
+class Pool:
+    """Up to ``MOST_THREADS - 1`` workers, made when first asked for. ``lock`` is held by the call that uses them."""
+
+    def __init__(self, native_sleep: bool | None = None) -> None:
+        self.lock = threading.Lock()
+        self._memory = aligned(pool_memory.context_size(MOST_THREADS))
+        # No numpy array: finalizers read it, and must not do numpy arithmetic (see ``retire``).
+        self._words = self._memory.data.cast("q")
+        self.address = address_of(self._memory)
+        self._threads: list[threading.Thread] = []
+        self._tids = np.zeros(MOST_THREADS, np.int64)
+        self._retired: list[Any] = []
+        self._mask = np.zeros(0, np.uint64)
+        self._wanted = threading.Condition()
+        self._calls = 0
+        self._stopped = False
+        self._set(pool_memory.EPOCH, 1)
+        self._set(pool_memory.SERIAL, 1)
+        self._set(pool_memory.SPIN, _SPIN)
+        self._set(pool_memory.PATIENCE, _PATIENCE)
+        self._set(pool_memory.CORE, -1)
+        self.native_sleep = _system(self) if native_sleep is not False else False
+        self._set(pool_memory.YIELD, _yield_address())
+
+    def _set(self, offset: int, value: int) -> None:
+        self._words[offset // 8] = value
+
+    def ensure(self, threads: int) -> None:
+        """Have workers for calls with so many threads. Hold ``lock``."""
+        while len(self._threads) < threads - 1 and not self._stopped:
+            ready = threading.Event()
+            index = len(self._threads) + 1
+            thread = threading.Thread(target=self._work, args=(index, ready), daemon=True, name=f"edgewright-{index}")
+            thread.start()
+            ready.wait()
+            self._threads.append(thread)
+            self._set(pool_memory.CORE, -1)  # the new one's affinity is not set yet
+            self._set(pool_memory.WORKERS, len(self._threads))
+
+    def run(self, table: int, count: int, threads: int, scratch: int, stride: int, stamps: int = 0) -> None:
+        """Walk a table of steps with the workers. Hold ``lock``, and have ``ensure``d them."""
+        if not self.native_sleep:
+            with self._wanted:
+                self._calls += 1
+                self._wanted.notify_all()
+        if stamps:
+            driver().run_shared_timed(self.address, table, count, threads, scratch, stride, stamps)
+        else:
+            driver().run_shared(self.address, table, count, threads, scratch, stride)
+
+    def retire(self, memory: Any) -> None:
+        """Let go of memory that calls described, once no worker can still be reading it.
+
+        The garbage collector calls this, perhaps while ``np.errstate`` restores a context variable. A ufunc called then
+        makes CPython 3.11 cache the value that is about to be freed, so this uses Python's integers only.
+        """
+        self._retired.append(memory)
+        workers = range(1, len(self._threads) + 1)
+        busy = (self._words[(pool_memory.THREADS + pool_memory.THREAD * t + pool_memory.BUSY) // 8] for t in workers)
+        if self._words[pool_memory.EPOCH // 8] % 2 and not any(busy):
+            self._retired.clear()
+
+    def stop(self) -> None:
+        """End the workers; later calls run on their caller's thread alone."""
+        with self._wanted:
+            self._stopped = True
+            self._wanted.notify_all()
+        if self._threads:
+            driver().halt(self.address)
+        for thread in self._threads:
+            thread.join(1.0)
+        if not any(thread.is_alive() for thread in self._threads):  # one may come late, and read what a call described
+            self._threads.clear()
+
+    def _work(self, index: int, ready: threading.Event) -> None:
+        self._tids[index - 1] = threading.get_native_id()
+        serve, address = driver().serve, self.address
+        calls = self._calls
+        ready.set()
+        while not self._stopped:
+            serve(address, index)  # returns when it is to stop, or finds nothing and cannot sleep by itself
+            with self._wanted:
+                while self._calls == calls and not self._stopped:
+                    self._wanted.wait()
+                calls = self._calls
+
+
+def _system(pool: Pool) -> bool:
+    """Tell the driver how to sleep, wake and place threads on Linux; False elsewhere."""
+    numbers = _SYSTEM_CALLS.get(machine_name())
+    if sys.platform != "linux" or numbers is None:
+        return False
+    mask = np.zeros(2 * (max(allowed_cores()) // 64 + 1), np.uint64)  # what is allowed, and room for one less
+    for core in allowed_cores():
+        mask[core // 64] |= np.uint64(1 << core % 64)
+    pool._mask = mask
+    half = mask.nbytes // 2
+    places = {
+        pool_memory.SYSCALL: _libc("syscall"),
+        pool_memory.GETCPU: _libc("sched_getcpu"),
+        pool_memory.FUTEX: numbers[0],
+        pool_memory.AFFINITY: numbers[1],
+        pool_memory.MASK_BYTES: half,
+        pool_memory.ALLOWED: address_of(mask),
+        pool_memory.MASK: address_of(mask) + half,
+        pool_memory.TIDS: address_of(pool._tids),
+    }
+    for offset, value in places.items():
+        pool._set(offset, value)
+    return True
+
+
+def _libc(name: str) -> int:
+    return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
+
+
+def _yield_address() -> int:
+    if sys.platform == "win32":
+        return ctypes.cast(ctypes.windll.kernel32.SwitchToThread, ctypes.c_void_p).value or 0
+    return _libc("sched_yield")
+
+
+_POOL: Pool | None = None
+_MAKING = threading.Lock()
+
+
+def pool() -> Pool:
+    """The process's pool."""
+    global _POOL
+    if _POOL is None:
+        with _MAKING:
+            if _POOL is None:
+                _POOL = Pool()
+    return _POOL
+
+
+def retire(memory: Any) -> None:
+    """Let go of memory that calls described."""
+    if _POOL is not None:
+        _POOL.retire(memory)
+
+
+def _stop() -> None:
+    if _POOL is not None:
+        _POOL.stop()
+
+
+def _forget() -> None:
+    """In a forked child there are no workers, and locks may be held by threads that are not there."""
+    global _POOL, _MAKING
+    _POOL, _MAKING = None, threading.Lock()
+
+
+atexit.register(_stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,59 @@
+"""Borders of images: the bytes before, between and after the rows of one image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Bytes; ``before`` lies before the first pixel, ``after`` behind the last row, which ends with ``between`` too."""
+
+    rows: int
+    row: int
+    width: int  # of a row's own pixels
+    before: int
+    between: int
+    after: int
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        return (self.rows, self.row, self.width, self.before, self.between, self.after)
+
+
+def emit_frame(module: Module, name: str, item: int = 1) -> None:
+    """Units are the gaps: before the first row, after each. Slots: the first pixel, the element, those of the frame.
+
+    One kernel does for all images of elements of ``item`` bytes: there is too little to fill for it to matter, and much
+    to compile.
+    """
+    f = module.kernel(name)
+    first, one = f.slot(PTR, 0), f.cast("trunc", f.slot(I64, 1), f"i{8 * item}")
+    rows, row, width, before, between, after = (f.slot(I64, 2 + i) for i in range(6))
+    wide = f.splat(one, 16 // item)
+
+    def gap(unit: Reg) -> None:
+        is_first = f.compare("eq", unit, 0)
+        behind = f.add(f.mul(f.add(unit, -1), row), width)
+        start = f.select(is_first, f.op("sub", number(0, I64), before), behind)
+        last = f.select(f.compare("eq", unit, rows), f.add(between, after), between)
+        _fill(f, f.at(first, start), f.select(is_first, before, last), one, wide, item)
+
+    f.span(f.arg("begin"), f.arg("end"), gap)
+    f.give()
+
+
+def _fill(f: Function, at: Reg, length: Reg, one: Reg, wide: Reg, item: int) -> None:
+    """Exactly so many bytes; from 16 on the last vector lies over the one before it."""
+    zero = number(0, I64)
+    small = f.compare("ult", length, 16)
+    f.when(small, lambda: f.span(zero, length, lambda i: f.store(one, f.at(at, i)), item))
+
+    def large() -> None:
+        end = f.add(length, -16)
+        f.span(zero, end, lambda i: f.store(wide, f.at(at, i)), 16)
+        f.store(wide, f.at(at, end))
+
+    f.when(f.compare("uge", length, 16), large)

@@ -1,0 +1,78 @@
+"""Planes to pixels: images of few channels, one plane after the other, become channels-last, perhaps as bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.requant import Affine, whole_of
+
+
+@dataclass(frozen=True)
+class Planes:
+    """Steps in bytes. With ``made`` pixels are bytes, as it stores them between two limits."""
+
+    channels: int
+    columns: int
+    plane: int
+    in_row: int
+    out_row: int
+    pixel: int  # of the output
+    made: Affine | None = None
+    low: int = 0
+    high: int = 255
+
+
+def emit_planes(module: Module, name: str, lanes: int, planes: Planes) -> None:
+    """Units are rows of one image, at least ``lanes`` pixels long. Slots: the first plane, the output."""
+    f = module.kernel(name)
+    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+
+    def row(y: Reg) -> None:
+        source, target = f.at(data, f.mul(y, planes.in_row)), f.at(out, f.mul(y, planes.out_row))
+
+        def pixels(x: Reg) -> None:
+            at, to = f.at(source, f.mul(x, 4)), f.at(target, f.mul(x, planes.pixel))
+            loaded = [f.load(vec(lanes, "float"), at, c * planes.plane) for c in range(planes.channels)]
+            offset = 0
+            for vector in _joined(f, planes, loaded, lanes):
+                f.store(vector, to, offset)
+                offset += 4 * lanes
+
+        last = planes.columns - lanes
+        f.span(number(0, I64), number(last, I64), pixels, lanes)
+        pixels(number(last, I64))  # may cover some again
+
+    f.span(f.arg("begin"), f.arg("end"), row)
+    f.give()
+
+
+def _joined(f: Function, planes: Planes, loaded: list[Reg], lanes: int) -> list[Reg]:
+    if planes.made is None:
+        return _interleaved(f, loaded, lanes)
+    word = None
+    for c, x in enumerate(loaded):
+        byte = whole_of(f, x, planes.made, planes.low, planes.high)
+        moved = f.op("shl", byte, 8 * c) if c else byte
+        word = moved if word is None else f.op("or", word, moved)
+    assert word is not None
+    if planes.pixel == 4:
+        return [word]
+    spread = f.bits(word, vec(4 * lanes, "i8"))
+    kept = [4 * p + c for p in range(lanes) for c in range(planes.channels)]
+    return [f.shuffle(spread, spread, kept)]
+
+
+def _interleaved(f: Function, loaded: list[Reg], lanes: int) -> list[Reg]:
+    """As many vectors as there are channels: element t belongs to pixel t // channels."""
+    made = []
+    for start in range(0, lanes * len(loaded), lanes):
+        places = range(start, start + lanes)
+        vector = loaded[0]
+        first = [t // len(loaded) if t % len(loaded) == 0 else -1 for t in places]
+        vector = f.shuffle(vector, vector, first)
+        for c in range(1, len(loaded)):
+            mine = [lanes + t // len(loaded) if t % len(loaded) == c else t - start for t in places]
+            vector = f.shuffle(vector, loaded[c], mine)
+        made.append(vector)
+    return made

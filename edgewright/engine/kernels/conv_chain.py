@@ -1,0 +1,110 @@
+"""A pointwise convolution, a depthwise one and a pointwise one, row by row: what is between never leaves the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Sizes of the depthwise convolution's input, and steps in bytes. Rows of it are kept in a ring."""
+
+    high: int  # rows of its input
+    wide: int
+    kernel: int
+    stride: int
+    top: int
+    left: int
+    right: int
+    pixel: int  # of its input
+    in_row: int  # of the chain's input
+    out_row: int
+    second_row: int
+    middle: int  # bytes of one of its output rows
+
+    @property
+    def ring_row(self) -> int:
+        return (self.left + self.wide + self.right) * self.pixel
+
+    @property
+    def scratch(self) -> int:
+        return self.kernel * self.ring_row + self.middle + 256
+
+
+def emit_chain(module: Module, name: str, lanes: int, chain: Chain, steps: Sequence[Function]) -> None:
+    """Units are output rows. ``steps`` are the three parts, each for one row.
+
+    Slots: data, output, second operand, the weights of the three, a row of zeros.
+    """
+    f = module.kernel(name)
+    made = _Rows(f, chain, steps)
+    _clear_sides(f, lanes, chain, made.ring)
+    count = f.op("sub", f.arg("end"), f.arg("begin"))
+    f.when(f.compare("sgt", count, 0), lambda: made.emit(count))
+    f.give()
+
+
+class _Rows:
+    """The loop over output rows: each needs ``kernel`` rows of the ring, of which ``stride`` are new."""
+
+    def __init__(self, f: Function, chain: Chain, steps: Sequence[Function]) -> None:
+        self.f, self.chain = f, chain
+        self.expand, self.across, self.project = steps
+        self.data, self.out, self.second, self.first, self.taps, self.last, self.zeros = (
+            f.slot(PTR, i) for i in range(7)
+        )
+        self.ring = f.arg("scratch")
+        self.middle = f.at(self.ring, chain.kernel * chain.ring_row)
+
+    def emit(self, count: Reg) -> None:
+        self.f.repeat(count, [number(0, I64)], lambda y, now: [self._row(y, now[0])])
+
+    def _slot(self, row: Reg) -> Reg:
+        """Where a row is kept, its left border included."""
+        f = self.f
+        return f.at(self.ring, f.mul(f.op("urem", row, self.chain.kernel), self.chain.ring_row))
+
+    def _row(self, y: Reg, done: Reg) -> Reg:
+        """One output row; rows of the ring below ``done`` are there. Returns how far they are there now."""
+        f, chain = self.f, self.chain
+        line = f.op("add", f.arg("begin"), y)
+        start = f.add(f.mul(line, chain.stride), -chain.top)
+        end = f.call("llvm.smin.i64", I64, f.add(start, chain.kernel), number(chain.high, I64))
+        fresh = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, done), number(0, I64))
+        f.span(fresh, end, self._expand)
+        f.run(self.across, *self._window(start), self.middle, self.taps, self.middle)
+        target, beside = f.at(self.out, f.mul(line, chain.out_row)), f.at(self.second, f.mul(line, chain.second_row))
+        f.run(self.project, self.middle, self.last, target, beside)
+        return end
+
+    def _expand(self, row: Reg) -> None:
+        f, chain = self.f, self.chain
+        target = f.at(self._slot(row), chain.left * chain.pixel)
+        f.run(self.expand, f.at(self.data, f.mul(row, chain.in_row)), self.first, target, target)
+
+    def _window(self, start: Reg) -> list[Reg]:
+        """The rows that a window covers: zeros above and below the image."""
+        f, kept = self.f, []
+        for dy in range(self.chain.kernel):
+            row = f.add(start, dy)
+            inside = f.compare("ult", row, self.chain.high)  # negative ones are large
+            kept.append(f.select(inside, self._slot(f.select(inside, row, number(0, I64))), self.zeros))
+        return kept
+
+
+def _fill(f: Function, at: Reg, length: int, zero: Reg) -> None:
+    size = 4 * count(zero.type)
+    f.span(number(0, I64), number(length, I64), lambda i: f.store(zero, f.at(at, i)), size)
+
+
+def _clear_sides(f: Function, lanes: int, chain: Chain, ring: Reg) -> None:
+    """Zeros left and right of every row of the ring. Pixels are whole vectors."""
+    zero = number(0, vec(lanes, "float"))
+    ranges = [(0, chain.left * chain.pixel), ((chain.left + chain.wide) * chain.pixel, chain.right * chain.pixel)]
+    for row in range(chain.kernel):
+        for start, length in ranges:
+            if length:
+                _fill(f, f.at(ring, row * chain.ring_row + start), length, zero)

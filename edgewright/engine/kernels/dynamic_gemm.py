@@ -1,0 +1,251 @@
+"""Products of rows that were quantized on the fly with weights of 8 or 4 bits, into single precision.
+
+Four bytes of a row and of each column at a time. A panel is: sums of weights (32 bits), scales, bias (both single
+precision), then the weights. Those of 4 bits lie two steps in a byte, the first one low; they are unpacked to 16 times
+themselves, which costs one instruction less and is taken back at the end. With ``block``, each so many steps of a
+column have a scale of their own, which lies after their weights; in 16 bits, if the lower ones are all 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.vector import LINE, STREAMS, Dots, fetch, fma, to_real
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels.quantize_rows import INVERSE, SCALE, ZERO, Rows
+from edgewright.ir.graph import Array
+
+
+@dataclass(frozen=True)
+class Weights:
+    """``steps`` of four elements; ``block`` steps share a scale, all of them if it is 0."""
+
+    four: bool  # 4 bits
+    steps: int
+    block: int = 0
+    short: bool = False  # scales of blocks have 16 bits
+
+    @property
+    def times(self) -> int:
+        """Rounds of the innermost loop: 4-bit weights come two steps at a time."""
+        return (self.block or self.steps) // (2 if self.four else 1)
+
+    @property
+    def blocks(self) -> int:
+        return self.steps // self.block if self.block else 1
+
+    def size(self, columns: int) -> int:
+        """Bytes of a panel."""
+        scales = self.blocks * (2 if self.short else 4) if self.block else 0
+        return columns * (12 + self.steps * (2 if self.four else 4) + scales)
+
+
+@dataclass(frozen=True)
+class RowPanel:
+    """Weights of ``streams`` parts of the columns lie one after the other: memory is read faster in several places."""
+
+    vectors: int
+    used: int  # columns that count
+    streams: int = 1
+
+    @property
+    def together(self) -> int:
+        """Vectors of a stream."""
+        return self.vectors // self.streams
+
+
+def panels(isa: ISA, columns: int, rows: int) -> list[RowPanel]:
+    """The more rows a tile has, the less its weights are loaded, and unpacked."""
+    wide = isa.registers >= 32
+    vectors = (8 if wide else 4) if rows == 1 else 4 if wide else 2
+    full, rest = divmod(columns, vectors * isa.lanes)
+    made = [RowPanel(vectors, vectors * isa.lanes, STREAMS if rows == 1 else 1)] * full
+    return made + ([RowPanel(-(-rest // isa.lanes), rest)] if rest else [])
+
+
+def most_rows(isa: ISA, weights: Weights, vectors: int) -> int:
+    """Rows of a tile: sums, and with blocks real ones beside them, must fit in the registers."""
+    if isa.registers < 32:
+        return max(1, (4 if vectors > 1 else 6) // (2 if weights.block else 1))
+    if weights.block:
+        return max(1, 12 // vectors)
+    return max(1, 24 // vectors)
+
+
+def pack(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weights: Weights,
+         made: Sequence[RowPanel]) -> None:  # fmt: skip
+    """``filters`` [columns, 4 * steps] of int8; ``scales`` [columns, blocks]."""
+    start = 0
+    for panel in made:
+        width = panel.vectors * isa.lanes
+        here, room = np.split(room, [weights.size(width)])
+        own = np.zeros((width, filters.shape[1]), np.int8)
+        own[: panel.used] = filters[start : start + panel.used]
+        factors = np.zeros((width, scales.shape[1]), np.float32)
+        factors[: panel.used] = scales[start : start + panel.used]
+        added = np.zeros(width, np.float32)
+        added[: panel.used] = bias[start : start + panel.used]
+        head = here[: 12 * width].view(np.float32).reshape(3, width)
+        _pack_head(head, own, factors, added, weights)
+        bodies, columns, scaled = (np.split(a, panel.streams) for a in (here[12 * width :], own, factors))
+        for body, filter_, scale in zip(bodies, columns, scaled, strict=True):
+            _pack_body(body, filter_, scale, weights)
+        start += panel.used
+
+
+def _pack_head(head: Array, own: Array, factors: Array, added: Array, weights: Weights) -> None:
+    """Of weights in blocks, the sum is real: each counts as much as its block's scale."""
+    if weights.block:
+        sums = own.reshape(len(own), weights.blocks, -1).sum(2, dtype=np.int64)
+        head[0] = (sums * factors.astype(np.float64)).sum(1)
+        head[1] = 1
+    else:
+        head[0].view(np.int32)[:] = own.sum(1, dtype=np.int64) * (16 if weights.four else 1)
+        head[1] = factors[:, 0]
+    head[2] = added
+
+
+def _pack_body(body: Array, own: Array, factors: Array, weights: Weights) -> None:
+    width = len(own)
+    fours = own.reshape(width, weights.steps, 4).transpose(1, 0, 2)  # [steps, columns, 4]
+    if weights.four:
+        low, high = (fours[i::2].view(np.uint8) & 15 for i in (0, 1))
+        fours = (low | high << 4).view(np.int8)
+    blocks = fours.reshape(weights.blocks, -1)
+    rows = body.reshape(weights.blocks, -1)
+    rows[:, : blocks.shape[1]] = blocks.view(np.uint8)
+    if weights.block:
+        scaled = stored_scales(factors, weights.four).T
+        kind = np.uint16 if weights.short else np.uint32
+        rows[:, blocks.shape[1] :].view(kind)[:] = scaled >> (16 if weights.short else 0)
+
+
+def stored_scales(factors: Array, four: bool) -> Array:
+    """The bits of blocks' scales, as weights of 4 bits want them."""
+    return np.ascontiguousarray(factors / np.float32(16 if four else 1)).view(np.uint32)
+
+
+class _Tile:
+    """Writes one function: so many rows by a panel."""
+
+    def __init__(self, f: Function, isa: ISA, count: int, panel: RowPanel, weights: Weights, rows: Rows,
+                 ahead: bool) -> None:  # fmt: skip
+        self.f, self.isa, self.count, self.panel, self.weights, self.rows = f, isa, count, panel, weights, rows
+        self.ahead = weights.size(panel.vectors * isa.lanes) if ahead else 0  # bytes to the panel that follows
+        self.size = 4 * isa.lanes  # bytes of a vector
+        self.whole, self.real = vec(isa.lanes, "i32"), vec(isa.lanes, "float")
+        self.dots = Dots(f, isa)
+
+    def multiply(self, data: Reg, weights: Reg, sums: list[Reg]) -> list[Reg]:
+        """Steps that share a scale: where data and weights go on, and the sums."""
+        f, vectors = self.f, self.panel.vectors
+
+        def step(_: Reg, now: list[Reg]) -> list[Reg]:
+            here, there, *totals = now
+            loaded = [f.load(vec(self.size, "i8"), there, self.place(j, self.size), 4) for j in range(vectors)]
+            for offset in range(0, vectors * self.size if self.ahead else 0, LINE):
+                fetch(f, there, self.ahead + offset, near=False)
+            for part, row in enumerate(self._unpacked(loaded)):
+                for p in range(self.count):
+                    x = f.load("i32", here, p * self.rows.pitch + 4 * part)
+                    x4 = self.dots.data(f.bits(f.splat(x, self.isa.lanes), vec(self.size, "i8")))
+                    for j, w in enumerate(row):
+                        at = p * vectors + j
+                        totals[at] = self.dots.add(totals[at], x4, w)
+            return [f.at(here, 8 if self.weights.four else 4), f.at(there, self.panel.together * self.size), *totals]
+
+        return f.repeat(self.weights.times, [data, weights, *sums], step)
+
+    def place(self, vector: int, size: int) -> int:
+        """Where a vector of so many bytes lies, from where those of the first stream do."""
+        stream, rest = divmod(vector, self.panel.together)
+        columns = self.panel.together * self.isa.lanes
+        return stream * (self.weights.size(columns) - 12 * columns) + rest * size
+
+    def _unpacked(self, loaded: list[Reg]) -> list[list[tuple[Reg, ...]]]:
+        """Weights of each step in a round."""
+        if not self.weights.four:
+            return [[self.dots.weights(w) for w in loaded]]
+        f, halves = self.f, vec(self.size // 2, "i16")
+        high = number(-16, vec(self.size, "i8"))
+        first = [f.op("and", f.bits(f.op("shl", f.bits(w, halves), 4), w.type), high) for w in loaded]
+        second = [f.op("and", w, high) for w in loaded]
+        return [[self.dots.weights(w) for w in part] for part in (first, second)]
+
+    def note(self, row: int, kind: str, which: int) -> Reg:
+        """Something a row carries, in every lane."""
+        at = row * self.rows.pitch + self.rows.notes + which
+        return self.f.splat(self.f.load(kind, self.f.arg("data"), at), self.isa.lanes)
+
+    def head(self, line: int, vector: int, kind: str) -> Reg:
+        at = (line * self.panel.vectors + vector) * self.size
+        return self.f.load(vec(self.isa.lanes, kind), self.f.arg("weights"), at, 4)
+
+    def scale(self, scales: Reg, vector: int) -> Reg:
+        """Of a block, for each column."""
+        if not self.weights.short:
+            return self.f.load(self.real, scales, self.place(vector, self.size), 4)
+        halves = self.f.load(vec(self.isa.lanes, "i16"), scales, self.place(vector, self.size // 2), 2)
+        return self.f.bits(self.f.op("shl", self.f.cast("zext", halves, self.whole), 16), self.real)
+
+    def exact(self, begin: Reg) -> list[Reg]:
+        """One scale for a column: sums are integers to the end, and what they become is the reference's, bit by bit."""
+        f, vectors = self.f, self.panel.vectors
+        sums = self.multiply(f.arg("data"), begin, [number(0, self.whole)] * (self.count * vectors))[2:]
+        made = []
+        for p in range(self.count):
+            zero, inverse = self.note(p, "i32", ZERO), self.note(p, "float", INVERSE)
+            for j in range(vectors):
+                total = f.op("sub", sums[p * vectors + j], f.op("mul", self.head(0, j, "i32"), zero))
+                total = f.op("ashr", total, 4) if self.weights.four else total
+                made.append(f.op("fmul", f.op("fmul", to_real(f, total), inverse), self.head(1, j, "float")))
+        return made
+
+    def blocked(self, begin: Reg) -> list[Reg]:
+        """A scale for each block: its sum is an integer, sums of blocks are single precision."""
+        f, vectors = self.f, self.panel.vectors
+        many = self.count * vectors
+
+        def block(_: Reg, now: list[Reg]) -> list[Reg]:
+            data, weights, *totals = now
+            data, weights, *sums = self.multiply(data, weights, [number(0, self.whole)] * many)
+            for j in range(vectors):
+                scale = self.scale(weights, j)
+                for at in range(j, many, vectors):
+                    totals[at] = fma(f, to_real(f, sums[at]), scale, totals[at])
+            return [data, f.at(weights, self.panel.together * self.size // (2 if self.weights.short else 1)), *totals]
+
+        start = [f.arg("data"), begin, *[number(0, self.real)] * many]
+        sums = f.repeat(self.weights.blocks, start, block)[2:]
+        made = []
+        for p in range(self.count):
+            zero, scale = to_real(f, self.note(p, "i32", ZERO)), self.note(p, "float", SCALE)
+            for j in range(vectors):
+                taken = f.op("fmul", zero, self.head(0, j, "float"))
+                made.append(f.op("fdiv", f.op("fsub", sums[p * vectors + j], taken), scale))
+        return made
+
+
+def emit_tile(module: Module, isa: ISA, count: int, panel: RowPanel, weights: Weights, rows: Rows, out_step: int,
+              second_step: int, tail: Tail, ahead: bool = False) -> Function:  # fmt: skip
+    """``tile(data, weights, out, second)``. ``ahead``: the panel that follows is brought to the second cache."""
+    name = f"tile_{count}_{panel.vectors}_{panel.used}"
+    if name in module.functions:
+        return module.functions[name]
+    f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
+    tile = _Tile(f, isa, count, panel, weights, rows, ahead)
+    begin = f.at(f.arg("weights"), 3 * panel.vectors * tile.size)
+    made = tile.blocked(begin) if weights.block else tile.exact(begin)
+    for p in range(count):
+        for j in range(panel.vectors):
+            column = j * isa.lanes
+            load = lambda at=p * second_step + 4 * column: f.load(tile.real, f.arg("second"), at)  # noqa: E731
+            x = finish(f, f.op("fadd", made[p * panel.vectors + j], tile.head(2, j, "float")), tail, load)
+            f.store_first(x, min(isa.lanes, panel.used - column), f.arg("out"), p * out_step + 4 * column)
+    f.give()
+    return f

@@ -1,0 +1,134 @@
+"""Element by element, over tensors whose sizes and strides are known when the graph runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.kernels.elementwise import Body, Operand, merged
+from edgewright.engine.kernels.lane_mask import first_lanes, load_first, store_first
+
+_ROW = 1024  # elements that a single long dimension is cut in
+_BLOCK = 4096  # elements of a unit, about
+_UNROLLED = 4
+ANY = -1  # bytes from an element to the next that are known when the graph runs
+
+
+@dataclass(frozen=True)
+class OpenLoops:
+    """What code depends on: ``outer`` dimensions around rows, and operands by type, size and ``inner`` stride.
+
+    The inputs come first, then the output.
+    """
+
+    outer: int
+    operands: tuple[tuple[str, int, int], ...]
+
+
+def plan_open(shape: Sequence[int], operands: Sequence[Operand]) -> tuple[OpenLoops, list[int], int]:
+    """Loops over all elements, the numbers their kernel is given after the operands' addresses, and how many units.
+
+    A unit is some rows of ``inner`` elements. A tensor that is one long row is cut; its last piece is shorter.
+    """
+    dims, strides = merged(list(shape), [list(o.strides) for o in operands])
+    total = dims[-1]
+    if len(dims) == 1:
+        inner = min(total, _ROW)
+        dims, strides = [-(-total // inner), inner], [[s[0] * inner, s[0]] for s in strides]
+    else:
+        total *= dims[-2]
+    *outer, middle, inner = dims
+    rows = max(1, min(middle, _BLOCK // inner))
+    blocks = -(-middle // rows)
+    made = tuple(
+        (o.kind, o.item, s[-1] if s[-1] in (0, o.item) else ANY) for o, s in zip(operands, strides, strict=True)
+    )
+    units = blocks
+    for n in outer:
+        units *= n
+    numbers = [rows, blocks, middle, inner, total, *outer, *(step for s in strides for step in s)]
+    return OpenLoops(len(outer), made), numbers, units
+
+
+def emit_open_loops(module: Module, name: str, lanes: int, loops: OpenLoops, body: Body) -> None:
+    """Slots: the operands' addresses, the output's last, then ``plan_open``'s numbers."""
+    f = module.kernel(name)
+    made = len(loops.operands)
+    places = [f.slot(PTR, i) for i in range(made)]
+    rows, blocks, middle, inner, total = (f.slot(I64, made + i) for i in range(5))
+    sizes = [f.slot(I64, made + 5 + i) for i in range(loops.outer)]
+    first, rank = made + 5 + loops.outer, loops.outer + 2
+    strides = [[f.slot(I64, first + k * rank + d) for d in range(rank)] for k in range(made)]
+
+    def unit(index: Reg) -> None:
+        block, left, now = f.op("urem", index, blocks), f.op("udiv", index, blocks), list(places)
+        for d in range(loops.outer - 1, -1, -1):
+            here = f.op("urem", left, sizes[d])
+            left = f.op("udiv", left, sizes[d])
+            now = [f.at(p, f.op("mul", here, s[d])) for p, s in zip(now, strides, strict=True)]
+        start = f.op("mul", block, rows)
+        end = f.call("llvm.umin.i64", I64, f.op("add", start, rows), middle)
+
+        def row(m: Reg) -> None:
+            there = [f.at(p, f.op("mul", m, s[-2])) for p, s in zip(now, strides, strict=True)]
+            length = f.call("llvm.umin.i64", I64, inner, f.op("sub", total, f.op("mul", m, inner)))
+            _Row(f, lanes, loops, there, [s[-1] for s in strides], body).emit(length)
+
+        f.span(start, end, row)
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+
+
+class _Row:
+    """One row: vectors where every operand lies side by side or is one number, else elements one by one."""
+
+    def __init__(
+        self, f: Function, lanes: int, loops: OpenLoops, places: list[Reg], steps: list[Reg], body: Body
+    ) -> None:
+        self.f, self.loops, self.places, self.steps, self.body = f, loops, places, steps, body
+        straight = all(inner != ANY for *_, inner in loops.operands) and loops.operands[-1][2] != 0
+        self.lanes = lanes if straight else 1
+        self.masked = self.lanes > 1 and all(item == 4 for _, item, _ in loops.operands)
+
+    def emit(self, length: Reg) -> None:
+        f, zero = self.f, number(0, I64)
+        many = self.lanes * _UNROLLED
+
+        def several(i: Reg) -> None:
+            for u in range(_UNROLLED):
+                self._element(f.add(i, u * self.lanes), self.lanes)
+
+        done = zero
+        if self.lanes > 1:
+            done = f.mul(f.op("udiv", length, many), many)
+            f.span(zero, done, several, many)
+            whole = f.mul(f.op("udiv", length, self.lanes), self.lanes)
+            f.span(done, whole, lambda i: self._element(i, self.lanes), self.lanes)
+            done = whole
+        if self.masked:
+            left = f.op("sub", length, done)
+            f.when(f.compare("ne", left, 0), lambda: self._element(done, self.lanes, first_lanes(f, left, self.lanes)))
+        else:
+            f.span(done, length, lambda i: self._element(i, 1))
+
+    def _place(self, k: int, at: Reg) -> Reg:
+        inner = self.loops.operands[k][2]
+        step = self.steps[k] if inner == ANY else number(inner, I64)
+        return self.places[k] if inner == 0 else self.f.at(self.places[k], self.f.op("mul", at, step))
+
+    def _element(self, at: Reg, lanes: int, mask: Reg | None = None) -> None:
+        f, given = self.f, []
+        for k, (kind, _, inner) in enumerate(self.loops.operands[:-1]):
+            if inner == 0:
+                given.append(f.splat(f.load(kind, self.places[k]), lanes))
+            elif mask is not None:
+                given.append(load_first(f, vec(lanes, kind), self._place(k, at), mask))
+            else:
+                given.append(f.load(vec(lanes, kind), self._place(k, at)))
+        result, place = self.body(f, given), self._place(len(self.loops.operands) - 1, at)
+        if mask is not None:
+            store_first(f, result, place, mask)
+        else:
+            f.store(result, place)

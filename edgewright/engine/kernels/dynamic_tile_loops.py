@@ -1,0 +1,92 @@
+"""The loops around a product's tiles when the number of rows is known only when the graph runs.
+
+Rows are cut in tiles of one size; the last one reaches back over rows of the tile before it, which are made twice, and
+the same. Fewer rows than a tile has are made by smaller ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.kernels.tile_loops import Run
+
+Call = Callable[[int, Reg], None]
+
+
+@dataclass(frozen=True)
+class OpenGrid:
+    """Tiles of ``largest`` rows; bytes from a row to the next of data, output and second operand."""
+
+    largest: int
+    data: int
+    out: int
+    second: int
+
+    def tiles(self, rows: int) -> int:
+        return max(1, -(-rows // self.largest))
+
+
+def sizes(largest: int) -> list[int]:
+    """Of tiles: the usual one, and those that any smaller number of rows is a sum of."""
+    return [largest, *(n for n in (8, 4, 2, 1) if n < largest)]
+
+
+def each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: Call) -> None:
+    """``call(size, first row)`` for what belongs to a tile."""
+    enough = f.compare("uge", rows, largest)
+
+    def whole() -> None:
+        start = f.call("llvm.umin.i64", I64, f.mul(tile, largest), f.op("sub", rows, largest))
+        call(largest, start)
+
+    def few() -> None:
+        done, left = number(0, I64), rows
+        for size in sizes(largest)[1:]:
+            many, start = f.op("udiv", left, size), done
+
+            def once(i: Reg, size: int = size, start: Reg = start) -> None:
+                call(size, f.op("add", start, f.mul(i, size)))
+
+            f.span(number(0, I64), many, once)
+            done, left = f.op("add", done, f.mul(many, size)), f.op("urem", left, size)
+
+    f.when(enough, whole)
+    f.when(f.op("xor", enough, Reg("true", "i1")), few)
+
+
+def emit_open_nest(module: Module, name: str, grid: OpenGrid, runs: list[Run], panels_outside: bool) -> None:
+    """A kernel whose units are tiles. Its slots: data, weights, output, second operand, rows."""
+    functions = {(run.offset, size): run.tile(size) for run in runs for size in sizes(grid.largest)}
+    f = module.kernel(name)
+    data, weights, out, second = (f.slot(PTR, i) for i in range(4))
+    rows = f.slot(I64, 4)
+
+    def one(run: Run, panel: Reg, tile: Reg) -> None:
+        own = f.at(weights, f.add(f.mul(panel, run.size), run.offset))
+        beside = f.add(f.mul(panel, run.width), run.column)
+
+        def call(size: int, row: Reg) -> None:
+            places = [f.at(data, f.mul(row, grid.data)), own]
+            places += [f.at(f.at(p, f.mul(row, n)), beside) for p, n in ((out, grid.out), (second, grid.second))]
+            f.run(functions[run.offset, size], *places)
+
+        each_tile(f, rows, grid.largest, tile, call)
+
+    begin, end, zero = f.arg("begin"), f.arg("end"), number(0, I64)
+
+    def panels(run: Run, body: Callable[[Reg], None]) -> None:
+        f.span(zero, number(run.count, I64), body)
+
+    if panels_outside:
+        for run in runs:
+            panels(run, lambda panel, run=run: f.span(begin, end, lambda tile: one(run, panel, tile)))  # type: ignore[misc]
+    else:
+
+        def all_panels(tile: Reg) -> None:
+            for run in runs:
+                panels(run, lambda panel, run=run: one(run, panel, tile))  # type: ignore[misc]
+
+        f.span(begin, end, all_panels)
+    f.give()

@@ -1,0 +1,160 @@
+"""Element by element, over tensors that may be strided, broadcast or transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+
+Body = Callable[[Function, list[Reg]], Reg]
+Element = Callable[[list[Reg], Reg, int], None]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """``item`` bytes each of LLVM type ``kind``; ``strides`` in bytes, 0 where it is broadcast."""
+
+    kind: str
+    item: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """``operands`` are the inputs, then the output. Units are indices of all but the two innermost dimensions."""
+
+    shape: tuple[int, ...]  # at least three
+    operands: tuple[Operand, ...]
+
+    @property
+    def units(self) -> int:
+        total = 1
+        for n in self.shape[:-2]:
+            total *= n
+        return total
+
+
+_BLOCK = 4096  # elements of a unit, about
+
+
+def plan_loops(shape: Sequence[int], operands: Sequence[Operand]) -> list[tuple[Loops, tuple[int, ...]]]:
+    """Loops over all elements, and the bytes each operand's address is moved by before: one part, or two."""
+    dims, strides = merged(list(shape), [list(o.strides) for o in operands])
+    made = []
+    for size, start in _parts(dims):
+        moved = tuple(start * s[-1] for s in strides)
+        made.append((_blocked([*dims[:-1], size], strides, operands), moved))
+    return made
+
+
+def merged(dims: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Without dimensions of 1, and with neighbours that are one for every operand made one."""
+    kept = [i for i, n in enumerate(dims) if n != 1] or [0]
+    dims, strides = [dims[i] for i in kept] if dims else [1], [[s[i] for i in kept] if s else [0] for s in strides]
+    i = len(dims) - 2
+    while i >= 0:
+        if all(s[i] == s[i + 1] * dims[i + 1] for s in strides):
+            dims[i] *= dims[i + 1]
+            del dims[i + 1]
+            for s in strides:
+                del s[i]
+        i -= 1
+    return dims, strides
+
+
+def _parts(dims: list[int]) -> list[tuple[int, int]]:
+    """A single long dimension is cut in blocks, and what is left."""
+    last = dims[-1]
+    if len(dims) > 1 or last <= _BLOCK:
+        return [(last, 0)]
+    whole = last // _BLOCK * _BLOCK
+    return [(whole, 0)] + ([(last - whole, whole)] if last > whole else [])
+
+
+def _blocked(dims: list[int], strides: list[list[int]], operands: Sequence[Operand]) -> Loops:
+    strides = [list(s) for s in strides]
+    if len(dims) == 1 and dims[0] > _BLOCK:
+        _split(dims, strides, 0, _BLOCK)
+    if len(dims) == 1:
+        dims, strides = [1, *dims], [[0, *s] for s in strides]
+    middle = dims[-2]
+    most = max(1, _BLOCK // dims[-1])
+    block = next(n for n in range(min(most, middle), 0, -1) if middle % n == 0)
+    _split(dims, strides, len(dims) - 2, block)
+    made = tuple(Operand(o.kind, o.item, tuple(s)) for o, s in zip(operands, strides, strict=True))
+    return Loops(tuple(dims), made)
+
+
+def _split(dims: list[int], strides: list[list[int]], at: int, block: int) -> None:
+    dims[at : at + 1] = [dims[at] // block, block]
+    for s in strides:
+        s[at : at + 1] = [s[at] * block, s[at]]
+
+
+def emit_pointwise(module: Module, name: str, lanes: int, loops: Loops, body: Body) -> None:
+    """``lanes`` elements at a time. Slots: the operands' addresses, the output's last."""
+    f = module.kernel(name)
+    pointers = [f.slot(PTR, i) for i in range(len(loops.operands))]
+    emit_units(f, lanes, loops, pointers, lambda now, at, width: _element(f, loops, now, at, width, body))
+
+
+def emit_units(f: Function, lanes: int, loops: Loops, pointers: list[Reg], element: Element) -> None:
+    """``element(places, index, lanes)`` for all of a kernel's units."""
+
+    def unit(index: Reg) -> None:
+        places = _places(f, loops, pointers, index)
+
+        def middle(_: Reg, now: list[Reg]) -> list[Reg]:
+            _inner(f, lanes, loops, now, element)
+            return [f.at(p, o.strides[-2]) for p, o in zip(now, loops.operands, strict=True)]
+
+        f.repeat(loops.shape[-2], places, middle)
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+
+
+def _places(f: Function, loops: Loops, pointers: list[Reg], index: Reg) -> list[Reg]:
+    """Where each operand's part of a unit starts."""
+    places = list(pointers)
+    outer = loops.shape[:-2]
+    for dim in range(len(outer) - 1, -1, -1):
+        n = outer[dim]
+        here = f.op("urem", index, n) if dim else index
+        index = f.op("udiv", index, n) if dim else index
+        for i, operand in enumerate(loops.operands):
+            if operand.strides[dim]:
+                places[i] = f.at(places[i], f.mul(here, operand.strides[dim]))
+    return places
+
+
+def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], element: Element) -> None:
+    """The innermost dimension: vectors where every operand lies in a row or is one number."""
+    length = loops.shape[-1]
+    straight = all(o.strides[-1] in (0, o.item) for o in loops.operands) and loops.operands[-1].strides[-1]
+    if not straight or length < lanes:
+        lanes = next(n for n in (32, 16, 8, 4, 1) if n <= length and (n == 1 or (straight and n < lanes)))
+    vectors, rest = divmod(length, lanes)
+    together = next((u for u in (4, 2) if vectors % u == 0 and lanes > 1), 1)
+
+    def several(i: Reg, _: list[Reg]) -> list[Reg]:
+        for u in range(together):
+            element(now, f.add(i, u * lanes) if u else i, lanes)
+        return []
+
+    f.repeat(vectors * lanes, [], several, together * lanes)
+    if rest:  # the last vector covers some elements again
+        element(now, number(length - lanes, I64), lanes)
+
+
+def _element(f: Function, loops: Loops, now: list[Reg], at: Reg, lanes: int, body: Body) -> None:
+    given = []
+    for place, operand in zip(now[:-1], loops.operands[:-1], strict=True):
+        step = operand.strides[-1]
+        if step == 0:
+            given.append(f.splat(f.load(operand.kind, place), lanes))
+        else:
+            given.append(f.load(vec(lanes, operand.kind), f.at(place, f.mul(at, step))))
+    result, out = body(f, given), loops.operands[-1]
+    f.store(result, f.at(now[-1], f.mul(at, out.strides[-1])))

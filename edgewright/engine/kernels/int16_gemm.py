@@ -1,0 +1,197 @@
+"""Products of 16-bit integers, exact in 64 bits: tiles of convolutions, and depthwise ones.
+
+Pairs of products are summed in 32 bits for as long as those suffice, then in 64. Unsigned integers are taken 32768
+lower, which their bias makes up for. A panel of channels is: bias, multipliers, halves of a step, shifts (64 bits each;
+or a factor of double precision in place of multipliers), then the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.fixed_point import bounded
+from edgewright.engine.codegen.float_rescale import double, nearest
+from edgewright.engine.codegen.vector import clamp, multiply_pairs
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels.gemm import Window, around
+from edgewright.ir.graph import Array
+
+_HEAD = 4  # numbers of 64 bits for each channel
+_SIGN = {"i32": -0x7FFF8000, **{vec(n, "i16"): -0x8000 for n in (1, 4, 8, 16)}}
+
+
+def head_bytes(lanes: int) -> int:
+    return 8 * _HEAD * lanes
+
+
+def pack_head(lanes: int, channels: int, bias: Array, multiplier: Array, shift: Array) -> Array:
+    """[panels, bytes]: the front of every panel; channels that are not there are shifted by one bit."""
+    panels = -(-channels // lanes)
+    made = np.zeros((_HEAD, panels * lanes), np.int64)
+    made[3] = 1
+    for row, numbers in enumerate((bias, multiplier, np.int64(1) << (shift - 1), shift)):
+        made[row, :channels] = numbers
+    return made.reshape(_HEAD, panels, lanes).swapaxes(0, 1).reshape(panels, -1).view(np.uint8)
+
+
+@dataclass(frozen=True)
+class WordEnd:
+    """``real``: by factors of double precision, not multipliers and shifts. ``unsigned``: of the data."""
+
+    low: int
+    high: int
+    zero: int = 0
+    real: bool = False
+    unsigned: bool = False
+
+
+class _Ending:
+    """From sums to stored integers: times a multiplier, shifted, or times a factor; within limits."""
+
+    def __init__(self, f: Function, weights: Reg, lanes: int, end: WordEnd) -> None:
+        self.f, self.end = f, end
+        kind, size = vec(lanes // 2, "i64"), 4 * lanes
+        loaded = [f.load(kind, weights, n * size, 8) for n in range(2 * _HEAD)]
+        self.bias, self.multiplier, self.half, self.shift = (loaded[2 * n : 2 * n + 2] for n in range(_HEAD))
+
+    def widen(self, x: Reg) -> list[Reg]:
+        """32-bit sums as 64 bits: the first half of the lanes, the second."""
+        half = count(x.type) // 2
+        parts = [self.f.shuffle(x, x, range(start, start + half)) for start in (0, half)]
+        return [self.f.cast("sext", p, vec(half, "i64")) for p in parts]
+
+    def store(self, totals: Sequence[Reg], used: int, out: Reg, offset: int = 0) -> None:
+        f, made = self.f, []
+        for i, total in enumerate(totals):
+            inside = self._by_factor(i, total) if self.end.real else self._by_shift(i, total)
+            made.append(f.cast("trunc", inside, vec(count(inside.type), "i16")))
+        both = f.shuffle(made[0], made[1], range(2 * count(made[0].type)))
+        f.store_first(both, used, out, offset)
+
+    def _by_shift(self, i: int, total: Reg) -> Reg:
+        f = self.f
+        moved = f.op("add", f.op("mul", total, self.multiplier[i]), self.half[i])
+        return bounded(f, f.op("ashr", moved, self.shift[i]), self.end.low, self.end.high)
+
+    def _by_factor(self, i: int, total: Reg) -> Reg:
+        f, end, real = self.f, self.end, double(self.f, total)
+        scaled = f.op("fmul", real, f.bits(self.multiplier[i], real.type))
+        return f.add(nearest(f, clamp(f, scaled, end.low - end.zero, end.high - end.zero)), end.zero)
+
+    def words(self, x: Reg) -> Reg:
+        """Words as signed ones."""
+        return self.f.op("xor", x, _SIGN[x.type]) if self.end.unsigned else x
+
+
+@dataclass(frozen=True)
+class WordTile:
+    """One panel of ``used`` channels. The window's depth is in pairs; ``out_step``: bytes from a pixel to the next."""
+
+    window: Window
+    used: int
+    out_step: int
+    end: WordEnd
+
+
+def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function:
+    """``tile(data, weights, out, second)``."""
+    name = f"tile_{pixels}_{tile.used}"
+    if name in module.functions:
+        return module.functions[name]
+    f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
+    lanes, window = isa.lanes, tile.window
+    ending = _Ending(f, f.arg("weights"), lanes, tile.end)
+    begin = f.at(f.arg("weights"), head_bytes(lanes))
+
+    def step(_: Reg, carried: list[Reg]) -> list[Reg]:
+        data, weights, *sums = carried
+        w = f.load(vec(2 * lanes, "i16"), weights, 0, 4)
+        for p in range(pixels):
+            pair = f.splat(ending.words(f.load("i32", data, p * window.step, 1)), lanes)
+            sums[p] = f.add(sums[p], multiply_pairs(f, f.bits(pair, w.type), w))
+        return [f.at(data, 4), f.at(weights, 4 * lanes), *sums]
+
+    def run(_: Reg, carried: list[Reg]) -> list[Reg]:
+        """As many pairs as 32 bits hold."""
+        data, weights, *totals = carried
+        none = [number(0, vec(lanes, "i32"))] * pixels
+        (*places,) = f.repeat(window.depth, [data, weights, *none], step)
+        wide = [part for total in places[2:] for part in ending.widen(total)]
+        return [*places[:2], *(f.add(t, w) for t, w in zip(totals, wide, strict=True))]
+
+    totals = around(f, window, [f.arg("data"), begin, *ending.bias * pixels], run, 1)[2:]
+    for p in range(pixels):
+        ending.store(totals[2 * p : 2 * p + 2], tile.used, f.arg("out"), p * tile.out_step)
+    f.give()
+    return f
+
+
+@dataclass(frozen=True)
+class WordRow:
+    """A row of a depthwise convolution. Steps in bytes."""
+
+    kernel: tuple[int, int]
+    columns: int
+    channels: int
+    tap: int  # from a tap to the next
+    line: int  # from a row of taps to the next
+    data_pixel: int  # for each output pixel
+    out_pixel: int
+    down: int  # for each output row
+    out_row: int
+    end: WordEnd
+    wide: bool = False  # 32 bits are not enough for a window
+
+
+def row_bytes(isa: ISA, row: WordRow) -> int:
+    """Bytes of one panel."""
+    return head_bytes(isa.lanes) + 4 * isa.lanes * row.kernel[0] * row.kernel[1]
+
+
+def emit_depthwise(module: Module, name: str, isa: ISA, row: WordRow) -> None:
+    """Units are output rows. Slots: data, weights, output."""
+    f = module.kernel(name)
+    data, weights, out = (f.slot(PTR, i) for i in range(3))
+    whole, rest = divmod(row.channels, isa.lanes)
+
+    def line(y: Reg) -> None:
+        top, made = f.at(data, f.mul(y, row.down)), f.at(out, f.mul(y, row.out_row))
+
+        def panel(n: Reg, used: int) -> None:
+            places = [f.at(p, f.mul(n, 2 * isa.lanes)) for p in (top, made)]
+            _depthwise_panel(f, isa, row, f.at(weights, f.mul(n, row_bytes(isa, row))), places, used)
+
+        if whole:
+            f.span(number(0, "i64"), number(whole, "i64"), lambda n: panel(n, isa.lanes))
+        if rest:
+            panel(number(whole, "i64"), rest)
+
+    f.span(f.arg("begin"), f.arg("end"), line)
+    f.give()
+
+
+def _depthwise_panel(f: Function, isa: ISA, row: WordRow, weights: Reg, places: list[Reg], used: int) -> None:
+    lanes = isa.lanes
+    ending = _Ending(f, weights, lanes, row.end)
+    pairs, begin = vec(2 * lanes, "i16"), f.at(weights, head_bytes(lanes))
+
+    def pixel(_: Reg, now: list[Reg]) -> list[Reg]:
+        total, sums = number(0, vec(lanes, "i32")), ending.bias
+        for n, (y, x) in enumerate(np.ndindex(*row.kernel)):
+            word = ending.words(f.load(vec(lanes, "i16"), now[0], y * row.line + x * row.tap))
+            tap = f.load(pairs, begin, 4 * lanes * n, 4)  # each weight, and a zero for what stands above a word
+            made = multiply_pairs(f, f.bits(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
+            if row.wide:
+                sums = [f.add(a, b) for a, b in zip(ending.widen(made), sums, strict=True)]
+            else:
+                total = f.add(total, made)
+        if not row.wide:
+            sums = [f.add(a, b) for a, b in zip(ending.widen(total), sums, strict=True)]
+        ending.store(sums, used, now[1])
+        return [f.at(now[0], row.data_pixel), f.at(now[1], row.out_pixel)]
+
+    f.repeat(row.columns, places, pixel)

@@ -1,0 +1,206 @@
+"""Depthwise convolution of bytes: one row of output pixels at a time.
+
+Four neighbouring pixels are interleaved so that each 32-bit lane holds four taps of one channel: a quad. Quads begin at
+even columns and serve every output that meets them, each with weights moved to its own place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.vector import Dots, interleave
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels.int8_store import Ending, Finish, Notes, column_order, load_factors, no_factor
+from edgewright.ir.graph import Array
+
+
+@dataclass(frozen=True)
+class ByteRow:
+    """A row of output pixels and what it is made of; steps in bytes."""
+
+    kernel: tuple[int, int]
+    stride: int
+    dilation: int
+    columns: int  # output pixels
+    stored: int  # bytes of a pixel
+    data_pixel: int
+    out_pixel: int
+    second_pixel: int
+    ending: Ending
+
+
+def blocks(isa: ISA, stored: int) -> list[tuple[int, list[int]]]:
+    """Widths of vectors and where they begin: wide ones, and a narrower one if little is left."""
+    whole, made = stored // isa.bytes * isa.bytes, []
+    if whole:
+        made.append((isa.bytes, list(range(0, whole, isa.bytes))))
+    rest = stored - whole
+    if rest:
+        width = next(w for w in (16, 32, 64) if w >= rest)
+        if width == isa.bytes and whole:  # lies over the one before it
+            made[0][1].append(stored - width)
+        else:
+            made.append((width, [whole]))
+    return made
+
+
+def quads(row: ByteRow, column: int) -> list[tuple[int, int, int]]:
+    """The quads that the window at ``column`` is made of: (first column, odd start, number among those)."""
+    odd = column % 2 if row.dilation == 1 else 0
+    starts = _starts(row.kernel[1], odd, row.dilation)
+    return [(column - odd + s * row.dilation, odd, i) for i, s in enumerate(starts)]
+
+
+def _starts(taps: int, odd: int, dilation: int) -> list[int]:
+    """Where quads begin, in taps after the first; all even, so that neighbours share them."""
+    reach = taps + odd
+    starts = list(range(0, max(1, reach - 3), 4))
+    if starts[-1] + 4 < reach:
+        last = reach - 4
+        starts.append(last + last % 2 if dilation == 1 else last)
+    return starts
+
+
+def patterns(row: ByteRow) -> list[tuple[int, int, tuple[int, ...]]]:
+    """For each way a quad is used: odd start, its number, and the taps of its four places (-1: none)."""
+    made = []
+    for odd in (0, 1) if row.stride % 2 and row.dilation == 1 else (0,):
+        covered = odd
+        for i, start in enumerate(_starts(row.kernel[1], odd, row.dilation)):
+            places = [p if covered <= p < row.kernel[1] + odd else -1 for p in range(start, start + 4)]
+            made.append((odd, i, tuple(p - odd if p >= 0 else -1 for p in places)))
+            covered = start + 4
+    return made
+
+
+def block_bytes(row: ByteRow, width: int) -> int:
+    """Bytes of weights of one block of channels."""
+    return head_bytes(row, width) + row.kernel[0] * len(patterns(row)) * 4 * width
+
+
+def head_bytes(row: ByteRow, width: int) -> int:
+    """Of those, what comes before the filters: bias, factors, notes."""
+    return 4 * width * (1 + row.ending.words) + row.ending.notes
+
+
+def pack(isa: ISA, row: ByteRow, filters: Array, bias: Array, factors: Array, notes: Notes) -> Array:
+    """``filters`` [height, width, channels] of int8; factors [words, channels]."""
+    made = blocks(isa, row.stored)
+    total = max(starts[-1] + width for width, starts in made)
+    wide = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column for no tap
+    wide[:, :-1, : filters.shape[2]] = filters
+    spaced = wide[:, [list(taps) for *_, taps in patterns(row)]]
+    biases, words = np.zeros(total, np.int32), np.tile(no_factor(row.ending)[:, None], (1, total))
+    biases[: len(bias)], words[:, : factors.shape[1]] = bias, factors.view(np.int32)
+    parts = []
+    for width, start in ((width, start) for width, starts in made for start in starts):
+        chosen = start + column_order(width // 4, 4)
+        parts += [biases[chosen].view(np.uint8), words[:, chosen].reshape(-1).view(np.uint8), notes.pack()]
+        parts.append(np.ascontiguousarray(spaced[..., chosen].swapaxes(2, 3)).reshape(-1).view(np.uint8))
+    return np.concatenate(parts)
+
+
+def pixels_at_once(isa: ISA, row: ByteRow) -> int:
+    """Sums of four vectors for each, and a quad, fit in the registers."""
+    return min(4 if isa.registers >= 32 else 2, row.columns)
+
+
+def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
+    """``row(data of each kernel row..., out, weights, second)``."""
+    names = [f"data{i}" for i in range(row.kernel[0])]
+    f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
+    start = [f.arg(n) for n in (*names, "out", "second")]
+    weights = f.arg("weights")
+    for width, starts in blocks(isa, row.stored):
+
+        def channels(index: Reg, _: list[Reg], width: int = width, starts: list[int] = starts,
+                     weights: Reg = weights) -> list[Reg]:  # fmt: skip
+            offset = f.add(f.mul(index, width), starts[0])
+            if starts[-1] % width:
+                offset = f.call("llvm.umin.i64", I64, offset, number(starts[-1], I64))
+            own = f.at(weights, f.mul(index, block_bytes(row, width)))
+            _Block(f, isa, row, width, own).along([f.at(p, offset) for p in start])
+            return []
+
+        f.repeat(len(starts), [], channels)
+        weights = f.at(weights, len(starts) * block_bytes(row, width))
+    f.give()
+    return f
+
+
+class _Block:
+    """One block of channels along the row."""
+
+    def __init__(self, f: Function, isa: ISA, row: ByteRow, width: int, weights: Reg) -> None:
+        self.f, self.isa, self.row, self.weights = f, isa, row, weights
+        self.width, self.used = width, min(width, row.stored)
+        self.kind, self.whole = vec(self.width, "i8"), vec(self.width // 4, "i32")
+        self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(patterns(row))}
+        self.dots = Dots(f, isa)
+
+    def along(self, places: Sequence[Reg]) -> None:
+        f, row = self.f, self.row
+        at_once = pixels_at_once(self.isa, row)
+        times, rest = divmod(row.columns, at_once)
+        steps = [row.stride * row.data_pixel] * row.kernel[0] + [row.out_pixel, row.second_pixel]
+
+        def tile(_: Reg, now: list[Reg]) -> list[Reg]:
+            self._tile(now, at_once)
+            return [f.at(p, at_once * s) for p, s in zip(now, steps, strict=True)]
+
+        after = f.repeat(times, places, tile)
+        if rest * 10 > 9 * at_once or (rest and times > 9):  # little is done again if the last tile is a whole one
+            back = rest - at_once
+            self._tile([f.at(p, back * s) for p, s in zip(after, steps, strict=True)], at_once)
+        elif rest:
+            self._tile(after, rest)
+
+    def _tile(self, places: Sequence[Reg], pixels: int) -> None:
+        f, row, width = self.f, self.row, self.width
+        *data, out, second = places
+        bias = [f.load(self.whole, self.weights, j * width, 16) for j in range(4)]
+        sums = [list(bias) for _ in range(pixels)]
+        for dy in range(row.kernel[0]):
+            self._line(data[dy], dy, sums)
+        factors = load_factors(f, row.ending, f.at(self.weights, 4 * width), width // 4, 4, 16)
+        finish = Finish(f, row.ending, f.at(self.weights, 4 * width * (1 + row.ending.words)))
+        for p, four in enumerate(sums):
+            other = f.load(self.kind, second, p * row.second_pixel) if row.ending.sum else None
+            f.store_first(finish.store(four, factors, other), self.used, out, p * row.out_pixel)
+
+    def _line(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
+        """One row of taps for all pixels: quads from left to right, each made once."""
+        f, row = self.f, self.row
+        uses: dict[int, list[tuple[int, int]]] = {}
+        for p in range(len(sums)):
+            for column, odd, i in quads(row, p * row.stride):
+                uses.setdefault(column, []).append((p, self.numbers[odd, i]))
+        taps = {p * row.stride + t * row.dilation for p in range(len(sums)) for t in range(row.kernel[1])}
+        pairs: dict[int, tuple[Reg, Reg]] = {}
+        for column in sorted(uses):
+            quad = self._quad(data, column, taps, pairs)
+            for j, raw in enumerate(quad):
+                x = self.dots.data(raw)
+                for p, n in uses[column]:
+                    offset = head_bytes(row, self.width) + (dy * len(self.numbers) + n) * 4 * self.width
+                    w = self.dots.weights(f.load(self.kind, self.weights, offset + j * self.width, 16))
+                    sums[p][j] = self.dots.add(sums[p][j], x, w)
+
+    def _quad(self, data: Reg, column: int, taps: set[int], pairs: dict[int, tuple[Reg, Reg]]) -> list[Reg]:
+        f, d = self.f, self.row.dilation
+        half = vec(self.width // 2, "i16")
+
+        def pixel(c: int) -> Reg:
+            return f.load(self.kind, data, c * self.row.data_pixel, 1) if c in taps else number(0, self.kind)
+
+        for c in (column, column + 2 * d):
+            if c not in pairs:
+                pairs[c] = interleave(f, pixel(c), pixel(c + d))
+        quad: list[Reg] = []
+        for a, b in zip(pairs[column], pairs[column + 2 * d], strict=True):
+            quad += interleave(f, f.bits(a, half), f.bits(b, half))
+        return [f.bits(q, self.kind) for q in quad]

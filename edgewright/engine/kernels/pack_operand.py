@@ -1,0 +1,216 @@
+"""Packs a product's second operand when it is made by the graph itself, so that the kernels of weights can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.requant import Affine
+from edgewright.engine.codegen.vector import Dots, transpose
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels.gemm import Panel
+
+
+@dataclass(frozen=True)
+class Packing:
+    """``batch`` matrices of ``depth`` rows, ``step`` bytes apart, in ``panels``; ``along`` bytes between columns.
+
+    ``strides`` are the bytes from one matrix to the next, for each dimension of ``batch``. ``affine``: what is packed
+    are bytes, as the reals they stand for. With ``zero``, four bytes at a time are an element: they become signed, and
+    in the place of a bias lies what makes up for that number in whatever they will be multiplied with.
+    """
+
+    batch: tuple[int, ...]
+    strides: tuple[int, ...]
+    depth: int
+    step: int
+    along: int
+    panels: tuple[Panel, ...]
+    affine: Affine | None = None
+    zero: int | None = None
+
+    def size(self, panel: Panel) -> int:
+        """Bytes of a packed panel, with the row of zeros that stands for a bias."""
+        return 4 * panel.columns * (self.depth + 1)
+
+    @property
+    def matrix(self) -> int:
+        return sum(self.size(p) for p in self.panels)
+
+
+def emit_packing(module: Module, name: str, isa: ISA, packing: Packing) -> None:
+    """Units are panels, of one matrix after the other. Slots: the matrices, where panels go."""
+    made = {panel: _emit_panel(module, isa, packing, panel) for panel in dict.fromkeys(packing.panels)}
+    f = module.kernel(name)
+    source, target = f.slot(PTR, 0), f.slot(PTR, 1)
+    count, first, rest = len(packing.panels), packing.panels[0], packing.panels[-1]
+
+    def unit(index: Reg) -> None:
+        panel, matrix = f.op("urem", index, count), f.op("udiv", index, count)
+        there = f.at(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
+        here = f.at(_matrix(f, packing, source, matrix), f.mul(panel, first.used * packing.along))
+        whole, last = (Reg(f"@{made[p].name}", PTR) for p in (first, rest))
+        chosen = whole if first == rest else f.select(f.compare("eq", panel, count - 1), last, whole)
+        f.run(chosen, here, there)
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+
+
+def _matrix(f: Function, packing: Packing, source: Reg, index: Reg) -> Reg:
+    """Where a matrix starts."""
+    for n, stride in zip(reversed(packing.batch), reversed(packing.strides), strict=True):
+        source = f.at(source, f.mul(f.op("urem", index, n), stride))
+        index = f.op("udiv", index, n)
+    return source
+
+
+def pieces(count: int, most: int) -> list[tuple[int, int]]:
+    """(start, length) of pieces that are powers of two.
+
+    >>> pieces(21, 16)
+    [(0, 16), (16, 4), (20, 1)]
+    """
+    made, start = [], 0
+    while start < count:
+        length = min(most, 1 << (count - start).bit_length() - 1)
+        made.append((start, length))
+        start += length
+    return made
+
+
+def _emit_panel(module: Module, isa: ISA, packing: Packing, panel: Panel) -> Function:
+    """``pack(source, target)``: nothing but the panel's own columns is read."""
+    f = module.function(f"pack_{panel.columns}_{panel.used}", [(PTR, "source"), (PTR, "target")])
+    start = 0
+    for width in panel.widths:
+        f.store(number(0, vec(width, "float")), f.arg("target"), 4 * start)
+        start += width
+    packed = f.at(f.arg("target"), 4 * panel.columns)
+    item = 4 if packing.affine is None and packing.zero is None else 1
+    if packing.zero is not None:
+        (_fours if packing.step == 1 else _four_by_four)(f, isa, packing, panel, packed)
+    elif packing.along == item:
+        _straight(f, isa.lanes, packing, panel, packed)
+    elif packing.step == item == 4 and packing.depth >= 4:
+        _turned(f, isa.lanes, packing, panel, packed)
+    else:
+        _one_by_one(f, packing, panel, packed)
+    f.give()
+    return f
+
+
+def _straight(f: Function, lanes: int, packing: Packing, panel: Panel, packed: Reg) -> None:
+    def row(_: Reg, now: list[Reg]) -> list[Reg]:
+        for start, length in pieces(panel.used, lanes):
+            f.store(_real(f, packing, now[0], length, start * packing.along), now[1], 4 * start)
+        return [f.at(now[0], packing.step), f.at(now[1], 4 * panel.columns)]
+
+    f.repeat(packing.depth, [f.arg("source"), packed], row)
+
+
+def _real(f: Function, packing: Packing, place: Reg, length: int, offset: int = 0) -> Reg:
+    """So many elements."""
+    if packing.affine is None:
+        return f.load(vec(length, "float"), place, offset)
+    return packing.affine.real(f, f.load(vec(length, "i8"), place, offset))
+
+
+def _turned(f: Function, lanes: int, packing: Packing, panel: Panel, packed: Reg) -> None:
+    """Squares of as many columns as rows are turned in registers; the last square lies over the one before it."""
+    side = next(n for n in (lanes, 8, 4) if n <= min(lanes, packing.depth))
+
+    def square(at: Reg) -> None:
+        for start in range(0, panel.used, side):
+            here = min(side, panel.used - start)
+            rows = [f.load(vec(side, "float"), f.at(f.arg("source"), f.mul(at, 4)), (start + i) * packing.along)
+                    for i in range(here)]  # fmt: skip
+            turned = transpose(f, [*rows, *rows[:1] * (side - here)])
+            for i, x in enumerate(turned):
+                place = f.at(packed, f.mul(at, 4 * panel.columns))
+                f.store_first(x, here, place, 4 * (i * panel.columns + start))
+
+    def once(i: Reg, _: list[Reg]) -> list[Reg]:
+        square(i)
+        return []
+
+    f.repeat(packing.depth // side * side, [], once, side)
+    if packing.depth % side:
+        square(number(packing.depth - side, I64))
+
+
+def _one_by_one(f: Function, packing: Packing, panel: Panel, packed: Reg) -> None:
+    def column(_: Reg, now: list[Reg]) -> list[Reg]:
+        f.store(_real(f, packing, now[0], 1), now[1])
+        return [f.at(now[0], packing.along), f.at(now[1], 4)]
+
+    def row(_: Reg, now: list[Reg]) -> list[Reg]:
+        f.repeat(panel.used, now, column)
+        return [f.at(now[0], packing.step), f.at(now[1], 4 * panel.columns)]
+
+    f.repeat(packing.depth, [f.arg("source"), packed], row)
+
+
+_SIGNS = -0x7F7F7F80  # 0x80 in each of four bytes
+
+
+def _fours(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -> None:
+    """A column's bytes lie side by side: squares of four bytes each are turned in registers."""
+    assert packing.zero is not None
+    side = next(n for n in (isa.lanes, 8, 4) if n <= isa.lanes and packing.depth % n == 0)
+    kind, dots = vec(side, "i32"), Dots(f, isa)
+    zero = dots.data(number(packing.zero, vec(4 * side, "i8")))
+    for start in range(0, panel.used, side):
+        here = min(side, panel.used - start)
+
+        def square(at: Reg, now: list[Reg], start: int = start, here: int = here) -> list[Reg]:
+            source, total = f.at(f.arg("source"), f.mul(at, 4)), now[0]
+            loaded = [f.load(kind, source, (start + i) * packing.along) for i in range(here)]
+            rows = [f.op("xor", x, _SIGNS) for x in loaded]
+            for i, x in enumerate(transpose(f, [*rows, *rows[:1] * (side - here)])):
+                f.store_first(x, here, f.at(packed, f.mul(at, 4 * panel.columns)), 4 * (i * panel.columns + start))
+                total = dots.add(total, zero, dots.weights(f.bits(x, vec(4 * side, "i8"))))
+            return [total]
+
+        total = f.repeat(packing.depth, [number(0, kind)], square, side)[0]
+        f.store_first(f.op("sub", number(0, kind), total), here, f.arg("target"), 4 * start)
+
+
+def _four_by_four(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -> None:
+    """Bytes lie anyhow: one after the other."""
+    assert packing.zero is not None
+
+    def column(_: Reg, now: list[Reg]) -> list[Reg]:
+        def four(_: Reg, inner: list[Reg]) -> list[Reg]:
+            source, target, total = inner
+            joined = number(0, "i32")
+            for i in range(4):
+                signed = f.op("xor", f.load("i8", source, i * packing.step), -128)
+                total = f.op("add", total, f.cast("sext", signed, "i32"))
+                joined = f.op("or", joined, f.op("shl", f.cast("zext", signed, "i32"), 8 * i))
+            f.store(joined, target)
+            return [f.at(source, 4 * packing.step), f.at(target, 4 * panel.columns), total]
+
+        total = f.repeat(packing.depth, [now[0], now[1], number(0, "i32")], four)[2]
+        f.store(f.op("mul", total, -packing.zero), now[2])  # type: ignore[operator]
+        return [f.at(now[0], packing.along), f.at(now[1], 4), f.at(now[2], 4)]
+
+    f.repeat(panel.used, [f.arg("source"), packed, f.arg("target")], column)
+
+
+def merged(batch: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Dimensions of a batch with those that are one for every operand made one; at least one dimension.
+
+    >>> merged([2, 3], [[12, 4], [24, 8]])
+    ([6], [[4], [8]])
+    """
+    kept = [i for i, n in enumerate(batch) if n != 1] or [-1]
+    sizes = [batch[i] for i in kept] if batch else [1]
+    steps = [[s[i] for i in kept] if batch else [0] for s in strides]
+    for i in range(len(sizes) - 2, -1, -1):
+        if all(s[i] == s[i + 1] * sizes[i + 1] for s in steps):
+            sizes[i] *= sizes.pop(i + 1)
+            for s in steps:
+                del s[i]
+    return sizes, steps

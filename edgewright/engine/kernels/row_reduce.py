@@ -1,0 +1,95 @@
+"""Along rows that lie densely: sums, largest elements, and whatever else is done element by element on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edgewright.engine.codegen.builder import I64, Function, Reg, count, element, number, vec
+
+Step = Callable[[Reg, Reg], Reg]
+
+
+def load(f: Function, source: Reg, at: Reg, like: Reg) -> Reg:
+    """Elements of four bytes from number ``at`` on, as many as ``like`` has."""
+    return f.load(like.type, f.at(source, f.mul(at, 4)))
+
+
+def store(f: Function, x: Reg, target: Reg, at: Reg) -> None:
+    f.store(x, f.at(target, f.mul(at, 4)))
+
+
+def larger(f: Function, a: Reg, b: Reg) -> Reg:
+    best = f.select(f.compare("ogt", a, b), a, b)  # b if it is NaN
+    return f.select(f.compare("uno", a, a), a, best)
+
+
+def smaller(f: Function, a: Reg, b: Reg) -> Reg:
+    best = f.select(f.compare("olt", a, b), a, b)
+    return f.select(f.compare("uno", a, a), a, best)
+
+
+def halved(f: Function, x: Reg, join: Callable[[Reg, Reg], Reg]) -> Reg:
+    """All elements of a vector made one."""
+    while count(x.type) > 1:
+        half = count(x.type) // 2
+        x = join(f.shuffle(x, x, range(half)), f.shuffle(x, x, range(half, 2 * half)))
+    return x
+
+
+def largest_of(f: Function, x: Reg) -> Reg:
+    return halved(f, x, lambda a, b: larger(f, a, b))
+
+
+def sum_of(f: Function, x: Reg) -> Reg:
+    return halved(f, x, lambda a, b: f.op("fadd", a, b))
+
+
+def joined(f: Function, parts: list[Reg]) -> Reg:
+    """One vector of several: a power of two of them."""
+    while len(parts) > 1:
+        size = count(parts[0].type)
+        parts = [f.shuffle(a, b, range(2 * size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def fold(f: Function, lanes: int, length: int, start: Reg, body: Step, join: Callable[[Function, Reg], Reg]) -> Reg:
+    """``body(index, value)`` along a row: vectors, made one number by ``join``, then what is left one by one."""
+    whole = length // lanes * lanes
+    value = start
+    if whole:
+        wide = Reg(f"splat ({start.type} {start})", vec(lanes, element(start.type))) if lanes > 1 else start
+        # As many hide each other's latency; single elements make no vector.
+        together = next(n for n in (4, 2, 1) if n == 1 or (lanes > 1 and whole % (n * lanes) == 0))
+
+        def once(i: Reg, now: list[Reg]) -> list[Reg]:
+            return [body(f.add(i, k * lanes), n) for k, n in enumerate(now)]
+
+        value = join(f, joined(f, f.repeat(whole, [wide] * together, once, together * lanes)))
+    if length > whole:
+        value = f.repeat(length - whole, [value], lambda i, now: [body(f.add(i, whole), now[0])])[0]
+    return value
+
+
+def each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
+    """``body(index, like)`` along a row; ``like`` says how many elements at a time."""
+
+    def step(at: Reg, now: Reg) -> Reg:
+        body(at, now)
+        return now
+
+    fold(f, lanes, length, number(0, "float"), step, lambda f, x: number(0, "float"))
+
+
+def along(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
+    """``body(index, like)`` along a row, at least once for every element: the last vector lies over the one before."""
+    lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
+    like = number(0, vec(lanes, "float"))
+    whole = length // lanes * lanes
+
+    def once(i: Reg, _: list[Reg]) -> list[Reg]:
+        body(i, like)
+        return []
+
+    f.repeat(whole, [], once, lanes)
+    if whole < length:
+        body(number(length - lanes, I64), like)

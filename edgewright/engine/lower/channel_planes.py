@@ -1,0 +1,46 @@
+"""An image given plane by plane, made channels-last and perhaps bytes on the way in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edgewright.engine.codegen.requant import affine_of, limits_of
+from edgewright.engine.graph.nodes import Node, byte, single
+from edgewright.engine.kernels.channel_planes import Planes, emit_planes
+from edgewright.engine.lower.base import Context, Lowering
+
+
+class PlanesToPixels(Lowering):
+    """permute (0, 2, 3, 1) of up to four real channels, alone or after a conversion to bytes."""
+
+    exact_reads = True
+    any_strides = False
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        last = node.ops[-1]
+        if last.kind != "permute" or list(last.args["dims"]) != [0, 2, 3, 1] or len(node.ops) > 2:
+            return None
+        (x,) = node.reads()
+        _, channels, _, wide = x.bound
+        if not single(x) or not 2 <= channels <= 4 or wide < context.isa.lanes or x.bound[0] > 1024:
+            return None
+        if len(node.ops) == 1:
+            return cls(node) if single(node.out) else None
+        return cls(node) if node.op.kind == "convert" and byte(node.out.q) and node.middle.q == node.out.q else None
+
+    def emit(self, context: Context) -> None:
+        (x,) = self.node.reads()
+        data, out = context.home(x), context.home(self.node.out)
+        batch, channels, high, wide = (int(n) for n in x.bound)
+        steps = data.layout.strides
+        planes = Planes(channels, wide, steps[1], steps[2], out.layout.row, out.layout.pixel)
+        if self.node.out.q is not None:
+            q = self.node.out.q
+            bounds = limits_of(context.numerics, q, None)
+            planes = replace(planes, made=affine_of(q), low=bounds[0], high=bounds[1])
+        lanes = context.isa.lanes
+        name = context.kernel("planes", planes, lambda module, name: emit_planes(module, name, lanes, planes))
+        for n in range(batch):
+            slots = [data.at(n * steps[0]), out.at(n * out.layout.image)]
+            context.step(name, slots, high, high * wide * channels * 0.12)

@@ -1,0 +1,64 @@
+"""What lowerings of convolutions have in common, whatever their elements are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from edgewright.engine.codegen.builder import Function, Module
+from edgewright.engine.graph.layout import Border
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.kernels.depthwise import emit_depthwise
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.conv_geometry import Convolution
+from edgewright.engine.plan import Slot
+from edgewright.ir.graph import Value
+
+
+class Windowed(Lowering):
+    """A convolution, whose image may need pixels around it."""
+
+    def __init__(self, node: Node, conv: Convolution) -> None:
+        super().__init__(node)
+        self.conv = conv
+
+    def border(self) -> tuple[Value, Border] | None:
+        return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
+
+
+class Transposed(Lowering):
+    """conv_transpose2d: a plain convolution for each of the outputs that lie ``stride`` apart."""
+
+    def __init__(self, node: Node, parts: Sequence[Windowed]) -> None:
+        super().__init__(node)
+        self.parts = parts
+
+    def border(self) -> tuple[Value, Border] | None:
+        joined = Border()
+        for part in self.parts:
+            joined = joined.joined(part.conv.border)
+        return (self.node.op.args["input"], joined) if joined else None
+
+    def emit(self, context: Context) -> None:
+        for part in self.parts:
+            part.emit(context)
+
+
+def depthwise_steps(
+    context: Context, low: Windowed, kind: str, row: object, emit_row: Callable[[Module], Function], weights: Slot,
+    nanoseconds: float,
+) -> None:  # fmt: skip
+    """A step for each image, of rows that ``emit_row`` makes; ``row`` says what they depend on."""
+    conv, node = low.conv, low.node
+    homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
+    data, out, second = (h.layout for h in homes)
+    steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
+
+    def build(module: Module, name: str) -> None:
+        emit_depthwise(module, name, emit_row(module), conv.kernel[0], *steps)
+
+    name = context.kernel(kind, (row, steps), build)
+    corner = -conv.border.top * data.row - conv.border.left * data.pixel
+    for n in range(conv.images):
+        slots = [homes[0].at(corner + n * data.image), weights, homes[1].at(n * out.image),
+                 homes[2].at(n * second.image)]  # fmt: skip
+        context.step(name, slots, conv.size[0], nanoseconds / conv.images, conv.macs // conv.images)

@@ -1,0 +1,161 @@
+"""Rows quantized by their own range as they come, and their products with weights of 8 and 4 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import Function, Module
+from edgewright.engine.codegen.epilogue import Tail
+from edgewright.engine.graph.dynamic_quantization import on_the_fly
+from edgewright.engine.graph.layout import Layout
+from edgewright.engine.graph.nodes import Node, limits, single
+from edgewright.engine.isa import ISA
+from edgewright.engine.kernels import dynamic_gemm
+from edgewright.engine.kernels.quantize_rows import Rows, emit_rows
+from edgewright.engine.kernels.tile_loops import Grid, Run, Steps, emit_nest
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.conv import order
+from edgewright.engine.lower.conv_geometry import Part, even_rows, from_afar, row_blocks
+from edgewright.engine.plan import Place
+from edgewright.ir.graph import Array, Value
+
+_RATE = 150.0  # products per nanosecond, about
+
+
+def row_layout(value: Value) -> Layout:
+    """How rows that carry their own scale lie."""
+    shape = tuple(int(n) for n in value.bound)
+    pitch, steps = Rows(shape[-1]).pitch, [1]
+    step = pitch
+    for n in reversed(shape[:-1]):
+        steps.append(step)
+        step *= n
+    return Layout(shape, 1, tuple(reversed(steps)), 0, step)
+
+
+class QuantizeRows(Lowering):
+    """convert to bytes on the fly."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        fits = node.op.kind == "convert" and on_the_fly(node.out) and single(node.op.args["self"])
+        return cls(node) if fits and len(node.ops) == 1 else None
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return layout.straight and even_rows(layout)
+
+    def emit(self, context: Context) -> None:
+        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        lanes, length = context.isa.lanes, out.layout.shape[-1]
+        for block in row_blocks(data.layout, out.layout):
+            lines = (block.columns, block.row[0]) if block.rows > 1 else ()  # else one kernel for any number of rows
+            rows = Rows(length, block.pixel[0], *lines)
+
+            def build(module: Module, name: str, rows: Rows = rows) -> None:
+                emit_rows(module, name, lanes, rows)
+
+            name = context.kernel("rows", rows, build)
+            slots = [home.at(start) for home, start in zip((data, out), block.start, strict=True)]
+            context.step(name, slots, block.rows * block.columns, block.rows * block.columns * length * 0.15)
+
+
+class RowProduct(Lowering):
+    """linear, and pointwise convolutions, of such rows."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        op = node.op
+        self.data, weight = op.args["input"], op.args["weight"]
+        filters = np.asarray(weight.data)
+        filters = filters.T if op.args.get("transposed") else filters.reshape(filters.shape[0], -1)
+        self.columns, self.depth = filters.shape
+        self.rows = math.prod(self.data.bound[:-1])
+        q = weight.q
+        four = (q.qmin, q.qmax) == (-8, 7)
+        steps = 2 * -(-self.depth // 8) if four else -(-self.depth // 4)
+        short = bool(q.block) and not np.any(dynamic_gemm.stored_scales(np.asarray(q.scale, np.float32), four) & 0xFFFF)
+        self.weights = dynamic_gemm.Weights(four, steps, q.block // 4 if q.block else 0, short)
+        self.filters = filters
+        self.tail: Tail = limits(op) + node.tail
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        x = node.op.args.get("input")
+        if node.op.kind not in ("linear", "conv2d") or x is None or not on_the_fly(x) or node.before:
+            return None
+        return cls(node)
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return layout.dense or (layout.straight and even_rows(layout))
+
+    def emit(self, context: Context) -> None:
+        isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
+        second = out if self.node.second is None else context.home(self.node.second)
+        homes = (data, out, second)
+        made = dynamic_gemm.panels(isa, self.columns, self.rows)
+        largest = 1 if self.rows == 1 else dynamic_gemm.most_rows(isa, self.weights, made[0].vectors)
+        sizes = [self.weights.size(p.vectors * isa.lanes) for p in made]
+        packed = self._pack(context, made)
+        for block in row_blocks(*(h.layout for h in homes)):
+            steps = [Steps(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
+            grid = Grid(block.rows, block.columns, largest, *steps)
+            by_panel, outside = order(Part(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads)
+            ahead = from_afar(grid, sum(sizes), by_panel or outside)
+            name = self._kernel(context, grid, made, by_panel, outside, ahead)
+            macs = block.rows * block.columns * self.depth * self.columns
+            units = len(made) if by_panel else grid.rows * grid.tiles
+            starts = [home.at(start) for home, start in zip(homes, block.start, strict=True)]
+            slots = [starts[0], packed, *starts[1:]]
+            context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+
+    def _kernel(self, context: Context, grid: Grid, made: list[dynamic_gemm.RowPanel], by_panel: bool, outside: bool,
+                ahead: bool) -> str:  # fmt: skip
+        def build(module: Module, name: str) -> None:
+            emit_nest(module, name, grid, self.runs(module, context.isa, grid, made, ahead), by_panel, outside)
+
+        spec = (grid, tuple(made), self.weights, Rows(self.depth), self.tail, by_panel, outside, ahead)
+        return context.kernel("rowgemm", spec, build)
+
+    def runs(
+        self, module: Module, isa: ISA, grid: Grid, made: list[dynamic_gemm.RowPanel], ahead: bool = False
+    ) -> list[Run]:
+        """The panels of the product, and what makes the function for their tiles."""
+        weights, rows, tail = self.weights, Rows(self.depth), self.tail
+        runs, offset, column = [], 0, 0
+        for panel in dict.fromkeys(made):
+            count, size = made.count(panel), weights.size(panel.vectors * isa.lanes)
+
+            def tile(pixels: int, panel: dynamic_gemm.RowPanel = panel) -> Function:
+                steps = (grid.out.pixel, grid.second.pixel)
+                return dynamic_gemm.emit_tile(
+                    module, isa, pixels, panel, weights, rows, *steps, tail, ahead and grid.late(pixels)
+                )
+
+            runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
+            offset, column = offset + count * size, column + count * panel.used
+        return runs
+
+    def _pack(self, context: Context, made: list[dynamic_gemm.RowPanel]) -> Place:
+        size = sum(self.weights.size(p.vectors * context.isa.lanes) for p in made)
+        write, source = self.writer(context.isa, made), np.asarray(self.node.op.args["weight"].data)
+        return context.weights.reserve(size, write, source)
+
+    def writer(self, isa: ISA, made: list[dynamic_gemm.RowPanel]) -> Callable[[Array], None]:
+        """What packs the weights."""
+        weights, op = self.weights, self.node.op
+        scales = np.asarray(op.args["weight"].q.scale, np.float32).reshape(-1)
+        per_block = np.broadcast_to(scales, self.columns) if scales.size == 1 else scales
+        bias = op.args.get("bias")
+        added = np.zeros(self.columns, np.float32) if bias is None else np.asarray(bias.data, np.float32).reshape(-1)
+
+        def write(room: Array) -> None:
+            wide = np.zeros((self.columns, 4 * weights.steps), np.int8)
+            wide[:, : self.depth] = self.filters
+            dynamic_gemm.pack(room, isa, wide, per_block.reshape(self.columns, -1), added, weights, made)
+
+        return write

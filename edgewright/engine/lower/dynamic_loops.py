@@ -1,0 +1,26 @@
+"""Steps over all elements of tensors whose sizes vary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from edgewright.engine.codegen.builder import Module
+from edgewright.engine.graph.layout import Home
+from edgewright.engine.kernels.dynamic_loops import emit_open_loops, plan_open
+from edgewright.engine.kernels.elementwise import Body, Operand
+from edgewright.engine.lower.base import Context
+
+
+def open_loops(
+    context: Context, what: str, homes: Sequence[Home], shape: Sequence[int], operands: Sequence[Operand],
+    key: object, body: Body, lanes: int,
+) -> None:  # fmt: skip
+    """A step over all elements; the last of ``homes`` is written."""
+    loops, numbers, units = plan_open(shape, operands)
+
+    def build(module: Module, name: str) -> None:
+        emit_open_loops(module, name, lanes, loops, body)
+
+    name = context.kernel(f"open_{what}", (loops, lanes, key), build)
+    context.step(name, [*(h.at() for h in homes), *numbers], units, math.prod(shape) * 0.15)

@@ -1,0 +1,172 @@
+"""Operators of graphs whose sizes vary: their kernels are given counts and strides, and so do for every size."""
+
+from __future__ import annotations
+
+import math
+
+from edgewright.engine.codegen.builder import Module
+from edgewright.engine.graph.layout import Home, Layout
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.kernels import dynamic_gemm, gemm
+from edgewright.engine.kernels.dynamic_matmul import (
+    Sizes,
+    emit_open_packing,
+    emit_open_product,
+    largest_tile,
+)
+from edgewright.engine.kernels.dynamic_softmax import emit_open_softmax
+from edgewright.engine.kernels.dynamic_tile_loops import OpenGrid, emit_open_nest
+from edgewright.engine.kernels.tile_loops import Grid, Steps
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.conv import RealProduct, product_runs
+from edgewright.engine.lower.conv_geometry import even_rows, window
+from edgewright.engine.lower.dynamic_gemm import RowProduct
+from edgewright.engine.lower.matmul import MatMul, _moved, _products
+from edgewright.engine.lower.resize import Softmax
+from edgewright.engine.plan import Place, Slot
+from edgewright.ir.graph import Value
+
+_MANY = 1024  # rows that tiles and panels are chosen for
+_LARGE = 128 << 10  # bytes of weights that are walked once
+_RATE = 45.0  # products per nanosecond, about
+
+
+def _between(home: Home) -> int:
+    """Bytes from a row to the next."""
+    return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
+
+
+class OpenProduct(RealProduct):
+    """linear of any number of rows."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        return super().accept(node, context) if node.op.kind == "linear" else None
+
+    def emit(self, context: Context) -> None:
+        op, conv, isa = self.node.op, self.conv, context.isa
+        data, out = context.home(op.args["input"]), context.home(self.node.out)
+        second = out if self.node.second is None else context.home(self.node.second)
+        if not all(even_rows(h.layout) for h in (data, out, second)):
+            super().emit(context)
+            return
+        made = gemm.panels(isa, conv.outputs, _MANY)
+        grid = OpenGrid(gemm.most_pixels(isa, max(len(p.widths) for p in made)), *map(_between, (data, out, second)))
+        reach, tail, size = window(conv, data, 4), self.tail, gemm.packed_size(made, conv.inputs)
+
+        def build(module: Module, name: str) -> None:
+            fixed = Grid(1, 1, 1, Steps(0, grid.data), Steps(0, grid.out), Steps(0, grid.second))
+            emit_open_nest(module, name, grid, product_runs(module, fixed, made, reach, tail), size > _LARGE)
+
+        name = context.kernel("open_gemm", (grid, tuple(made), reach, tail, size > _LARGE), build)
+        rows, filters = conv.size[1], self.filters.reshape(conv.outputs, -1)
+        bias = None if op.args.get("bias") is None else op.args["bias"].data.reshape(-1)
+        assert context.shared is not None
+        added = op.args.get("bias")
+        place = context.shared.place((op.args["weight"].data, None if added is None else added.data),
+                                     ("gemm", tuple(made), self.filters.strides), size,
+                                     lambda room: gemm.pack(room, filters, bias, made))  # fmt: skip
+        slots: list[Slot] = [data.at(), place, out.at(), second.at(), rows]
+        macs = rows * conv.inputs * conv.outputs
+        context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if size > _LARGE else 8)
+
+
+class OpenRowProduct(RowProduct):
+    """linear of any number of rows that are quantized by their own range."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        return super().accept(node, context) if node.op.kind == "linear" else None
+
+    def emit(self, context: Context) -> None:
+        isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
+        second = out if self.node.second is None else context.home(self.node.second)
+        if not all(even_rows(h.layout) for h in (data, out, second)):
+            super().emit(context)
+            return
+        made = dynamic_gemm.panels(isa, self.columns, _MANY)
+        largest = dynamic_gemm.most_rows(isa, self.weights, made[0].vectors)
+        grid = OpenGrid(largest, *map(_between, (data, out, second)))
+        size = sum(self.weights.size(p.vectors * isa.lanes) for p in made)
+
+        def build(module: Module, name: str) -> None:
+            fixed = Grid(1, 1, 1, Steps(0, grid.data), Steps(0, grid.out), Steps(0, grid.second))
+            emit_open_nest(module, name, grid, self.runs(module, isa, fixed, made), size > _LARGE)
+
+        name = context.kernel("open_rowgemm", (grid, tuple(made), self.weights, self.depth, self.tail), build)
+        assert context.shared is not None
+        weight, added = self.node.op.args["weight"], self.node.op.args.get("bias")
+        owners = (weight.data, None if added is None else added.data)
+        how = ("rowgemm", tuple(made), self.weights, weight.q)
+        place = context.shared.place(owners, how, size, self.writer(isa, made))
+        macs = self.rows * self.depth * self.columns
+        slots: list[Slot] = [data.at(), place, out.at(), second.at(), self.rows]
+        context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if size > _LARGE else 8)
+
+
+class OpenMatMul(MatMul):
+    """bmm of any sizes."""
+
+    def _sizes(self) -> Sizes:
+        return Sizes(self.rows, self.depth, self.columns)
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        only_right = value is self.right and value is not self.left and value is not self.node.second
+        return only_right or layout.straight
+
+    def temporaries(self, context: Context) -> list[int]:
+        return [math.prod(self.batch) * self._sizes().packed(context.isa)]
+
+    def emit(self, context: Context) -> None:
+        data, matrix, out = (context.home(v) for v in (self.left, self.right, self.node.out))
+        second = out if self.node.second is None else context.home(self.node.second)
+        strides = [self._spread(h.layout.shape, h.layout.strides) for h in (data, matrix, out, second)]
+        room, done = Place("arena", context.temporaries[0]), 0
+        groups = []
+        for many, own, moves in _products(self.batch, strides):
+            packed = 1 if own[1] == 0 else many
+            self._pack_open(context, matrix.at(moves[1]), _moved(room, done), packed, own[1])
+            groups.append((many, own, moves, done))
+            done += packed * self._sizes().packed(context.isa)
+            context.barrier = False
+        context.barrier = True
+        for many, own, moves, start in groups:
+            between = 0 if own[1] == 0 else self._sizes().packed(context.isa)
+            homes = [data.at(moves[0]), _moved(room, start), out.at(moves[2]), second.at(moves[3])]
+            steps = [_between(h) for h in (data, out, second)] + [own[0], own[2], own[3], between]
+            self._multiply_open(context, homes, steps, many)
+            context.barrier = False
+
+    def _pack_open(self, context: Context, source: Place, target: Place, many: int, between: int) -> None:
+        isa, sizes, layout = context.isa, self._sizes(), context.home(self.right).layout
+        step, along = layout.strides[-2:]
+        along = 4 if self.columns == 1 else along
+        step = 4 if self.depth == 1 and along != 4 else step
+        how = "straight" if along == 4 else "turned" if step == 4 else "any"
+        name = context.kernel("open_packing", how, lambda module, name: emit_open_packing(module, name, isa, how))
+        panels = sizes.panels(isa)
+        slots: list[Slot] = [source, target, self.depth, self.columns, step, along, between, sizes.panel(isa), panels]
+        context.step(name, slots, many * panels, many * self.depth * self.columns * 0.1)
+
+    def _multiply_open(self, context: Context, homes: list[Place], steps: list[int], many: int) -> None:
+        isa, tail, sizes = context.isa, self.tail, self._sizes()
+        name = context.kernel("open_matmul", tail, lambda module, name: emit_open_product(module, name, isa, tail))
+        tiles = max(1, -(-self.rows // largest_tile(isa)))
+        numbers = [self.rows, self.depth, self.columns, *steps, sizes.panel(isa), tiles, sizes.panels(isa)]
+        macs = many * self.rows * self.depth * self.columns
+        context.step(name, [*homes, *numbers], many * tiles, macs / _RATE, macs)
+
+
+class OpenSoftmax(Softmax):
+    """softmax along a last dimension of any length."""
+
+    def emit(self, context: Context) -> None:
+        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        length, lanes = out.layout.shape[-1], context.isa.lanes
+        assert data.layout.dense and out.layout.dense
+        name = context.kernel("open_softmax", (), lambda module, name: emit_open_softmax(module, name, lanes))
+        rows = math.prod(out.layout.shape[:-1])
+        context.step(name, [data.at(), out.at(), length], rows, rows * length * 1.0)
+
+
+OPEN: list[type[Lowering]] = [OpenRowProduct, OpenProduct, OpenMatMul, OpenSoftmax]

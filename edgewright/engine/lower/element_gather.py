@@ -1,0 +1,133 @@
+"""Single elements at places along a dimension: gather, scatter, and sums of what meets at one place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.codegen.typed_arith import TYPED, fixed, real
+from edgewright.engine.graph.layout import dense_strides
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.kernels.scan import kind_of
+from edgewright.engine.lower.base import Context, Dense, Lowering, only
+from edgewright.engine.lower.move import copy
+from edgewright.ir.dtypes import DType
+from edgewright.ir.graph import Op, Value
+from edgewright.ir.places import Outside
+
+_WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
+KINDS = ("gather", "scatter", "scatter_add")
+
+
+@dataclass(frozen=True)
+class Spots:
+    """``shape`` of the places, the named dimension last, with bytes from one to the next of places, the other operand
+    and the tensor they are places in, of which the last has ``size`` such. ``outside``: what is read at places it does
+    not have, and nothing is written there; None: they are taken for the nearest."""
+
+    shape: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+    size: int
+    kind: str
+    item: int
+    dtype: str
+    outside: float | None = None
+
+
+def emit_spots(module: Module, name: str, spots: Spots) -> None:
+    """Units are lines of places. Slots: places, the other operand, the tensor."""
+    f = module.kernel(name)
+    pointers = [f.slot(PTR, i) for i in range(3)]
+    dtype = np.dtype(spots.dtype)
+
+    def unit(index: Reg) -> None:
+        now = list(pointers)
+        for d in range(len(spots.shape) - 2, -1, -1):
+            here, index = f.op("urem", index, spots.shape[d]), f.op("udiv", index, spots.shape[d])
+            now = [f.at(p, f.mul(here, s[d])) for p, s in zip(now, spots.steps, strict=True)]
+
+        def one(_: Reg, moving: list[Reg]) -> list[Reg]:
+            given = f.cast("sext", f.load(f"i{8 * spots.item}", moving[0]), I64)
+            place = f.call("llvm.smax.i64", I64, given, number(0, I64))
+            place = f.call("llvm.smin.i64", I64, place, number(spots.size - 1, I64))
+            there = None if spots.outside is None else f.compare("ult", given, spots.size)
+            _exchange(f, spots, dtype, moving[1], f.at(now[2], f.mul(place, spots.steps[2][-1])), there)
+            return [f.at(p, s[-1]) for p, s in zip(moving, spots.steps, strict=False)]
+
+        f.repeat(spots.shape[-1], now[:2], one)
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+
+
+def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg, there: Reg | None) -> None:
+    """``there``: whether the spot is the one that was meant."""
+    kind = kind_of(dtype)
+    old = f.load(kind, spot)
+    if spots.kind == "gather":
+        made, target, otherwise = old, other, number(_fill(spots, dtype), kind)
+    else:
+        made, target, otherwise = f.load(kind, other), spot, old
+    if spots.kind == "scatter_add":
+        made = f.op("fadd", old, made) if real(dtype) else TYPED["add"](f, dtype, [old, made])
+    f.store(made if there is None else f.select(there, made, otherwise), target)
+
+
+def _fill(spots: Spots, dtype: DType) -> int | float:
+    """What is read where there is nothing, in bits that have a sign."""
+    given = 0.0 if spots.outside is None else spots.outside
+    if real(dtype):
+        return given
+    return int(np.array([int(given)]).astype(dtype).view(f"i{dtype.itemsize}")[0])
+
+
+def spots_of(op: Op) -> Spots | None:
+    x, index, dim = op.args["self"], op.args["index"], int(op.args["dim"])
+    rank = len(x.bound)
+    plain = all(v.q is None for v in (x, index)) and x.dtype is not None and fixed(x.dtype) and index.dtype in _WHOLE
+    if not plain or not rank or len(index.bound) != rank:
+        return None
+    dim %= rank
+    other: Value | None = op.args.get("src")
+    order = [*(d for d in range(rank) if d != dim), dim]
+    shapes = [index.bound, index.bound if other is None else other.bound, x.bound]
+    items = [index.dtype.itemsize, x.dtype.itemsize, x.dtype.itemsize]
+    steps = [dense_strides([int(n) for n in s], i) for s, i in zip(shapes, items, strict=True)]
+    turned = tuple(tuple(s[d] for d in order) for s in steps)
+    shape = tuple(int(index.bound[d]) for d in order)
+    outside = op.args.get("outside")
+    number = outside.number if isinstance(outside, Outside) else None
+    return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, number)
+
+
+class Spot(Dense):
+    """gather, scatter and scatter_add."""
+
+    def __init__(self, node: Node, spots: Spots) -> None:
+        super().__init__(node)
+        self.spots = spots
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op, out = node.op, node.out
+        if not only(node, *KINDS):
+            return None
+        spots = spots_of(op)
+        values = [op.args["self"], out, *([] if op.kind == "gather" else [op.args["src"]])]
+        alike = all(isinstance(v, Value) and v.q is None and v.dtype == out.dtype for v in values)
+        return cls(node, spots) if spots is not None and alike and len({len(v.bound) for v in values}) == 1 else None
+
+    def emit(self, context: Context) -> None:
+        op, spots = self.node.op, self.spots
+        data, index, out = (context.home(v) for v in (op.args["self"], op.args["index"], self.node.out))
+        name = context.kernel("spots", spots, lambda module, name: emit_spots(module, name, spots))
+        slots = [index.at(), out.at(), data.at()]
+        if op.kind != "gather":
+            copy(context, data, out)
+            context.barrier = True
+            slots = [index.at(), context.home(op.args["src"]).at(), out.at()]
+        total = math.prod(spots.shape)
+        context.step(name, slots, total // spots.shape[-1], total * 3.0)

@@ -1,0 +1,47 @@
+"""ENN's conversions between real numbers and integers."""
+
+from __future__ import annotations
+
+from edgewright.engine.codegen.builder import Function, Reg, count
+from edgewright.engine.codegen.ranged_int import Integers
+from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.dialects.elementwise import bounds
+from edgewright.engine.dialects.enn_elementwise import real, stored
+from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.elementwise import element_wise
+from edgewright.ir.enn.numbers import inputs_of, result_of
+from edgewright.ir.graph import Value
+
+
+class EnnConversion(Lowering):
+    """QUANTIZE and DEQUANTIZE of single precision."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        if node.op.kind not in ("enn.QUANTIZE", "enn.DEQUANTIZE") or len(node.ops) > 1:
+            return None
+        ends = [inputs_of(node.op)[0], result_of(node.op)]
+        whole, other = ends if node.op.kind.endswith("DEQUANTIZE") else ends[::-1]
+        fits = whole.q is not None and whole.q.axis is None and single(other) and not ends[0].constant
+        return cls(node) if fits else None
+
+    def emit(self, context: Context) -> None:
+        x, out = inputs_of(self.node.op)[0], result_of(self.node.op)
+
+        def body(f: Function, given: list[Reg]) -> Reg:
+            i = Integers(f, count(given[0].type))
+            if out.q is None:
+                return real(i, i.load(given[0], *bounds(x), _moved(x)), x)
+            made = stored(i, given[0], out)
+            return i.store(made, 8 * out.q.dtype.itemsize, _moved(out))
+
+        key = (x.q, out.q)
+        element_wise(context, "conversion", [context.home(x)], context.home(out), key, body)
+
+
+def _moved(value: Value) -> int:
+    """What is added to a stored value inside the engine."""
+    return 0 if value.q is None else shift_of(value.q)

@@ -1,0 +1,42 @@
+"""TFLite's softmax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgewright.engine.graph.nodes import Node, byte
+from edgewright.engine.kernels.elementwise import Operand, plan_loops
+from edgewright.engine.kernels.int8_softmax import ByteRows, emit_softmax
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.ir.tflite.curves import powers
+
+_MOST = 4095  # elements of a row, whose sum then has 31 bits
+
+
+class ByteSoftmax(Lowering):
+    """Along the last dimension."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        if node.op.kind != "tflite.SOFTMAX" or len(node.ops) > 1:
+            return None
+        x, out = node.op.args["inputs"][0], node.out
+        signed = all(byte(v.q) and v.dtype == np.dtype(np.int8) for v in (x, out))
+        return cls(node) if signed and x.bound == out.bound and x.bound and 0 < x.bound[-1] <= _MOST else None
+
+    def emit(self, context: Context) -> None:
+        op = self.node.op
+        homes = [context.home(v) for v in (op.args["inputs"][0], self.node.out)]
+        shape = [*homes[0].layout.shape[:-1], 1]
+        operands = [Operand("i8", 1, (*h.layout.strides[:-1], 0)) for h in homes]
+        tables = [context.weights.add(table.astype(np.int32)) for table in powers(op)]
+        lanes, length = context.isa.lanes, homes[0].layout.shape[-1]
+        for loops, (into, onto) in plan_loops(shape, operands):
+            rows = ByteRows(loops, length)
+            name = context.kernel("softmax8", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
+            slots = [homes[0].at(into), *tables, homes[1].at(onto)]
+            context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)

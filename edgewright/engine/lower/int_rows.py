@@ -1,0 +1,149 @@
+"""ENN's softmax and norms of integers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from edgewright.engine.codegen.requant import Affine, scale_of, shift_of
+from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
+from edgewright.engine.kernels.int_rows import NormRows, SoftmaxRows, Stored, emit_norm, emit_softmax
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.plan import Place
+from edgewright.ir.enn.numbers import constant, inputs_of
+from edgewright.ir.graph import Op, Value
+from edgewright.ir.whole_rows import exact_norm, log_of_one, powers
+
+_LONGEST = 1 << 20  # of a row, whose exponentials have some bits left
+
+
+def _stored(value: Value) -> Stored | None:
+    q = value.q
+    if q is None or q.axis is not None or q.dtype != value.dtype or q.dtype.itemsize > 2:
+        return None
+    affine = Affine(float(scale_of(q)), int(np.asarray(q.zero_point)))
+    return Stored(8 * q.dtype.itemsize, q.dtype.kind == "i", shift_of(q), affine, q.qmin, q.qmax)
+
+
+def _rows(homes: list[Home]) -> list[tuple[Loops, tuple[int, ...]]]:
+    """Loops over rows, which may lie apart."""
+    shape = [*homes[0].layout.shape[:-1], 1]
+    return plan_loops(
+        shape, [Operand(f"i{8 * h.layout.item}", h.layout.item, (*h.layout.strides[:-1], 0)) for h in homes]
+    )
+
+
+class WholeSoftmax(Lowering):
+    """Along the last dimension."""
+
+    exact_reads = True
+
+    def __init__(self, node: Node, ends: tuple[Stored, Stored]) -> None:
+        super().__init__(node)
+        self.ends = ends
+        self.table = powers(inputs_of(node.op)[0], node.out.bound[-1])
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        if node.op.kind not in ("enn.SOFTMAX", "enn.LOGSOFTMAX") or len(node.ops) > 1:
+            return None
+        x = inputs_of(node.op)[0]
+        given, made, rank = _stored(x), _stored(node.out), len(x.bound)
+        if given is None or made is None or int(node.op.args["axis"]) % max(rank, 1) != rank - 1 or x.constant:
+            return None
+        return cls(node, (given, made)) if x.bound == node.out.bound and 0 < x.bound[-1] <= _LONGEST else None
+
+    def emit(self, context: Context) -> None:
+        lanes, length = context.isa.lanes, self.node.out.bound[-1]
+        homes = [context.home(v) for v in (inputs_of(self.node.op)[0], self.node.out)]
+        table = context.weights.add(self.table.astype(np.int32))
+        one = log_of_one(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
+        for loops, moved in _rows(homes):
+            rows = SoftmaxRows(loops, length, *self.ends, one)
+            name = context.kernel("softmaxrows", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
+            slots = [*(h.at(n) for h, n in zip(homes, moved, strict=True)), table]
+            context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)
+
+
+class WholeNorm(Lowering):
+    """LAYERNORM, and RMSNORM of one dimension."""
+
+    exact_reads = True
+
+    def __init__(self, node: Node, norm: NormRows) -> None:
+        super().__init__(node)
+        self.norm = norm
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        norm = _norm(node)
+        return cls(node, norm) if norm is not None and norm.length == node.out.bound[-1] and norm.spread == 1 else None
+
+    def emit(self, context: Context) -> None:
+        homes, lanes = _homes(self.node, context), context.isa.lanes
+        for loops, moved in _rows(homes):
+            norm = replace(self.norm, loops=loops)
+            name = context.kernel("normrows", norm, lambda m, name, norm=norm: emit_norm(m, name, lanes, norm))  # type: ignore[misc]
+            slots = [*(h.at(n) for h, n in zip(homes, moved, strict=True)), *_factors(self.node, context)]
+            context.step(name, slots, loops.units, math.prod(loops.shape) * norm.length)
+
+
+class DenseNorm(WholeNorm):
+    """GROUPNORM, and RMSNORM of several dimensions."""
+
+    any_strides = False
+    wants_dense = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        norm = _norm(node)
+        return None if norm is None else cls(node, norm)
+
+    def emit(self, context: Context) -> None:
+        norm, lanes, homes = self.norm, context.isa.lanes, _homes(self.node, context)
+        name = context.kernel("normrows", norm, lambda module, name: emit_norm(module, name, lanes, norm))
+        rows = math.prod(self.node.out.bound) // norm.length
+        slots = [*(h.at() for h in homes), *_factors(self.node, context)]
+        context.step(name, slots, rows, rows * norm.length)
+
+
+def _homes(node: Node, context: Context) -> list[Home]:
+    return [context.home(v) for v in (inputs_of(node.op)[0], node.out)]
+
+
+def _factors(node: Node, context: Context) -> list[Place]:
+    """Where factors and what is added are: the same if there is nothing to add."""
+    held = [np.ascontiguousarray(constant(v).reshape(-1), np.float32) for v in inputs_of(node.op)[1:]]
+    return [context.weights.add(held[0]), context.weights.add(held[-1])]
+
+
+def _norm(node: Node) -> NormRows | None:
+    if node.op.kind not in ("enn.LAYERNORM", "enn.GROUPNORM", "enn.RMSNORM") or len(node.ops) > 1:
+        return None
+    x, *factors = inputs_of(node.op)
+    given, made = _stored(x), _stored(node.out)
+    if given is None or made is None or x.constant or any(v.data is None for v in factors):
+        return None
+    length, spread, groups = _sizes(node.op, x)
+    if x.bound != node.out.bound or length < 1 or spread < 1 or not exact_norm(x, length):
+        return None
+    if any(math.prod(v.bound) != length // spread * groups for v in factors):
+        return None
+    centre = not node.op.kind.endswith("RMSNORM")
+    epsilon = float(node.op.args["epsilon"])
+    return NormRows(None, length, given, made, epsilon, centre, len(factors) > 1, spread, groups)
+
+
+def _sizes(op: Op, x: Value) -> tuple[int, int, int]:
+    """A row's length, how many elements share a factor, and rows with factors of their own."""
+    if op.kind.endswith("LAYERNORM"):
+        return x.bound[-1], 1, 1
+    if op.kind.endswith("RMSNORM"):
+        return math.prod(int(n) for n in op.args["normalize_shape"]), 1, 1
+    groups = int(op.args["num_groups"])
+    spread = math.prod(x.bound[2:])
+    return x.bound[1] // max(groups, 1) * spread, spread, groups

@@ -1,0 +1,226 @@
+"""Operators that only move elements: copies, slices, concatenation, padding, transposition, and other names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import Function, Module, Reg
+from edgewright.engine.graph.layout import Border, Home, Layout, dense_strides
+from edgewright.engine.graph.nodes import Node, byte
+from edgewright.engine.graph.views import repeated
+from edgewright.engine.kernels.border import Frame, emit_frame
+from edgewright.engine.kernels.elementwise import Loops, Operand, emit_pointwise, merged, plan_loops
+from edgewright.engine.kernels.transpose import emit_turn, plan_turn
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.dynamic_loops import open_loops
+from edgewright.ir.graph import Value
+
+_SIZES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+
+
+def copy(context: Context, source: Home, target: Home, turn: bool = False) -> None:
+    """All elements of one to the other, of the same shape; ``turn`` changes the sign bit of bytes."""
+    item = source.layout.item
+    shape, steps = list(source.layout.shape), [source.layout.strides, target.layout.strides]
+    if item == 1 and shape and shape[-1] % 4 == 0 and all(s[-1] == 1 for s in steps):  # four bytes at a time
+        shape[-1] //= 4
+        item, steps = 4, [(*s[:-1], 4) for s in steps]
+    operands = [Operand(_SIZES[item], item, tuple(0 if n == 1 else s for n, s in zip(shape, o, strict=True)))
+                for o in steps]  # fmt: skip
+    operands[-1] = replace(operands[-1], strides=tuple(steps[-1]))
+    mask = {1: 0x80, 4: -0x7F7F7F80}.get(item, 0) if turn else 0
+
+    def body(f: Function, given: list[Reg]) -> Reg:
+        return f.op("xor", given[0], mask) if mask else given[0]
+
+    if context.shared is not None:
+        open_loops(context, "copy", [source, target], shape, operands, mask, body, context.isa.bytes // item)
+        return
+    if source.layout.item == 4 and _turn(context, source, target):
+        return
+
+    for loops, moved in plan_loops(shape, operands):
+
+        def build(module: Module, name: str, loops: Loops = loops) -> None:
+            emit_pointwise(module, name, context.isa.bytes // item, loops, body)
+
+        name = context.kernel("copy", (loops, mask), build)
+        slots = [h.at(m) for h, m in zip((source, target), moved, strict=True)]
+        context.step(name, slots, loops.units, math.prod(loops.shape) * item * 0.1)
+
+
+def _turn(context: Context, source: Home, target: Home) -> bool:
+    """Copy by squares, if rows become columns."""
+    shape, strides = merged(list(source.layout.shape), [list(h.layout.strides) for h in (source, target)])
+    made = plan_turn(shape, *strides)
+    if made is None:
+        return False
+    name = context.kernel("turn", made, lambda module, name: emit_turn(module, name, made))
+    units = math.prod(made.outer) * made.blocks
+    context.step(name, [source.at(), target.at()], units, math.prod(shape) * 0.3)
+    return True
+
+
+def frame(context: Context, home: Home, fill: int) -> None:
+    """The border of every image of a value."""
+    layout = home.layout
+    batch, high, wide, _ = layout.shape
+    border = layout.border
+    between = layout.row - wide * layout.pixel
+    before = border.top * layout.row + border.left * layout.pixel
+    made = Frame(high, layout.row, wide * layout.pixel, before, between, border.bottom * layout.row)
+    item = layout.item if fill else 1
+    name = context.kernel("frame", item, lambda module, name: emit_frame(module, name, item))
+    for n in range(batch):
+        context.step(name, [home.at(n * layout.image), fill, *made.slots], high + 1, before / 20)
+
+
+def _movable(value: Value) -> bool:
+    size = 0 if value.dtype is None else value.dtype.itemsize
+    return size in _SIZES and (value.q is None or byte(value.q) or (size > 1 and value.q.axis is None))
+
+
+class Move(Lowering):
+    """One input's elements, in other places. ``pieces`` are pairs of parts of input and output."""
+
+    exact_reads = True
+    anywhere = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op, out = node.op, node.out
+        kinds = ("permute", "view", "slice", "cat", "clone", "pad", "expand")
+        if op.kind not in kinds or len(node.ops) > 1 or not _movable(out) or 0 in out.bound:
+            return None
+        inputs = list(op.inputs())
+        if any(0 in v.bound or v.dtype != out.dtype for v in inputs):
+            return None
+        if op.kind != "pad" and any(v.q != out.q for v in inputs if v.q is not None or out.q is not None):
+            same = all(v.q is not None and out.q is not None and v.q.dtype == out.q.dtype for v in inputs)
+            bare = op.kind == "view" and str(out.dtype) in ("uint8", "int16", "uint16")  # stored alike, scale or none
+            return cls(node) if (same or bare) and op.kind != "clone" else None
+        return cls(node) if op.args.get("limits") is None else None
+
+    def alias(self) -> Value | None:
+        op = self.node.op
+        if op.kind in ("view", "clone"):
+            return next(op.inputs())
+        if op.kind == "permute":
+            shape, dims = op.args["self"].bound, list(op.args["dims"])
+            kept = [d for d in dims if shape[d] != 1]
+            return next(op.inputs()) if kept == sorted(kept) else None
+        return None
+
+    def takes(self, value: Value, layout: Layout) -> bool:
+        return True
+
+    def emit(self, context: Context) -> None:
+        out = context.home(self.node.out)
+        for source, target in self._pieces(context, out):
+            if source.place == target.place:
+                continue  # was made there
+            turn = source.raw != out.raw and out.value.q is not None and out.value.q.dtype == np.dtype(np.int8)
+            copy(context, source, target, turn)
+
+    def _pieces(self, context: Context, out: Home) -> list[tuple[Home, Home]]:
+        op = self.node.op
+        homes = [context.home(v) for v in op.inputs()]
+        if op.kind == "permute":
+            dims = list(op.args["dims"])
+            layout = homes[0].layout
+            turned = _with(homes[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
+            return [(turned, out)]
+        if op.kind == "expand":
+            return [(_with(homes[0], out.layout.shape, repeated(homes[0].layout, out.layout.shape)), out)]
+        if op.kind == "slice":
+            starts = list(op.args["start"])
+            return [(_part(homes[0], starts, out.layout.shape), out)]
+        if op.kind == "cat":
+            return _joined(homes, out, op.args["dim"])
+        if op.kind == "pad":
+            self._clear(context, out)
+            return [(homes[0], _part(out, list(op.args["before"]), homes[0].layout.shape))]
+        if op.kind == "view":
+            return [_reshaped(homes[0], out)]
+        return [(homes[0], out)]
+
+    def _clear(self, context: Context, out: Home) -> None:
+        """The whole output gets the padding's value; the copy comes after."""
+        op, value = self.node.op, self.node.out
+        fill = np.asarray(np.float32(op.args["value"]))
+        if op.args["self"].q is not None:
+            fill = context.numerics.quantize(fill, op.args["self"].q)
+        ones = (1,) * len(value.bound)
+        source = context.home(Value("fill", value.dtype, ones, (), fill.astype(value.dtype).reshape(ones), q=value.q))
+        wide = replace(source, layout=replace(source.layout, shape=out.layout.shape, strides=(0,) * len(ones)))
+        copy(context, wide, out)
+        context.barrier = True
+
+
+def part_of(out: Home, dim: int, start: int, value: Value) -> Home:
+    """Where one of the tensors that are joined lies in the result."""
+    axis, shape = dim % len(out.layout.shape), tuple(int(n) for n in value.bound)
+    place = out.at(start * out.layout.strides[axis])
+    inside = out.inside or shape[-1] != out.layout.shape[-1]
+    return Home(value, place, replace(out.layout, shape=shape, border=Border()), out.raw, inside)
+
+
+def _with(home: Home, shape: Sequence[int], strides: Sequence[int]) -> Home:
+    return replace(home, layout=replace(home.layout, shape=tuple(shape), strides=tuple(strides)))
+
+
+def _part(home: Home, starts: Sequence[int], shape: Sequence[int]) -> Home:
+    offset = sum(a * s for a, s in zip(starts, home.layout.strides, strict=True))
+    return replace(_with(home, shape, home.layout.strides), place=home.at(offset))
+
+
+def _joined(homes: Sequence[Home], out: Home, dim: int) -> list[tuple[Home, Home]]:
+    axis, start, pieces = dim % len(out.layout.shape), 0, []
+    for home in homes:
+        starts = [start if d == axis else 0 for d in range(len(out.layout.shape))]
+        pieces.append((home, _part(out, starts, home.layout.shape)))
+        start += home.layout.shape[axis]
+    return pieces
+
+
+def _reshaped(source: Home, target: Home) -> tuple[Home, Home]:
+    """Two views of one shape."""
+    shape = common_shape(source.layout.shape, target.layout.shape)
+    if shape is not None:
+        return _split(source, shape), _split(target, shape)
+    if source.layout.dense:
+        return replace(source, layout=_dense_as(source.layout, target.layout.shape)), target
+    return source, replace(target, layout=_dense_as(target.layout, source.layout.shape))
+
+
+def common_shape(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
+    """The shape of which both are joined dimensions, if there is one.
+
+    >>> common_shape((6, 4), (2, 12))
+    [2, 3, 4]
+    """
+    steps = sorted({math.prod(s[i:]) for s in (a, b) for i in range(len(s) + 1)})
+    if any(large % small for small, large in pairwise(steps)):
+        return None
+    return [large // small for small, large in pairwise(steps)][::-1]
+
+
+def _split(home: Home, shape: Sequence[int]) -> Home:
+    """The same elements, with dimensions cut so that they have ``shape``."""
+    pieces = list(shape)[::-1]
+    strides: list[int] = []
+    for n, step in zip(reversed(home.layout.shape), reversed(home.layout.strides), strict=True):
+        done = 1
+        while done < n:
+            strides.append(step * done)
+            done *= pieces[len(strides) - 1]
+    return _with(home, shape, strides[::-1])
+
+
+def _dense_as(layout: Layout, shape: Sequence[int]) -> Layout:
+    return replace(layout, shape=tuple(shape), strides=dense_strides(shape, layout.item))

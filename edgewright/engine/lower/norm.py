@@ -1,0 +1,53 @@
+"""Layer, RMS, group and instance norm."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.kernels.norm import Norm, emit_norm
+from edgewright.engine.lower.base import Context, Dense, Lowering
+from edgewright.ir.graph import Op
+
+
+def _norm(op: Op) -> Norm | None:
+    x, given = op.args["input"], [op.args.get(n) for n in ("weight", "bias")]
+    weight, bias = (v is not None for v in given)
+    if op.kind in ("layer_norm", "rms_norm"):
+        length = math.prod(int(n) for n in op.args["normalized_shape"])
+        eps = op.args.get("eps")
+        eps = float(np.finfo(np.float32).eps) if eps is None else float(eps)
+        return Norm(length, op.kind == "layer_norm", eps, weight, bias)
+    if op.kind != "group_norm":
+        return None
+    _, channels, *size = (int(n) for n in x.bound)
+    spread, groups = math.prod(size), int(op.args["num_groups"])
+    return Norm(channels // groups * spread, True, float(op.args["eps"]), weight, bias, spread, groups)
+
+
+class Normalize(Dense):
+    """Rows of single precision that lie densely."""
+
+    def __init__(self, node: Node, norm: Norm) -> None:
+        super().__init__(node)
+        self.norm = norm
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind not in ("layer_norm", "rms_norm", "group_norm") or len(node.ops) > 1 or len(op.outputs) > 1:
+            return None
+        norm = _norm(op)
+        fits = norm is not None and all(single(v) for v in (*op.inputs(), node.out))
+        return cls(node, norm) if fits and norm is not None else None
+
+    def emit(self, context: Context) -> None:
+        op, norm, lanes = self.node.op, self.norm, context.isa.lanes
+        data, out = context.home(op.args["input"]), context.home(self.node.out)
+        assert data.layout.dense and out.layout.dense
+        name = context.kernel("norm", norm, lambda module, name: emit_norm(module, name, lanes, norm))
+        factors = [data if v is None else context.home(v) for v in (op.args.get("weight"), op.args.get("bias"))]
+        rows = math.prod(out.layout.shape) // norm.length
+        context.step(name, [data.at(), out.at(), *(h.at() for h in factors)], rows, rows * norm.length * 0.2)

@@ -1,0 +1,108 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from edgewright.engine.codegen.requant import affine_of, limits_of
+from edgewright.engine.graph.layout import Layout
+from edgewright.engine.graph.nodes import Node, byte, limits, single
+from edgewright.engine.graph.validate import inside_everywhere
+from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.ir.graph import Op, QParams
+from edgewright.ir.numerics import Numerics
+
+_MOST_IMAGES = 1024  # each is a step of its own: a file must not ask for millions
+
+
+class Pooling(Lowering):
+    """max_pool2d and avg_pool2d."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if op.kind not in ("max_pool2d", "avg_pool2d") or len(node.ops) > 1 or node.op.outputs[1:]:
+            return None
+        if node.out.bound[0] > _MOST_IMAGES:
+            return None
+        x = op.args["self"]
+        if not (single(x) and single(node.out)) and not (byte(x.q) and byte(node.out.q)):
+            return None
+        kernel, stride, dilation = (op.args.get(n) or [1, 1] for n in ("kernel_size", "stride", "dilation"))
+        for i in (0, 1):
+            windows = (
+                x.bound[1 + i],
+                node.out.bound[1 + i],
+                kernel[i],
+                stride[i],
+                op.args["padding"][2 * i],
+                dilation[i],
+            )
+            if not inside_everywhere(*windows):
+                return None
+        return cls(node) if op.kind == "avg_pool2d" or x.q == node.out.q else None
+
+    def emit(self, context: Context) -> None:
+        op, node = self.node.op, self.node
+        x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
+        batch, high, wide, channels = node.out.bound
+        bounds = (0, 255) if node.out.q is None else limits_of(context.numerics, node.out.q, op.args.get("limits"))
+        mean = op.kind == "avg_pool2d"
+        given, made = (affine_of(q) if mean and q is not None else None for q in (x.q, node.out.q))
+        tail = limits(op) if x.q is None else ()
+        pool = Pool("mean" if mean else "max", data.layout.item, *_axes(op, data.layout), int(wide), int(channels),
+                    out.layout.row, out.layout.pixel, tail, given, made, *bounds)  # fmt: skip
+        name = context.kernel("pool", pool, lambda module, name: emit_pool(module, name, context.isa, pool))
+        taps = pool.high.kernel * pool.wide.kernel
+        for n in range(int(batch)):
+            slots = [data.at(n * data.layout.image), out.at(n * out.layout.image)]
+            context.step(name, slots, int(high), int(high) * int(wide) * int(channels) * taps * 0.05)
+
+
+def _axes(op: Op, layout: Layout) -> tuple[Axis, Axis]:
+    kernel, stride = op.args["kernel_size"], op.args["stride"]
+    dilation = op.args.get("dilation") or [1, 1]
+    starts, steps = op.args["padding"][::2], (layout.row, layout.pixel)
+    high, wide = (Axis(int(layout.shape[1 + i]), int(kernel[i]), int(stride[i]), int(starts[i]), int(dilation[i]),
+                       steps[i]) for i in (0, 1))  # fmt: skip
+    return high, wide
+
+
+def _requantized(numerics: Numerics, given: QParams, made: QParams, count: int) -> dict[str, Any]:
+    """How a sum of ``count`` integers becomes their mean. The engine's bytes are ``shift`` more than stored ones."""
+    steps, result = numerics.mean_steps(given, made, count), affine_of(made)
+    return {"shift": steps.subtract + affine_of(given).shift * count, "factor": float(steps.factor),
+            "offset": float(steps.offset), "made": replace(result, zero=steps.zero + result.shift)}  # fmt: skip
+
+
+class GlobalMean(Lowering):
+    """global_avg_pool2d."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        if node.op.kind != "global_avg_pool2d" or node.second is not None:
+            return None
+        x = node.op.args["self"]
+        if x.bound[0] > _MOST_IMAGES:
+            return None
+        fits = (single(x) and single(node.out)) or (byte(x.q) and byte(node.out.q) and len(node.ops) == 1)
+        return cls(node) if fits else None
+
+    def emit(self, context: Context) -> None:
+        op, node = self.node.op, self.node
+        x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
+        batch, high, wide, channels = (int(n) for n in x.bound)
+        block = context.isa.lanes * (4 if channels > 16 * context.isa.lanes else 1)
+        sizes = (data.layout.item, high, wide, data.layout.row, data.layout.pixel, channels, block)
+        if x.q is None or node.out.q is None:
+            mean = Mean(*sizes, limits(op) + node.tail)
+        else:
+            bounds = limits_of(context.numerics, node.out.q, op.args.get("limits"))
+            steps = _requantized(context.numerics, x.q, node.out.q, high * wide)
+            mean = Mean(*sizes, low=bounds[0], top=bounds[1], **steps)
+        name = context.kernel("mean", mean, lambda module, name: emit_mean(module, name, context.isa, mean))
+        for n in range(batch):
+            slots = [data.at(n * data.layout.image), out.at(n * out.layout.strides[0])]
+            context.step(name, slots, -(-channels // block), high * wide * channels * 0.03)

@@ -1,0 +1,42 @@
+"""Reductions over any dimensions."""
+
+from __future__ import annotations
+
+import math
+
+from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, numbers, opened, plan_reduce, units
+from edgewright.engine.lower.base import Context, Dense, Lowering, only
+from edgewright.ir.dtypes import ScalarType
+
+
+class Reduction(Dense):
+    """sum, mean, prod, amax, amin of single precision."""
+
+    def __init__(self, node: Node, reduce: Reduce) -> None:
+        super().__init__(node)
+        self.reduce = reduce
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if not only(node, *JOINS):
+            return None
+        x = op.args["self"]
+        if not (single(x) and single(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
+            return None
+        dim, rank = op.args.get("dim"), len(x.bound)
+        given = [dim] if isinstance(dim, int) else dim
+        axes = sorted({int(d) % rank for d in given}) if given and rank else list(range(rank))
+        return cls(node, plan_reduce(op.kind, [int(n) for n in x.bound], axes))
+
+    def emit(self, context: Context) -> None:
+        reduce, lanes = self.reduce, context.isa.lanes
+        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        assert data.layout.dense and out.layout.dense
+        varies = context.shared is not None
+        spec = opened(reduce) if varies else reduce
+        build = lambda module, name: emit_reduce(module, name, lanes, spec, varies)  # noqa: E731
+        name = context.kernel("open_reduce" if varies else "reduce", spec, build)
+        slots = [data.at(), out.at(), *(numbers(reduce) if varies else ())]
+        context.step(name, slots, units(lanes, reduce), math.prod(data.layout.shape) * 0.1)

@@ -1,0 +1,69 @@
+"""Running sums, reductions of integers, and places of the best elements, along one dimension."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgewright.engine.codegen.typed_arith import fixed
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.kernels.scan import REDUCED, Lines, emit_best, emit_cumsum, emit_reduced
+from edgewright.engine.lower.base import Context, Dense, Lowering, only
+from edgewright.ir.graph import Op
+
+_MOST = 1 << 22  # comparisons of a line: beyond, numpy's sort is faster
+_BEST = "topk_places"
+
+
+def dim_of(op: Op) -> int | None:
+    """The one dimension an operator is along."""
+    rank, dim = len(op.args["self"].bound), op.args.get("dim")
+    if isinstance(dim, list | tuple):
+        dim = dim[0] if len(dim) == 1 else None
+    if dim is None and rank == 1:
+        dim = 0
+    return None if dim is None or not rank else int(dim) % rank
+
+
+def lines_of(op: Op) -> Lines | None:
+    x, dim = op.args["self"], dim_of(op)
+    if dim is None or x.q is not None or x.dtype is None or not fixed(x.dtype) or x.constant:
+        return None
+    shape = [int(n) for n in x.bound]
+    sizes = (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
+    return Lines(*sizes, x.dtype.str, int(op.args.get("k", 1)), bool(op.args.get("largest", True)))
+
+
+class Along(Dense):
+    """cumsum, sum, prod, amax and amin in an operand's own type; topk_places."""
+
+    def __init__(self, node: Node, lines: Lines) -> None:
+        super().__init__(node)
+        self.lines = lines
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op, out = node.op, node.out
+        if not only(node, _BEST, *REDUCED, "cumsum"):
+            return None
+        lines = lines_of(op)
+        if lines is None or out.q is not None or op.args.get("dtype") is not None:
+            return None
+        kept = np.dtype(np.int64) if op.kind == _BEST else op.args["self"].dtype
+        if op.kind in ("sum", "prod", "cumsum") and lines.type.kind in "iub" and lines.type != np.dtype(np.int64):
+            return None
+        return cls(node, lines) if out.dtype == kept and 0 < lines.picks * lines.size <= _MOST else None
+
+    def emit(self, context: Context) -> None:
+        lines, kind, lanes = self.lines, self.node.op.kind, context.isa.lanes
+        if kind == _BEST:
+            name = context.kernel("best", lines, lambda module, name: emit_best(module, name, lines, lanes))
+        elif kind == "cumsum":
+            name = context.kernel("cumsum", lines, lambda module, name: emit_cumsum(module, name, lines, lanes))
+        else:
+            key = (lines, kind)
+            name = context.kernel("reduced", key, lambda module, name: emit_reduced(module, name, lines, lanes, kind))
+        slots = [context.home(v).at() for v in (self.node.op.args["self"], self.node.out)]
+        units = lines.units(lanes)
+        context.step(name, slots, units, units * lines.size * lines.picks * 1.0)

@@ -1,0 +1,36 @@
+"""Weighted sums of neighbours along a dimension."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.kernels.separable_resize import Bands, emit_bands
+from edgewright.engine.lower.base import Context, Dense, Lowering, only
+
+
+class Banded(Dense):
+    """bands, of single precision."""
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op = node.op
+        if not only(node, "bands"):
+            return None
+        return cls(node) if single(op.args["self"]) and single(node.out) and not op.args["self"].constant else None
+
+    def emit(self, context: Context) -> None:
+        op, lanes = self.node.op, context.isa.lanes
+        data, out = context.home(op.args["self"]), context.home(self.node.out)
+        shape, dim = data.layout.shape, int(op.args["dim"])
+        starts, counts, weights = (np.asarray(op.args[name].data) for name in ("starts", "counts", "weights"))
+        inner = math.prod(shape[dim + 1 :])
+        bands = Bands(shape[dim], inner, len(starts), weights.shape[1])
+        name = context.kernel("bands", bands, lambda module, name: emit_bands(module, name, bands, lanes))
+        tables = [np.ascontiguousarray(a) for a in (starts.astype(np.int32), counts.astype(np.int32), weights)]
+        units = math.prod(shape[:dim]) * len(starts)
+        slots = [data.at(), out.at(), *(context.weights.add(t) for t in tables)]
+        work = math.prod(shape[:dim]) * inner * float(counts.sum())
+        context.step(name, slots, units, work * (0.15 if inner >= lanes else 1.0))

@@ -1,0 +1,66 @@
+"""Operators on single elements of any type, one pass each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgewright.engine.codegen.builder import Function, Reg
+from edgewright.engine.codegen.typed_arith import TRUTHS, TYPED, cast, fixed
+from edgewright.engine.graph.nodes import Node
+from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.elementwise import element_wise
+from edgewright.ir.dtypes import DType
+from edgewright.ir.graph import Op, Value
+
+_TRUTH = np.dtype(np.bool_)
+_NAMES = ("condition", "self", "other", "exponent", "min", "max")
+_FEW = 4  # lanes of what is computed in doubles, and divided element by element
+_SLOW = ("pow", "atan2", "fmod", "remainder", "floor_divide", "trunc_divide")
+
+
+def _operands(op: Op) -> list[Any]:
+    return [op.args[name] for name in _NAMES if op.args.get(name) is not None]
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, Value) and value.q is None and value.dtype is not None and fixed(value.dtype)
+
+
+class Elements(Lowering):
+    """Of one type, which is also the result's, or makes a truth of it; and conversions between types."""
+
+    exact_reads = True
+
+    @classmethod
+    def accept(cls, node: Node, context: Context) -> Lowering | None:
+        op, out = node.op, node.out
+        if len(node.ops) > 1 or (op.kind not in TYPED and op.kind != "cast") or op.args.get("limits") is not None:
+            return None
+        given = _operands(op)
+        if not given or not _plain(out) or not all(_plain(v) for v in given) or all(v.constant for v in given):
+            return None
+        data = [v.dtype for v in given[op.kind == "where" :]]
+        alike = len(set(data)) == 1 and (out.dtype == (_TRUTH if op.kind in TRUTHS else data[0]))
+        known = op.kind != "where" or given[0].dtype in (_TRUTH, np.dtype(np.uint8))
+        return cls(node) if op.kind == "cast" or (alike and known and op.args.get("alpha", 1) == 1) else None
+
+    def emit(self, context: Context) -> None:
+        op, out = self.node.op, self.node.out
+        given = _operands(op)
+        source, target = given[-1].dtype, out.dtype
+        assert source is not None and target is not None
+
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            return cast(f, regs[0], source, target) if op.kind == "cast" else TYPED[op.kind](f, source, regs)
+
+        homes = [context.home(v) for v in given]
+        key = (op.kind, *(_letter(v.dtype) for v in (*given, out)))
+        lanes = min(_FEW, context.isa.lanes) if op.kind in _SLOW else 0
+        element_wise(context, "typed", homes, context.home(out), key, body, lanes)
+
+
+def _letter(dtype: DType | None) -> str:
+    assert dtype is not None
+    return dtype.str

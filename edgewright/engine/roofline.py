@@ -1,0 +1,200 @@
+"""What this machine can do at best, measured by generated code, and what that means for a graph.
+
+Peaks are measured once for each number of threads and kept in the object cache.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from edgewright._version import VERSION
+from edgewright.engine.codegen.builder import Function, Module, Reg, number, vec
+from edgewright.engine.codegen.vector import STREAMS, Dots, fma
+from edgewright.engine.isa import ISA, host
+from edgewright.engine.jit.cache import Cache, default_cache, key_of
+from edgewright.engine.jit.thread_count import thread_count
+from edgewright.engine.plan import Place, Plan, Step
+from edgewright.ir.graph import Graph, Op, Value
+from edgewright.partition.macs import count_macs
+
+_CHAINS = 12  # sums in flight: enough to hide their latency, few enough for 16 registers
+_ROUNDS = 2000  # of every chain, in a unit of work
+_STREAM = 96 << 20  # bytes: more than caches hold
+_PIECE = 1 << 20
+_MEASURE = 0.15  # seconds for each peak
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Thousand millions a second: products of reals, products of bytes, bytes read from memory."""
+
+    threads: int
+    isa: str
+    float_gmacs: float
+    byte_gmacs: float
+    memory_gbytes: float
+
+    def gmacs(self, quantized: bool) -> float:
+        return self.byte_gmacs if quantized else self.float_gmacs
+
+
+def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
+    """Measured now, or before on this machine."""
+    count, isa, store = thread_count(threads), host(), cache or default_cache()
+    key = key_of("peaks", VERSION, isa.cpu, isa.features, str(count))
+    known = store.get(key)
+    if known is not None:
+        return Peaks(**json.loads(known))
+    found = measure(count, isa)
+    store.put(key, json.dumps(asdict(found)).encode())
+    return found
+
+
+def measure(threads: int, isa: ISA) -> Peaks:
+    """The best of many short runs of each kind, on so many threads at once."""
+    products = 16 * threads * _CHAINS * _ROUNDS * isa.lanes
+    reals = _best(_arithmetic(isa, "peak_float", _float_chain), threads)
+    bytes_ = _best(_arithmetic(isa, "peak_byte", _byte_chain), threads)
+    stream = reading(_STREAM, threads, isa)
+    return Peaks(threads, isa.name, products / reals / 1e9, 4 * products / bytes_ / 1e9, stream)
+
+
+def reading(size: int, threads: int, isa: ISA) -> float:
+    """Thousand millions of bytes a second at which so many are read again and again: a part may stay in a cache."""
+    whole = max(1, size // _PIECE) * _PIECE
+    return whole / _best(_reading(isa, whole), threads) / 1e9
+
+
+def _best(make: Callable[[int], Plan], threads: int) -> float:
+    from edgewright.engine.jit.driver import CompiledGraph
+
+    graph = CompiledGraph(make(threads), threads)
+    best, end = float("inf"), time.perf_counter() + _MEASURE
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        graph.run([], [])
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _arithmetic(isa: ISA, name: str, chain: Callable[[Function, ISA, Reg, Reg], Reg]) -> Callable[[int], Plan]:
+    """Units of nothing but multiply-adds on registers. Operands are loaded: of constants LLVM would see through."""
+    module = Module()
+    f = module.kernel(name)
+    kind = "float" if name == "peak_float" else "i32"
+    first = [number(k, vec(isa.lanes, kind)) for k in range(_CHAINS)]
+    loaded = f.load(vec(isa.lanes, kind), f.arg("scratch"), _CHAINS * isa.bytes)
+
+    def unit(_: Reg) -> None:
+        sums = f.repeat(_ROUNDS, first, lambda i, sums: [chain(f, isa, s, loaded) for s in sums])
+        for at, total in enumerate(sums):  # a result nobody keeps would not be computed
+            f.store(total, f.arg("scratch"), at * isa.bytes)
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+    text = module.text()
+    return lambda threads: _plan(isa, Step(name, (), 16 * threads, 1, macs=10**9), text)
+
+
+def _float_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
+    return fma(f, total, loaded, loaded)
+
+
+def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
+    if isa.dot:
+        dots, taken = Dots(f, isa), f.bits(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
+        return dots.add(total, dots.data(taken), dots.weights(taken))
+    changing, even = (f.bits(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
+    return Dots(f, isa).add(total, (changing, changing), (even, f.op("xor", even, 1)))  # different: equal ones are one
+
+
+def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
+    """Units of a megabyte, read once, in several places at a time."""
+    module = Module()
+    f = module.kernel("peak_read")
+    source, kind = f.slot("ptr", 0), vec(isa.lanes, "i32")
+    each = 8 // STREAMS
+
+    def unit(index: Reg) -> None:
+        base = f.at(source, f.mul(index, _PIECE))
+
+        def once(i: Reg, sums: list[Reg]) -> list[Reg]:
+            places = [k // each * (_PIECE // STREAMS) + k % each * isa.bytes for k in range(8)]
+            return [f.op("or", s, f.load(kind, f.at(base, i), p)) for p, s in zip(places, sums, strict=True)]
+
+        for at, total in enumerate(f.repeat(_PIECE // STREAMS, [number(0, kind)] * 8, once, step=each * isa.bytes)):
+            f.store(total, f.arg("scratch"), at * isa.bytes)
+
+    f.span(f.arg("begin"), f.arg("end"), unit)
+    f.give()
+    text = module.text()
+    step = Step("peak_read", (Place("weights", 0),), size // _PIECE, 1, macs=10**9)
+    return lambda threads: _plan(isa, step, text, size)
+
+
+def _plan(isa: ISA, step: Step, text: str, weights: int = 0) -> Plan:
+    scratch = (_CHAINS + 1) * isa.bytes
+    data = np.ones(weights, np.uint8)  # written: untouched memory is one page of zeros
+    return Plan((step,), {step.kernel: text}, data, 0, scratch, (), (), isa.cpu, isa.features)
+
+
+@dataclass(frozen=True)
+class OpEstimate:
+    """The least time an operator can take here, and what bounds it: ``products`` or ``memory``."""
+
+    op: str
+    macs: int
+    bytes: int
+    us: float
+    bound: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The least time of a graph: no schedule is faster, a good one is not much slower."""
+
+    peaks: Peaks
+    ops: tuple[OpEstimate, ...]
+
+    @property
+    def ms(self) -> float:
+        return sum(op.us for op in self.ops) / 1e3
+
+    def data(self) -> dict[str, Any]:
+        """As plain data, like other targets' estimates."""
+        return {
+            "basis": "roofline from measured peaks",
+            "target": f"this CPU, {self.peaks.isa}, {self.peaks.threads} threads",
+            "milliseconds": self.ms,
+            "inferences_per_second": 1e3 / self.ms if self.ms else 0.0,
+            "layers": [asdict(op) for op in self.ops],
+        }
+
+
+def estimate(graph: Graph, target: Peaks | None = None) -> Estimate:
+    """A roofline: each operator takes its products at the peak, or its constants' bytes from memory if that is longer.
+
+    What operators hand to each other is taken to stay in caches.
+    """
+    limits = target or peaks()
+    return Estimate(limits, tuple(_estimate(op, limits) for op in graph.ops))
+
+
+def _estimate(op: Op, limits: Peaks) -> OpEstimate:
+    values = list(dict.fromkeys(op.inputs()))
+    read = sum(v.nbytes for v in values if v.constant)
+    touched = sum(v.nbytes for v in values) + sum(v.nbytes for v in op.outputs if v is not None)
+    macs = count_macs(op)
+    products = macs / limits.gmacs(_quantized(values)) / 1e3
+    memory = read / limits.memory_gbytes / 1e3
+    return OpEstimate(op.kind, macs, touched, max(products, memory), "products" if products >= memory else "memory")
+
+
+def _quantized(values: list[Value]) -> bool:
+    return bool(values) and all(v.q is not None and v.q.dtype.itemsize == 1 for v in values[:2])
