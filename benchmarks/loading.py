@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 from edgewright.runtime import Runtime
 
 PACKED = Path(__file__).parent.parent / "tests" / "golden" / "mv2_portable_zeros.pte.xz"

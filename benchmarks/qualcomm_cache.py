@@ -28,8 +28,8 @@ from edgewright.backends.qualcomm import (
     generate_htp_compiler_spec,
     generate_qnn_executorch_compiler_spec,
 )
+from edgewright.formats.pte_reader import read_program
 from edgewright.program.lower import to_edge_transform_and_lower
-from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import quantize, ratio
 from tests.backends.qualcomm.test_networks import Decoder

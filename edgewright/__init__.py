@@ -13,10 +13,10 @@ _NAMES = {
     "Runtime": "edgewright.runtime.program",
     "compile": "edgewright.workbench.compile",
     "export": "edgewright.frontend.export",
-    "read_program": "edgewright.pte.reader",
+    "read_program": "edgewright.formats.pte_reader",
     "to_edge": "edgewright.program.lower",
     "to_edge_transform_and_lower": "edgewright.program.lower",
-    "write_program": "edgewright.pte.writer",
+    "write_program": "edgewright.formats.pte_writer",
 }
 __all__ = ["__version__", *_NAMES]
 

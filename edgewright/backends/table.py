@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.graph import Dim, Graph, Op, Value
 from edgewright.ir.parameters import LARGEST, SMALLEST
 from edgewright.ir.ports import Port
-from edgewright.pte.flat import Buffer
 
 OK = None  # what a rule's function gives when the rule holds
 

@@ -13,7 +13,7 @@ from edgewright.cli.console import clean, console, plural
 from edgewright.cli.inputs import load_inputs
 from edgewright.errors import InputError, UsageError
 from edgewright.files import open_source, write_file
-from edgewright.pte.bundled import BundledProgram, TestCase, write_bundled
+from edgewright.formats.bpte import BundledProgram, TestCase, write_bundled
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import Runtime
 from edgewright.units import size

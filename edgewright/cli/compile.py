@@ -243,7 +243,7 @@ def _check_memory(program: Any, limit: int | None) -> None:
 
 def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> None:
     """All files, the program last: who finds it finds what it needs."""
-    from edgewright.pte.bundled import BundledProgram, write_bundled
+    from edgewright.formats.bpte import BundledProgram, write_bundled
 
     for path in built.program.write_tensor_data_to_file(output.parent):
         built.written.append((path, path.stat().st_size))

@@ -140,7 +140,7 @@ def _write(args: argparse.Namespace, bench: Bench, results: CompileResults, fail
 def _bundle(bench: Bench, result: CompileResult, path: Path) -> None:
     """Inputs with what the program gave for them here, so that a device can be told from this machine."""
     from edgewright.cli.bundle import cases
-    from edgewright.pte.bundled import BundledProgram, write_bundled
+    from edgewright.formats.bpte import BundledProgram, write_bundled
     from edgewright.runtime.boundary import is_torch, to_array
 
     chosen = (bench.evaluated or [bench.example])[:_BUNDLED]

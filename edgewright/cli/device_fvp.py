@@ -20,10 +20,10 @@ from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.outputs import save_arrays
 from edgewright.errors import FileAccessError, MissingError, UsageError, VendorError
 from edgewright.files import write_file
+from edgewright.formats import schema
+from edgewright.formats.ptd import read_data
+from edgewright.formats.pte_reader import read_program
 from edgewright.ir.dtypes import dtype_named
-from edgewright.pte import schema
-from edgewright.pte.ptd import read_data
-from edgewright.pte.reader import read_program
 from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
 
 _BACKEND = "EthosUBackend"

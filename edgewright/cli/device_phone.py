@@ -21,7 +21,7 @@ from edgewright.cli.inputs import load_inputs
 from edgewright.cli.outputs import save_arrays
 from edgewright.errors import MissingError, UsageError, VendorError
 from edgewright.files import write_file
-from edgewright.pte.reader import read_program
+from edgewright.formats.pte_reader import read_program
 from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
 
 Files = list[tuple[Path, str]]

@@ -13,7 +13,7 @@ from edgewright.cli.console import console, table
 from edgewright.cli.facts import program_facts
 from edgewright.cli.size import parts
 from edgewright.files import open_source
-from edgewright.pte.reader import read_program
+from edgewright.formats.pte_reader import read_program
 from edgewright.units import size
 
 EXAMPLES = """examples:

@@ -11,9 +11,9 @@ from edgewright.cli.console import clean, console, plural
 from edgewright.cli.disasm_graphs import READERS, Held
 from edgewright.errors import UsageError
 from edgewright.files import write_file
-from edgewright.pte import schema
-from edgewright.pte.ptd import read_data
-from edgewright.pte.reader import read_program
+from edgewright.formats import schema
+from edgewright.formats.ptd import read_data
+from edgewright.formats.pte_reader import read_program
 from edgewright.runtime.twins import Twins, beside
 from edgewright.units import size
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.errors import MissingError
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.twin_reader import read_twin
+from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.graph import Graph
-from edgewright.ir.serialize import MAGIC
-from edgewright.pte.flat import Buffer
 from edgewright.report.graph_text import graph_lines
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twins import Twins

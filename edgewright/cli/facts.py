@@ -12,11 +12,11 @@ from typing import Any
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
 from edgewright.cli.sizes import segment_facts, tensor_facts
+from edgewright.formats import schema
+from edgewright.formats.checked_int import tensor_bytes
+from edgewright.formats.ptd import Entry
 from edgewright.ir.dtypes import ScalarType
 from edgewright.program import manifest
-from edgewright.pte import schema
-from edgewright.pte.numbers import tensor_bytes
-from edgewright.pte.ptd import Entry
 from edgewright.report.listing import Listing
 from edgewright.runtime.delegates import available_delegates, describe_backend
 from edgewright.runtime.metadata import describe

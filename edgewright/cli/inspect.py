@@ -11,10 +11,10 @@ from edgewright.cli.facts import Facts, program_facts
 from edgewright.cli.other_facts import bundle_facts, data_facts, profile_facts
 from edgewright.errors import MissingDataError
 from edgewright.files import open_source
-from edgewright.pte.bundled import read_bundled
-from edgewright.pte.etdump import read_etdump
-from edgewright.pte.ptd import Entry, read_data
-from edgewright.pte.reader import read_program
+from edgewright.formats.bpte import read_bundled
+from edgewright.formats.etdump import read_etdump
+from edgewright.formats.ptd import Entry, read_data
+from edgewright.formats.pte_reader import read_program
 
 _IDENTIFIERS = {b"FT01": "ptd", b"BP08": "bpte"}
 

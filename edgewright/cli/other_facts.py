@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.cli.facts import Facts, program_facts
+from edgewright.formats.bpte import BundledProgram, Data
+from edgewright.formats.etdump import ETDump, Event
+from edgewright.formats.ptd import Entry
+from edgewright.formats.pte_reader import read_program
 from edgewright.ir.dtypes import ScalarType
-from edgewright.pte.bundled import BundledProgram, Data
-from edgewright.pte.etdump import ETDump, Event
-from edgewright.pte.ptd import Entry
-from edgewright.pte.reader import read_program
 
 
 def data_facts(entries: Mapping[str, Entry]) -> Facts:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from edgewright.formats import schema
+from edgewright.formats.checked_int import tensor_bytes
+from edgewright.formats.operator_signatures import OPERATORS
+from edgewright.formats.ptd import Entry
 from edgewright.ir.dtypes import ScalarType
-from edgewright.pte import schema
-from edgewright.pte.numbers import tensor_bytes
-from edgewright.pte.ptd import Entry
-from edgewright.runtime.operators import OPERATORS
 
 Facts = dict[str, Any]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from edgewright.cli.console import clean, console
 from edgewright.errors import UsageError
 from edgewright.files import open_source
-from edgewright.ir.serialize import TWIN_KEY
+from edgewright.formats import schema
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.pte_writer import write_program
+from edgewright.formats.twin_writer import TWIN_KEY
 from edgewright.program import manifest
-from edgewright.pte import schema
-from edgewright.pte.reader import read_program
-from edgewright.pte.writer import write_program
 from edgewright.units import size
 
 EXAMPLES = """examples:

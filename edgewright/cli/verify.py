@@ -13,9 +13,9 @@ import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
 from edgewright.cli.console import console, plural, table
 from edgewright.cli.inspect import kind_of
 from edgewright.errors import MismatchError, MissingError
-from edgewright.pte.etdump import read_etdump
-from edgewright.pte.ptd import read_data
-from edgewright.pte.schema import ExecutionPlan
+from edgewright.formats.etdump import read_etdump
+from edgewright.formats.ptd import read_data
+from edgewright.formats.schema import ExecutionPlan
 from edgewright.runtime.check import CaseResult, verify_bundle
 from edgewright.runtime.delegates import available_delegates, describe_backend
 from edgewright.runtime.program import Runtime

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edgewright.files import Source
-from edgewright.pte import schema
-from edgewright.pte.flat import Buffer
-from edgewright.pte.reader import read_program
+from edgewright.formats import schema
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.pte_reader import read_program
 
 
 @dataclass

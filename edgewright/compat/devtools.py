@@ -14,9 +14,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from edgewright.errors import MissingError, UsageError
+from edgewright.formats import bpte
 from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.importer import to_array
-from edgewright.pte import bundled
 
 
 class MethodTestCase:
@@ -48,7 +48,7 @@ class BundledProgram:
         self.method_test_suites = list(method_test_suites)
         self._path = pte_file_path
 
-    def bundle(self) -> bundled.BundledProgram:
+    def bundle(self) -> bpte.BundledProgram:
         """The same, as Edgewright's writer takes it."""
         if self._path is None:
             program = self.executorch_program.buffer
@@ -57,12 +57,12 @@ class BundledProgram:
                 program = file.read()
         suites = {
             suite.method_name: [
-                bundled.TestCase([_data(v) for v in case.inputs], [_data(v) for v in case.expected_outputs])
+                bpte.TestCase([_data(v) for v in case.inputs], [_data(v) for v in case.expected_outputs])
                 for case in suite.test_cases
             ]
             for suite in self.method_test_suites
         }
-        return bundled.BundledProgram(program, suites)
+        return bpte.BundledProgram(program, suites)
 
 
 def _data(value: Any) -> Any:
@@ -71,7 +71,7 @@ def _data(value: Any) -> Any:
 
 def serialize_from_bundled_program_to_flatbuffer(bundled_program: BundledProgram) -> bytes:
     """The bytes of a ``.bpte``."""
-    return bundled.write_bundled(bundled_program.bundle())
+    return bpte.write_bundled(bundled_program.bundle())
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import IO, Any, Union
 
 from edgewright.errors import FormatError, MissingError, UsageError
 from edgewright.files import write_file
-from edgewright.pte.etdump import ProfileEvent, RunData, read_etdump
-from edgewright.pte.etrecord import Record, read_record
+from edgewright.formats.etdump import ProfileEvent, RunData, read_etdump
+from edgewright.formats.etrecord import Record, read_record
 
 _WRAP = 1 << 32  # clocks of small devices start again here
 _TAX = "OPERATOR_CALL"  # the operator's own event stands before it

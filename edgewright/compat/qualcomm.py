@@ -13,7 +13,7 @@ import torch
 from edgewright.backends.qualcomm.blob import read_blob
 from edgewright.errors import UsageError
 from edgewright.files import write_file
-from edgewright.pte.reader import read_program
+from edgewright.formats.pte_reader import read_program
 
 QCOM_PASS_ACTIVATE_KEY = "activate"
 QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY = "args_kwargs_defaults"

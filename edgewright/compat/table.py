@@ -77,8 +77,8 @@ _NXP_BACKEND = {
 TABLE: dict[str, dict[str, str]] = {
     "executorch.exir": {**_PROGRAM, **_TORCH},
     "executorch.exir._serialize._program": _at("edgewright.compat.binaries", "PTEFile deserialize_pte_binary"),
-    "executorch.exir.backend.backend_details": {"CompileSpec": "edgewright.pte.schema"},
-    "executorch.exir.backend.compile_spec_schema": {"CompileSpec": "edgewright.pte.schema"},
+    "executorch.exir.backend.backend_details": {"CompileSpec": "edgewright.formats.schema"},
+    "executorch.exir.backend.compile_spec_schema": {"CompileSpec": "edgewright.formats.schema"},
     "executorch.exir.backend.operator_support": {
         "DontPartition": "edgewright.partition.exclude",
         "DontPartitionModule": "edgewright.partition.exclude",
@@ -116,7 +116,7 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.devtools.bundled_program.config": {"MethodTestCase": _BUNDLES, "MethodTestSuite": _BUNDLES},
     "executorch.devtools.bundled_program.core": {"BundledProgram": _BUNDLES},
     "executorch.devtools.bundled_program.serialize": {
-        "deserialize_from_flatbuffer_to_bundled_program": "edgewright.pte.bundled:read_bundled",
+        "deserialize_from_flatbuffer_to_bundled_program": "edgewright.formats.bpte:read_bundled",
         "serialize_from_bundled_program_to_flatbuffer": _BUNDLES,
     },
     "executorch.devtools.etrecord": _RECORDS,

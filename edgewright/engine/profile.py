@@ -13,8 +13,8 @@ import numpy as np
 
 from edgewright.engine.plan import Step
 from edgewright.files import write_file
+from edgewright.formats import etdump
 from edgewright.ir.graph import Array
-from edgewright.pte import etdump
 from edgewright.units import duration, share
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator
 
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.twin_reader import read_twin
 from edgewright.ir.graph import Graph
-from edgewright.pte.flat import Buffer
 from edgewright.runtime.delegates import Result
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from edgewright.runtime.operators import Signature, parse_signature
+from edgewright.formats.operator_signatures import Signature, parse_signature
 from edgewright.runtime.registry import all_kernels, register_kernel
 
 log = logging.getLogger("edgewright.compile")

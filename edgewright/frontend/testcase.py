@@ -11,9 +11,9 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UsageError
+from edgewright.formats.bpte import TestCase
 from edgewright.frontend.importer import to_array
 from edgewright.frontend.spec import Spec
-from edgewright.pte.bundled import TestCase
 
 
 def eager_case(spec: Spec, exported: ExportedProgram) -> TestCase:

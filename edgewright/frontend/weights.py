@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from edgewright.errors import FormatError, UsageError
 from edgewright.files import Source, open_source
-from edgewright.pte import numbers
+from edgewright.formats import checked_int
 
 log = logging.getLogger("edgewright.frontend")
 
@@ -61,7 +61,7 @@ def _header(view: memoryview) -> tuple[int, dict[str, Any]]:
     (length,) = struct.unpack_from("<Q", view)
     if length > MAX_HEADER:
         raise FormatError(f"the header has at most {MAX_HEADER} bytes", value=length, where="header", offset=0)
-    numbers.inside(8, length, len(view), "the header")
+    checked_int.inside(8, length, len(view), "the header")
     try:
         header = json.loads(bytes(view[8 : 8 + length]).decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
@@ -94,7 +94,7 @@ def _entry(name: str, item: Any) -> _Entry:
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise fail("must be where the data begins and ends", offsets, "data_offsets")
     try:
-        size = numbers.product((*shape, DTYPES[dtype].itemsize))
+        size = checked_int.product((*shape, DTYPES[dtype].itemsize))
     except FormatError as error:
         raise error.inside(f"{name}.shape") from None
     if size != offsets[1] - offsets[0]:
@@ -103,7 +103,7 @@ def _entry(name: str, item: Any) -> _Entry:
 
 
 def _sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(n) is int and 0 <= n <= numbers.MAX_BYTES for n in value)
+    return isinstance(value, list) and all(type(n) is int and 0 <= n <= checked_int.MAX_BYTES for n in value)
 
 
 def _check_extents(entries: Mapping[str, _Entry], size: int) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from edgewright.formats.container import Chunks
+from edgewright.formats.ptd import Entry, TensorLayout
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Array, Value
-from edgewright.pte.container import Chunks
-from edgewright.pte.ptd import Entry, TensorLayout
 
 
 def stored_bytes(value: Value) -> memoryview:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edgewright.errors import UnsupportedOperatorError
+from edgewright.formats import schema
+from edgewright.formats.operator_signatures import OPERATORS, Kind
 from edgewright.ir.graph import Dim, Graph, Op, Value
 from edgewright.program.emit import RESHAPES, Emitter
-from edgewright.pte import schema
-from edgewright.runtime.operators import OPERATORS, Kind
 
 
 def emit_cond(emitter: Emitter, op: Op) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgewright.ir.deserialize import read_twin
-from edgewright.ir.serialize import method_key, write_twin
-from edgewright.pte import schema
-from edgewright.pte.flat import Buffer
+from edgewright.formats import schema
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.twin_reader import read_twin
+from edgewright.formats.twin_writer import method_key, write_twin
 
 
 @dataclass

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from edgewright.errors import UnsupportedOperatorError
+from edgewright.formats import schema
+from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
@@ -15,8 +17,6 @@ from edgewright.program.storage import Storage
 from edgewright.program.tensors import EmitOptions, Tensors
 from edgewright.program.updates import in_order
 from edgewright.program.values import NUMBERS, Values
-from edgewright.pte import schema
-from edgewright.runtime.operators import OPERATORS, Kind, Signature
 
 # Operators that only rename elements of a dense tensor: no instruction, the result is the same memory.
 RESHAPES = {

@@ -20,8 +20,8 @@ from torch.export import ExportedProgram
 
 from edgewright.errors import UsageError
 from edgewright.files import write_file
-from edgewright.pte import schema
-from edgewright.pte.etrecord import GRAPHS, IDENTIFIER
+from edgewright.formats import schema
+from edgewright.formats.etrecord import GRAPHS, IDENTIFIER
 
 _STORED = (1980, 1, 1, 0, 0, 0)  # the same record, the same bytes
 # The Inspector reads an older form of torch's own format, without these fields.

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 from torch.export import ExportedProgram
 
 from edgewright.errors import UsageError
+from edgewright.formats import schema
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.ptd import Entry, write_data
+from edgewright.formats.pte_writer import program_chunks
+from edgewright.formats.twin_writer import TWIN_KEY
 from edgewright.frontend.importer import import_graph
-from edgewright.ir.serialize import TWIN_KEY
 from edgewright.partition.report import PartitionReport
 from edgewright.program import manifest
 from edgewright.program.config import ExecutorchBackendConfig
@@ -24,10 +28,6 @@ from edgewright.program.layout import assign_dim_orders
 from edgewright.program.methods import check_methods, constant_plan, structure
 from edgewright.program.sharing import SharedLayout, shared_layout
 from edgewright.program.tensors import EmitOptions
-from edgewright.pte import schema
-from edgewright.pte.flat import Buffer
-from edgewright.pte.ptd import Entry, write_data
-from edgewright.pte.writer import program_chunks
 
 if TYPE_CHECKING:
     from edgewright.program.etrecord import ETRecord

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgewright.pte import schema
-from edgewright.runtime.operators import OPERATORS, Kind, Signature
+from edgewright.formats import schema
+from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 
 if TYPE_CHECKING:
     from edgewright.program.memory import Block

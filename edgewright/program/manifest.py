@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright._version import VERSION
-from edgewright.pte import schema
+from edgewright.formats import schema
 
 KEY = "edgewright.manifest"
 MAX_BYTES = 4096

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from edgewright.errors import UsageError
-from edgewright.pte.numbers import align
+from edgewright.formats.checked_int import align
 
 ALIGNMENT = 16
 

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UsageError
+from edgewright.formats import schema
 from edgewright.frontend.importer import to_array
 from edgewright.hints import not_among
 from edgewright.ir.graph import Graph, Value
@@ -18,7 +19,6 @@ from edgewright.program.constants import ConstantPool
 from edgewright.program.emit import Emitter
 from edgewright.program.resolve import kernel_set
 from edgewright.program.tensors import EmitOptions
-from edgewright.pte import schema
 
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]
 

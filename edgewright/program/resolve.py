@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from edgewright.errors import UsageError
+from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.frontend.own import compute_here, is_own, signature_of
 from edgewright.hints import not_among
-from edgewright.runtime.operators import OPERATORS, Kind, Signature
 
 aten = torch.ops.aten
 

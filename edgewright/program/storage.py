@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgewright.formats import schema
 from edgewright.ir.graph import Graph, Value
 from edgewright.program.inplace import Calls, share_in_place
 from edgewright.program.memory import Block, MemoryPlanningPass, plan
-from edgewright.pte import schema
 
 if TYPE_CHECKING:
     from edgewright.program.sharing import SharedLayout

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgewright.formats import schema
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Value
 from edgewright.program.constants import ConstantPool
@@ -14,7 +15,6 @@ from edgewright.program.memory import MemoryPlanningPass
 from edgewright.program.resolve import KernelSet
 from edgewright.program.sharing import SharedLayout
 from edgewright.program.storage import Storage
-from edgewright.pte import schema
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from edgewright.errors import UnsupportedOperatorError
+from edgewright.formats import schema
 from edgewright.frontend.importer import DTYPES
 from edgewright.ir.dtypes import to_scalar_type
-from edgewright.pte import schema
 
 _MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from edgewright.pte.schema import Program
+from edgewright.formats.schema import Program
 from edgewright.units import size
 from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from edgewright.formats import schema
+from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.dtypes import ScalarType
-from edgewright.pte import schema
-from edgewright.runtime.operators import OPERATORS, Kind, Signature
 
 _ITEMS = 8  # of a list that are spelled out: calls may share one long list
 _TENSORS = (Kind.TENSOR, Kind.TENSORS, Kind.OPTIONAL_TENSORS, Kind.ANY)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import ExecutionError, FormatError
-from edgewright.runtime.operators import Argument, Kind
+from edgewright.formats.operator_signatures import Argument, Kind
 from edgewright.runtime.registry import Kernel
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from edgewright.pte import numbers, schema
+from edgewright.formats import checked_int, schema
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.calls import DelegateStep
 from edgewright.runtime.shared import is_shared
@@ -73,4 +73,8 @@ def _span(value: schema.Value) -> tuple[int, int, int]:
     if not isinstance(value, schema.Tensor) or value.allocation_info is None:
         return -1, 0, 0
     info = value.allocation_info
-    return info.memory_id, info.offset, numbers.add(info.offset, numbers.tensor_bytes(value.scalar_type, value.sizes))
+    return (
+        info.memory_id,
+        info.offset,
+        checked_int.add(info.offset, checked_int.tensor_bytes(value.scalar_type, value.sizes)),
+    )

@@ -10,8 +10,8 @@ import numpy as np
 
 from edgewright.errors import MismatchError, UsageError
 from edgewright.files import Source
+from edgewright.formats.bpte import Data, read_bundled
 from edgewright.ir.dtypes import is_complex
-from edgewright.pte.bundled import Data, read_bundled
 from edgewright.runtime.program import LoadedProgram, Runtime
 from edgewright.runtime.twins import beside
 from edgewright.runtime.values import Limits
@@ -45,7 +45,7 @@ def verify_bundle(
             error = max((e for e, _ in checks), default=0.0)
             results.append(CaseResult(name, index, error, all(ok for _, ok in checks), len(checks)))
     if not results:
-        raise UsageError("bundle", "has no test cases", remedy="Bundle some with edgewright.pte.write_bundled.")
+        raise UsageError("bundle", "has no test cases", remedy="Bundle some with edgewright.formats.write_bundled.")
     return results
 
 

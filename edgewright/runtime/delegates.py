@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from edgewright.errors import ExecutionError, MissingDelegateError, UsageError
+from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.graph import Graph
-from edgewright.pte.flat import Buffer
 from edgewright.runtime.arguments import check_callable, check_instance
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 
 from edgewright.engine.runner import native
 from edgewright.errors import EdgewrightError
+from edgewright.formats import schema
 from edgewright.ir.numerics import XNNPACK
-from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
 from edgewright.runtime.portable.maker import WORTH, Maker, Turned

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from edgewright.formats import schema
+from edgewright.formats.checked_int import tensor_bytes
 from edgewright.ir.dtypes import dtype_name, dtype_named, to_numpy
-from edgewright.pte import schema
-from edgewright.pte.numbers import tensor_bytes
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from edgewright.errors import (
     FormatError,
     LimitError,
 )
+from edgewright.formats import schema
 from edgewright.logs import say
-from edgewright.pte import schema
 from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.binding import KernelStep, Values
 from edgewright.runtime.borrowing import has_state, lend_inputs
@@ -30,7 +30,7 @@ from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
 if TYPE_CHECKING:
     from edgewright.files import Source
-    from edgewright.pte.ptd import Entry
+    from edgewright.formats.ptd import Entry
     from edgewright.runtime.forms import Forms
     from edgewright.runtime.profile import Profile
 

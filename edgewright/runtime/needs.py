@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edgewright.errors import MissingDelegateError, MissingOperatorError
-from edgewright.pte import schema
+from edgewright.formats import schema
 from edgewright.runtime.binding import written_values
 from edgewright.runtime.delegates import Delegate, DelegateBlob, available_delegates, describe_backend, find_delegate
 from edgewright.runtime.registry import Kernel, all_kernels
@@ -14,7 +14,7 @@ from edgewright.runtime.twins import Twins
 
 if TYPE_CHECKING:
     from edgewright.files import Source
-    from edgewright.pte.ptd import Entry
+    from edgewright.formats.ptd import Entry
 
 _MANY = 4  # delegates in a method: with so many it pays to join them with what stands between
 

@@ -14,7 +14,7 @@ from edgewright.files import write_file
 from edgewright.units import duration, share
 
 if TYPE_CHECKING:
-    from edgewright.pte import etdump
+    from edgewright.formats import etdump
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Profile:
 
     def etdump(self) -> etdump.ETDump:
         """The profile as stock tools read it."""
-        from edgewright.pte import etdump  # a format that running does not need
+        from edgewright.formats import etdump  # a format that running does not need
 
         return etdump.ETDump(run_data=[_run_data(run) for run in self.runs])
 
@@ -154,7 +154,7 @@ class Profile:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def save_etdump(self, path: str | os.PathLike[str]) -> int:
-        from edgewright.pte import etdump
+        from edgewright.formats import etdump
 
         return write_file(path, [etdump.write_etdump(self.etdump())])
 
@@ -174,7 +174,7 @@ _CALLS = {"move": "MOVE_CALL", "jump_false": "JF_CALL", "free": "FREE_CALL"}
 
 
 def _run_data(run: RunTime) -> etdump.RunData:
-    from edgewright.pte import etdump
+    from edgewright.formats import etdump
 
     events = []
     for step in run.steps:
@@ -187,7 +187,7 @@ def _run_data(run: RunTime) -> etdump.RunData:
 
 
 def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etdump.Event:
-    from edgewright.pte import etdump
+    from edgewright.formats import etdump
 
     return etdump.Event(
         profile_event=etdump.ProfileEvent(
@@ -198,7 +198,7 @@ def _event(name: str, chain: int, instruction: int, start: int, end: int) -> etd
 
 def _inner(part: Part, at: int, step: StepTime) -> etdump.Event:
     """A step inside a delegate, as stock's delegates report theirs."""
-    from edgewright.pte import etdump
+    from edgewright.formats import etdump
 
     return etdump.Event(
         profile_event=etdump.ProfileEvent(

@@ -10,9 +10,9 @@ from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
 from edgewright.files import Source, open_source
 from edgewright.forks import renew_in_child
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.schema import Program
 from edgewright.hints import did_you_mean
-from edgewright.pte.reader import read_program
-from edgewright.pte.schema import Program
 from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.delegates import available_delegates
 from edgewright.runtime.metadata import MethodMetadata, describe
@@ -23,7 +23,7 @@ from edgewright.runtime.twins import beside
 from edgewright.runtime.values import Limits
 
 if TYPE_CHECKING:
-    from edgewright.pte.ptd import Entry
+    from edgewright.formats.ptd import Entry
 
 
 class Runtime:
@@ -140,7 +140,7 @@ def _merge(data: Source | Sequence[Source] | None) -> dict[str, Entry]:
     sources = [] if data is None else list(data) if isinstance(data, list | tuple) else [data]
     merged: dict[str, Entry] = {}
     if sources:
-        from edgewright.pte.ptd import read_data
+        from edgewright.formats.ptd import read_data
     for source in sources:
         entries = read_data(source)  # type: ignore[arg-type]
         clash = sorted(set(merged) & set(entries))

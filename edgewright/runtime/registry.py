@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgewright.errors import UsageError
+from edgewright.formats.operator_signatures import Signature, operators, parse_signature
 from edgewright.runtime.arguments import check_callable, check_instance
-from edgewright.runtime.operators import Signature, operators, parse_signature
 from edgewright.runtime.tensor import TensorSlot
 
 Function = Callable[..., Any]

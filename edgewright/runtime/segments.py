@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from edgewright.engine.runner import Runner, make_runner, native
 from edgewright.errors import EdgewrightError
+from edgewright.formats import schema
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
-from edgewright.pte import schema
 from edgewright.runtime.binding import KernelStep, Values, load
 from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
 from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of

@@ -14,11 +14,11 @@ import numpy as np
 
 from edgewright.errors import LimitError
 from edgewright.forks import renew_in_child
-from edgewright.pte import numbers, schema
+from edgewright.formats import checked_int, schema
 from edgewright.runtime.tensor import RAISE_MEMORY, Array
 
 if TYPE_CHECKING:
-    from edgewright.pte.ptd import Entry
+    from edgewright.formats.ptd import Entry
 
 MEMORY_ID = 2
 
@@ -77,12 +77,12 @@ def spans(plan: schema.ExecutionPlan) -> list[int]:
     for value in plan.values:
         if isinstance(value, schema.Tensor) and value.allocation_info is not None:
             info = value.allocation_info
-            found[info.memory_id] = max(found[info.memory_id], numbers.add(info.offset, tensor_bytes(value)))
+            found[info.memory_id] = max(found[info.memory_id], checked_int.add(info.offset, tensor_bytes(value)))
     return found
 
 
 def tensor_bytes(tensor: schema.Tensor) -> int:
-    return numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
+    return checked_int.tensor_bytes(tensor.scalar_type, tensor.sizes)
 
 
 def allocate(subject: str, size: int, limit: int) -> Array:

@@ -14,9 +14,9 @@ import numpy as np
 
 from edgewright.errors import ExecutionError, FormatError, MissingDataError
 from edgewright.files import Source, open_source
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.twin_writer import TWIN_KEY, method_key
 from edgewright.ir.graph import Array, Graph, GraphError
-from edgewright.ir.serialize import TWIN_KEY, method_key
-from edgewright.pte.flat import Buffer
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.plan_cache import Origin
@@ -75,7 +75,7 @@ class Twins:
     def find(self, digest: str) -> Graph | None:
         """The graph of the blob with this hash, or None if there is none."""
         if self._graphs is None:
-            from edgewright.ir.deserialize import read_twin  # most programs have none
+            from edgewright.formats.twin_reader import read_twin  # most programs have none
 
             self._graphs = {} if self._source is None else read_twin(self._source, self._limit)
         return self._graphs.get(digest)
@@ -118,7 +118,7 @@ def graph_inside(given: DelegateBlob, what: str) -> HostTwin:
     from edgewright.engine.jit.cache import key_of
 
     def read() -> Graph:
-        from edgewright.ir.deserialize import read_twin
+        from edgewright.formats.twin_reader import read_twin
 
         graphs = list(read_twin(bytes(given.blob), given.memory).values())
         if len(graphs) != 1:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.errors import LimitError, MissingDataError
-from edgewright.pte import numbers, schema
+from edgewright.formats import checked_int, schema
 from edgewright.runtime.arguments import check_count
 from edgewright.runtime.shared import MEMORY_ID, SharedState, allocate, is_shared, spans, stored_bytes
 from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
 
 if TYPE_CHECKING:
-    from edgewright.pte.ptd import Entry
+    from edgewright.formats.ptd import Entry
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class ValueTable:
     def _tensor(self, tensor: schema.Tensor) -> TensorSlot:
         data, memory = stored_bytes(self.program, tensor, self.data), None
         if tensor.allocation_info is not None:
-            size = numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
+            size = checked_int.tensor_bytes(tensor.scalar_type, tensor.sizes)
             memory = self.memory.view(tensor.allocation_info, size)
             if data is not None and (self.memory.shared is None or not is_shared(tensor)):
                 self.initial.append((memory, data))

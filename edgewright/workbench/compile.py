@@ -17,12 +17,12 @@ from typing_extensions import Unpack
 from edgewright.backends import find_partitioner
 from edgewright.backends.targets import Target, find_target
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
+from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.frontend.export import export
 from edgewright.hints import not_among
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime.boundary import to_array
-from edgewright.runtime.operators import OPERATORS
 from edgewright.workbench.accuracy import accuracy
 from edgewright.workbench.check import check_cases, check_program, rounding_of
 from edgewright.workbench.data import MOST, Call, Samples, hold_out, load_calls

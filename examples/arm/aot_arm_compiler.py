@@ -28,8 +28,8 @@ from edgewright.backends.ethos_u import (
 from edgewright.backends.ethos_u.target import ACCELERATORS
 from edgewright.cli import guard
 from edgewright.errors import UsageError
+from edgewright.formats.bpte import BundledProgram, TestCase, write_bundled
 from edgewright.frontend.spec import load_spec
-from edgewright.pte.bundled import BundledProgram, TestCase, write_bundled
 
 Inputs = tuple[torch.Tensor, ...]
 

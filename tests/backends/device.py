@@ -9,9 +9,9 @@ import numpy as np
 
 from edgewright.backends.xnnpack.blob import write_blob
 from edgewright.backends.xnnpack.to_blob import to_blob
+from edgewright.formats import schema
+from edgewright.formats.pte_writer import program_chunks
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.pte import schema
-from edgewright.pte.writer import program_chunks
 from tests.support.build import PlanBuilder
 
 INT8 = np.dtype(np.int8)

@@ -7,7 +7,7 @@ import pytest
 from edgewright.backends.xnnpack import blob as format
 from edgewright.backends.xnnpack.nodes import NODES, NUMBER
 from edgewright.errors import EdgewrightError, FormatError, UsageError
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 from tests.support import golden
 from tests.support.mutate import blob_cells, mutations
 

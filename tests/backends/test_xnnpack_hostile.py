@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 from tests.backends.device import program
 from tests.backends.node_cases import EXACT, FLOAT, ROWS
 from tests.support import golden, hostile

@@ -11,9 +11,9 @@ from edgewright.backends.xnnpack.blob import read_blob, write_blob
 from edgewright.backends.xnnpack.from_blob import from_blob
 from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.errors import MissingDataError
+from edgewright.formats import read_program
+from edgewright.formats.ptd import read_data
 from edgewright.ir.graph import Graph, Value
-from edgewright.pte import read_program
-from edgewright.pte.ptd import read_data
 from edgewright.runtime import Runtime
 from tests.support import golden
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from edgewright.backends.ethos_u.blob import read_blob
-from edgewright.pte.etrecord import IDENTIFIER
-from edgewright.pte.reader import read_program
+from edgewright.formats.etrecord import IDENTIFIER
+from edgewright.formats.pte_reader import read_program
 from edgewright.runtime import Runtime
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from edgewright import to_edge_transform_and_lower
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.compat.inspector import Inspector, TimeScale
 from edgewright.errors import EdgewrightError, FormatError, UsageError
-from edgewright.pte.etdump import ETDump, Event, ProfileEvent, RunData, write_etdump
-from edgewright.pte.etrecord import IDENTIFIER, read_record
+from edgewright.formats.etdump import ETDump, Event, ProfileEvent, RunData, write_etdump
+from edgewright.formats.etrecord import IDENTIFIER, read_record
 from edgewright.runtime import Profile, Runtime
 
 

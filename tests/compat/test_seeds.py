@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from edgewright.errors import MissingError
-from edgewright.pte.reader import read_program
+from edgewright.formats.pte_reader import read_program
 from edgewright.runtime import Runtime
 from tests.backends.samsung.standin_sdk import build_sdk
 from tests.compat import torchvision

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewright.pte.reader import read_program
+from edgewright.formats.pte_reader import read_program
 from tests.backends.samsung.standin_sdk import build_sdk
 
 ROOT = Path(__file__).parents[2]

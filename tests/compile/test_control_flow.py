@@ -15,12 +15,12 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
+from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.frontend.importer import to_array
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.runtime import Runtime
-from edgewright.runtime.operators import OPERATORS
 from tests.compile import branches, loops
 from tests.compile.flow import Flow, seeded
 from tests.compile.random_flow import Writer

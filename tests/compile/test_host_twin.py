@@ -13,12 +13,12 @@ from edgewright import ExecutorchBackendConfig, to_edge_transform_and_lower
 from edgewright.backends.table import FLOAT, Backend, OpSpec
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import UsageError
+from edgewright.formats import read_program
+from edgewright.formats.twin_reader import read_twin
+from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
-from edgewright.ir.deserialize import read_twin
 from edgewright.ir.graph import Graph
-from edgewright.ir.serialize import write_twin
 from edgewright.partition import Partitioner
-from edgewright.pte import read_program
 
 
 class Chip(Partitioner):

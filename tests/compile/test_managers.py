@@ -13,11 +13,11 @@ from torch import nn
 
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import UsageError
+from edgewright.formats import read_program, schema
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.program import finish
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.lower import to_edge, to_edge_transform_and_lower
-from edgewright.pte import read_program, schema
 from edgewright.runtime import Runtime
 from tests.support.stock import stock
 

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from edgewright.errors import EdgewrightError, UnsupportedOperatorError, UsageError
+from edgewright.formats import read_program, schema
 from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.lower import to_edge, to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
-from edgewright.pte import read_program, schema
 from edgewright.runtime import Runtime
 from tests.compile.case import Call
 from tests.support.stock import StockError, stock

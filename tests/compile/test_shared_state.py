@@ -13,10 +13,10 @@ from torch import nn
 from edgewright import ExecutorchBackendConfig, Runtime, to_edge, to_edge_transform_and_lower
 from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import UsageError
+from edgewright.formats import schema
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.pte_writer import write_program
 from edgewright.program.memory import MemoryPlanningPass
-from edgewright.pte import schema
-from edgewright.pte.reader import read_program
-from edgewright.pte.writer import write_program
 from tests.support import golden
 from tests.support.build import PlanBuilder
 from tests.support.build import program as program_of

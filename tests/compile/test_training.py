@@ -12,9 +12,9 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.export.experimental import _export_forward_backward
 
+from edgewright.formats import read_program, schema
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
-from edgewright.pte import read_program, schema
 from edgewright.runtime import Runtime
 from tests.support.stock import stock
 

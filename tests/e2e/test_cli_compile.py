@@ -16,11 +16,11 @@ import torch
 
 from edgewright.cli.compile import RUNTIMES
 from edgewright.demo import MODEL, WEIGHTS
+from edgewright.formats import read_program
+from edgewright.formats.bpte import read_bundled
 from edgewright.frontend.export import export
 from edgewright.program import manifest
 from edgewright.program.resolve import PROFILES
-from edgewright.pte import read_program
-from edgewright.pte.bundled import read_bundled
 from edgewright.runtime import Runtime
 from edgewright.runtime.check import verify_bundle
 from edgewright.units import size

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgewright import compile as compile_model
-from edgewright.pte import read_program, write_program
+from edgewright.formats import read_program, write_program
 from tests.backends.nxp.litert import interpreter
 from tests.e2e.cli import GOLDEN, Cli
 from tests.workbench.models import calls, net

@@ -14,7 +14,7 @@ import torch
 from edgewright import peers, to_edge
 from edgewright.backends.nxp.tflite_file import write_tflite
 from edgewright.cli import COMMANDS
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 from edgewright.runtime import Runtime
 from tests.backends.nxp.litert import graph, value
 from tests.e2e.cli import GOLDEN, Cli, recorded

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from edgewright.pte import read_program, write_program
-from edgewright.pte.schema import CompileSpec
+from edgewright.formats import read_program, write_program
+from edgewright.formats.schema import CompileSpec
 from edgewright.runtime import delegates
 from tests.e2e.cli import GOLDEN, Cli
 from tests.support.mutate import mutations

@@ -12,7 +12,7 @@ import pytest
 
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import npz_bytes
-from edgewright.pte.etdump import read_etdump
+from edgewright.formats.etdump import read_etdump
 from tests.e2e.cli import GOLDEN, Cli, recorded
 from tests.support.golden import foreign
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.cli.runner import main
-from edgewright.pte.etdump import read_etdump
+from edgewright.formats.etdump import read_etdump
 from tests.e2e.cli import GOLDEN, recorded
 
 LINEAR = GOLDEN / "linear_fp32_portable.pte"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewright.runtime.operators import operators
+from edgewright.formats.operator_signatures import operators
 from tests.backends.node_cases import EXACT, FLOAT, ROWS
 from tests.engine.coverage import calls, ethos_u, nxp, portable, qualcomm, samsung, vendors, xnnpack
 from tests.engine.graphs import cpus

@@ -19,7 +19,7 @@ from edgewright.engine.jit.thread_policy import Sharing
 from edgewright.engine.plan import Place, PythonCall, Step, View
 from edgewright.engine.profile import EngineProfile
 from edgewright.errors import InputError
-from edgewright.pte.etdump import read_etdump, write_etdump
+from edgewright.formats.etdump import read_etdump, write_etdump
 from tests.engine.toys import ADD, COUNT, FLOAT, LANES, MANY, adding, tallying
 
 X = np.arange(32 * LANES, dtype=np.float32)

@@ -10,8 +10,8 @@ import pytest
 
 from edgewright.engine import runner
 from edgewright.errors import EdgewrightError, MissingError, UsageError
+from edgewright.formats import schema, write_program
 from edgewright.ir.graph import Array
-from edgewright.pte import schema, write_program
 from edgewright.runtime import Limits, Profile, Runtime
 from edgewright.runtime.method import Method
 from tests.backends.device import program

@@ -157,7 +157,7 @@ def test_running_a_known_file_imports_little(cache: Cache, tmp_path: Path) -> No
         "edgewright.engine.graph.schedule",
         "edgewright.runtime.kernels",
         "edgewright.backends.xnnpack.from_blob",
-        "edgewright.pte.etdump",
+        "edgewright.formats.etdump",
     }
     assert loaded & unwanted == set()
 

@@ -16,9 +16,9 @@ from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.engine.jit import plan_cache
 from edgewright.engine.jit.cache import Cache, default_cache
 from edgewright.errors import EdgewrightError, ExecutionError, FormatError, MissingDataError
-from edgewright.ir import deserialize
+from edgewright.formats import twin_reader
+from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, Op
-from edgewright.ir.serialize import write_twin
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twins import HostTwin, Twins, twin_of
 from tests.engine.test_qnn_places import rows as rows_read
@@ -54,13 +54,13 @@ def run(given: DelegateBlob) -> Any:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one whenever a twin is read."""
     seen: list[int] = []
-    original = deserialize.read_twin
+    original = twin_reader.read_twin
 
     def read(*args: Any) -> Any:
         seen.append(1)
         return original(*args)
 
-    monkeypatch.setattr(deserialize, "read_twin", read)
+    monkeypatch.setattr(twin_reader, "read_twin", read)
     return seen
 
 

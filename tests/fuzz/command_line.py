@@ -24,9 +24,9 @@ import numpy as np
 
 from edgewright.cli import codes, main
 from edgewright.errors import EdgewrightError
-from edgewright.pte.reader import read_program
-from edgewright.pte.schema import Program
-from edgewright.pte.writer import write_program
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.pte_writer import write_program
+from edgewright.formats.schema import Program
 from tests.fuzz.file_mutations import mutate_blob, mutate_bytes, mutate_file
 from tests.fuzz.graph_seeds import DIALECTS, operators
 from tests.fuzz.twin_mutations import Mutator

@@ -22,8 +22,8 @@ from edgewright.engine.codegen.builder import Module
 from edgewright.engine.jit import build
 from edgewright.engine.runner import VARIABLE
 from edgewright.errors import EdgewrightError, LimitError
+from edgewright.formats.twin_reader import read_twin
 from edgewright.ir import numerics
-from edgewright.ir.deserialize import read_twin
 from edgewright.ir.dtypes import DType, is_floating
 from edgewright.ir.graph import Graph
 from edgewright.ir.meanings.check import check as check_core

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.serialize import ALIGNMENT, DTYPES, HEAD, MAGIC, VERSION
+from edgewright.formats.twin_writer import ALIGNMENT, DTYPES, HEAD, MAGIC, VERSION
 
 USUAL = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool")
 SCALES = (0.0, -0.05, 1e-45, 1e-39, 1e-38, 1e-30, 1e-10, 0.001, 0.02, 0.5, 1.0, 3.0, 1e10, 1e30, 3e38, 1e39, 1e300)

@@ -18,7 +18,7 @@ import numpy as np
 
 from edgewright.cli.outputs import npz_bytes
 from edgewright.files import write_file
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 
 DEMO = Path(__file__).parents[2] / "edgewright" / "demo"
 IMAGES = 200

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewright.pte import read_program, write_program
-from edgewright.pte.bundled import BundledProgram, TestCase, read_bundled, write_bundled
-from edgewright.pte.ptd import read_data, write_data
+from edgewright.formats import read_program, write_program
+from edgewright.formats.bpte import BundledProgram, TestCase, read_bundled, write_bundled
+from edgewright.formats.ptd import read_data, write_data
 from edgewright.runtime import Profile, Runtime
 from tests.support import golden
 from tests.support.stock import StockError, stock

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.formats import schema, write_program
+from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.program.inplace import IN_PLACE
-from edgewright.pte import schema, write_program
 from edgewright.runtime import Runtime
-from edgewright.runtime.operators import OPERATORS
 from tests.interop.test_stock_kernels import BY_OPERATOR, one_layout
 from tests.ops.harness import Sample, eager
 from tests.support.build import arrays_of, dim_order_of, one_call

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from edgewright.pte import write_program
+from edgewright.formats import write_program
 from edgewright.runtime import Runtime
 from tests.ops.harness import Sample, all_samples, assert_close, eager
 from tests.ops.quirks import reason

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from edgewright.errors import ExecutionError
-from edgewright.pte import schema, write_program
+from edgewright.formats import schema, write_program
+from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.runtime import Runtime
-from edgewright.runtime.operators import OPERATORS
 from tests.support.build import PlanBuilder
 from tests.support.stock import StockError, stock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewright.runtime.operators import OPERATORS
+from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.runtime.registry import KERNELS
 from tests.ops.harness import Sample, all_samples, assert_close, eager, ours
 

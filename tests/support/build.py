@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.formats import schema
+from edgewright.formats.checked_int import align
+from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.dtypes import to_scalar_type
-from edgewright.pte import schema
-from edgewright.pte.numbers import align
-from edgewright.runtime.operators import OPERATORS, Kind, Signature
 
 
 class PlanBuilder:

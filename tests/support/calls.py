@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+from edgewright.formats import schema
+from edgewright.formats.flatbuffer import slots_of
+from edgewright.formats.operator_signatures import OPERATORS, Argument, Kind
 from edgewright.ir.dtypes import to_numpy
-from edgewright.pte import schema
-from edgewright.pte.flat import slots_of
-from edgewright.runtime.operators import OPERATORS, Argument, Kind
 from edgewright.runtime.registry import KERNELS
 from tests.support.build import PlanBuilder
 

@@ -45,7 +45,7 @@ def cases(name: str) -> Iterator[Case]:
 
 def foreign() -> bytes:
     """A program for a delegate that is not here."""
-    from edgewright.pte import read_program, write_program
+    from edgewright.formats import read_program, write_program
 
     program = read_program(path("linear_fp32_xnnpack"))
     for delegate in program.execution_plan[0].delegates:

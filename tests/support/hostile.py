@@ -8,10 +8,10 @@ import numpy as np
 
 from edgewright.errors import EdgewrightError, FormatError
 from edgewright.files import Source
-from edgewright.pte.bundled import read_bundled
-from edgewright.pte.etdump import read_etdump
-from edgewright.pte.ptd import read_data
-from edgewright.pte.reader import read_program
+from edgewright.formats.bpte import read_bundled
+from edgewright.formats.etdump import read_etdump
+from edgewright.formats.ptd import read_data
+from edgewright.formats.pte_reader import read_program
 from edgewright.runtime import Runtime
 from edgewright.runtime.check import verify_bundle
 from edgewright.runtime.metadata import TensorInfo

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.backends.xnnpack.nodes import XNNGraph
-from edgewright.pte import bundled, etdump, ptd, schema
-from edgewright.pte.flat import Boxed, Bytes, Choice, Scalar, String, Vector, slots_of
+from edgewright.formats import bpte, etdump, ptd, schema
+from edgewright.formats.flatbuffer import Boxed, Bytes, Choice, Scalar, String, Vector, slots_of
 
 _FLOATS = (0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e308, 5e-324)
 _MAGIC = {b"ET12": "pte", b"FT01": "ptd", b"BP08": "bpte"}
 _ROOTS: dict[str, tuple[type, int]] = {  # the root table, and where its offset is
     "pte": (schema.Program, 0),
     "ptd": (ptd.FlatTensor, 0),
-    "bpte": (bundled.BundledProgramTable, 0),
+    "bpte": (bpte.BundledProgramTable, 0),
     "etdp": (etdump.ETDump, 4),
 }
 _HEADERS: dict[str, dict[str, tuple[int, str]]] = {
@@ -61,7 +61,7 @@ def cells(data: bytes, start: int = 0, path: str = "") -> Iterator[Cell]:
     root, at = _ROOTS[format_of(bytes(file[:8]))]
     for cell in _Walker(bytes(file)).file(root, at):
         yield Cell(path + cell.path, cell.kind, start + cell.at, cell.code)
-    if root is bundled.BundledProgramTable:
+    if root is bpte.BundledProgramTable:
         # The length prefix of the embedded program ends where the program starts.
         inner = bytes(file).index(b"ET12", 8) - 4
         yield from cells(data, start + inner, path + "program:")

@@ -16,8 +16,8 @@ HEAD = """
 import os, signal, sys, threading, time
 import numpy as np
 from edgewright.errors import ExecutionError
-from edgewright.pte import schema
-from edgewright.pte.writer import write_program
+from edgewright.formats import schema
+from edgewright.formats.pte_writer import write_program
 from edgewright.runtime import Runtime, register_kernel
 from tests.support import golden
 from tests.support.build import PlanBuilder

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from edgewright.errors import FormatError, UsageError
-from edgewright.pte import read_program, schema, write_program
-from edgewright.pte.bundled import BundledProgram, TestCase, read_bundled, write_bundled
-from edgewright.pte.etdump import read_etdump, write_etdump
-from edgewright.pte.ptd import Entry, read_data, tensor_entry, write_data
+from edgewright.formats import read_program, schema, write_program
+from edgewright.formats.bpte import BundledProgram, TestCase, read_bundled, write_bundled
+from edgewright.formats.etdump import read_etdump, write_etdump
+from edgewright.formats.ptd import Entry, read_data, tensor_entry, write_data
 from tests.support import golden
 from tests.support.build import PlanBuilder
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from edgewright.errors import EdgewrightError, ExecutionError, FormatError, LimitError
-from edgewright.pte import schema
-from edgewright.pte.writer import write_program
+from edgewright.formats import schema
+from edgewright.formats.pte_writer import write_program
 from edgewright.runtime import Runtime
 from tests.support import hostile
 from tests.support.build import PlanBuilder, arrays_of, one_call

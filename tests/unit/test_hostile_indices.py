@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from edgewright.errors import EdgewrightError, FormatError, MissingDataError, VersionError
-from edgewright.pte import schema
-from edgewright.pte.ptd import Entry, read_data, tensor_entry, write_data
-from edgewright.pte.reader import read_program
-from edgewright.pte.writer import write_program
+from edgewright.formats import schema
+from edgewright.formats.ptd import Entry, read_data, tensor_entry, write_data
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.pte_writer import write_program
 from edgewright.runtime import Runtime
 from tests.support import golden, hostile
 from tests.support.build import PlanBuilder, program

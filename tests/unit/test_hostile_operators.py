@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from edgewright.pte.writer import write_program
-from edgewright.runtime.operators import OPERATORS
+from edgewright.formats.operator_signatures import OPERATORS
+from edgewright.formats.pte_writer import write_program
 from tests.support import hostile
 from tests.support.calls import HostileCall
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edgewright.errors import EdgewrightError, FileAccessError, FormatError, UsageError
-from edgewright.pte.reader import read_program
+from edgewright.formats.pte_reader import read_program
 from edgewright.runtime import Runtime
 from tests.support import golden, hostile
 from tests.support.mutate import format_of, mutations

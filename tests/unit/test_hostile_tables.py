@@ -8,10 +8,10 @@ import tracemalloc
 import pytest
 
 from edgewright.errors import FormatError
-from edgewright.pte.etdump import ETDump, read_etdump
-from edgewright.pte.flat_reader import FlatReader, read_root
-from edgewright.pte.reader import read_program
-from edgewright.pte.schema import Frame, FrameList, Int, Operator, Program
+from edgewright.formats.etdump import ETDump, read_etdump
+from edgewright.formats.flatbuffer_reader import FlatReader, read_root
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.schema import Frame, FrameList, Int, Operator, Program
 from tests.support import golden
 from tests.support.mutate import cells
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.cli import main
+from edgewright.formats import read_program, schema, write_program
 from edgewright.program import manifest
-from edgewright.pte import read_program, schema, write_program
 from tests.support.build import PlanBuilder, program
 from tests.support.stock import stock
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewright.formats import schema
 from edgewright.program.inplace import Calls, share_in_place
 from edgewright.program.memory import Block, peak, plan
 from edgewright.program.storage import Place
-from edgewright.pte import schema
 
 ALIGNMENTS = st.sampled_from([1, 2, 16, 64, 1024])
 

@@ -15,17 +15,17 @@ from edgewright.backends.xnnpack.from_blob import from_blob
 from edgewright.backends.xnnpack.nodes import LegacyBuffer
 from edgewright.backends.xnnpack.tables import DTYPES
 from edgewright.errors import ExecutionError, FormatError, LimitError, MismatchError, UsageError
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats import bpte, checked_int, schema
+from edgewright.formats.container import Chunks, segment_chunks
+from edgewright.formats.etrecord import GRAPHS, IDENTIFIER, read_record
+from edgewright.formats.flatbuffer_writer import FlatWriter
+from edgewright.formats.ptd import PTD, DataSegment, Entry, TensorLayout, read_data, tensor_entry, write_data
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.pte_writer import write_program
+from edgewright.formats.twin_reader import read_twin
+from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.serialize import write_twin
-from edgewright.pte import bundled, numbers, schema
-from edgewright.pte.container import Chunks, segment_chunks
-from edgewright.pte.etrecord import GRAPHS, IDENTIFIER, read_record
-from edgewright.pte.flat_writer import FlatWriter
-from edgewright.pte.ptd import PTD, DataSegment, Entry, TensorLayout, read_data, tensor_entry, write_data
-from edgewright.pte.reader import read_program
-from edgewright.pte.writer import write_program
 from edgewright.runtime import Limits, Runtime, register_kernel, values
 from edgewright.runtime.check import compare, verify_bundle
 from edgewright.runtime.shared import Guard
@@ -43,9 +43,9 @@ HUGE = [2**31 - 1] * 3
 
 def test_sizes_and_types_are_checked_wherever_they_come_from() -> None:
     with pytest.raises(FormatError, match="a size must not be negative; got -1"):
-        numbers.product((2, -1))
+        checked_int.product((2, -1))
     with pytest.raises(FormatError, match="scalar_type: must be a known scalar type; got 99"):
-        numbers.tensor_bytes(99, (1,))
+        checked_int.tensor_bytes(99, (1,))
 
 
 # --------------------------------------------------------------------------------------------------------- records
@@ -126,36 +126,36 @@ def test_a_tensor_of_a_data_file_has_a_size() -> None:
 
 
 def bundle(*suites: Any) -> bytes:
-    table = bundled.BundledProgramTable(version=bundled.VERSION, method_test_suites=list(suites), program=b"program")
-    return FlatWriter().finish(table, bundled.IDENTIFIER)
+    table = bpte.BundledProgramTable(version=bpte.VERSION, method_test_suites=list(suites), program=b"program")
+    return FlatWriter().finish(table, bpte.IDENTIFIER)
 
 
 def suite(*inputs: Any) -> Any:
-    case = bundled.BundledMethodTestCase(inputs=list(inputs))
-    return bundled.BundledMethodTestSuite(method_name="forward", test_cases=[case])
+    case = bpte.BundledMethodTestCase(inputs=list(inputs))
+    return bpte.BundledMethodTestSuite(method_name="forward", test_cases=[case])
 
 
 def test_a_bundle_names_a_method_once() -> None:
     with pytest.raises(
         FormatError, match=r"method_test_suites\[1\].method_name: method names must differ; got forward"
     ):
-        bundled.read_bundled(bundle(suite(), suite()))
+        bpte.read_bundled(bundle(suite(), suite()))
 
 
 def test_a_tensor_of_a_bundle_has_a_size() -> None:
-    tensor = bundled.BundledTensor(scalar_type=FLOAT, sizes=HUGE, data=b"", dim_order=(0, 1, 2))
+    tensor = bpte.BundledTensor(scalar_type=FLOAT, sizes=HUGE, data=b"", dim_order=(0, 1, 2))
     with pytest.raises(FormatError, match=r"test_cases\[0\].inputs\[0\]: the product of sizes must fit 63 bits"):
-        bundled.read_bundled(bundle(suite(tensor)))
+        bpte.read_bundled(bundle(suite(tensor)))
 
 
 def test_bundles_that_cannot_be_compared_are_named() -> None:
     data = golden.path("linear_fp32_portable").read_bytes()
     case = next(golden.cases("linear_fp32_portable"))
-    several = bundled.TestCase(case.inputs, [*case.outputs, *case.outputs])
+    several = bpte.TestCase(case.inputs, [*case.outputs, *case.outputs])
     with pytest.raises(MismatchError, match="gives 1 outputs; the bundle expects 2"):
-        verify_bundle(bundled.write_bundled(bundled.BundledProgram(data, {"forward": [several]})))
+        verify_bundle(bpte.write_bundled(bpte.BundledProgram(data, {"forward": [several]})))
     with pytest.raises(UsageError, match="bundle: has no test cases"):
-        verify_bundle(bundled.write_bundled(bundled.BundledProgram(data, {})))
+        verify_bundle(bpte.write_bundled(bpte.BundledProgram(data, {})))
 
 
 def test_arrays_of_other_kinds_are_apart_and_empty_ones_are_alike() -> None:
@@ -323,7 +323,7 @@ def test_a_record_is_a_small_zip_with_its_name(monkeypatch: pytest.MonkeyPatch) 
         read_record(made.getvalue())
     with pytest.raises(FormatError, match="an ETRecord is a zip file"):
         read_record(b"PK")
-    monkeypatch.setattr("edgewright.pte.etrecord._LARGEST", 3)
+    monkeypatch.setattr("edgewright.formats.etrecord._LARGEST", 3)
     with pytest.raises(LimitError, match="debug_handle_map: must have at most 3 bytes; got 8"):
         read_record(record(debug_handle_map={"0": 3}))
 

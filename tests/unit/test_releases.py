@@ -13,11 +13,11 @@ import pytest
 from edgewright._version import VERSION
 from edgewright.cli import main
 from edgewright.errors import MissingDataError
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats import read_program
+from edgewright.formats.etdump import read_etdump
+from edgewright.formats.ptd import read_data
+from edgewright.formats.twin_reader import read_twin
 from edgewright.program import manifest
-from edgewright.pte import read_program
-from edgewright.pte.etdump import read_etdump
-from edgewright.pte.ptd import read_data
 from edgewright.runtime import Runtime
 
 RELEASES = Path(__file__).parents[1] / "golden" / "releases"

@@ -19,8 +19,8 @@ from edgewright.errors import (
     MissingOperatorError,
     UsageError,
 )
-from edgewright.pte import read_program, schema, write_program
-from edgewright.pte.ptd import Entry, read_data, write_data
+from edgewright.formats import read_program, schema, write_program
+from edgewright.formats.ptd import Entry, read_data, write_data
 from edgewright.runtime import Limits, Profile, Runtime, register_delegate, register_kernel
 from edgewright.runtime.registry import KERNELS
 from tests.support import golden

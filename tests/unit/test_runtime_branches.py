@@ -17,12 +17,12 @@ from edgewright.errors import (
     MissingDelegateError,
     UsageError,
 )
+from edgewright.formats import schema
+from edgewright.formats.ptd import read_data, write_data
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.pte_writer import write_program
+from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, GraphError, Op, Value
-from edgewright.ir.serialize import write_twin
-from edgewright.pte import schema
-from edgewright.pte.ptd import read_data, write_data
-from edgewright.pte.reader import read_program
-from edgewright.pte.writer import write_program
 from edgewright.runtime import Limits, Method, Profile, Runtime, borrowing, delegates, register_delegate, registry
 from edgewright.runtime.delegates import DelegateBlob, require_delegate
 from edgewright.runtime.registry import register_kernel

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edgewright.errors import FormatError, MissingDataError
-from edgewright.pte import numbers
-from edgewright.pte.flat import Buffer
+from edgewright.formats import checked_int
+from edgewright.formats.flatbuffer import Buffer
 
 HEADER = struct.Struct("<16sIB11s")
 ALIGNMENT = 16
@@ -42,7 +42,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        return numbers.product((*self.shape, self.element_size))
+        return checked_int.product((*self.shape, self.element_size))
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ def _blocks(view: memoryview) -> tuple[dict[str, memoryview], dict[str, str]]:
     external: dict[str, str] = {}
     at = 0
     while _END not in found:
-        numbers.inside(at, HEADER.size, len(view), "a block's header")
+        checked_int.inside(at, HEADER.size, len(view), "a block's header")
         raw, size, outside, reserved = HEADER.unpack_from(view, at)
         name = _name(raw, found, at)
-        numbers.inside(at + HEADER.size, numbers.align(size, ALIGNMENT), len(view), f"block {name!r}")
+        checked_int.inside(at + HEADER.size, checked_int.align(size, ALIGNMENT), len(view), f"block {name!r}")
         start = at + HEADER.size
-        payload, at = view[start : start + size], start + numbers.align(size, ALIGNMENT)
+        payload, at = view[start : start + size], start + checked_int.align(size, ALIGNMENT)
         if any(reserved) or any(view[start + size : at]) or outside > 1:
             raise FormatError("must have zeros where nothing is stored", where=name, offset=start)
         if size and name in (_START, _END):
@@ -151,7 +151,7 @@ def _key(name: str, payload: memoryview) -> str:
 
 def _unpack(data: memoryview, where: str) -> list[Tensor]:
     count = struct.unpack_from("<i", data)[0] if len(data) >= 4 else -1
-    if count < 0 or numbers.add(4, numbers.product((count, _TENSOR.size))) != len(data):
+    if count < 0 or checked_int.add(4, checked_int.product((count, _TENSOR.size))) != len(data):
         rule = f"must be a count and {_TENSOR.size} bytes for each"
         raise FormatError(rule, where=where, value=f"{count} in {len(data)} bytes")
     rows = (_TENSOR.unpack_from(data, 4 + _TENSOR.size * i) for i in range(count))
@@ -179,4 +179,4 @@ def _verify_tensor(tensor: Tensor, scratch: int) -> None:
         raise FormatError(f"must be one of {_ELEMENTS}", where="element_size", value=tensor.element_size)
     if tensor.region != SCRATCH:
         raise FormatError(f"must be {SCRATCH}, the scratch", where="region", value=tensor.region)
-    numbers.inside(tensor.offset, tensor.nbytes, scratch, "the scratch")
+    checked_int.inside(tensor.offset, tensor.nbytes, scratch, "the scratch")

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from edgewright.backends.nxp.tables import CUSTOM, Model, Operator, SubGraph
 from edgewright.backends.nxp.tflite_file import read_tflite
 from edgewright.errors import FormatError, VendorError
-from edgewright.pte import numbers
-from edgewright.pte.flat import Buffer
+from edgewright.formats import checked_int
+from edgewright.formats.flatbuffer import Buffer
 
 ALIGNMENT = 16
 MAGIC = 0x64434D6E
@@ -66,18 +66,18 @@ def read_blob(data: Buffer) -> Blob:
 
 
 def _read(view: memoryview) -> Blob:
-    numbers.inside(0, 4, len(view), "the header")
+    checked_int.inside(0, 4, len(view), "the header")
     inputs, outputs, arguments = view[:3]
     size = 4 + 2 * inputs + 2 * outputs
-    at = numbers.align(size, ALIGNMENT)
-    numbers.inside(0, at, len(view), "the header")
+    at = checked_int.align(size, ALIGNMENT)
+    checked_int.inside(0, at, len(view), "the header")
     cells, place = [], 3
     for count in (inputs, outputs, inputs, outputs):
         cells.append(tuple(view[place : place + count]))
         place += count
     version = view[place]
     _check_header(cells, arguments, version)
-    numbers.inside(at, 60, len(view), "the microcode's header")
+    checked_int.inside(at, 60, len(view), "the microcode's header")
     words = struct.unpack_from("<15I", view, at)
     if words[0] != MAGIC:
         raise FormatError("must start with nMCd", where="microcode", value=hex(words[0]), offset=at)
@@ -85,9 +85,9 @@ def _read(view: memoryview) -> Blob:
         raise FormatError("must count the header's inputs and outputs", where="microcode", value=found, offset=at)
     parts = []
     for name, word in zip(("microcode", "weights"), _SIZES, strict=True):
-        numbers.inside(at, numbers.align(words[word], ALIGNMENT), len(view), name)
+        checked_int.inside(at, checked_int.align(words[word], ALIGNMENT), len(view), name)
         parts.append(view[at : at + words[word]])
-        at += numbers.align(words[word], ALIGNMENT)
+        at += checked_int.align(words[word], ALIGNMENT)
     flags_in, flags_out, map_in, map_out = cells
     return Blob(parts[0], parts[1], view[at:], arguments, flags_in, flags_out, map_in, map_out, version)
 

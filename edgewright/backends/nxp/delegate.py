@@ -13,8 +13,8 @@ import numpy as np
 from edgewright.backends.nxp.blob import read_blob
 from edgewright.backends.nxp.target import ROUNDING
 from edgewright.errors import FormatError
+from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.numerics import named
-from edgewright.ir.serialize import MAGIC
 from edgewright.ir.tflite.check import check
 from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob

@@ -26,9 +26,9 @@ from edgewright.backends.nxp.target import (
 from edgewright.backends.nxp.tflite_file import unique_names, write_tflite
 from edgewright.errors import UsageError
 from edgewright.files import write_file
+from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op
-from edgewright.ir.serialize import write_twin
 from edgewright.partition.partitioner import Partitioner
 
 aten = torch.ops.aten

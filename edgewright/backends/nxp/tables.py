@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from edgewright.pte.flat import BOOL, F32, I8, I32, I64, STRING, U8, U32, Bytes, Choice, Vector, slot, table
+from edgewright.formats.flatbuffer import BOOL, F32, I8, I32, I64, STRING, U8, U32, Bytes, Choice, Vector, slot, table
 
 IDENTIFIER = b"TFL3"
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int8": 9}

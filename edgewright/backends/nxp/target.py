@@ -8,9 +8,9 @@ from typing import Any
 
 from edgewright.backends.nxp import sdk
 from edgewright.errors import UsageError
+from edgewright.formats.schema import CompileSpec
 from edgewright.hints import not_among
 from edgewright.ir.tflite.execute import NUMERICS
-from edgewright.pte.schema import CompileSpec
 
 DEFAULT = "imxrt700"
 SIMULATED = " (simulation only: will not run on the chip)"

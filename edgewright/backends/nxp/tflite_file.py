@@ -19,11 +19,11 @@ from edgewright.backends.nxp.tables import (
     Tensor,
 )  # fmt: skip
 from edgewright.errors import FormatError
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.flatbuffer_reader import FlatReader
+from edgewright.formats.flatbuffer_writer import FlatWriter
 from edgewright.ir.graph import Graph, Op, Value, verify
 from edgewright.ir.tflite.table import PREFIX, TFLITE
-from edgewright.pte.flat import Buffer
-from edgewright.pte.flat_reader import FlatReader
-from edgewright.pte.flat_writer import FlatWriter
 
 _VERSION = 3
 _NARROW = 127  # the largest code that the field of old files holds

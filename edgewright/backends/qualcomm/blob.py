@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from edgewright.backends.qualcomm.qnn.info import settings
 from edgewright.backends.qualcomm.target import FLAGS, QnnTarget
 from edgewright.errors import FormatError, VendorError
-from edgewright.pte import numbers
-from edgewright.pte.flat import Buffer
+from edgewright.formats import checked_int
+from edgewright.formats.flatbuffer import Buffer
 
 MAGIC = 0x5678ABCD
 _HEADER = struct.Struct("<IqQ")
@@ -50,14 +50,14 @@ def read_blob(data: Buffer) -> Blob:
     """Read and check a blob. Graphs that a device would compile itself are refused."""
     view = memoryview(data).cast("B")
     try:
-        numbers.inside(0, _START, len(view), "the header")
+        checked_int.inside(0, _START, len(view), "the header")
         magic, signature, size = _HEADER.unpack_from(view)
         if magic != MAGIC:
             raise FormatError(f"must start with {MAGIC:#x}", where="magic", value=hex(magic), offset=0)
         if any(view[_HEADER.size : _START]):
             raise FormatError("must be zero after its fields", where="header", offset=_HEADER.size)
-        numbers.inside(_START, size, len(view), "the context")
-        if numbers.add(_START, size) != len(view):
+        checked_int.inside(_START, size, len(view), "the context")
+        if checked_int.add(_START, size) != len(view):
             raise FormatError("must end with its context", value=len(view), offset=_START + size)
         context = bytes(view[_START:])
         if context[: len(_CONTEXT)] != _CONTEXT:

@@ -24,8 +24,8 @@ from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.target import QcomChipset, QnnTarget
 from edgewright.backends.qualcomm.twin import TwinRunner
 from edgewright.errors import ExecutionError, FormatError, MissingError
+from edgewright.formats.twin_writer import MAGIC
 from edgewright.hints import not_among
-from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twins import graph_inside, twin_of
 

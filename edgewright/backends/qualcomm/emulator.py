@@ -14,7 +14,7 @@ import numpy as np
 
 from edgewright.backends.qualcomm.emulator_process import PROCESSES, Process
 from edgewright.errors import EdgewrightError, FormatError, LimitError, VendorError
-from edgewright.pte import numbers
+from edgewright.formats import checked_int
 
 Array = np.ndarray[Any, Any]
 _ENDS = 4096
@@ -30,7 +30,7 @@ class End:
 
     @property
     def nbytes(self) -> int:
-        return numbers.product((*self.dims, np.dtype(self.dtype).itemsize))
+        return checked_int.product((*self.dims, np.dtype(self.dtype).itemsize))
 
 
 class Emulated:
@@ -43,7 +43,7 @@ class Emulated:
         answer = self._load()
         self.build = str(answer.get("build", ""))
         self.inputs, self.outputs = (_ends(answer.get(side)) for side in ("inputs", "outputs"))
-        needed = numbers.add(*(e.nbytes for e in (*self.inputs, *self.outputs)))
+        needed = checked_int.add(*(e.nbytes for e in (*self.inputs, *self.outputs)))
         if needed > memory:
             self.close()
             remedy = "Raise it with load_program(..., limits=Limits(memory=...)) if you trust the file."
@@ -58,7 +58,7 @@ class Emulated:
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for inputs of the right types and sizes."""
-        total = numbers.add(*(e.nbytes for e in self.outputs))
+        total = checked_int.add(*(e.nbytes for e in self.outputs))
         parts = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in inputs]
         made: list[bytes] | None = None
         while made is None:

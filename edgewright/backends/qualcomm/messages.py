@@ -15,7 +15,7 @@ from typing import Any
 
 from edgewright import errors
 from edgewright.errors import EdgewrightError, FormatError, VendorError
-from edgewright.pte.flat import Buffer
+from edgewright.formats.flatbuffer import Buffer
 
 _HEAD = struct.Struct("<IQ")
 _MAX_HEADER = 1 << 22

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from edgewright.errors import FormatError
-from edgewright.pte.flat import BOOL, I32, STRING, U32, Buffer, Vector, slot, table
-from edgewright.pte.flat_reader import read_root
-from edgewright.pte.flat_writer import FlatWriter
+from edgewright.formats.flatbuffer import BOOL, I32, STRING, U32, Buffer, Vector, slot, table
+from edgewright.formats.flatbuffer_reader import read_root
+from edgewright.formats.flatbuffer_writer import FlatWriter
 
 KEY = "qnn_compile_spec"
 HTP_BACKEND = 2

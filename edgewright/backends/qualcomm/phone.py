@@ -18,8 +18,8 @@ from edgewright.backends.qualcomm.libraries import build_in, names_on_phone
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset, QnnTarget, get_soc_to_chipset_map
 from edgewright.errors import ExecutionError, FileAccessError, FormatError, MissingError, UsageError, VendorError
-from edgewright.ir.serialize import MAGIC
-from edgewright.pte import schema
+from edgewright.formats import schema
+from edgewright.formats.twin_writer import MAGIC
 from edgewright.units import size
 
 FOLDER = PurePosixPath("/data/local/tmp/executorch_qualcomm_tutorial")

@@ -15,11 +15,11 @@ import numpy as np
 from edgewright.backends.qualcomm.emulator import End
 from edgewright.engine.plan import Tensor
 from edgewright.errors import ExecutionError
+from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import QNN
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.twin import missing, to_twin
-from edgewright.ir.serialize import write_twin
 from edgewright.runtime.twins import HostTwin
 
 Array = np.ndarray[Any, Any]

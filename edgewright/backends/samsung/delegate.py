@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.engine.graph.graph_io import tensor
+from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import ENN
-from edgewright.ir.serialize import MAGIC
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twins import TwinDelegate, graph_inside, twin_of
 

@@ -16,10 +16,10 @@ from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.options import KEY
 from edgewright.backends.samsung.target import REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec
 from edgewright.errors import UsageError
+from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op, verify
 from edgewright.ir.opset import OPS
-from edgewright.ir.serialize import write_twin
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants

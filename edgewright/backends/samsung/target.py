@@ -9,8 +9,8 @@ from typing import Any
 
 from edgewright.backends.samsung.options import KEY, EnnOptions, read_options, write_options
 from edgewright.errors import FormatError, UsageError
+from edgewright.formats.schema import CompileSpec
 from edgewright.hints import did_you_mean, not_among
-from edgewright.pte.schema import CompileSpec
 
 ENN_COMPILE_OPTION_TITLE = KEY
 COMPILE_OPTION_SCHEMA_NAME = "compile_options_def"

@@ -9,10 +9,10 @@ from typing import Any
 from edgewright.backends.xnnpack.nodes import XNNGraph
 from edgewright.backends.xnnpack.tables import INPUT, NONE, OUTPUT, XValue
 from edgewright.errors import FormatError
-from edgewright.pte import numbers
-from edgewright.pte.flat import Buffer
-from edgewright.pte.flat_reader import read_root
-from edgewright.pte.flat_writer import FlatWriter
+from edgewright.formats import checked_int
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.flatbuffer_reader import read_root
+from edgewright.formats.flatbuffer_writer import FlatWriter
 
 NAMED = 0xFFFFFFFFFFFFFFFF  # the offset of a constant that is looked up by name
 _IDENTIFIERS = (b"XN01", b"XN00")
@@ -48,9 +48,9 @@ def _parts(view: memoryview) -> tuple[memoryview, memoryview]:
     if len(view) < _HEADER.size:
         raise FormatError(f"the header has {_HEADER.size} bytes", value=len(view))
     _, _, start, size, constant_start, constant_size = _HEADER.unpack_from(view)
-    numbers.inside(start, size, len(view), "the graph")
-    numbers.inside(constant_start, constant_size, len(view), "the constant area")
-    if constant_start < numbers.add(start, size):
+    checked_int.inside(start, size, len(view), "the graph")
+    checked_int.inside(constant_start, constant_size, len(view), "the constant area")
+    if constant_start < checked_int.add(start, size):
         raise FormatError("constants must come after the graph", value=constant_start, where="header")
     return view[start : start + size], view[constant_start : constant_start + constant_size]
 
@@ -59,8 +59,8 @@ def write_blob(blob: Blob) -> bytes:
     """The bytes of a blob, checked."""
     verify(blob.graph, len(blob.constants))
     graph = FlatWriter().finish(blob.graph, _IDENTIFIERS[0])
-    start = numbers.align(_HEADER.size, 16)
-    constants = start + numbers.align(len(graph), 16)
+    start = checked_int.align(_HEADER.size, 16)
+    constants = start + checked_int.align(len(graph), 16)
     header = _HEADER.pack(_MAGIC, _HEADER.size - 2, start, len(graph), constants, len(blob.constants))
     return b"".join((header.ljust(start, b"\0"), graph.ljust(constants - start, b"\0"), bytes(blob.constants)))
 
@@ -118,7 +118,7 @@ def verify(graph: XNNGraph, constant_size: int) -> None:
 
 def _verify_value(graph: XNNGraph, value: XValue, constants: int, where: str) -> None:
     tensor = value.tensor
-    numbers.product(tensor.dims or ())
+    checked_int.product(tensor.dims or ())
     if tensor.constant_buffer_idx and not tensor.constant_buffer_idx < constants:
         rule = f"must be one of the {constants} constants"
         raise FormatError(rule, where=f"{where}.constant_buffer_idx", value=tensor.constant_buffer_idx)
@@ -137,7 +137,7 @@ def _verify_constants(graph: XNNGraph, constant_size: int) -> None:
     for index, constant in enumerate(graph.constant_data or ()):
         if index and constant.named_key is None:
             try:
-                numbers.inside(constant.offset, constant.size, constant_size, "the constant area")
+                checked_int.inside(constant.offset, constant.size, constant_size, "the constant area")
             except FormatError as error:
                 raise error.inside(f"constant_data[{index}]") from None
         if index and constant.named_key == "":

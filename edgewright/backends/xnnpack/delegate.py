@@ -11,9 +11,9 @@ import numpy as np
 
 from edgewright.engine.runner import Runner, make_runner
 from edgewright.errors import FormatError
+from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
-from edgewright.pte.flat import Buffer
 from edgewright.runtime.delegates import DelegateBlob
 
 if TYPE_CHECKING:

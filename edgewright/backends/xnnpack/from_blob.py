@@ -27,9 +27,9 @@ from edgewright.backends.xnnpack.tables import (
     XValue,
 )
 from edgewright.errors import FormatError, MissingDataError
+from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.pte.flat import Buffer
 
 
 def from_blob(blob: Blob, named_data: Mapping[str, Buffer]) -> Graph:

@@ -24,7 +24,7 @@ from edgewright.backends.xnnpack.tables import (
     Unary,
     XValue,
 )
-from edgewright.pte.flat import F32, STRING, U8, U32, U64, Buffer, Bytes, Choice, Vector, slot, table
+from edgewright.formats.flatbuffer import F32, STRING, U8, U32, U64, Buffer, Bytes, Choice, Vector, slot, table
 
 
 @dataclass(frozen=True)

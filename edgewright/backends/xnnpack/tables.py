@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.formats.flatbuffer import F32, I16, I32, U8, U32, Choice, Vector, slot, table
 from edgewright.ir.dtypes import DType, bfloat16
-from edgewright.pte.flat import F32, I16, I32, U8, U32, Choice, Vector, slot, table
 
 NONE = 0xFFFFFFFF  # no value, no external
 INPUT, OUTPUT = 1, 2  # flags of external values

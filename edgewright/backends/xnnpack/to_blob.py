@@ -34,9 +34,9 @@ from edgewright.backends.xnnpack.tables import (
     TensorValue,
     XValue,
 )
+from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.pte.flat import Buffer
 
 
 def to_blob(graph: Graph) -> tuple[Blob, dict[str, Buffer]]:

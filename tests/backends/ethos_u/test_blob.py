@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from edgewright.backends.ethos_u.blob import HEADER, Blob, Tensor, read_blob, write_blob
 from edgewright.backends.ethos_u.delegate import EthosUDelegate
 from edgewright.errors import EdgewrightError, FormatError, MissingDataError
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 from edgewright.runtime.delegates import DelegateBlob
 from tests.support.golden import GOLDEN
 

@@ -16,10 +16,10 @@ from edgewright.backends.ethos_u.blob import read_blob, write_blob
 from edgewright.backends.ethos_u.delegate import EthosUDelegate
 from edgewright.backends.ethos_u.vela import compile_tosa
 from edgewright.errors import ExecutionError, FormatError, LimitError, MissingDataError
+from edgewright.formats import read_program
+from edgewright.formats.ptd import read_data
+from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, Op, Origin, Value
-from edgewright.ir.serialize import write_twin
-from edgewright.pte import read_program
-from edgewright.pte.ptd import read_data
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.profile import Profile
 from tests.backends.ethos_u.graphs import GRAPHS

@@ -13,7 +13,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from edgewright.backends.ethos_u.quantizer import EthosUQuantizer, get_symmetric_quantization_config
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.engine import make_plan
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats.twin_reader import read_twin
 from edgewright.runtime import Runtime
 from edgewright.runtime.delegates import DelegateBlob, require_delegate
 from tests.backends.ethos_u.lowered import CONFIGS, Lowered, Quantized, lower, network, quantize

@@ -14,7 +14,7 @@ from edgewright.backends.ethos_u import ArmCompileSpecBuilder, EthosUCompileSpec
 from edgewright.backends.ethos_u.ini import check_section
 from edgewright.backends.ethos_u.target import ACCELERATORS, DEFAULTS, MEMORY_MODES, SYSTEM_CONFIGS
 from edgewright.errors import FileAccessError, UsageError
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 from tests.support.golden import GOLDEN
 
 INI = Path(next(iter(ethosu.__path__))) / "config_files" / "Arm" / "vela.ini"

@@ -17,7 +17,7 @@ from edgewright.backends.ethos_u.target import ACCELERATORS, MEMORY_MODES, SYSTE
 from edgewright.backends.ethos_u.vela import Compiled, compile_tosa
 from edgewright.backends.ethos_u.vela_options import OPTIONS, REFUSED, parse_flags
 from edgewright.errors import UsageError, VendorError
-from edgewright.pte import read_program
+from edgewright.formats import read_program
 from tests.backends.ethos_u.graphs import GRAPHS, GraphBuilder, lost_output, residual
 from tests.backends.ethos_u.test_target import MINE
 from tests.support.golden import GOLDEN

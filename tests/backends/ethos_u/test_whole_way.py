@@ -20,10 +20,10 @@ from edgewright.backends.ethos_u import (
 )
 from edgewright.cli import main
 from edgewright.errors import EdgewrightError, MissingDataError
-from edgewright.ir.serialize import TWIN_KEY
+from edgewright.formats import read_program
+from edgewright.formats.twin_writer import TWIN_KEY
 from edgewright.program import manifest
 from edgewright.program.estimates import describe
-from edgewright.pte import read_program
 from tests.golden.make_stock_ethos_u import Small
 
 INPUTS = (torch.linspace(-2, 2, 1024).reshape(1, 4, 16, 16),)

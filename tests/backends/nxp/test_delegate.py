@@ -10,8 +10,8 @@ import pytest
 
 from edgewright.backends.nxp.delegate import NeutronDelegate
 from edgewright.errors import EdgewrightError, ExecutionError, FormatError, LimitError
+from edgewright.formats.twin_writer import HEAD, write_twin
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.serialize import HEAD, write_twin
 from edgewright.runtime.delegates import DelegateBlob
 from tests.backends.nxp.litert import graph, numbers, value
 

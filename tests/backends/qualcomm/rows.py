@@ -20,7 +20,7 @@ from edgewright.backends.qualcomm.target import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.backends.qualcomm.twin import make_twin
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats.twin_reader import read_twin
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.qnn.check import check as check_twin
 from edgewright.ir.qnn.execute import execute

@@ -10,14 +10,14 @@ from edgewright import engine
 from edgewright.backends.qualcomm import QuantDtype
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_qnn
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.twin_reader import read_twin
 from edgewright.ir.graph import Array
 from edgewright.ir.opset import OPS
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.twin import missing, to_twin
 from edgewright.program.lower import to_edge_transform_and_lower
-from edgewright.pte.reader import read_program
 from tests.backends.qualcomm.lowered import quantize
 from tests.backends.qualcomm.rows import FP16, cases
 from tests.backends.qualcomm.test_models import block, cifarnet

@@ -24,7 +24,7 @@ from edgewright.backends.qualcomm.compat import QnnQuantizer, update_spill_fill_
 from edgewright.backends.qualcomm.options import read_options
 from edgewright.backends.qualcomm.qnn.info import BinaryReader, settings, spill_of
 from edgewright.errors import ExportError, UsageError, VendorError
-from edgewright.pte.reader import read_program
+from edgewright.formats.pte_reader import read_program
 from edgewright.runtime import Runtime
 
 SPECS = generate_qnn_executorch_compiler_spec(QcomChipset.SM8650, generate_htp_compiler_spec(use_fp16=True))

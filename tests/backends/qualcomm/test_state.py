@@ -20,10 +20,10 @@ from edgewright.backends.qualcomm import (
 )
 from edgewright.backends.qualcomm.export_utils import QnnConfig, build_executorch_binary
 from edgewright.errors import UsageError
+from edgewright.formats.pte_reader import read_program
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
-from edgewright.pte.reader import read_program
 from edgewright.quantize.state import functional_writes, integer_state
 from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import quantize, ratio

@@ -20,16 +20,16 @@ from edgewright.backends.qualcomm import (
 from edgewright.backends.qualcomm.delegate import CHOICE
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_edge_transform_and_lower_to_qnn
 from edgewright.errors import EdgewrightError, FormatError, LimitError, MissingDataError, MissingError, UsageError
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats.pte_reader import read_program
+from edgewright.formats.twin_reader import read_twin
+from edgewright.formats.twin_writer import HEAD, MAGIC
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.shapes import RULES
 from edgewright.ir.qnn.table import PREFIX, QNN
-from edgewright.ir.serialize import HEAD, MAGIC
 from edgewright.program import manifest
 from edgewright.program.lower import to_edge_transform_and_lower
-from edgewright.pte.reader import read_program
 from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import quantize, ratio
 from tests.backends.qualcomm.test_models import block, cifarnet

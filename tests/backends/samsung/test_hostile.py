@@ -11,7 +11,7 @@ import pytest
 
 from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.errors import EdgewrightError, FormatError, LimitError
-from edgewright.ir.serialize import HEAD, write_twin
+from edgewright.formats.twin_writer import HEAD, write_twin
 from edgewright.runtime.delegates import DelegateBlob
 from tests.backends.samsung.networks import device_graphs, mixed, quantized
 

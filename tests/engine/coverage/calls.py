@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.formats.operator_signatures import operators
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Array, Graph
-from edgewright.runtime.operators import operators
 from edgewright.runtime.portable.maker import Maker
 from edgewright.runtime.portable.take import has_way, take
 from edgewright.runtime.tensor import TensorSlot

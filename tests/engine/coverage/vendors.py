@@ -18,7 +18,7 @@ from edgewright.backends.qualcomm.twin import make_twin
 from edgewright.backends.samsung.partitioner import EnnPartitioner, to_enn
 from edgewright.engine.compiler import make_plan
 from edgewright.errors import ExecutionError
-from edgewright.ir.deserialize import read_twin
+from edgewright.formats.twin_reader import read_twin
 from edgewright.ir.graph import Graph
 from edgewright.ir.opset import OPS
 from tests.backends.ethos_u import rows as ethos_u

@@ -11,7 +11,7 @@ from edgewright.backends.capture import captured
 from edgewright.backends.qualcomm.qnn import structs as s
 from edgewright.backends.qualcomm.qnn.library import Library, system_library
 from edgewright.errors import FormatError
-from edgewright.pte import numbers
+from edgewright.formats import checked_int
 
 _RANK, _ENDS, _GRAPHS = 8, 4096, 256  # more would be no model's
 _NAME = 1 << 12
@@ -103,7 +103,7 @@ def _end(tensor: s.Tensor) -> End:
     if body.dtype not in s.DTYPE_NAMES or tensor.version not in (1, 2):
         raise FormatError("must be of a known type", where=_text(body.name), value=hex(body.dtype))
     dims = tuple(int(body.dims[i]) for i in range(body.rank))
-    numbers.product(dims)
+    checked_int.product(dims)
     return End(_text(body.name), dims, s.numpy_name(body.dtype), s.Tensor.from_buffer_copy(tensor))
 
 

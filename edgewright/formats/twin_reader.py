@@ -1,4 +1,4 @@
-"""Reads host twins (see ``edgewright.ir.serialize``). Nothing in them is believed before it is checked."""
+"""Reads host twins (see ``edgewright.formats.twin_writer``). Nothing in them is believed before it is checked."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.files import Source, open_source
+from edgewright.formats.checked_int import add, align, inside, product
+from edgewright.formats.twin_writer import ALIGNMENT, DTYPES, HEAD, MAGIC, VERSION
 from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, Origin, QParams, Size, Value, verify
-from edgewright.ir.serialize import ALIGNMENT, DTYPES, HEAD, MAGIC, VERSION
-from edgewright.pte.numbers import add, align, inside, product
 
 _MAX_HEADER = 1 << 26
 _MAX_RANK = 16

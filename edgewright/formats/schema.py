@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Union
 
-from edgewright.ir.dtypes import ScalarType
-from edgewright.pte import numbers
-from edgewright.pte.container import SEGMENT_ALIGNMENT, Layout
-from edgewright.pte.flat import (
+from edgewright.formats import checked_int
+from edgewright.formats.container import SEGMENT_ALIGNMENT, Layout
+from edgewright.formats.flatbuffer import (
     BOOL,
     F64,
     I8,
@@ -27,6 +26,7 @@ from edgewright.pte.flat import (
     slot,
     table,
 )
+from edgewright.ir.dtypes import ScalarType
 
 MAX_RANK = 16
 
@@ -333,8 +333,8 @@ class Program:
     def add_segment(self, data: Buffer, alignment: int = SEGMENT_ALIGNMENT) -> int:
         """Append a segment at the next multiple of ``alignment``; its index."""
         self.segments = [] if self.segments is None else self.segments
-        end = max((numbers.add(s.offset, s.size) for s in self.segments), default=0)
-        self.segments.append(DataSegment(offset=numbers.align(end, alignment), size=len(data), data=data))
+        end = max((checked_int.add(s.offset, s.size) for s in self.segments), default=0)
+        self.segments.append(DataSegment(offset=checked_int.align(end, alignment), size=len(data), data=data))
         return len(self.segments) - 1
 
     def segment(self, index: int) -> Buffer:

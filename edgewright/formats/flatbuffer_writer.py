@@ -8,7 +8,18 @@ from typing import Any
 import flatbuffers
 
 from edgewright.errors import UsageError
-from edgewright.pte.flat import BOX_SLOTS, Boxed, Buffer, Bytes, Choice, Scalar, Slot, String, Vector, slots_of
+from edgewright.formats.flatbuffer import (
+    BOX_SLOTS,
+    Boxed,
+    Buffer,
+    Bytes,
+    Choice,
+    Scalar,
+    Slot,
+    String,
+    Vector,
+    slots_of,
+)
 
 
 class FlatWriter:

@@ -13,13 +13,20 @@ import numpy as np
 
 from edgewright.errors import FormatError, VersionError
 from edgewright.files import Source, open_source, write_file
+from edgewright.formats import checked_int
+from edgewright.formats.container import (
+    SEGMENT_ALIGNMENT,
+    Container,
+    Layout,
+    attach_segments,
+    check_layout,
+    segment_chunks,
+)
+from edgewright.formats.flatbuffer import I8, I32, STRING, U8, U32, Buffer, Vector, slot, table
+from edgewright.formats.flatbuffer_reader import read_root
+from edgewright.formats.flatbuffer_writer import FlatWriter
+from edgewright.formats.schema import MAX_RANK, DataSegment
 from edgewright.ir.dtypes import ScalarType, to_scalar_type
-from edgewright.pte import numbers
-from edgewright.pte.container import SEGMENT_ALIGNMENT, Container, Layout, attach_segments, check_layout, segment_chunks
-from edgewright.pte.flat import I8, I32, STRING, U8, U32, Buffer, Vector, slot, table
-from edgewright.pte.flat_reader import read_root
-from edgewright.pte.flat_writer import FlatWriter
-from edgewright.pte.schema import MAX_RANK, DataSegment
 
 PTD = Container(identifier=b"FT01", magic=b"FH01", length=40, padded=48)
 
@@ -71,7 +78,7 @@ def _read(view: memoryview) -> FlatTensor:
     length, start, size, base, data_size = struct.unpack_from("<IQQQQ", view, 12)
     if length < PTD.length:
         raise FormatError(f"the header has {PTD.length} bytes or more", value=length, where="header", offset=12)
-    layout = Layout(numbers.add(start, size), base, data_size)
+    layout = Layout(checked_int.add(start, size), base, data_size)
     end = check_layout(layout, len(view))
     root = read_root(FlatTensor, view[: layout.flatbuffer_size])
     attach_segments(root.segments, view, base, end)
@@ -99,7 +106,7 @@ def _verify_layout(layout: TensorLayout, available: int, where: str) -> None:
     if sorted(layout.dim_order) != list(range(len(layout.sizes))):
         raise FormatError("must be an order of the dimensions", where=f"{where}.dim_order", value=layout.dim_order)
     try:
-        needed = numbers.tensor_bytes(layout.scalar_type, layout.sizes)
+        needed = checked_int.tensor_bytes(layout.scalar_type, layout.sizes)
     except FormatError as error:
         raise error.inside(where) from None
     if needed > available:
@@ -135,14 +142,14 @@ def _chunks(entries: Mapping[str, Entry], alignment: int) -> Iterator[Buffer]:
         content = hashlib.sha256(entry.data).digest()
         if content not in known:
             known[content] = len(root.segments)
-            offset = numbers.align(end, alignment)
+            offset = checked_int.align(end, alignment)
             root.segments.append(DataSegment(offset=offset, size=len(entry.data), data=entry.data))
             end = offset + len(entry.data)
         root.named_data.append(NamedTensor(key=key, segment_index=known[content], tensor_layout=entry.layout))
     _verify(root)
     flatbuffer = FlatWriter().finish(root, PTD.identifier)
     size = len(flatbuffer) + PTD.padded
-    base = numbers.align(size, alignment)
+    base = checked_int.align(size, alignment)
     header = struct.pack("<4sIQQQQ", PTD.magic, PTD.length, PTD.padded, len(flatbuffer), base, end)
     yield PTD.insert(flatbuffer, header)
     yield from segment_chunks(root.segments, base - size)

@@ -6,10 +6,10 @@ import struct
 
 from edgewright.errors import FormatError
 from edgewright.files import Source, open_source
-from edgewright.pte.container import Container, Layout, attach_segments, check_layout
-from edgewright.pte.flat_reader import read_root
-from edgewright.pte.schema import Program
-from edgewright.pte.verify import verify_program
+from edgewright.formats.container import Container, Layout, attach_segments, check_layout
+from edgewright.formats.flatbuffer_reader import read_root
+from edgewright.formats.schema import Program
+from edgewright.formats.verify_program import verify_program
 
 PTE = Container(identifier=b"ET12", magic=b"eh00", length=32, padded=32)
 _MIN_SIZE = 64  # the stock runtime probes this many bytes before anything else

@@ -9,13 +9,13 @@ from typing import overload
 
 from edgewright.errors import FormatError, UsageError
 from edgewright.files import write_file
-from edgewright.pte import numbers
-from edgewright.pte.container import SEGMENT_ALIGNMENT, segment_chunks
-from edgewright.pte.flat import Buffer
-from edgewright.pte.flat_writer import FlatWriter
-from edgewright.pte.reader import PTE
-from edgewright.pte.schema import Program
-from edgewright.pte.verify import verify_program
+from edgewright.formats import checked_int
+from edgewright.formats.container import SEGMENT_ALIGNMENT, segment_chunks
+from edgewright.formats.flatbuffer import Buffer
+from edgewright.formats.flatbuffer_writer import FlatWriter
+from edgewright.formats.pte_reader import PTE
+from edgewright.formats.schema import Program
+from edgewright.formats.verify_program import verify_program
 
 
 @overload
@@ -48,8 +48,8 @@ def program_chunks(program: Program, alignment: int = SEGMENT_ALIGNMENT) -> Iter
         yield flatbuffer
         return
     size = len(flatbuffer) + PTE.padded
-    base = numbers.align(size, alignment)
-    data = max(numbers.add(s.offset, s.size) for s in segments)
+    base = checked_int.align(size, alignment)
+    data = max(checked_int.add(s.offset, s.size) for s in segments)
     header = struct.pack("<4sIQQQ", PTE.magic, PTE.length, size, base, data)
     yield PTE.insert(flatbuffer, header)
     yield from segment_chunks(segments, base - size)

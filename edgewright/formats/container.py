@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgewright.errors import FormatError
-from edgewright.pte import numbers
-from edgewright.pte.flat import Buffer
+from edgewright.formats import checked_int
+from edgewright.formats.flatbuffer import Buffer
 
 SEGMENT_ALIGNMENT = 128
 _HEAD = 8  # root offset and identifier
@@ -24,7 +24,7 @@ class Chunks:
 
     def add(self, data: Any, alignment: int) -> int:
         """Append ``data`` at the next aligned offset, which is returned."""
-        start = numbers.align(self.size, alignment)
+        start = checked_int.align(self.size, alignment)
         self.parts += [bytes(start - self.size), data] if start > self.size else [data]
         self.size = start + len(data)
         return start
@@ -73,7 +73,7 @@ class Container:
 
 def check_layout(layout: Layout, file_size: int) -> int:
     """Check a header's numbers against the file; the byte after the last segment."""
-    numbers.inside(0, layout.flatbuffer_size, file_size, "the program")
+    checked_int.inside(0, layout.flatbuffer_size, file_size, "the program")
     if not layout.segment_base:
         if layout.data_size:
             raise FormatError("segment data needs a segment base offset", value=layout.data_size, where="header")
@@ -81,9 +81,9 @@ def check_layout(layout: Layout, file_size: int) -> int:
     if layout.segment_base < layout.flatbuffer_size:
         raise FormatError("segments must come after the program", value=layout.segment_base, where="header")
     if layout.data_size is None:
-        numbers.inside(layout.segment_base, 0, file_size, "the file's segment area")
+        checked_int.inside(layout.segment_base, 0, file_size, "the file's segment area")
         return file_size
-    numbers.inside(layout.segment_base, layout.data_size, file_size, "the file's segment area")
+    checked_int.inside(layout.segment_base, layout.data_size, file_size, "the file's segment area")
     return layout.segment_base + layout.data_size
 
 
@@ -91,7 +91,7 @@ def attach_segments(segments: Sequence[Any], view: memoryview, base: int, end: i
     """Give each DataSegment a view of its bytes, which must lie in the segment area ``base..end``."""
     for index, segment in enumerate(segments):
         try:
-            numbers.inside(segment.offset, segment.size, end - base, "a segment")
+            checked_int.inside(segment.offset, segment.size, end - base, "a segment")
         except FormatError as error:
             raise error.inside(f"segments[{index}]") from None
         start = base + segment.offset

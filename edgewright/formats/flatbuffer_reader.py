@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from edgewright.errors import FormatError
-from edgewright.pte.flat import (
+from edgewright.formats.flatbuffer import (
     BOOL,
     BOX_SLOTS,
     EXTRAS,

@@ -7,7 +7,7 @@
 The header lists constants (SHA-256, offset, size; each stored once, whoever shares it), and graphs by key. In a graph,
 values are listed in the order they first appear and named by their place; operators' arguments are JSON, in which a
 value is ``{"value": i}`` and what JSON lacks is an object too (``{"float": "inf"}``, ``{"tuple": [...]}``). Integers
-are little-endian. The reader is ``edgewright.ir.deserialize``.
+are little-endian. The reader is ``edgewright.formats.twin_reader``.
 """
 
 from __future__ import annotations

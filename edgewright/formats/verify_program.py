@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edgewright.errors import FormatError, VersionError
-from edgewright.pte import numbers
-from edgewright.pte.schema import (
+from edgewright.formats import checked_int
+from edgewright.formats.schema import (
     BackendDelegate,
     Chain,
     DataLocation,
@@ -135,14 +135,14 @@ def _tensor(program: Program, plan: ExecutionPlan, tensor: Tensor, index: int) -
     borrowed = allocation is None and not tensor.data_buffer_idx and not tensor.external
     if borrowed and tensor.shape_dynamism:
         return  # the caller brings the memory, and the upper bound may well be "no bound"
-    size = numbers.tensor_bytes(tensor.scalar_type, tensor.sizes)
+    size = checked_int.tensor_bytes(tensor.scalar_type, tensor.sizes)
     if allocation is not None:
         arenas = plan.non_const_buffer_sizes
         if not 1 <= allocation.memory_id < len(arenas):
             where = "allocation_info.memory_id"
             raise FormatError(f"must be 1..{len(arenas) - 1}", where=where, value=allocation.memory_id)
         try:
-            numbers.inside(allocation.offset, size, arenas[allocation.memory_id], "the tensor's arena")
+            checked_int.inside(allocation.offset, size, arenas[allocation.memory_id], "the tensor's arena")
         except FormatError as error:
             raise error.inside("allocation_info") from None
     if tensor.external:
@@ -161,7 +161,7 @@ def _stored(program: Program, index: int, size: int, *, mutable: bool) -> None:
         raise FormatError(f"must be one of the {len(offsets)} {what}", where="data_buffer_idx", value=index)
     segment = (program.segments or [])[source.segment_index]
     try:
-        numbers.inside(offsets[index], size, segment.size, "the constant segment")
+        checked_int.inside(offsets[index], size, segment.size, "the constant segment")
     except FormatError as error:
         raise error.inside("data_buffer_idx") from None
 

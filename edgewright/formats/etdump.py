@@ -8,10 +8,25 @@ from typing import overload
 
 from edgewright.errors import FormatError, VersionError
 from edgewright.files import Source, open_source, write_file
+from edgewright.formats.flatbuffer import (
+    BOOL,
+    F32,
+    F64,
+    I8,
+    I32,
+    I64,
+    STRING,
+    U32,
+    U64,
+    Buffer,
+    Bytes,
+    Vector,
+    slot,
+    table,
+)
+from edgewright.formats.flatbuffer_reader import read_root
+from edgewright.formats.flatbuffer_writer import FlatWriter
 from edgewright.ir.dtypes import ScalarType
-from edgewright.pte.flat import BOOL, F32, F64, I8, I32, I64, STRING, U32, U64, Buffer, Bytes, Vector, slot, table
-from edgewright.pte.flat_reader import read_root
-from edgewright.pte.flat_writer import FlatWriter
 
 IDENTIFIER = b"ED00"
 _PREFIX = 4  # the file starts with its length

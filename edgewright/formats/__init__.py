@@ -9,9 +9,9 @@ __all__ = ["Program", "read_program", "verify_program", "write_program"]
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Program": "edgewright.pte.schema",
-        "read_program": "edgewright.pte.reader",
-        "verify_program": "edgewright.pte.verify",
-        "write_program": "edgewright.pte.writer",
+        "Program": "edgewright.formats.schema",
+        "read_program": "edgewright.formats.pte_reader",
+        "verify_program": "edgewright.formats.verify_program",
+        "write_program": "edgewright.formats.pte_writer",
     },
 )

@@ -11,12 +11,12 @@ import numpy as np
 
 from edgewright.errors import FormatError, UsageError, VersionError
 from edgewright.files import Source, open_source, write_file
+from edgewright.formats.checked_int import tensor_bytes
+from edgewright.formats.flatbuffer import I8, I32, STRING, U8, U32, Boxed, Buffer, Bytes, Vector, slot, table
+from edgewright.formats.flatbuffer_reader import read_root
+from edgewright.formats.flatbuffer_writer import FlatWriter
+from edgewright.formats.schema import MAX_RANK, Bool, Double, Int
 from edgewright.ir.dtypes import ScalarType, to_numpy, to_scalar_type
-from edgewright.pte.flat import I8, I32, STRING, U8, U32, Boxed, Buffer, Bytes, Vector, slot, table
-from edgewright.pte.flat_reader import read_root
-from edgewright.pte.flat_writer import FlatWriter
-from edgewright.pte.numbers import tensor_bytes
-from edgewright.pte.schema import MAX_RANK, Bool, Double, Int
 
 IDENTIFIER = b"BP08"
 VERSION = 2
