@@ -45,7 +45,7 @@ def digest(*parts: bytes | str) -> str:
 
 def operators(backend: str) -> Digests:
     """Each operator of the table that has samples in single precision, compiled alone."""
-    from edgewright.ir.opset import OPS
+    from edgewright.ir.aten.ops import OPS
     from tests.support.rows import One, samples
 
     found: Digests = {}

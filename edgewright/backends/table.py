@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.formats.flatbuffer import Buffer
+from edgewright.ir.core.quant_params import LARGEST, SMALLEST
 from edgewright.ir.graph import Dim, Graph, Op, Value
-from edgewright.ir.parameters import LARGEST, SMALLEST
 from edgewright.ir.ports import Port
 
 OK = None  # what a rule's function gives when the rule holds

@@ -13,9 +13,9 @@ from typing import Union
 import numpy as np
 
 from edgewright.engine.jit.elf import Image
+from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
-from edgewright.ir.places import Outside
 
 ALIGN = 64  # of the arena, the weights, each thread's scratch, and what is in them
 SLACK = 256  # bytes beyond the arena and the weights that kernels may read and never use

@@ -143,7 +143,7 @@ def _say(problem: str) -> None:
 
 class _Reference:
     def __init__(self, graph: Graph, numerics: Numerics, memory: int, how: str, varies: bool) -> None:
-        from edgewright.ir.execute import Executor
+        from edgewright.ir.core.execute import Executor
 
         self.how, self.input_count = how, len(graph.inputs)
         self._executor = Executor(graph, numerics, memory)

@@ -8,8 +8,8 @@ from typing import Any
 from torch import fx
 
 from edgewright.errors import UsageError
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op
-from edgewright.ir.opset import OPS
 
 Exclusion = Callable[[Op, "fx.Node | None"], "str | None"]
 

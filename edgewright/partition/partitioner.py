@@ -11,8 +11,8 @@ from torch.export import ExportedProgram
 from edgewright.backends.table import STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Origin, verify
-from edgewright.ir.opset import OPS
 from edgewright.partition.apply import Application
 from edgewright.partition.exclude import as_exclusion
 from edgewright.partition.report import PartitionReport

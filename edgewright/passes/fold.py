@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import UsageError
+from edgewright.ir.aten.reference.quant import quantize_per_channel, quantize_per_tensor
+from edgewright.ir.aten.table import OpTable
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import spread
-from edgewright.ir.ops import OpTable
-from edgewright.ir.reference.quant import quantize_per_channel, quantize_per_tensor
 
 _LARGEST = 1 << 16  # bytes that a constant may grow to by being computed ahead
 _WORKSPACE = 1 << 28  # bytes that a result on the way to such a constant may have

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.aten.table import OpTable
+from edgewright.ir.core.dynamic_conv import is_row_product
 from edgewright.ir.graph import Graph, Op, Origin, QParams, Value
-from edgewright.ir.ops import OpTable
 from edgewright.ir.ports import Bias, Index, Weight
-from edgewright.ir.row_products import is_row_product
 from edgewright.passes.fold import dequantized
 from edgewright.passes.parameters import AFFINE, PREFIX, is_conversion, known_parameters
 from edgewright.passes.storage import activation_limits, by_channel, store_constants

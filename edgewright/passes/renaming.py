@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import Order
 
 

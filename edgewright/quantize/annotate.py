@@ -15,9 +15,9 @@ from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, SharedQu
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from edgewright.backends.table import DYNAMIC, STATIC, Backend
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.ops import OpDef
-from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
 from edgewright.passes.storage import activation_limits
 from edgewright.quantize.masks import SCORES, watched_masks

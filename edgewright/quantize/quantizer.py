@@ -14,9 +14,9 @@ from edgewright.backends.table import DYNAMIC, STATIC, Backend
 from edgewright.errors import UsageError
 from edgewright.frontend.constant_folding import fold_weights
 from edgewright.hints import did_you_mean
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
-from edgewright.ir.ops import OpDef
-from edgewright.ir.opset import OPS
 from edgewright.program.resolve import kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_ends
 from edgewright.quantize.folding import guard_torchao

@@ -12,7 +12,7 @@ from edgewright.backends.xnnpack.blob import read_blob, write_blob
 from edgewright.backends.xnnpack.from_blob import from_blob
 from edgewright.backends.xnnpack.nodes import NODES
 from edgewright.backends.xnnpack.to_blob import to_blob
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime import Runtime

@@ -17,7 +17,7 @@ from edgewright.backends.xnnpack.quantizer import XNNPACKQuantizer, get_symmetri
 from edgewright.errors import UsageError
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.prepare import prepare
-from edgewright.ir.opset import OPS
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.ports import ACT, Act, Range, Same, Tied
 from edgewright.program.resolve import kernel_set
 from edgewright.quantize.module import import_module

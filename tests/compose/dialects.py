@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.enn.execute import execute as execute_enn
-from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.ir.qnn.execute import execute as execute_qnn

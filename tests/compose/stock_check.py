@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.backends.xnnpack.lut_chains import split_chains
+from edgewright.ir.core.dynamic_conv import is_device_row_product
 from edgewright.ir.graph import Array, Graph, Value
-from edgewright.ir.row_products import is_device_row_product
 from tests.backends.device import program
 from tests.compose import judge
 from tests.compose.builder import Case, build

@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.engine import CompiledGraph, compile
 from edgewright.engine.host_arch import on_arm
 from edgewright.engine.isa import ARM, host
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
 

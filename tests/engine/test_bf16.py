@@ -10,8 +10,8 @@ import pytest
 from edgewright.engine import compile
 from edgewright.engine.isa import _machine, host
 from edgewright.errors import UsageError
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.dtypes import bfloat16
-from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import constant, dirty, random, real

@@ -13,7 +13,7 @@ from edgewright.engine import compile, make_plan
 from edgewright.engine.codegen import builder
 from edgewright.engine.codegen.builder import CodeSizeError
 from edgewright.engine.runner import VARIABLE, make_runner
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK, named
 from tests.engine import vendors

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.contexts import neighbours, window

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgewright.engine import make_plan
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.dtypes import bfloat16
-from edgewright.ir.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.backends.node_cases import FLOAT

@@ -11,7 +11,7 @@ import edgewright.engine
 from edgewright.engine import compile
 from edgewright.engine.isa import VARIABLE, _machine, host
 from edgewright.errors import UsageError
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.numerics import XNNPACK
 from tests.backends.node_cases import EXACT, ROWS
 from tests.engine.graphs import check_alike

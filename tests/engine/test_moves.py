@@ -9,9 +9,9 @@ import pytest
 
 from edgewright.engine.jit.shape_specialization import Forms
 from edgewright.engine.lower.static_gather import MOVES, lists_of
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
-from edgewright.ir.opset import OPS
 from tests.engine.graphs import cpus, graph, run, steps_in_python
 
 SHAPE = (2, 12, 5, 7)

@@ -12,7 +12,7 @@ import torch
 
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.engine import compile
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.program.lower import to_edge_transform_and_lower

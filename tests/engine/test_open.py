@@ -10,7 +10,7 @@ import pytest
 
 from edgewright.engine import Specialized
 from edgewright.engine.profile import EngineProfile
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import biases, constant, cpus, filters, graph, random, real

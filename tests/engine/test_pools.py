@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from edgewright.engine import compile
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import named
 from tests.engine import qnn, vendors

@@ -8,7 +8,7 @@ import pytest
 from edgewright.engine import Specialized
 from edgewright.engine.graph.validate import RULES
 from edgewright.errors import EdgewrightError
-from edgewright.ir.execute import FUNCTIONS, Executor
+from edgewright.ir.core.execute import FUNCTIONS, Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import F32, filters, random, real

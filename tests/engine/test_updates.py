@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import CompiledGraph, compile
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import cpus, dirty, graph, random, real

@@ -15,7 +15,7 @@ from edgewright.engine.graph.layout import Home, dense
 from edgewright.engine.graph.verify_plan import Access, PlanError, verify_plan
 from edgewright.engine.lower import int8_conv
 from edgewright.engine.plan import Place
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.contexts import neighbours

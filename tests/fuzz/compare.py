@@ -24,9 +24,9 @@ from edgewright.engine.runner import VARIABLE
 from edgewright.errors import EdgewrightError, LimitError
 from edgewright.formats.twin_reader import read_twin
 from edgewright.ir import numerics
+from edgewright.ir.core.validate import check as check_core
 from edgewright.ir.dtypes import DType, is_floating
 from edgewright.ir.graph import Graph
-from edgewright.ir.meanings.check import check as check_core
 from edgewright.ir.qnn.check import check as check_qnn
 from edgewright.ir.tosa.check import check as check_tosa
 from edgewright.runtime.delegates import DelegateBlob

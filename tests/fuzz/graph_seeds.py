@@ -11,9 +11,9 @@ from pathlib import Path
 from edgewright.backends.xnnpack.blob import Blob, write_blob
 from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.formats.twin_writer import write_twin
+from edgewright.ir.core.signatures import SIGNATURES
 from edgewright.ir.enn.table import ENN
 from edgewright.ir.graph import Graph
-from edgewright.ir.meanings.signatures import SIGNATURES
 from edgewright.ir.qnn.table import QNN
 from edgewright.ir.tflite.table import TFLITE
 from edgewright.ir.tosa.table import TOSA

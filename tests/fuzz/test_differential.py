@@ -85,7 +85,7 @@ def test_findings_are_kept() -> None:
 
 def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reference that is wrong by one must not pass."""
-    from edgewright.ir.meanings.registry import FUNCTIONS
+    from edgewright.ir.core.registry import FUNCTIONS
 
     data = next(data for data in files("core") if b'"kind":"abs"' in data)
     right = FUNCTIONS["abs"]

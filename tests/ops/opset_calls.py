@@ -13,10 +13,10 @@ import torchao.quantization.quant_primitives  # noqa: F401  (declares its operat
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares its operators)
 
 from edgewright.frontend.importer import DTYPES, named_arguments
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import OpDef
 from edgewright.ir.dtypes import to_numpy, to_scalar_type
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.ops import OpDef
-from edgewright.ir.opset import OPS
 from edgewright.program.resolve import kernel_set
 from tests.ops.harness import TORCH, Sample, all_samples, to_array, to_torch
 from tests.ops.opset_samples import CALLS

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.ir.aten.ops import OPS
+from edgewright.ir.aten.table import Layout, OpDef
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.ops import Layout, OpDef
-from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Range, Same, Tied
 from tests.ops.backend_ops import BACKENDS
 from tests.ops.harness import assert_close
@@ -200,7 +200,7 @@ def test_what_follows_layouts_does_not_see_them(row: OpDef) -> None:
 
 
 def test_the_table_needs_no_torch() -> None:
-    code = "import sys; from edgewright.ir.opset import OPS; sys.exit(len(OPS) < 150 or 'torch' in sys.modules)"
+    code = "import sys; from edgewright.ir.aten.ops import OPS; sys.exit(len(OPS) < 150 or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

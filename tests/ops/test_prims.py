@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.ir.aten.reference import activations
 from edgewright.ir.dtypes import bfloat16
-from edgewright.ir.reference import activations
 from edgewright.runtime.kernels import prim as prim
 from edgewright.runtime.registry import KERNELS
 from edgewright.runtime.tensor import TensorSlot

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.ir.aten.reference.elementwise import result_type
 from edgewright.ir.dtypes import ScalarType, promote, promote_scalar, to_numpy
-from edgewright.ir.reference.elementwise import result_type
 from tests.ops.harness import TORCH, to_array
 
 TYPES = {**TORCH, "complex32": torch.complex32}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
-from edgewright.ir.reference import movement, rearrange
+from edgewright.ir.aten.reference import movement, rearrange
 from edgewright.runtime.registry import KERNELS
 
 M = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -29,7 +29,7 @@ def difference(got: Sequence[Any], want: Sequence[Any]) -> float:
 
 def nodes(cpu: str, first: int, of: int) -> None:
     from edgewright.engine import compile
-    from edgewright.ir.execute import Executor
+    from edgewright.ir.core.execute import Executor
     from edgewright.ir.numerics import XNNPACK
     from tests.backends.node_cases import EXACT, FLOAT, ROWS
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
 from tests.ops.opset_calls import Call, calls_of
 from tests.support.rows import moderate

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from edgewright.backends import find_partitioner
-from edgewright.ir.opset import OPS
+from edgewright.ir.aten.ops import OPS
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.ops.harness import to_array

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgewright.backends.table import VARIES, Backend, OpSpec
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.fold import fold_constants
 
 FLOAT = np.dtype(np.float32)

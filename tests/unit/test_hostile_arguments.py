@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
-from edgewright.ir.reference import pool
-from edgewright.ir.reference.conv import convolution
+from edgewright.ir.aten.reference import pool
+from edgewright.ir.aten.reference.conv import convolution
 from edgewright.runtime.registry import KERNELS
 
 HUGE = 2**62

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from edgewright.errors import FormatError
+from edgewright.ir.core.execute import FUNCTIONS
+from edgewright.ir.core.quant_params import check_structure, check_values
+from edgewright.ir.core.signatures import SIGNATURES as CORE_SIGNATURES
 from edgewright.ir.enn.signatures import SIGNATURES as ENN_SIGNATURES
 from edgewright.ir.enn.table import ENN
-from edgewright.ir.execute import FUNCTIONS
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.meanings.signatures import SIGNATURES as CORE_SIGNATURES
-from edgewright.ir.parameters import check_structure, check_values
 from edgewright.ir.qnn.signatures import SIGNATURES as QNN_SIGNATURES
 from edgewright.ir.qnn.table import QNN
 from edgewright.ir.signatures import Signatures, described, storage

@@ -18,7 +18,7 @@ from edgewright.backends.xnnpack.from_blob import from_blob
 from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import ALIGNMENT, HEAD, MAGIC, VERSION, write_twin
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Dim, Graph, GraphError, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.backends.test_xnnpack_run import DELEGATED, blobs, shown

@@ -10,8 +10,8 @@ from edgewright.backends.ethos_u import fixed
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, TosaLowering, result, scale_of, stored_limits, zero_of
 from edgewright.backends.ethos_u.tables import Lower, real, single, through_table, unary
 from edgewright.backends.table import OK, Rule
+from edgewright.ir.aten.reference.activations import sigmoid
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.reference.activations import sigmoid
 from edgewright.passes.layout import Order, common_order
 from edgewright.passes.storage import activation_limits
 

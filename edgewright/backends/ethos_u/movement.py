@@ -14,8 +14,8 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
 from edgewright.backends.ethos_u.slicing import cut, joined, picked, tiled
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.flatten import flat_places
 from edgewright.passes.layout import Order, common_order, identity
 from edgewright.passes.renaming import permuted, squeezed

@@ -23,8 +23,8 @@ from edgewright.backends.table import FLOAT, STATIC, Backend, precision_of
 from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value, verify
-from edgewright.ir.opset import OPS
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_constants

@@ -10,8 +10,8 @@ from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering
 from edgewright.backends.ethos_u.movement import stored_as
 from edgewright.backends.ethos_u.pools import image_of, name_image
 from edgewright.backends.ethos_u.slicing import picked, runs
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import Order, common_order, identity
 
 MAX_RUNS = 256  # pieces of memory that are joined to one tensor

@@ -10,8 +10,8 @@ import numpy as np
 from edgewright.backends.ethos_u.lower import INT32, INT48, TosaLowering, result
 from edgewright.backends.ethos_u.movement import stored_as
 from edgewright.backends.ethos_u.slicing import picked, runs, tiled
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import NHWC
 
 MAX_SCALE, MAX_SHRINK = 1 << 11, 16  # of TOSA's RESIZE

@@ -15,8 +15,8 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import FLOAT32, INT16, INT32, TosaLowering, result
 from edgewright.backends.table import OK, Rule
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import common_order
 
 Lower = Callable[[TosaLowering, Op], None]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgewright.backends.nxp.lower import NeutronLowering
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, verify
-from edgewright.ir.opset import OPS
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_constants
 

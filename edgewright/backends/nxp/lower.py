@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.tflite.elements import limits as stored_limits
+from edgewright.ir.tflite.elementwise import limits as stored_limits
 from edgewright.ir.tflite.table import PREFIX
 from edgewright.passes.flatten import FlatteningLowering
 from edgewright.passes.layout import Order, identity, moves_nothing

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.backends.nxp.lower import NeutronLowering, result, scale_of, zero_of
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.flatten import flat_places
 from edgewright.passes.layout import common_order, identity
 from edgewright.passes.renaming import permuted, squeezed

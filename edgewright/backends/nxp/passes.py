@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares the operators)
 
-from edgewright.ir.opset import OPS
+from edgewright.ir.aten.ops import OPS
 from edgewright.quantize.io import integer_io, open_ends
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.backends.qualcomm.lower import QnnLowering, order_of, real_numbers, result, stored
 from edgewright.backends.qualcomm.norms import scaling
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import identity
 from edgewright.passes.storage import activation_limits
 

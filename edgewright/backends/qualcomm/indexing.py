@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, stored
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import identity
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import common_order, identity
 from edgewright.passes.renaming import permuted
 

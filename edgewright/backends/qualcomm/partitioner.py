@@ -36,8 +36,8 @@ from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.frontend.export import export
 from edgewright.hints import did_you_mean
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, verify
-from edgewright.ir.opset import OPS
 from edgewright.ir.qnn.twin import missing
 from edgewright.partition.exclude import as_exclusion
 from edgewright.partition.partitioner import Partitioner

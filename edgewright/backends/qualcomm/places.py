@@ -7,8 +7,8 @@ from typing import Any
 
 from edgewright.backends.qualcomm.lower import INT32, INT64
 from edgewright.backends.qualcomm.rules import listed
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Index, Same
 
 

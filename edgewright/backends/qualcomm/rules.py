@@ -9,8 +9,8 @@ import numpy as np
 from edgewright.backends.qualcomm.target import BLOCK, BLOCKS, WIDE_WEIGHTS, WITHOUT_HALF
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, over, tensors
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.ir.ports import Index
 
 _REALS = ("float32", "float16")

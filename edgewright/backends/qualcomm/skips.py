@@ -7,8 +7,8 @@ from typing import Any
 
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op
-from edgewright.ir.opset import OPS
 
 log = logging.getLogger("edgewright.qualcomm")
 NODES, OPERATORS = "skip_node_id_set", "skip_node_op_set"

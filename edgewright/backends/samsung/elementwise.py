@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.backends.samsung.lower import FLOAT32, EnnLowering, real_numbers, result
-from edgewright.ir.enn.names import ELEMENT_NAMES
+from edgewright.ir.enn.dtypes import ELEMENT_NAMES
 from edgewright.ir.graph import Op
 from edgewright.passes.storage import activation_limits
 

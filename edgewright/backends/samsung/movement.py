@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.samsung.lower import EnnLowering, result
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.opset import OPS
 from edgewright.passes.layout import identity
 
 

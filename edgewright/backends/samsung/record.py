@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.samsung.lower import QUANTIZED
-from edgewright.ir.enn.names import ELEMENT_NAMES, layout_name
+from edgewright.ir.enn.dtypes import ELEMENT_NAMES, layout_name
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Graph, Value
 

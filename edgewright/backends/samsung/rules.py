@@ -10,7 +10,7 @@ from edgewright.backends.rules import rule
 from edgewright.backends.samsung.lower import QUANTIZED
 from edgewright.backends.samsung.products import along, pads
 from edgewright.backends.table import OK, over, pool_arguments, tensor, tensors
-from edgewright.ir.enn.names import ELEMENT_NAMES
+from edgewright.ir.enn.dtypes import ELEMENT_NAMES
 from edgewright.ir.graph import Op, Value
 
 # Of these, constants are real numbers until they are lowered.

@@ -68,7 +68,7 @@ class XnnpackDelegate:
     def _graph(self) -> Graph:
         from edgewright.backends.xnnpack.blob import read_blob
         from edgewright.backends.xnnpack.from_blob import from_blob
-        from edgewright.ir.meanings.check import check
+        from edgewright.ir.core.validate import check
 
         try:
             graph = from_blob(read_blob(self._given.blob), self._names)

@@ -19,8 +19,8 @@ from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.hints import not_among
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value, verify
-from edgewright.ir.opset import OPS
 from edgewright.partition.partitioner import Partitioner
 from edgewright.passes import apply
 from edgewright.passes.fold import fold_batch_norms, fold_constants

@@ -1,4 +1,4 @@
-"""Products of integers and fixed-point factors on vectors, rounded as ``ir/scaling.py`` says.
+"""Products of integers and fixed-point factors on vectors, rounded as ``ir/fixed_point_scale.py`` says.
 
 32-bit lanes are multiplied as 64 bits: even and odd ones apart, as the instruction for it wants them.
 """

@@ -1,11 +1,11 @@
-"""Exact sums of integers brought to a result's scale by real factors, as ``ir/real_scaling.py`` has it."""
+"""Exact sums of integers brought to a result's scale by real factors, as ``ir/float_scale.py`` has it."""
 
 from __future__ import annotations
 
 from edgewright.engine.codegen.builder import Function, Reg, count, element, number, vec
 from edgewright.engine.codegen.requant import Affine
 from edgewright.engine.codegen.vector import clamp, to_real
-from edgewright.ir.real_scaling import RealScaling
+from edgewright.ir.float_scale import RealScaling
 
 EXACT = 1 << 51  # whole numbers below are made of double precision by adding and taking off
 _ONES = 1.5 * 2.0**52  # in double precision, its last bit is worth 1

@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import Function, Reg, count, element, number, vec
 from edgewright.engine.codegen.fixed_point import scale
 from edgewright.engine.codegen.vector import int_max, int_min
-from edgewright.ir.scaling import ROUNDINGS
+from edgewright.ir.fixed_point_scale import ROUNDINGS
 
 _MOST = {"i32": 1 << 31, "i64": 1 << 63}
 
@@ -129,7 +129,7 @@ class Integers:
     # ---------------------------------------------------------------------------------------------------- rescaling
 
     def rescale(self, a: Whole, multiplier: int, shift: int, rounding: str) -> Whole:
-        """Times a factor that is not negative, rounded as ``ir/scaling.py`` has it."""
+        """Times a factor that is not negative, rounded as ``ir/fixed_point_scale.py`` has it."""
         least = 1 if rounding == "twice" else 2
         if not (0 <= multiplier < 1 << 31 and least <= shift <= 62):
             raise NotWholeError(f"{multiplier} >> {shift}")

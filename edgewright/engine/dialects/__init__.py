@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from edgewright.engine.graph.validate import RULES, Shape
-from edgewright.ir.execute import DIALECTS
+from edgewright.ir.core.execute import DIALECTS
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 

@@ -17,8 +17,8 @@ from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F
 from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
 from edgewright.engine.dialects.enn_int16 import signed
 from edgewright.engine.dialects.enn_rewrite import EnnRewrite, real, rule, some
-from edgewright.ir.enn.elements import fixed_sum
-from edgewright.ir.enn.numbers import byte, half, inputs_of, result_of
+from edgewright.ir.enn.elementwise import fixed_sum
+from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics

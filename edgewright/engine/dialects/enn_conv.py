@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import EnnRewrite, pads, pair, real, rule, some, word
-from edgewright.ir.enn.numbers import byte, half, inputs_of, result_of
-from edgewright.ir.enn.products import LIMITS
+from edgewright.ir.enn.conv import LIMITS
+from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
+from edgewright.ir.float_scale import bias_units, real_scaling
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.real_scaling import bias_units, real_scaling
 
 _UNITS = {1: (1 << 31) - 1, 2: 1 << 48}  # the largest bias, by the bytes of what it is added for
 _MOST = 1 << 24  # weights, where filters of groups are made filters of all channels

@@ -1,5 +1,5 @@
 """ENN's operators on single elements: integers become real numbers of single precision, and those integers again, with
-each rounding that ``ir/enn/numbers.py`` has. Sums and products of bytes are the engine's own."""
+each rounding that ``ir/enn/numerics.py`` has. Sums and products of bytes are the engine's own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from edgewright.engine.codegen.requant import Affine, scale_of, whole_of
 from edgewright.engine.codegen.vector import clamp, to_real
 from edgewright.engine.dialects.elementwise import TABULAR, Given, element
 from edgewright.engine.dialects.reduce import finish, folding
-from edgewright.ir.enn.elements import BINARY, UNARY
-from edgewright.ir.enn.numbers import inputs_of, result_of
+from edgewright.ir.enn.elementwise import BINARY, UNARY
+from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
+from edgewright.ir.float_scale import mean_scaling
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.real_scaling import mean_scaling
 
 TABULAR |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
 _ARITHMETIC = {"ELTSUM": "fadd", "SUB": "fsub", "ELTMUL": "fmul", "ELTDIV": "fdiv"}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import UNLIMITED
-from edgewright.ir.enn.numbers import half
+from edgewright.ir.enn.numerics import half
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 

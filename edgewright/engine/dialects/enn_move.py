@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, UNLIMITED, EnnRewrite, rule, some, wider
-from edgewright.ir.enn.numbers import byte, inputs_of, result_of
+from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.enn.numerics import byte, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.places import Outside
 
 _PLACES = (np.dtype(np.int64), np.dtype(np.int32))
 

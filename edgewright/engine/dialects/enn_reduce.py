@@ -23,7 +23,7 @@ from edgewright.engine.dialects.enn_rewrite import (
     some,
     wider,
 )
-from edgewright.ir.enn.numbers import byte, constant, inputs_of, result_of
+from edgewright.ir.enn.numerics import byte, constant, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
 

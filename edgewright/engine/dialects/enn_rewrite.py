@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
-from edgewright.ir.enn.numbers import byte, constant
+from edgewright.ir.enn.numerics import byte, constant
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 

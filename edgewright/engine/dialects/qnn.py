@@ -21,7 +21,7 @@ from edgewright.engine.dialects import (  # noqa: F401  (their rules)
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, ends, real, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.qnn.pairs import in_fixed_point
+from edgewright.ir.qnn.binary import in_fixed_point
 
 _SUMS = {"Add": "add", "Subtract": "sub"}
 

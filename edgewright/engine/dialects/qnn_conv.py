@@ -24,12 +24,12 @@ from edgewright.engine.dialects.qnn_rewrite import (
     some,
     whole,
 )  # fmt: skip
+from edgewright.ir.float_scale import RealScaling, narrow, real_scaling
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.numerics import QNN, single
+from edgewright.ir.qnn.dtypes import half, quantized
 from edgewright.ir.qnn.scaling import bias_of, product_scaling, weights_of
 from edgewright.ir.qnn.table import PREFIX
-from edgewright.ir.qnn.values import half, quantized
-from edgewright.ir.real_scaling import RealScaling, narrow, real_scaling
 
 _INT8, _INT16 = np.dtype(np.int8), np.dtype(np.int16)
 _MOST = 1 << 24  # weights, where filters of groups are made filters of all channels

@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.engine.dialects.qnn_conv import affordable, grown_filters, grown_image, image, joined, product
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, constant, ends, real, rule, some
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.folds import counts_of
+from edgewright.ir.qnn.reduce import counts_of
 
 _DEEPEST = 256  # planes of a window: each is a move
 

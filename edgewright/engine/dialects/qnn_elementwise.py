@@ -13,12 +13,12 @@ from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
 from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR, Given, bounds, element
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.ir.qnn.elements import BINARY, UNARY
-from edgewright.ir.qnn.pairs import in_fixed_point, inverse
+from edgewright.ir.qnn.binary import in_fixed_point, inverse
+from edgewright.ir.qnn.dtypes import limits_of, word_limits
+from edgewright.ir.qnn.elementwise import BINARY, UNARY
+from edgewright.ir.qnn.int16 import MIDDLE, WordScaling, WordSum, word_scaling, word_sum
 from edgewright.ir.qnn.shapes import SINGLE
 from edgewright.ir.qnn.table import PREFIX
-from edgewright.ir.qnn.values import limits_of, word_limits
-from edgewright.ir.qnn.words import MIDDLE, WordScaling, WordSum, word_scaling, word_sum
 
 TABULAR |= {PREFIX + name for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
 Real = Callable[[Integers, Op, list[Reg]], Reg]

@@ -22,7 +22,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
     word,
 )  # fmt: skip
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.elements import BY_NUMBER, NEURONS
+from edgewright.ir.qnn.elementwise import BY_NUMBER, NEURONS
 
 _UNARY = {
     "Asin": "asin", "Atan": "atan", "Cos": "cos", "Exp": "exp", "Log": "log", "Rsqrt": "rsqrt", "Sin": "sin",

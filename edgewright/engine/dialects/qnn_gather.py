@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.engine.dialects.qnn_move import give, moved
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, constant, count, ends, real, result, rule, some
+from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.places import Outside
 from edgewright.ir.qnn.execute import subject_of, zero_of
 
 

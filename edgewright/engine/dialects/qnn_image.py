@@ -23,7 +23,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.numerics import single
-from edgewright.ir.qnn.images import resize_axes, resize_taps
+from edgewright.ir.qnn.image import resize_axes, resize_taps
 
 
 @rule("PoolMax2d")

@@ -21,8 +21,8 @@ from edgewright.engine.dialects.qnn_rewrite import (
 )  # fmt: skip
 from edgewright.engine.dialects.static_gather import pick
 from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.qnn.dtypes import half
 from edgewright.ir.qnn.table import PREFIX
-from edgewright.ir.qnn.values import half
 
 Lists = Sequence[Any]
 

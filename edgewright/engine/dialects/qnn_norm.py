@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, byte, constant, ends, real, rule, some, whole
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.rows import rows_of
-from edgewright.ir.qnn.values import real as numbers_of
+from edgewright.ir.qnn.dtypes import real as numbers_of
+from edgewright.ir.qnn.norm_softmax import rows_of
 
 _SOFTMAX = {"Softmax": "enn.SOFTMAX", "LogSoftmax": "enn.LOGSOFTMAX"}
 

@@ -12,7 +12,7 @@ from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
 from edgewright.engine.dialects.qnn_elementwise import real, stored
 from edgewright.engine.dialects.reduce import FOLDINGS, Folding, finish
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.qnn.folds import factors_of
+from edgewright.ir.qnn.reduce import factors_of
 from edgewright.ir.qnn.table import PREFIX
 
 _POOLS = ("PoolAvg2d", "PoolAvg3d", "PoolMax2d")

@@ -12,8 +12,8 @@ import numpy as np
 from edgewright.engine.dialects.elementwise import ELEMENTS
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
+from edgewright.ir.qnn.dtypes import half
 from edgewright.ir.qnn.table import PREFIX, QNN, STORED
-from edgewright.ir.qnn.values import half
 
 SINGLE = np.dtype(np.float32)
 QUANTIZE, DEQUANTIZE = f"{PREFIX}Quantize", f"{PREFIX}Dequantize"

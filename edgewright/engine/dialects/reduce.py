@@ -15,10 +15,10 @@ from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.curves import mean_factor, nearest_factor
 from edgewright.ir.tflite.execute import named
-from edgewright.ir.tflite.fixed import scale, zero
-from edgewright.ir.tosa.windows import reciprocals
+from edgewright.ir.tflite.fixed_point_math import mean_factor, nearest_factor
+from edgewright.ir.tflite.rounding import scale, zero
+from edgewright.ir.tosa.conv_pool import reciprocals
 
 Finish = Callable[[Integers, Op, Whole, list[Reg]], Whole]
 FOLDS: dict[str, Finish] = {}

@@ -11,9 +11,9 @@ from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.tflite.products import taps
-from edgewright.ir.tflite.xnnpack import between as between_pixels
-from edgewright.ir.tosa.windows import between
+from edgewright.ir.tflite.conv import taps
+from edgewright.ir.tflite.xnnpack_rounding import between as between_pixels
+from edgewright.ir.tosa.conv_pool import between
 
 Finish = Callable[[Integers, Whole], Whole]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.engine.codegen.ranged_int import NotWholeError
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.tosa.windows import between, nearest
+from edgewright.ir.tosa.conv_pool import between, nearest
 
 Lists = list[Array]
 PICKS: dict[str, Callable[[Op], tuple[Value, Lists]]] = {}

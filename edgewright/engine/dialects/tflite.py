@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.ir.fixed_point_scale import Scaling
+from edgewright.ir.float_scale import RealScaling
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
-from edgewright.ir.real_scaling import RealScaling
-from edgewright.ir.scaling import Scaling
-from edgewright.ir.tflite.elements import RELUS, limits
-from edgewright.ir.tflite.fixed import multiplier, scale, zero
-from edgewright.ir.tflite.products import factor_of, operands, pair_factor
+from edgewright.ir.tflite.conv import factor_of, operands, pair_factor
+from edgewright.ir.tflite.elementwise import RELUS, limits
+from edgewright.ir.tflite.rounding import multiplier, scale, zero
 from edgewright.ir.tflite.table import PREFIX
 
 rule: Rules[_Tflite] = Rules(PREFIX)

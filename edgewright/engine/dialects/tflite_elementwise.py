@@ -7,8 +7,8 @@ from typing import Any
 from edgewright.engine.codegen.ranged_int import Integers, Whole
 from edgewright.engine.dialects.elementwise import TABULAR, Given, element, result_of
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.tflite import elements as tflite
-from edgewright.ir.tflite.fixed import multiplier, scale, zero
+from edgewright.ir.tflite import elementwise as tflite
+from edgewright.ir.tflite.rounding import multiplier, scale, zero
 
 TABULAR |= {f"tflite.{name}" for name in ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")}
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.ir.fixed_point_scale import Scaling
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.scaling import Scaling
 from edgewright.ir.tosa.table import PREFIX
 
 rule: Rules[Tosa] = Rules(PREFIX)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgewright.ir.core.dynamic_conv import is_device_row_product
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.row_products import is_device_row_product
 
 
 def _single(value: Value) -> bool:

@@ -11,7 +11,7 @@ from edgewright.engine.codegen.epilogue import Second, Tail, Unary
 from edgewright.engine.graph.dynamic_quantization import on_the_fly, takes_rows
 from edgewright.engine.graph.elementwise_trees import find_trees, only_leaf
 from edgewright.engine.graph.nodes import BINARY, PRODUCTS, Node, byte, limits, single, unary, with_constant
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 

@@ -1,5 +1,5 @@
 """Images and volumes sampled at the points of a grid, as operators of a device graph: arithmetic on the points, and
-pixels at the places that it gives. Each operation is one of ``ir/reference/grid.py``, in its order."""
+pixels at the places that it gives. Each operation is one of ``ir/aten/reference/grid_sample.py``, in its order."""
 
 from __future__ import annotations
 

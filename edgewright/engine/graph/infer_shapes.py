@@ -8,7 +8,7 @@ from typing import Any
 
 from edgewright.engine.graph.validate import RULES
 from edgewright.errors import ExecutionError, InputError
-from edgewright.ir.from_table import in_table, shape_of
+from edgewright.ir.core.aten_fallback import in_table, shape_of
 from edgewright.ir.graph import Graph, Op, Value
 
 Shape = tuple[int, ...]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.graph.dynamic_quantization import on_the_fly, takes_rows
+from edgewright.ir.core.dynamic_conv import is_device_row_product
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.row_products import is_device_row_product
 
 _F32 = np.dtype(np.float32)
 _LARGEST = 1 << 24  # bytes of filters over all channels

@@ -13,7 +13,7 @@ import numpy as np
 
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.errors import ExecutionError, LimitError
-from edgewright.ir.from_table import in_table, shape_of
+from edgewright.ir.core.aten_fallback import in_table, shape_of
 from edgewright.ir.graph import Graph, Op, Value, verify
 
 Shape = tuple[int, ...]

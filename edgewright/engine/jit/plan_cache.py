@@ -25,8 +25,8 @@ from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodegenError, Image
 from edgewright.engine.plan import ALIGN, SLACK, Check, Place, Plan, Slot, Step, Tensor
 from edgewright.engine.tuning_params import tuned_text
+from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.dtypes import dtype_name, dtype_named
-from edgewright.ir.places import Outside
 
 _BUFFERS = ("arena", "weights", "input", "output")
 _MOST = 32 << 20  # bytes of packed weights: more would push everything else out of the cache

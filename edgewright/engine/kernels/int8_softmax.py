@@ -10,7 +10,7 @@ from edgewright.engine.codegen.fixed_point import bounded, halves, joined
 from edgewright.engine.codegen.vector import int_max, int_min, widen
 from edgewright.engine.kernels.elementwise import Loops, emit_units
 from edgewright.engine.kernels.row_reduce import halved
-from edgewright.ir.tflite.curves import FIRST, ROUNDS, SUM_BITS
+from edgewright.ir.tflite.fixed_point_math import FIRST, ROUNDS, SUM_BITS
 
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
 _STEPS = 8  # bits of a result
@@ -91,7 +91,7 @@ def _high(f: Function, a: Reg, b: Reg | int) -> Reg:
 
 
 def _inverse(f: Function, total: Reg) -> tuple[Reg, Reg]:
-    """One over a row's sum, and how far its products are shifted: as ``ir/tflite/curves.py`` has it."""
+    """One over a row's sum, and how far its products are shifted: as ``ir/tflite/fixed_point_math.py`` has it."""
     f.module.declare("declare i32 @llvm.ctlz.i32(i32, i1)")
     room = f.cast("zext", f.let("i32", f"call i32 @llvm.ctlz.i32(i32 {total}, i1 true)"), I64)
     scaled = f.op("shl", f.cast("zext", total, I64), room)

@@ -1,4 +1,4 @@
-"""Softmax and norms of rows of integers: exact sums, and what ``ir/whole_rows.py`` makes of them, operation by
+"""Softmax and norms of rows of integers: exact sums, and what ``ir/int_rows.py`` makes of them, operation by
 operation."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from edgewright.engine.codegen.vector import int_max, to_real
 from edgewright.engine.kernels.elementwise import Loops, emit_units
 from edgewright.engine.kernels.int8_softmax import entries
 from edgewright.engine.kernels.row_reduce import fold, halved
-from edgewright.ir.whole_rows import LN2, MIDDLE, SERIES
+from edgewright.ir.int_rows import LN2, MIDDLE, SERIES
 
 _ONE = 1023 << 52  # 1 in double precision, as bits
 

@@ -14,9 +14,9 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.scan import kind_of
 from edgewright.engine.lower.base import Context, Dense, Lowering, only
 from edgewright.engine.lower.move import copy
+from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.places import Outside
 
 _WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
 KINDS = ("gather", "scatter", "scatter_add")

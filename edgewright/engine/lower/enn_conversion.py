@@ -10,7 +10,7 @@ from edgewright.engine.dialects.enn_elementwise import real, stored
 from edgewright.engine.graph.nodes import Node, single
 from edgewright.engine.lower.base import Context, Lowering
 from edgewright.engine.lower.elementwise import element_wise
-from edgewright.ir.enn.numbers import inputs_of, result_of
+from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.graph import Value
 
 

@@ -1,6 +1,6 @@
 """Convolutions of 16-bit integers by constants of 8 or 16 bits, with a ``scaling``: sums of up to 48 bits.
 
-Scalings are of fixed point (``ir/scaling.py``), or factors of double precision.
+Scalings are of fixed point (``ir/fixed_point_scale.py``), or factors of double precision.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
 from edgewright.engine.lower.base import Context, Lowering
 from edgewright.engine.lower.elementwise import kind_of
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Value
 from edgewright.ir.numerics import Numerics
 

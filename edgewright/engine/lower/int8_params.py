@@ -15,7 +15,7 @@ from edgewright.engine.lower.elementwise import sum_factors
 from edgewright.ir.graph import Array, QParams
 
 if TYPE_CHECKING:
-    from edgewright.ir.scaling import Scaling
+    from edgewright.ir.fixed_point_scale import Scaling
 
 _WIDE = 1 << 31
 _FAR = 1 << 30

@@ -10,7 +10,7 @@ from edgewright.engine.graph.nodes import Node, byte
 from edgewright.engine.kernels.elementwise import Operand, plan_loops
 from edgewright.engine.kernels.int8_softmax import ByteRows, emit_softmax
 from edgewright.engine.lower.base import Context, Lowering
-from edgewright.ir.tflite.curves import powers
+from edgewright.ir.tflite.fixed_point_math import powers
 
 _MOST = 4095  # elements of a row, whose sum then has 31 bits
 

@@ -16,9 +16,9 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
 from edgewright.engine.lower.base import Context, Lowering
 from edgewright.engine.lower.elementwise import kind_of
+from edgewright.ir.fixed_point_scale import Scaling
+from edgewright.ir.float_scale import RealScaling
 from edgewright.ir.graph import Value
-from edgewright.ir.real_scaling import RealScaling
-from edgewright.ir.scaling import Scaling
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))
 

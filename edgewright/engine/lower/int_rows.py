@@ -14,9 +14,9 @@ from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
 from edgewright.engine.kernels.int_rows import NormRows, SoftmaxRows, Stored, emit_norm, emit_softmax
 from edgewright.engine.lower.base import Context, Lowering
 from edgewright.engine.plan import Place
-from edgewright.ir.enn.numbers import constant, inputs_of
+from edgewright.ir.enn.numerics import constant, inputs_of
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.whole_rows import exact_norm, log_of_one, powers
+from edgewright.ir.int_rows import exact_norm, log_of_one, powers
 
 _LONGEST = 1 << 20  # of a row, whose exponentials have some bits left
 

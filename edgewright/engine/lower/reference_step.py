@@ -12,7 +12,7 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Context, Lowering
 from edgewright.engine.plan import PythonCall
 from edgewright.errors import ExecutionError
-from edgewright.ir.execute import Executor
+from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Value
 
 _BROKEN = (ValueError, LookupError, ArithmeticError, TypeError)  # numbers of a file that make no sense to numpy

@@ -11,8 +11,8 @@ from edgewright.engine.graph.nodes import Node, byte, limits, single
 from edgewright.engine.kernels.resize import Resize, emit_resize, table
 from edgewright.engine.kernels.softmax import emit_softmax
 from edgewright.engine.lower.base import Context, Dense, Lowering, only
+from edgewright.ir.aten.reference.windows import cheaper_first
 from edgewright.ir.graph import Array
-from edgewright.ir.reference.windows import cheaper_first
 
 
 class Bilinear(Lowering):

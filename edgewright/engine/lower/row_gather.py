@@ -15,8 +15,8 @@ from edgewright.engine.lower.base import Context, Dense, Lowering, only
 from edgewright.engine.lower.move import copy
 from edgewright.engine.lower.static_gather import alike
 from edgewright.engine.plan import Check, Place
+from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.places import Outside
 
 _WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
 _NANOSECONDS = 5.0  # for one row; a byte of it takes the hundredth part

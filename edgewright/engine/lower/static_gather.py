@@ -16,8 +16,8 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.static_gather import Picks, emit_picks, table
 from edgewright.engine.lower.base import Context, Dense, Lowering, only
 from edgewright.engine.lower.move import copy
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.opset import OPS
 
 _NANOSECONDS = 3.0  # for one run, and for 16 bytes of it
 _LONG = 64  # bytes of a run that is worth being a unit by itself

@@ -7,11 +7,11 @@ import math
 from typing import Any
 
 from edgewright.errors import FormatError
-from edgewright.ir.enn.products import LIMITS
+from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
+from edgewright.ir.enn.conv import LIMITS
 from edgewright.ir.enn.signatures import check_types
 from edgewright.ir.enn.table import ENN, FLAG, INT, INTS, OPTIONAL, PREFIX, REAL, REALS, TEXT, EnnOp
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.twins import LARGEST, LONGEST, afford, check_graph, check_ops
 
 ELEMENTS = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "int64")
 

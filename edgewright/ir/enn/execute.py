@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from edgewright.ir.enn.numbers import Values
+from edgewright.ir.enn.numerics import Values
 from edgewright.ir.enn.table import ENN, PREFIX
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.liveness import last_read

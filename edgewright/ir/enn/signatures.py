@@ -7,7 +7,7 @@ elements keeps how they are stored. Weights may have a scale for each output cha
 from __future__ import annotations
 
 from edgewright.errors import FormatError
-from edgewright.ir.enn.elements import BINARY, UNARY
+from edgewright.ir.enn.elementwise import BINARY, UNARY
 from edgewright.ir.graph import Op
 from edgewright.ir.signatures import Signatures
 

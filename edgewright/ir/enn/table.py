@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.ir.enn import elements, moves, products, shapes
-from edgewright.ir.enn.numbers import Values
+from edgewright.ir.enn import conv, elementwise, move, shapes
+from edgewright.ir.enn.numerics import Values
 from edgewright.ir.graph import Op
 
 PREFIX = "enn."
@@ -59,37 +59,37 @@ _ONE, _TWO, _BIASED = (1, 1), (2, 2), (2, 3)
 
 def _rows() -> tuple[EnnOp, ...]:
     return (
-        *(EnnOp(name, _TWO, shapes.broadcast, f) for name, f in elements.BINARY.items()),
-        *(EnnOp(name, _ONE, shapes.same, elements.of(f)) for name, f in elements.UNARY.items()),
-        *(EnnOp(f"{d}CONV2D", _BIASED, shapes.convolution, products.convolution, _CONV) for d in ("", "DW")),
-        *(EnnOp(f"{d}DECONV2D", _BIASED, shapes.deconvolution, products.convolution, _CONV) for d in ("", "DW")),
-        EnnOp("FC", _BIASED, shapes.fully_connected, products.fully_connected, ("in_channels", "out_channels")),
-        EnnOp("BATCH_MATMUL", _TWO, shapes.batch_matmul, products.batch_matmul),
-        EnnOp("AVGPOOL2D", _ONE, shapes.pool, products.average_pool, (*_SPREAD, *_PADDED, "count_include_pad")),
-        EnnOp("MAXPOOL2D", _ONE, shapes.pool, products.max_pool, (*_SPREAD, *_PADDED, *_DILATED)),
-        *(EnnOp(f"REDUCE{n}", _ONE, shapes.reduced, elements.MEANS[f"REDUCE{n}"], ("keep_dims", "axis"))
+        *(EnnOp(name, _TWO, shapes.broadcast, f) for name, f in elementwise.BINARY.items()),
+        *(EnnOp(name, _ONE, shapes.same, elementwise.of(f)) for name, f in elementwise.UNARY.items()),
+        *(EnnOp(f"{d}CONV2D", _BIASED, shapes.convolution, conv.convolution, _CONV) for d in ("", "DW")),
+        *(EnnOp(f"{d}DECONV2D", _BIASED, shapes.deconvolution, conv.convolution, _CONV) for d in ("", "DW")),
+        EnnOp("FC", _BIASED, shapes.fully_connected, conv.fully_connected, ("in_channels", "out_channels")),
+        EnnOp("BATCH_MATMUL", _TWO, shapes.batch_matmul, conv.batch_matmul),
+        EnnOp("AVGPOOL2D", _ONE, shapes.pool, conv.average_pool, (*_SPREAD, *_PADDED, "count_include_pad")),
+        EnnOp("MAXPOOL2D", _ONE, shapes.pool, conv.max_pool, (*_SPREAD, *_PADDED, *_DILATED)),
+        *(EnnOp(f"REDUCE{n}", _ONE, shapes.reduced, elementwise.MEANS[f"REDUCE{n}"], ("keep_dims", "axis"))
           for n in ("MEAN", "SUM")),
-        EnnOp("CLIP", _ONE, shapes.same, elements.clip, ("minimum", "maximum")),
-        EnnOp("PRELU", _TWO, shapes.by_channel, elements.prelu),
-        *(EnnOp(n, _ONE, shapes.axis, elements.MEANS[n], ("axis",)) for n in ("SOFTMAX", "LOGSOFTMAX")),
-        EnnOp("BatchNormalization", (5, 5), shapes.by_channel_exactly, elements.batch_norm, ("epsilon",)),
-        EnnOp("LAYERNORM", (3, 3), shapes.last_axis, elements.layer_norm, ("epsilon",)),
-        EnnOp("GROUPNORM", (3, 3), shapes.group_norm, elements.group_norm, ("num_groups", "epsilon")),
-        EnnOp("RMSNORM", _TWO, shapes.rms_norm, elements.rms_norm, ("normalize_shape", "param_num", "epsilon")),
-        EnnOp("CONCAT", (1, None), shapes.concat, moves.concat, ("axis",)),
-        EnnOp("RESHAPE", _ONE, shapes.reshape, moves.reshape, ("new_shape",)),
-        EnnOp("TRANSPOSE", _ONE, shapes.transpose, moves.transpose, ("perm",)),
-        EnnOp("STRIDEDSLICE", _ONE, shapes.strided_slice, moves.strided_slice, ("begin", "end", "strides")),
-        EnnOp("SPLIT", _ONE, shapes.split, moves.split, ("axis", "point"), None),
-        EnnOp("PAD", _ONE, shapes.pad, moves.pad, ("explicit_padding", "padding", "padding_type")),
-        EnnOp("GATHER", _TWO, shapes.gather, moves.gather, ("axis",)),
-        EnnOp("TopK", _ONE, shapes.top_k, moves.top_k, ("k_dims",), 2),
-        EnnOp("DEPTH_TO_SPACE", _ONE, shapes.depth_to_space, moves.depth_to_space, ("block_size", "mode")),
-        EnnOp("RESIZE_BILINEAR", _ONE, shapes.resized, products.resize_bilinear, _RESIZED),
-        EnnOp("RESIZE_NEAREST_NEIGHBOR", _ONE, shapes.resized, products.resize_nearest, _RESIZED),
-        EnnOp("CAST", _ONE, shapes.same, moves.cast, ("out_dtype",)),
-        EnnOp("QUANTIZE", _ONE, shapes.same, moves.quantize, ("scales", "zero_points")),
-        EnnOp("DEQUANTIZE", _ONE, shapes.same, moves.dequantize, ("scales", "zero_points")),
+        EnnOp("CLIP", _ONE, shapes.same, elementwise.clip, ("minimum", "maximum")),
+        EnnOp("PRELU", _TWO, shapes.by_channel, elementwise.prelu),
+        *(EnnOp(n, _ONE, shapes.axis, elementwise.MEANS[n], ("axis",)) for n in ("SOFTMAX", "LOGSOFTMAX")),
+        EnnOp("BatchNormalization", (5, 5), shapes.by_channel_exactly, elementwise.batch_norm, ("epsilon",)),
+        EnnOp("LAYERNORM", (3, 3), shapes.last_axis, elementwise.layer_norm, ("epsilon",)),
+        EnnOp("GROUPNORM", (3, 3), shapes.group_norm, elementwise.group_norm, ("num_groups", "epsilon")),
+        EnnOp("RMSNORM", _TWO, shapes.rms_norm, elementwise.rms_norm, ("normalize_shape", "param_num", "epsilon")),
+        EnnOp("CONCAT", (1, None), shapes.concat, move.concat, ("axis",)),
+        EnnOp("RESHAPE", _ONE, shapes.reshape, move.reshape, ("new_shape",)),
+        EnnOp("TRANSPOSE", _ONE, shapes.transpose, move.transpose, ("perm",)),
+        EnnOp("STRIDEDSLICE", _ONE, shapes.strided_slice, move.strided_slice, ("begin", "end", "strides")),
+        EnnOp("SPLIT", _ONE, shapes.split, move.split, ("axis", "point"), None),
+        EnnOp("PAD", _ONE, shapes.pad, move.pad, ("explicit_padding", "padding", "padding_type")),
+        EnnOp("GATHER", _TWO, shapes.gather, move.gather, ("axis",)),
+        EnnOp("TopK", _ONE, shapes.top_k, move.top_k, ("k_dims",), 2),
+        EnnOp("DEPTH_TO_SPACE", _ONE, shapes.depth_to_space, move.depth_to_space, ("block_size", "mode")),
+        EnnOp("RESIZE_BILINEAR", _ONE, shapes.resized, conv.resize_bilinear, _RESIZED),
+        EnnOp("RESIZE_NEAREST_NEIGHBOR", _ONE, shapes.resized, conv.resize_nearest, _RESIZED),
+        EnnOp("CAST", _ONE, shapes.same, move.cast, ("out_dtype",)),
+        EnnOp("QUANTIZE", _ONE, shapes.same, move.quantize, ("scales", "zero_points")),
+        EnnOp("DEQUANTIZE", _ONE, shapes.same, move.dequantize, ("scales", "zero_points")),
     )  # fmt: skip
 
 

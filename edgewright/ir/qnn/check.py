@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import FormatError
+from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.shapes import elementwise, shapes_of
 from edgewright.ir.qnn.signatures import check_types
 from edgewright.ir.qnn.table import PREFIX, QNN, Numbers
-from edgewright.ir.twins import LARGEST, LONGEST, afford, check_graph, check_ops
 
 _TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "bool", "float32", "float16")
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.liveness import last_read
+from edgewright.ir.qnn.dtypes import converted, real, stored
 from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
-from edgewright.ir.qnn.values import converted, real, stored
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.float_scale import RealScaling, narrow
 from edgewright.ir.graph import Array, QParams, Value
 from edgewright.ir.numerics import QNN, single
-from edgewright.ir.real_scaling import RealScaling, narrow
 
 _MULTIPLES = 16  # of a channel's scale that a block's may be
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Op
-from edgewright.ir.qnn import shapes_moves as moves
-from edgewright.ir.qnn import shapes_products as products
-from edgewright.ir.qnn.elements import BINARY, UNARY
+from edgewright.ir.qnn import shapes_conv as products
+from edgewright.ir.qnn import shapes_move as moves
+from edgewright.ir.qnn.elementwise import BINARY, UNARY
 from edgewright.ir.qnn.shape_checks import Rule, Shape, axes_of, need
 from edgewright.ir.qnn.table import PREFIX
 

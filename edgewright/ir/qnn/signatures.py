@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from edgewright.errors import FormatError
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.qnn.elements import BINARY, UNARY
-from edgewright.ir.qnn.pairs import PAIRS
+from edgewright.ir.qnn.binary import PAIRS
+from edgewright.ir.qnn.elementwise import BINARY, UNARY
 from edgewright.ir.signatures import Signatures
 
 _QUANTIZED = "qu8 qi8 qu16 qi16"

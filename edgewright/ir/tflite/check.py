@@ -10,11 +10,11 @@ import math
 from typing import Any
 
 from edgewright.errors import FormatError
+from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.tflite.shapes import shape_of
 from edgewright.ir.tflite.signatures import check_types
 from edgewright.ir.tflite.table import PREFIX, TFLITE, TfliteOp
-from edgewright.ir.twins import LARGEST, LONGEST, afford, check_graph, check_ops
 
 _FROM = {"stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "filter_h": 1, "filter_w": 1}
 

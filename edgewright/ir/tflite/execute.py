@@ -8,7 +8,7 @@ from edgewright.errors import UsageError
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
 from edgewright.ir.liveness import last_read
 from edgewright.ir.tflite.table import PREFIX, TFLITE, Reference
-from edgewright.ir.tflite.xnnpack import OVERRIDES
+from edgewright.ir.tflite.xnnpack_rounding import OVERRIDES
 
 NUMERICS: dict[str, Mapping[str, Reference]] = {"tflite": {}, "xnnpack": OVERRIDES}
 

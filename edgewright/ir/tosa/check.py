@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import FormatError
+from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.tosa.shapes import shape_of
 from edgewright.ir.tosa.signatures import check_types
 from edgewright.ir.tosa.table import PREFIX, TOSA, TosaOp
-from edgewright.ir.twins import LARGEST, LONGEST, afford, check_graph, check_ops
 
 _FROM = {"stride": 1, "dilation": 1, "kernel": 1, "scale": 1, "multiples": 1, "shape": 1, "size": 1, "pad": 0,
          "padding": 0, "start": 0, "perms": 0, "axis": 0, "shift": 0}  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgewright.ir.reference import activations as ref
-from edgewright.ir.reference import copies
+from edgewright.ir.aten.reference import activations as ref
+from edgewright.ir.aten.reference import copies
 from edgewright.runtime.registry import row
 
 for _name in ("relu", "hardtanh", "leaky_relu", "elu", "gelu", "sigmoid", "logit"):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.reference import copies
-from edgewright.ir.reference import create as ref
+from edgewright.ir.aten.reference import copies
+from edgewright.ir.aten.reference import create as ref
 from edgewright.runtime.registry import kernel, row
 from edgewright.runtime.tensor import Array
 

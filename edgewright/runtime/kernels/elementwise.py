@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgewright.ir.reference import compare, copies, unary
-from edgewright.ir.reference import elementwise as ref
+from edgewright.ir.aten.reference import compare, copies, unary
+from edgewright.ir.aten.reference import elementwise as ref
 from edgewright.runtime.registry import row
 
 for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "expm1",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewright.ir.reference import indexing as ref
-from edgewright.ir.reference import masks
-from edgewright.ir.reference.dims import Array
+from edgewright.ir.aten.reference import indexing as ref
+from edgewright.ir.aten.reference import masks
+from edgewright.ir.aten.reference.dims import Array
 from edgewright.runtime.registry import kernel, row
 
 row("aten::gather.out", ref.gather, ref.gather_shape)

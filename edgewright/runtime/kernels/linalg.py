@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.ir.reference import conv, linalg
+from edgewright.ir.aten.reference import conv, linalg
 from edgewright.runtime.registry import row
 
 row("aten::mm.out", linalg.mm, linalg.mm_shape)

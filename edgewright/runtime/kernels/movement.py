@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.ir.reference import distance, movement, pad, rearrange
+from edgewright.ir.aten.reference import distance, movement, pad, rearrange
 from edgewright.runtime.registry import row
 
 row("aten::view_copy.out", movement.view, movement.view_shape)

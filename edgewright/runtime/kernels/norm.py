@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewright.ir.reference import norm as ref
-from edgewright.ir.reference.dims import Array, Shape
+from edgewright.ir.aten.reference import norm as ref
+from edgewright.ir.aten.reference.dims import Array, Shape
 from edgewright.runtime.registry import kernel, row
 
 row("aten::_softmax.out", ref.softmax, ref.softmax_shape)

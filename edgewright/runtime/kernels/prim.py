@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.ir.reference import scalars as ref
+from edgewright.ir.aten.reference import scalars as ref
 from edgewright.runtime.registry import row
 
 for _name, _fn in {

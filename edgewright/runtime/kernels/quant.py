@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from edgewright.ir.reference import quant as ref
-from edgewright.ir.reference import quant_ops as ops
+from edgewright.ir.aten.reference import quant as ref
+from edgewright.ir.aten.reference import quant_ops as ops
 from edgewright.runtime.registry import Function, register_kernel, row
 
 _Q = "quantized_decomposed::"

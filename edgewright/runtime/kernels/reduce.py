@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.ir.reference import reduce as ref
+from edgewright.ir.aten.reference import reduce as ref
 from edgewright.runtime.registry import row
 
 row("aten::sum.IntList_out", ref.reduce_sum, ref.reduction_shape)

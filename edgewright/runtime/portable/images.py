@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.aten.reference import pool, resample
 from edgewright.ir.graph import Array, Value
-from edgewright.ir.reference import pool, resample
 from edgewright.runtime.portable.maker import Maker, new
 from edgewright.runtime.portable.table import Args, taken
 from edgewright.runtime.tensor import TensorSlot

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.ir.aten.reference.elementwise import cast, result_type
 from edgewright.ir.dtypes import DType, is_integral
 from edgewright.ir.graph import Value
-from edgewright.ir.reference.elementwise import cast, result_type
 from edgewright.runtime.portable.maker import TYPES, Maker, new
 from edgewright.runtime.portable.table import Args, otherwise, taken
 from edgewright.runtime.tensor import TensorSlot

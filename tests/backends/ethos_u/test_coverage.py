@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.ir.opset import OPS
+from edgewright.ir.aten.ops import OPS
 
 STOCK = json.loads((Path(__file__).parents[2] / "golden/ethos_u/stock_operators.json").read_text())
 LISTED = sorted({name for kind in ("int", "float", "checked") for name in STOCK[kind]})

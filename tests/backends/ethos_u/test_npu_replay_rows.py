@@ -16,7 +16,7 @@ from edgewright.backends.ethos_u.partitioner import to_tosa
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import Compiled, compile_tosa
-from edgewright.ir.opset import OPS
+from edgewright.ir.aten.ops import OPS
 from tests.backends.ethos_u.rows import cases
 
 SPEC = EthosUCompileSpec("ethos-u55-128")

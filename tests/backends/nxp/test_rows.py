@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.opset import OPS
 from tests.backends.nxp.rows import BACKEND, cases, check
 from tests.support.quantized_calls import INT8, Case, load, store, weights
 

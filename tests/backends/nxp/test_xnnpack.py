@@ -10,7 +10,7 @@ from edgewright.backends.nxp.delegate import NeutronDelegate
 from edgewright.backends.nxp.graphs import to_tflite
 from edgewright.errors import FormatError, UsageError
 from edgewright.formats.twin_writer import write_twin
-from edgewright.ir.opset import OPS
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.tflite.execute import execute
 from edgewright.runtime.delegates import DelegateBlob
 from tests.backends.nxp.litert import differences, graph, value

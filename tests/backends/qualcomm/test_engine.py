@@ -12,8 +12,8 @@ from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_qnn
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.twin_reader import read_twin
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array
-from edgewright.ir.opset import OPS
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.twin import missing, to_twin

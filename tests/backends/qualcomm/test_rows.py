@@ -8,7 +8,7 @@ import pytest
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.rules import MADE
 from edgewright.backends.qualcomm.target import QcomChipset
-from edgewright.ir.opset import OPS
+from edgewright.ir.aten.ops import OPS
 from tests.backends.qualcomm.rows import FP16, cases, check
 
 ROWS = [name for name in BACKEND.rows if name in OPS and name not in MADE]  # what makes constants has no operands

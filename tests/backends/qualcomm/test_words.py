@@ -8,7 +8,7 @@ import pytest
 from edgewright import engine
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.execute import execute
-from edgewright.ir.qnn.words import word_scaling, word_sum
+from edgewright.ir.qnn.int16 import word_scaling, word_sum
 from tests.engine.vendors import cpus
 
 WORD = np.dtype(np.uint16)

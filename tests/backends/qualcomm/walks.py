@@ -11,8 +11,8 @@ import numpy as np
 
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_qnn
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Graph, Op
-from edgewright.ir.opset import OPS
 from tests.backends.qualcomm.rows import emulated_result, scheme, twin_result
 from tests.ops.harness import Sample
 from tests.ops.opset_calls import Call

@@ -14,10 +14,10 @@ from edgewright.backends.samsung.partitioner import EnnPartitioner, to_enn
 from edgewright.backends.samsung.record import Record, record
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import write_twin
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.opset import OPS
 from tests.backends.samsung.enn_spec import CALLS, NAMES, expected
 from tests.support.quantized_calls import (
     Case,

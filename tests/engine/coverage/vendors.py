@@ -19,8 +19,8 @@ from edgewright.backends.samsung.partitioner import EnnPartitioner, to_enn
 from edgewright.engine.compiler import make_plan
 from edgewright.errors import ExecutionError
 from edgewright.formats.twin_reader import read_twin
+from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph
-from edgewright.ir.opset import OPS
 from tests.backends.ethos_u import rows as ethos_u
 from tests.backends.nxp import rows as nxp
 from tests.backends.qualcomm import rows as qualcomm

@@ -15,8 +15,8 @@ from edgewright.backends.ethos_u.npu.elementwise import HEADROOM, OperandScales
 from edgewright.backends.ethos_u.npu.maps import Builder, NotTranslatedError
 from edgewright.backends.ethos_u.npu.output import OutputStage, rescale
 from edgewright.backends.ethos_u.npu.record import Block, Copy, Elementwise, Pool, Product, Second
+from edgewright.ir.fixed_point_scale import Scaling
 from edgewright.ir.graph import Array, Value
-from edgewright.ir.scaling import Scaling
 
 _ROUNDINGS = {"natural": "single", "tfl": "double"}
 _INT32 = np.dtype(np.int32)

@@ -1,0 +1,36 @@
+"""Rows of arithmetic: functions of one number, and of two."""
+
+from __future__ import annotations
+
+from edgewright.ir.aten.ops.row_builders import row
+from edgewright.ir.aten.reference import copies, unary
+from edgewright.ir.aten.reference import elementwise as ref
+from edgewright.ir.ports import ACT
+
+for _name in ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfinv", "exp",
+              "expm1", "floor", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sign", "sin",
+              "sinh", "sqrt", "square", "tan", "trunc"):  # fmt: skip
+    row(_name, f"{_name}.default", getattr(unary, _name), copies.same_shape)
+
+
+def _binary(name: str, aten: str) -> None:
+    row(name, aten, getattr(ref, name), ref.broadcast_shape, self=ACT, other=ACT, out=ACT)
+
+
+for _name in ("add", "sub", "rsub", "mul", "fmod", "remainder"):
+    _binary(_name, f"{_name}.Tensor {_name}.Scalar")
+_binary("div", "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode")
+_binary("floor_divide", "floor_divide.default floor_divide.Scalar")
+_binary("maximum", "maximum.default max.other")
+_binary("minimum", "minimum.default min.other")
+_binary("atan2", "atan2.default")
+row(
+    "pow",
+    "pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar",
+    ref.pow,
+    ref.broadcast_shape,
+    self=ACT,
+    exponent=ACT,
+    out=ACT,
+)
+row("clamp", "clamp.default clamp.Tensor", ref.clamp, ref.clamp_shape, self=ACT, min=ACT, max=ACT, out=ACT)

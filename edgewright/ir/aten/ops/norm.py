@@ -1,0 +1,77 @@
+"""Rows of the normalisations.
+
+Their weights are ranges of their own: a scale for each element would be as many numbers as elements. Statistics stay
+real numbers; they are folded into a neighbour or computed by the device.
+"""
+
+from __future__ import annotations
+
+from edgewright.ir.aten.ops.row_builders import row
+from edgewright.ir.aten.reference import norm, norm_variants
+from edgewright.ir.aten.table import Layout
+from edgewright.ir.ports import ACT, BIAS, INDEX, Port, Range
+
+AXES, SHAPE, SPATIAL = Layout.AXES, Layout.SHAPE, Layout.SPATIAL
+
+_UNIT: dict[str, Port] = {"self": ACT, "out": Range(0, 1)}
+_AFFINE: dict[str, Port] = {"input": ACT, "weight": ACT, "bias": BIAS, "out": ACT}
+_STATISTICS: dict[str, Port] = {"running_mean": INDEX, "running_var": INDEX}
+
+row("softmax", "_softmax.default softmax.int", norm.softmax, norm.softmax_shape, AXES, **_UNIT)
+row("safe_softmax", "_safe_softmax.default", norm.safe_softmax, norm.softmax_shape, AXES, **_UNIT)
+row("log_softmax", "_log_softmax.default log_softmax.int", norm.log_softmax, norm.softmax_shape, AXES)
+row(
+    "batch_norm",
+    "batch_norm.default _native_batch_norm_legit_no_training.default",
+    norm.batch_norm_inference,
+    norm.batch_norm_inference_shape,
+    SPATIAL,
+    lambda op: not op.args.get("training", False),
+    **_AFFINE,
+    **_STATISTICS,
+)
+row(
+    "batch_norm_no_stats",
+    "_native_batch_norm_legit.no_stats",
+    norm.batch_norm_training,
+    norm.batch_norm_training_shape,
+    SPATIAL,
+    **_AFFINE,
+)
+row(
+    "instance_norm",
+    "instance_norm.default",
+    norm_variants.instance_norm,
+    norm_variants.instance_norm_shape,
+    SPATIAL,
+    **_AFFINE,
+    **_STATISTICS,
+)
+row("group_norm", "group_norm.default", norm_variants.group_norm, norm_variants.group_norm_shape, SPATIAL, **_AFFINE)
+row(
+    "native_group_norm",
+    "native_group_norm.default",
+    norm_variants.native_group_norm,
+    norm_variants.native_group_norm_shape,
+    SPATIAL,
+    **_AFFINE,
+)
+# Over the last dimensions, whatever they are.
+row(
+    "layer_norm",
+    "layer_norm.default native_layer_norm.default",
+    norm.layer_norm,
+    norm.layer_norm_shape,
+    SHAPE,
+    **_AFFINE,
+)
+row(
+    "rms_norm",
+    "rms_norm.default",
+    norm_variants.rms_norm,
+    norm_variants.rms_norm_shape,
+    SHAPE,
+    input=ACT,
+    weight=ACT,
+    out=ACT,
+)

@@ -1,0 +1,31 @@
+"""How rows are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from edgewright.ir.aten.table import OPS, Layout, OpDef
+from edgewright.ir.graph import Op
+from edgewright.ir.ports import ACT, Port, Same
+
+Function = Callable[..., Any]
+SELF = Same("self")
+
+
+def row(
+    name: str,
+    aten: str,
+    reference: Function,
+    shape: Function,
+    layout: Layout = Layout.FOLLOW,
+    when: Callable[[Op], bool] | None = None,
+    /,
+    **ports: Port,
+) -> None:
+    """Add a row. ``aten`` lists overloads, by spaces, without their namespace if it is ``aten``.
+
+    Without ports it is a function of one activation, ``self``.
+    """
+    overloads = tuple(o if o.count(".") > 1 else f"aten.{o}" for o in aten.split())
+    OPS.add(OpDef(name, overloads, reference, shape, ports or {"self": ACT, "out": ACT}, layout, when))

@@ -1,0 +1,132 @@
+"""Tensors from nothing but numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.aten.reference.elementwise import Array, Shape, cast, fitting
+
+
+def size_shape(size: Sequence[int], *_: Any, **__: Any) -> Shape:
+    """The shape of every creation operator that is told its size."""
+    if any(n < 0 for n in size):
+        raise ValueError(f"sizes must not be negative, got {list(size)}")
+    return tuple(size)
+
+
+def full(size: Sequence[int], fill_value: Any, **_: Any) -> Array:
+    """One number everywhere, as a view: the caller's type and memory are all it costs."""
+    return np.broadcast_to(np.asarray(fill_value), size_shape(size))
+
+
+def zeros(size: Sequence[int], *_: Any, **__: Any) -> Array:
+    return full(size, 0)
+
+
+def ones(size: Sequence[int], *_: Any, **__: Any) -> Array:
+    return full(size, 1)
+
+
+def fill_shape(self: Array, value: Any, *_: Any) -> Shape:
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise ValueError(f"the value must be a number or a 0-d tensor, got shape {list(value.shape)}")
+    return tuple(self.shape)
+
+
+def fill(self: Array, value: Any, *_: Any) -> Array:
+    """``value`` in the shape and type of ``self``; a number must fit in it, a 0-d tensor wraps."""
+    put = cast if isinstance(value, np.ndarray) else fitting
+    return full(fill_shape(self, value), put(value, self.dtype))
+
+
+def scalar_tensor_shape(s: Any, **_: Any) -> Shape:
+    return ()
+
+
+def scalar_tensor(s: Any, **_: Any) -> Array:
+    return np.asarray(s)
+
+
+def arange_shape(start: Any = 0, end: Any = 0, step: Any = 1, **_: Any) -> Shape:
+    if not all(map(math.isfinite, (start, end, step))):
+        raise ValueError(f"arange takes finite numbers, got {start}, {end}, {step}")
+    if step == 0 or (end - start) * (1 if step > 0 else -1) < 0:
+        raise ValueError(f"step must lead from start to end, got {start}, {end}, {step}")
+    if all(isinstance(v, int) for v in (start, end, step)):
+        return (-((start - end) // step),)
+    count = (end - start) / step
+    if not math.isfinite(count):
+        raise ValueError(f"arange has too many steps from {start} to {end} by {step}")
+    return (math.ceil(count),)
+
+
+def arange(start: Any = 0, end: Any = 0, step: Any = 1, **_: Any) -> Array:
+    """start, start + step, ... before end: int64 from integers (exact), float64 otherwise."""
+    (count,) = arange_shape(start, end, step)
+    integers = all(isinstance(v, int) for v in (start, end, step))
+    index = np.arange(count, dtype=np.int64 if integers else np.float64)
+    return index * index.dtype.type(step) + index.dtype.type(start)
+
+
+def rand(size: Sequence[int], generator: np.random.Generator | None = None, **_: Any) -> Array:
+    """Uniform in [0, 1), multiples of 2**-24."""
+    return (generator or np.random.default_rng()).random(size_shape(size), np.float32)
+
+
+def randn(size: Sequence[int], generator: np.random.Generator | None = None, **_: Any) -> Array:
+    """Normal, of mean 0 and deviation 1."""
+    return (generator or np.random.default_rng()).standard_normal(size_shape(size), np.float32)
+
+
+def like_shape(self: Array, *_: Any, **__: Any) -> Shape:
+    return tuple(self.shape)
+
+
+def full_like(self: Array, fill_value: Any, **_: Any) -> Array:
+    """``fill_value`` in the shape of ``self``."""
+    return full(self.shape, fill_value)
+
+
+def zeros_like(self: Array, **_: Any) -> Array:
+    return full(self.shape, 0)
+
+
+def ones_like(self: Array, **_: Any) -> Array:
+    return full(self.shape, 1)
+
+
+def rand_like(self: Array, generator: np.random.Generator | None = None, **_: Any) -> Array:
+    return rand(self.shape, generator)
+
+
+def randn_like(self: Array, generator: np.random.Generator | None = None, **_: Any) -> Array:
+    return randn(self.shape, generator)
+
+
+def eye_shape(n: int, m: int | None = None, **_: Any) -> Shape:
+    return size_shape((n, n if m is None else m))
+
+
+def eye(n: int, m: int | None = None, **_: Any) -> Array:
+    """Ones on the diagonal of ``n`` rows and ``m`` (None: as many) columns."""
+    rows, columns = eye_shape(n, m)
+    return np.eye(rows, columns)
+
+
+def linspace_shape(start: Any, end: Any, steps: int, **_: Any) -> Shape:
+    return size_shape((steps,))
+
+
+def linspace(start: Any, end: Any, steps: int, **_: Any) -> Array:
+    """``steps`` numbers, evenly from ``start`` to ``end``."""
+    (count,) = linspace_shape(start, end, steps)
+    return np.linspace(start, end, count)
+
+
+def scalar_shape(*_: Any, **__: Any) -> Shape:
+    """Of everything that is one number."""
+    return ()

@@ -1,0 +1,254 @@
+"""Reading and writing at places that other tensors name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.aten.reference.dims import (
+    Array,
+    Shape,
+    at_dim,
+    normal_dim,
+    normal_index,
+    slice_bounds,
+    slice_length,
+    with_size,
+)
+from edgewright.ir.dtypes import compute_type
+
+Indices = Sequence[Array | None]
+
+
+def _checked(index: Array, size: int, *, wrap: bool = False) -> Array:
+    """``index`` as int64, every element in [0, size), or in [-size, size) with ``wrap``."""
+    if index.dtype.kind not in "iu":
+        raise ValueError(f"indices must be integers, got {index.dtype}")
+    low = -size if wrap else 0
+    if index.size and not low <= int(index.min()) <= int(index.max()) < size:
+        raise IndexError(f"indices must be in [{low}, {size - 1}], got [{index.min()}, {index.max()}]")
+    return index.astype(np.int64, copy=False)
+
+
+def gather_shape(self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Shape:
+    _check_index_fits(self, dim, index)
+    return index.shape
+
+
+def gather(self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Array:
+    dim = normal_dim(dim, self.ndim)
+    source, places = np.atleast_1d(self), np.atleast_1d(index)
+    result = source[_places(source.shape, dim, places)] if places.size else np.empty(places.shape, self.dtype)
+    return np.asarray(result.reshape(index.shape))
+
+
+def scatter_shape(self: Array, dim: int, index: Array, src: Any) -> Shape:
+    _check_index_fits(self, dim, index)
+    if isinstance(src, np.ndarray) and index.size:
+        sizes = zip(np.atleast_1d(index).shape, np.atleast_1d(src).shape, strict=False)
+        if max(src.ndim, 1) != max(index.ndim, 1) or any(n > have for n, have in sizes):
+            raise ValueError(f"src {list(src.shape)} must cover index {list(index.shape)}")
+    return self.shape
+
+
+def scatter(self: Array, dim: int, index: Array, src: Any) -> Array:
+    """A copy with ``src`` (a tensor or a number) written where ``index`` says along ``dim``."""
+    return _scattered(self.copy(), dim, index, src, accumulate=False)
+
+
+def scatter_add(self: Array, dim: int, index: Array, src: Any) -> Array:
+    return _scattered(self.astype(compute_type(self.dtype)), dim, index, src, accumulate=True)
+
+
+def _scattered(result: Array, dim: int, index: Array, src: Any, *, accumulate: bool) -> Array:
+    target, places = np.atleast_1d(result), np.atleast_1d(index)
+    if places.size:
+        at = _places(target.shape, normal_dim(dim, result.ndim), places)
+        values = np.asarray(src).astype(result.dtype)
+        if values.ndim:
+            values = values[tuple(slice(n) for n in places.shape)]
+        _write(target, at, values, accumulate)
+    return target.reshape(result.shape)
+
+
+def _write(target: Array, at: Any, values: Array, accumulate: bool) -> None:
+    if accumulate:
+        np.add.at(target, at, values)
+    else:
+        target[at] = values
+
+
+def _check_index_fits(self: Array, dim: int, index: Array) -> None:
+    dim = normal_dim(dim, self.ndim)
+    if not index.size:
+        return
+    if max(self.ndim, 1) != max(index.ndim, 1):
+        raise ValueError(f"index must have the input's rank, got {list(index.shape)} for {list(self.shape)}")
+    pairs = zip(np.atleast_1d(index).shape, np.atleast_1d(self).shape, strict=True)
+    if any(n > have for d, (n, have) in enumerate(pairs) if d != dim):
+        raise ValueError(f"index {list(index.shape)} must fit in {list(self.shape)} except at dim {dim}")
+
+
+def _places(shape: Shape, dim: int, index: Array) -> tuple[Array, ...]:
+    """The full index: ``index`` along ``dim``, and each element's own position along the others."""
+    own = np.ogrid[tuple(slice(n) for n in index.shape)]
+    return (*own[:dim], _checked(index, shape[dim]), *own[dim + 1 :])
+
+
+def index_select_shape(self: Array, dim: int, index: Array) -> Shape:
+    dim = normal_dim(dim, self.ndim)
+    if index.ndim > 1 or (self.ndim == 0 and index.size != 1):
+        raise ValueError(f"index must be one list of places, got {list(index.shape)} for {list(self.shape)}")
+    return with_size(self.shape, dim, index.size)
+
+
+def index_select(self: Array, dim: int, index: Array) -> Array:
+    dim, source = normal_dim(dim, self.ndim), np.atleast_1d(self)
+    result = np.take(source, _checked(index.reshape(-1), source.shape[dim]), axis=dim)
+    return np.asarray(result if self.ndim else result.reshape(()))
+
+
+def embedding_shape(weight: Array, indices: Array, *_: Any, **__: Any) -> Shape:
+    if weight.ndim != 2:
+        raise ValueError(f"weight must be [rows, width], got {list(weight.shape)}")
+    return (*indices.shape, weight.shape[1])
+
+
+def embedding(weight: Array, indices: Array, *_: Any, **__: Any) -> Array:
+    """Rows of ``weight``. What else the operator is told only matters to the gradient."""
+    return np.asarray(np.take(weight, _checked(indices, weight.shape[0]), axis=0))
+
+
+def _full_index(self: Array, indices: Indices) -> tuple[Any, ...]:
+    """numpy's spelling of torch's index list: masks become the places they hold, None keeps a dim whole."""
+    key: list[Any] = []
+    for index in indices:
+        if index is None:
+            key.append(slice(None))
+        elif index.dtype == np.bool_ or index.dtype == np.uint8:
+            if index.ndim == 0 or self.shape[len(key) : len(key) + index.ndim] != index.shape:
+                raise IndexError(f"mask {list(index.shape)} must match dims {len(key)}.. of {list(self.shape)}")
+            key.extend(np.nonzero(index))
+        else:
+            if len(key) >= self.ndim:
+                raise IndexError(f"too many indices for shape {list(self.shape)}")
+            key.append(_checked(index, self.shape[len(key)], wrap=True))
+    if len(key) > self.ndim or all(isinstance(k, slice) for k in key):
+        raise IndexError(f"needs between one and {self.ndim} indices, got {len(key)}")
+    return tuple(key)
+
+
+def index_shape(self: Array, indices: Indices) -> Shape:
+    key = _full_index(self, indices)
+    where = [d for d, k in enumerate(key) if not isinstance(k, slice)]
+    places = np.broadcast_shapes(*(key[d].shape for d in where))
+    # Indices in a row put their dims where they stand, scattered ones put them in front.
+    front = where[0] if where[-1] - where[0] == len(where) - 1 else 0
+    kept = [size for d, size in enumerate(self.shape) if d not in where]
+    return (*kept[:front], *places, *kept[front:])
+
+
+def index(self: Array, indices: Indices) -> Array:
+    return np.asarray(self[_full_index(self, indices)])
+
+
+def index_put_shape(self: Array, indices: Indices, values: Array, accumulate: bool = False) -> Shape:
+    places = index_shape(self, indices)
+    if values.ndim > len(places) or np.broadcast_shapes(values.shape, places) != places:
+        raise ValueError(f"values {list(values.shape)} must broadcast to the indexed shape {list(places)}")
+    return self.shape
+
+
+def index_put(self: Array, indices: Indices, values: Array, accumulate: bool = False) -> Array:
+    """A copy with ``values`` written, or added once per mention, where ``indices`` say."""
+    index_put_shape(self, indices, values, accumulate)
+    result = self.astype(compute_type(self.dtype)) if accumulate else self.copy()
+    _write(result, _full_index(self, indices), values.astype(result.dtype), accumulate)
+    return result
+
+
+def select_scatter_shape(self: Array, src: Array, dim: int, index: int) -> Shape:
+    if self.ndim == 0:
+        raise IndexError("input must have at least one dimension")
+    dim = normal_dim(dim, self.ndim)
+    normal_index(index, self.shape[dim])
+    if src.shape != (*self.shape[:dim], *self.shape[dim + 1 :]):
+        raise ValueError(f"src must have the shape of one slice of {list(self.shape)}, got {list(src.shape)}")
+    return self.shape
+
+
+def select_scatter(self: Array, src: Array, dim: int, index: int) -> Array:
+    dim, result = normal_dim(dim, self.ndim), self.copy()
+    result[at_dim(dim, normal_index(index, self.shape[dim]))] = src
+    return result
+
+
+def slice_scatter_shape(
+    self: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Shape:
+    if self.ndim == 0:
+        raise IndexError("input must have at least one dimension")
+    dim = normal_dim(dim, self.ndim)
+    shape = with_size(self.shape, dim, slice_length(start, end, step, self.shape[dim]))
+    if src.shape != shape:
+        raise ValueError(f"src must have the slice's shape {list(shape)}, got {list(src.shape)}")
+    return self.shape
+
+
+def slice_scatter(
+    self: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Array:
+    dim, result = normal_dim(dim, self.ndim), self.copy()
+    result[at_dim(dim, slice(*slice_bounds(start, end, self.shape[dim]), step))] = src
+    return result
+
+
+_REDUCTIONS: dict[str, Any] = {
+    "sum": np.add,
+    "mean": np.add,
+    "prod": np.multiply,
+    "amax": np.maximum,
+    "amin": np.minimum,
+}
+_NEUTRAL = {"sum": 0, "mean": 0, "prod": 1, "amax": -np.inf, "amin": np.inf}
+
+
+def scatter_reduce_shape(
+    self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True
+) -> Shape:
+    if reduce not in _REDUCTIONS:
+        raise ValueError(f"reduce must be one of {', '.join(_REDUCTIONS)}, got {reduce!r}")
+    return scatter_shape(self, dim, index, src)
+
+
+def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True) -> Array:
+    """A copy in which what ``index`` sends to one place is reduced, with what was there or (where any is) without."""
+    scatter_reduce_shape(self, dim, index, src, reduce)
+    result = np.atleast_1d(self).astype(compute_type(self.dtype))
+    places = np.atleast_1d(index)
+    if not places.size:
+        return result.reshape(self.shape)
+    at = _places(result.shape, normal_dim(dim, self.ndim), places)
+    count = np.zeros(result.shape, np.int64)
+    np.add.at(count, at, 1)
+    if not include_self:
+        neutral = _NEUTRAL[reduce]
+        if result.dtype.kind in "iu" and reduce in ("amax", "amin"):
+            neutral = getattr(np.iinfo(result.dtype), "min" if reduce == "amax" else "max")
+        result[count > 0] = neutral
+    values = np.atleast_1d(src).astype(result.dtype)[tuple(slice(n) for n in places.shape)]
+    _REDUCTIONS[reduce].at(result, at, values)
+    if reduce == "mean":
+        divisor = np.maximum(count + int(include_self), 1)
+        result = result // divisor if result.dtype.kind in "iu" else result / divisor.astype(result.dtype)
+    return result.reshape(self.shape)
+
+
+def scatter_value_shape(self: Array, dim: int, index: Array, value: Any) -> Shape:
+    return scatter_shape(self, dim, index, value)
+
+
+def scatter_value(self: Array, dim: int, index: Array, value: Any) -> Array:
+    return scatter(self, dim, index, value)

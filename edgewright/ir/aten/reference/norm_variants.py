@@ -1,0 +1,88 @@
+"""Normalisations in the forms models ask for them: group norm by its groups, instance norm, RMS norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.aten.reference import norm
+from edgewright.ir.aten.reference.dims import Array, Shape, numel
+from edgewright.ir.aten.reference.elementwise import common
+from edgewright.ir.dtypes import compute_type
+
+
+def group_norm(
+    input: Array,
+    num_groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Array:
+    n, c, size = _sizes(input)
+    return norm.group_norm(input, weight, bias, n, c, size, num_groups, eps)[0]
+
+
+def group_norm_shape(
+    input: Array,
+    num_groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Shape:
+    n, c, size = _sizes(input)
+    return norm.group_norm_shape(input, weight, bias, n, c, size, num_groups, eps)[0]
+
+
+def _sizes(input: Array) -> tuple[int, int, int]:
+    if input.ndim < 2:
+        raise ValueError(f"input must have a batch and a channel dimension, got shape {list(input.shape)}")
+    return input.shape[0], input.shape[1], numel(input.shape[2:])
+
+
+def native_group_norm(input: Array, weight: Any, bias: Any, group: int, eps: float, **sizes: int) -> Any:
+    """Told its sizes ``N``, ``C`` and ``HxW``; also gives the means and one over the standard deviations."""
+    return norm.group_norm(input, weight, bias, sizes["N"], sizes["C"], sizes["HxW"], group, eps)
+
+
+def native_group_norm_shape(input: Array, weight: Any, bias: Any, group: int, eps: float, **sizes: int) -> Any:
+    return norm.group_norm_shape(input, weight, bias, sizes["N"], sizes["C"], sizes["HxW"], group, eps)
+
+
+def _instance_norm(
+    grouped: Callable[..., Any], batched: Callable[..., Any], input: Array, weight: Array | None, bias: Array | None,
+    running_mean: Array | None, running_var: Array | None, use_input_stats: bool, momentum: float, eps: float,
+    cudnn_enabled: bool = False,
+) -> Any:  # fmt: skip
+    """Each channel of each image by itself, or, as batch norm, by statistics that are given."""
+    if use_input_stats:
+        return grouped(input, input.shape[1] if input.ndim > 1 else 1, weight, bias, eps)
+    if running_mean is None or running_var is None:
+        raise ValueError("without the input's statistics, running ones must be given")
+    return batched(input, weight, bias, running_mean, running_var, momentum, eps)
+
+
+instance_norm = partial(_instance_norm, group_norm, norm.batch_norm)
+instance_norm_shape = partial(_instance_norm, group_norm_shape, norm.batch_norm_shape)
+
+
+def rms_norm(
+    input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
+) -> Array:
+    """Over the last dimensions, by the root of their mean square. ``eps`` None: the smallest step of its type."""
+    x = common(input, 0.0)[0]
+    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
+    square = np.mean(x * x, axis=axes, keepdims=True, dtype=x.dtype)
+    least = np.finfo(compute_type(x.dtype)).eps if eps is None else eps
+    result = x / np.sqrt(square + x.dtype.type(least))
+    return np.asarray(result if weight is None else result * weight.astype(x.dtype, copy=False))
+
+
+def rms_norm_shape(
+    input: Array, normalized_shape: Sequence[int], weight: Array | None = None, eps: float | None = None
+) -> Shape:
+    return tuple(norm.layer_norm_shape(input, normalized_shape, weight, None, 0.0)[0])

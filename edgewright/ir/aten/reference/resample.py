@@ -1,0 +1,170 @@
+"""Resizing images: nearest, bilinear, bicubic, and bilinear with antialiasing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.aten.reference.dims import Array, Shape, at_dim
+from edgewright.ir.aten.reference.grid_sample import cubic
+from edgewright.ir.aten.reference.windows import cheaper_first, per_axis
+from edgewright.ir.dtypes import DType, compute_type, is_integral
+
+Factors = Sequence[float | None]
+Taps = Iterable[tuple[Array, Array]]  # per tap: which element each position reads, and with what weight
+Tapped = Callable[[int, Array, Any, bool], Taps]
+
+
+def _counts(input: Array, output_size: Sequence[int] | None, scales: Sequence[float] | None) -> Shape:
+    if input.ndim != 4 or 0 in input.shape[1:]:
+        raise ValueError(f"input must be [batch, channels, height, width], got {list(input.shape)}")
+    if (output_size is None) == (scales is None):
+        raise ValueError("exactly one of output_size and scale_factors must be given")
+    if output_size is not None:
+        return per_axis(output_size, 2, "output_size", 1)
+    assert scales is not None
+    if len(scales) != 2 or not all(math.isfinite(s) and s > 0 for s in scales):
+        raise ValueError(f"scale_factors must be two positive numbers, got {list(scales)}")
+    return per_axis([int(n * s) for n, s in zip(input.shape[2:], scales, strict=True)], 2, "output size", 1)
+
+
+def _step(size: int, count: int, align_corners: bool, factor: float | None) -> float:
+    """How far apart in the input neighbouring output pixels are."""
+    if align_corners:
+        return (size - 1) / (count - 1) if count > 1 else 0.0
+    return 1.0 / factor if factor is not None and factor > 0 else size / count
+
+
+def _element(positions: Array, size: int) -> Array:
+    """Float positions as elements that exist, whatever the positions are."""
+    return np.clip(np.nan_to_num(positions), 0, size - 1).astype(np.int64)
+
+
+def upsample_nearest2d_shape(
+    input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Shape:
+    return (*input.shape[:2], *_counts(input, output_size, scale_factors))
+
+
+def upsample_nearest2d(input: Array, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None) -> Array:
+    return _nearest(input, _counts(input, output_size, scale_factors), scale_factors or (None, None))
+
+
+def _nearest(input: Array, counts: Shape, factors: Factors) -> Array:
+    picks = []
+    for size, count, factor in zip(input.shape[2:], counts, factors, strict=True):
+        step = np.float32(_step(size, count, False, factor))
+        picks.append(_element(np.floor(np.arange(count, dtype=np.float32) * step), size))
+    return np.asarray(input[:, :, picks[0][:, None], picks[1]])
+
+
+def upsample_shape(
+    input: Array, output_size: Sequence[int] | None, align_corners: bool, scale_factors: Sequence[float] | None
+) -> Shape:
+    return upsample_nearest2d_shape(input, output_size, scale_factors)
+
+
+def _upsampled(
+    tapped: Tapped, input: Array, output_size: Sequence[int] | None, align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> Array:  # fmt: skip
+    counts = _counts(input, output_size, scale_factors)
+    return _interpolated(input, counts, align_corners, scale_factors or (None, None), tapped)
+
+
+def resize_shape(self: Array, output_size: Sequence[int], *_: Any, **__: Any) -> Shape:
+    """Of the forms below, whose scales only say how far apart pixels are."""
+    return (*self.shape[:2], *_counts(self, output_size, None))
+
+
+def resize_nearest2d(
+    self: Array, output_size: Sequence[int], scales_h: float | None = None, scales_w: float | None = None
+) -> Array:
+    return _nearest(self, _counts(self, output_size, None), (scales_h, scales_w))
+
+
+def _resized(
+    tapped: Tapped, self: Array, output_size: Sequence[int], align_corners: bool, scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:  # fmt: skip
+    return _interpolated(self, _counts(self, output_size, None), align_corners, (scales_h, scales_w), tapped)
+
+
+def _interpolated(input: Array, counts: Shape, align_corners: bool, factors: Factors, tapped: Tapped) -> Array:
+    kind = _weight_type(input)
+    taps = []
+    for size, count, factor in zip(input.shape[2:], counts, factors, strict=True):
+        step = kind.type(_step(size, count, align_corners, factor))
+        taps.append(tapped(size, np.arange(count, dtype=kind), step, align_corners))
+    return _resize(input, counts, taps)
+
+
+def _cubic_taps(size: int, positions: Array, step: float, align_corners: bool) -> Taps:
+    at = positions * step if align_corners else (positions + 0.5) * step - 0.5
+    return [(_element(place, size), weight) for place, weight in cubic(at)]
+
+
+def _linear_taps(size: int, positions: Array, step: float, align_corners: bool) -> Taps:
+    at = positions * step if align_corners else np.maximum((positions + 0.5) * step - 0.5, 0)
+    lower = _element(at, size)
+    part = np.clip(at - lower, 0, 1)
+    return [(lower, 1 - part), (np.minimum(lower + 1, size - 1), part)]
+
+
+upsample_bilinear2d, upsample_bicubic2d = partial(_upsampled, _linear_taps), partial(_upsampled, _cubic_taps)
+resize_bilinear2d, resize_bicubic2d = partial(_resized, _linear_taps), partial(_resized, _cubic_taps)
+
+
+def upsample_bilinear2d_aa(
+    self: Array,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Array:
+    """A triangle filter as wide as the input pixels that one output pixel stands for."""
+    counts = _counts(self, output_size, None)
+    kind = _weight_type(self)
+    taps = []
+    for size, count, factor in zip(self.shape[2:], counts, (scales_h, scales_w), strict=True):
+        step = _step(size, count, align_corners, factor)
+        taps.append(_triangle_taps(size, np.arange(count, dtype=kind), step))
+    return _resize(self, counts, taps)
+
+
+def _triangle_taps(size: int, positions: Array, step: float) -> Iterator[tuple[Array, Array]]:
+    support = max(step, 1.0)
+    center = (positions + 0.5) * positions.dtype.type(step)
+    first = np.clip(np.trunc(np.nan_to_num(center - support + 0.5)), 0, size).astype(np.int64)
+    last = np.clip(np.trunc(np.nan_to_num(center + support + 0.5)), 0, size).astype(np.int64)
+    longest = max(int((last - first).max()), 0)
+
+    def weights(tap: int) -> Array:
+        distance = np.abs((tap + first - center + 0.5) / positions.dtype.type(support))
+        return np.where(first + tap < last, np.maximum(1 - distance, 0), 0)
+
+    total = np.zeros_like(center)
+    for tap in range(longest):
+        total += weights(tap)
+    for tap in range(longest):
+        yield np.minimum(first + tap, size - 1), weights(tap) / np.where(total == 0, 1, total)
+
+
+def _weight_type(input: Array) -> DType:
+    return np.dtype(np.float64 if input.dtype == np.float64 else np.float32)
+
+
+def _resize(input: Array, counts: Shape, taps: Sequence[Taps]) -> Array:
+    """Weighted sums along height and width; integers are rounded, halves up."""
+    result = input.astype(_weight_type(input) if is_integral(input.dtype) else compute_type(input.dtype), copy=False)
+    for dim in cheaper_first(input.shape[2:], counts):
+        total = np.zeros((*result.shape[: 4 + dim], counts[dim], *result.shape[5 + dim :]), result.dtype)
+        for elements, weight in taps[dim]:
+            picked = result[at_dim(4 + dim, elements)]
+            total += picked * weight.astype(result.dtype).reshape(-1, *(1,) * (-1 - dim))
+        result = total
+    return np.floor(result + 0.5) if is_integral(input.dtype) else result

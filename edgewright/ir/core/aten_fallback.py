@@ -1,0 +1,65 @@
+"""What rows of the op table mean in a device graph that has no meaning of its own for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgewright.ir.graph import Array, Op, Value
+
+if TYPE_CHECKING:
+    from edgewright.ir.core.execute import Executor
+
+_OURS = ("limits", "outside")  # what device graphs add to a row's arguments
+
+
+def meaning_of(kind: str) -> Callable[[Executor, Op], Any] | None:
+    """The row's reference, on values in the types they are computed in; None if there is no such row."""
+    from edgewright.ir.aten.ops import OPS
+
+    row = OPS.get(kind)
+    if row is None:
+        return None
+
+    def run(ex: Executor, op: Op) -> tuple[Array, ...]:
+        made = row.call({name: _read(ex, given) for name, given in op.args.items() if name not in _OURS})
+        return tuple(_stored(ex, op, out, result) for out, result in zip(op.outputs, made, strict=False))
+
+    return run
+
+
+def in_table(kind: str) -> bool:
+    from edgewright.ir.aten.ops import OPS
+
+    return kind in OPS
+
+
+def shape_of(op: Op) -> tuple[int, ...]:
+    """The shape of the first result, as the row has it."""
+    from edgewright.ir.aten.ops import OPS
+
+    made = OPS[op.kind].shape(**{name: _empty(given) for name, given in op.args.items() if name not in _OURS})
+    first = made[0] if isinstance(made, list) else made
+    return tuple(int(n) for n in first)
+
+
+def _read(ex: Executor, given: Any) -> Any:
+    if isinstance(given, list | tuple):
+        return [_read(ex, g) for g in given]
+    return ex.real(given) if isinstance(given, Value) else given
+
+
+def _stored(ex: Executor, op: Op, out: Value | None, result: Any) -> Array:
+    array = np.asarray(result)
+    if out is None:
+        return array
+    return ex.give(op, array) if out is op.outputs[0] else array.astype(out.dtype, copy=False)
+
+
+def _empty(given: Any) -> Any:
+    """An array of a value's shape that takes no memory."""
+    if isinstance(given, list | tuple):
+        return [_empty(g) for g in given]
+    return np.broadcast_to(np.zeros((), given.dtype), given.bound) if isinstance(given, Value) else given

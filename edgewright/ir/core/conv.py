@@ -1,0 +1,127 @@
+"""Products of weights: linear layers, convolutions, and of two matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgewright.ir.aten.reference.conv import convolution
+from edgewright.ir.core.dynamic_conv import is_device_row_product
+from edgewright.ir.core.registry import Rows, function
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.numerics import single, spread
+
+if TYPE_CHECKING:
+    from edgewright.ir.core.execute import Executor
+
+
+def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], axis: int) -> Array:
+    """Linear and convolution, in whatever their operands are stored as. ``axis`` is that of the output's channels."""
+    x, w, b, out = op.args["input"], op.args["weight"], op.args.get("bias"), op.outputs[0]
+    assert out is not None
+    given = ex.stored(x)
+    bias = None if b is None else np.asarray(ex.stored(b))
+    if isinstance(given, Rows):
+        return _dynamic(ex, op, given, product, bias)
+    scaling = op.args.get("scaling")
+    if scaling is None and (x.q is None or out.q is None):
+        total = product(ex.real(x), ex.real(w))
+        return ex.give(op, total if b is None else total + ex.real(b))
+    zero = 0 if x.q is None else x.q.zero_point
+    total = np.rint(product((given.astype(np.float64) - zero), np.asarray(ex.stored(w)).astype(np.float64)))
+    if bias is not None:
+        total = total + bias
+    if scaling is not None:
+        return np.asarray(scaling.apply(total.astype(np.int64)).astype(out.dtype))
+    assert out.q is not None
+    factor = single(x.q.scale) * single(w.q.scale) / single(out.q.scale)
+    spread_factor = spread(factor, axis if np.ndim(factor) else None, total.ndim)
+    return ex.numerics.requantize(total, spread_factor, out.q, op.args.get("limits"))
+
+
+def _dynamic(ex: Executor, op: Op, rows: Rows, product: Callable[[Array, Array], Array], bias: Array | None) -> Array:
+    w: Value = op.args["weight"]
+    assert w.q is not None
+    centred = rows.stored.astype(np.float64) - rows.zero
+    weight = np.asarray(ex.stored(w)).astype(np.float64)
+    scales = np.asarray(w.q.scale, np.float32)
+    if w.q.block:
+        weight = weight * np.repeat(scales.reshape(weight.shape[0], -1), w.q.block, axis=1)
+        total = product(centred, weight).astype(np.float32) / rows.scale
+    else:
+        total = product(centred, weight).astype(np.float32) * (np.float32(1) / rows.scale) * scales
+    return ex.give(op, total if bias is None else total + bias.astype(np.float32))
+
+
+@function("linear")
+def _linear(ex: Executor, op: Op) -> Array:
+    turned = op.args.get("transposed", False)
+    return _accumulate(ex, op, lambda x, w: x @ (w if turned else w.T), -1)
+
+
+def _images(op: Op, *, transposed: bool = False, depthwise: bool = False) -> Callable[[Array, Array], Array]:
+    """Convolution of channels-last images by filters stored output, height, width, input."""
+    pads = op.args["padding"]
+    stride, dilation = op.args["stride"], op.args["dilation"]
+    groups, extra = op.args["groups"], op.args.get("output_padding") or [0, 0]
+
+    def product(x: Array, w: Array) -> Array:
+        top, bottom, left, right = pads
+        filters = w.transpose(3, 0, 1, 2) if depthwise else w.transpose(0, 3, 1, 2)
+        image = x.transpose(0, 3, 1, 2)
+        if transposed:
+            kernels = _ungrouped(filters, groups)
+            out = convolution(image, kernels, None, stride, [0, 0], dilation, True, extra, groups)
+            return out[..., top : out.shape[2] - bottom, left : out.shape[3] - right].transpose(0, 2, 3, 1)
+        if (top, left) != (bottom, right):
+            image = np.pad(image, ((0, 0), (0, 0), (top, bottom), (left, right)))
+            top = left = 0
+        out = convolution(image, filters, None, stride, [top, left], dilation, False, [0, 0], groups)
+        return np.asarray(out.transpose(0, 2, 3, 1))
+
+    return product
+
+
+def _ungrouped(filters: Array, groups: int) -> Array:
+    """Filters of a transposed convolution as ATen has them: input channels first."""
+    out, each, height, width = filters.shape
+    parts = filters.reshape(groups, out // groups, each, height, width).transpose(0, 2, 1, 3, 4)
+    return parts.reshape(groups * each, out // groups, height, width)
+
+
+@function("conv2d")
+def _conv2d(ex: Executor, op: Op) -> Array:
+    given = ex.stored(op.args["input"])
+    if isinstance(given, Rows) and is_device_row_product(op):
+        ex.values[op.args["input"]] = Rows(*ex.numerics.choose(given.real, 1), given.real)
+        result = _accumulate(ex, op, _images(op), 3)
+        ex.values[op.args["input"]] = given
+        return result
+    return _accumulate(ex, op, _images(op), 3)
+
+
+@function("depthwise_conv2d")
+def _depthwise(ex: Executor, op: Op) -> Array:
+    return _accumulate(ex, op, _images(op, depthwise=True), 3)
+
+
+@function("conv_transpose2d")
+def _conv_transpose2d(ex: Executor, op: Op) -> Array:
+    return _accumulate(ex, op, _images(op, transposed=True), 3)
+
+
+@function("whole_matmul")
+def _whole_matmul(ex: Executor, op: Op) -> Array:
+    """Stored integers without their zero points; sums by a scaling."""
+    pair = zip((op.args["self"], op.args["other"]), op.args["zeros"], strict=True)
+    left, right = (np.asarray(ex.stored(v)).astype(np.float64) - zero for v, zero in pair)
+    out = op.outputs[0]
+    assert out is not None
+    return np.asarray(op.args["scaling"].apply((left @ right).astype(np.int64)).astype(out.dtype))
+
+
+@function("bmm")
+def _bmm(ex: Executor, op: Op) -> Array:
+    return ex.give(op, ex.real(op.args["self"]) @ ex.real(op.args["other"]))

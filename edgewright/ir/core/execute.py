@@ -1,0 +1,119 @@
+"""Runs a device graph in numpy: the meaning that engines and vendors' software are compared with.
+
+Values are arrays of what is stored; a quantized value's parameters are in the graph, except for rows quantized on the
+fly, which carry theirs. Images are channels-last, as inside a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from edgewright.errors import ExecutionError, LimitError
+from edgewright.ir.core import argmax_resize, conv, elementwise, move, pool, size_bounds  # noqa: F401  (they register what they mean)
+from edgewright.ir.core.aten_fallback import meaning_of
+from edgewright.ir.core.registry import FUNCTIONS, Function, Rows
+from edgewright.ir.dtypes import compute_type
+from edgewright.ir.graph import Array, Graph, Op, Value
+from edgewright.ir.liveness import last_read
+from edgewright.ir.numerics import Numerics
+
+
+def _array(stored: Any) -> Array:
+    array: Array = stored.stored if isinstance(stored, Rows) else stored
+    return array
+
+
+def meaning(kind: str) -> Function | None:
+    """What an operator does: one of ours, of the op table, or of a vendor's (``tosa.conv2d``), which is loaded now."""
+    dialect = kind.partition(".")[0]
+    if kind in FUNCTIONS or dialect not in DIALECTS:
+        return FUNCTIONS.get(kind) or meaning_of(kind)
+    known: Callable[[str], bool] = import_module(f"edgewright.ir.{dialect}.execute").known
+    return _in_dialect if known(kind) else None
+
+
+DIALECTS = ("tosa", "tflite", "qnn", "enn")
+
+
+def _in_dialect(ex: Executor, op: Op) -> Any:
+    """An operator of a vendor's table, on what is stored."""
+    run: Callable[..., Any] = import_module(f"edgewright.ir.{op.kind.partition('.')[0]}.execute").run_op
+    held = {v: ex.stored(v) for v in op.inputs()}
+    made, out = run(op, held, ex.numerics.name), op.outputs[0]
+    if isinstance(made, tuple):
+        return made
+    whole = all(held[v].shape == v.bound for v in op.inputs())  # else they are some of the elements
+    if out is not None and whole and made.shape != out.bound:
+        raise ExecutionError(f"device graph: {op.kind}", f"must give {list(out.bound)}", value=list(made.shape))
+    return made if out is None or made.dtype == out.dtype else made.astype(out.dtype)
+
+
+class Executor:
+    """Runs one graph; nothing is kept between runs. ``memory``: bytes that values may take at a time."""
+
+    def __init__(self, graph: Graph, numerics: Numerics, memory: int = 4 << 30) -> None:
+        self._meanings = {op.kind: meaning(op.kind) for op in graph.ops}
+        missing = sorted(kind for kind, found in self._meanings.items() if found is None)
+        if missing:
+            raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(missing)}")
+        self.graph = graph
+        self.numerics = numerics
+        self.memory = memory
+        self.values: dict[Value, Any] = {}
+        self._held = 0  # bytes
+        self._dead = last_read(graph)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs for ``inputs``."""
+        self.values = dict(zip(self.graph.inputs, inputs, strict=True))
+        self._held = sum(x.nbytes for x in inputs)
+        for op in self.graph.ops:
+            self._afford(op)
+            function = self._meanings[op.kind]
+            assert function is not None
+            results = function(self, op)
+            for out, result in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=False):
+                if out is not None:
+                    self.values[out] = result
+                    self._held += _array(result).nbytes
+            for dead in self._dead[op]:
+                if dead in self.values:
+                    self._held -= _array(self.values.pop(dead)).nbytes
+        outputs = [self.stored(v) for v in self.graph.outputs]
+        self.values = {}
+        return outputs
+
+    def _afford(self, op: Op) -> None:
+        """Refuse an operator whose result, with all that is held, would be larger than it may be."""
+        size = size_bounds.elements(op, lambda value: _array(self.stored(value)).shape)
+        if self._held + 8 * size > self.memory or size * size_bounds.steps(op) > 16 * self.memory:
+            rule = f"values may take {self.memory} bytes at a time"
+            raise LimitError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
+
+    def stored(self, value: Value) -> Any:
+        return self.values.get(value, value.data)
+
+    def real(self, value: Value) -> Array:
+        """A value in the type it is computed in."""
+        array = self.stored(value)
+        if isinstance(array, Rows):
+            return (array.stored.astype(np.int32) - array.zero).astype(np.float32) / array.scale
+        if value.q is not None:
+            return self.numerics.dequantize(array, value.q)
+        return np.asarray(array.astype(compute_type(array.dtype), copy=False))
+
+    def give(self, op: Op, real: Array) -> Array:
+        """A real result as the output stores it, clamped to the operator's limits."""
+        out = op.outputs[0]
+        assert out is not None
+        limits = op.args.get("limits")
+        if out.q is not None:
+            lo, hi = self.numerics.limits(out.q, limits)
+            return np.clip(self.numerics.quantize(real, out.q), lo, hi).astype(out.q.dtype)
+        if limits is not None:
+            real = np.clip(real, np.float32(limits[0]), np.float32(limits[1]))
+        return np.asarray(real.astype(out.dtype, copy=False))

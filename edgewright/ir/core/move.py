@@ -1,0 +1,53 @@
+"""Movement: elements as they are stored, in other places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgewright.ir.aten.reference import movement, rearrange
+from edgewright.ir.core.registry import function
+from edgewright.ir.graph import Array, Op
+
+if TYPE_CHECKING:
+    from edgewright.ir.core.execute import Executor
+
+
+@function("permute")
+def _permute(ex: Executor, op: Op) -> Array:
+    return movement.permute(ex.stored(op.args["self"]), op.args["dims"])
+
+
+@function("view")
+def _view(ex: Executor, op: Op) -> Array:
+    size = [-1 if n == 0 else n for n in op.args["size"]]
+    array: Array = np.ascontiguousarray(ex.stored(op.args["self"]))
+    return array.reshape(size)
+
+
+@function("slice")
+def _slice(ex: Executor, op: Op) -> Array:
+    """A length of 0 stands for the rest."""
+    array: Array = ex.stored(op.args["self"])
+    starts = op.args["start"]
+    lengths = [n or size - a for a, n, size in zip(starts, op.args["length"], array.shape, strict=True)]
+    if any(n <= 0 or a + n > size for a, n, size in zip(starts, lengths, array.shape, strict=True)):
+        raise ValueError(f"slice {starts}+{lengths} is outside {list(array.shape)}")
+    return np.asarray(array[tuple(slice(a, a + n) for a, n in zip(starts, lengths, strict=True))])
+
+
+@function("cat")
+def _cat(ex: Executor, op: Op) -> Array:
+    return rearrange.cat([ex.stored(t) for t in op.args["tensors"]], op.args["dim"])
+
+
+@function("pad")
+def _pad(ex: Executor, op: Op) -> Array:
+    value, out = op.args["self"], op.outputs[0]
+    assert out is not None
+    fill = np.float32(op.args["value"])
+    stored = ex.numerics.quantize(np.asarray(fill), value.q) if value.q is not None else fill
+    widths = list(zip(op.args["before"], op.args["after"], strict=True))
+    array: Array = ex.stored(value)
+    return np.pad(array, widths, constant_values=stored.astype(array.dtype))

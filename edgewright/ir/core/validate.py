@@ -1,0 +1,139 @@
+"""Checks of device graphs that come from files, before they run: structure, parameters, element types and arguments.
+
+Shapes are checked where they are known: graphs with dynamic shapes get theirs with the inputs
+(``engine/graph/validate.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from edgewright.errors import ExecutionError, FormatError, LimitError
+from edgewright.ir.core.quant_params import check_structure, check_values
+from edgewright.ir.core.signatures import OPERANDS, SIGNATURES, check_types
+from edgewright.ir.dialect_checks import check_ops
+from edgewright.ir.graph import Graph, Op, Value
+
+_MOST = 1 << 32
+
+
+def check(graph: Graph, memory: int) -> None:
+    """Raise unless a graph of the device dialect is sound, and its values can be afforded one by one."""
+    check_structure(graph)
+    values = list(graph.values())
+    for value in values:
+        if value.dtype is None or value.kind != "tensor" or value.state:
+            raise FormatError("must be a tensor", where=f"value {value.name!r}", value=value.kind)
+        if value.nbytes > memory:
+            raise LimitError(f"value {value.name!r}", f"may take {memory} bytes", value=value.nbytes)
+    check_values(values)
+    for value in (*graph.inputs, *graph.outputs):
+        if value.q is not None and value.q.dynamic is not None:
+            raise FormatError("must not be quantized at run time", where=f"value {value.name!r}", value=value.q.dynamic)
+    unknown = sorted({op.kind for op in graph.ops} - set(SIGNATURES))
+    if unknown:
+        raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(unknown)}"[:200])
+    check_ops(graph, _check_op, within="")
+
+
+def _check_op(op: Op) -> None:
+    operands = OPERANDS.get(op.kind, ("self",))
+    for name in operands:
+        _check_tensors(name, op.args.get(name) if name == "bias" else op.args[name])
+    if len(op.outputs) != 1 or op.outputs[0] is None:
+        raise FormatError("must be one", where="results", value=len(op.outputs))
+    wanted = ARGUMENTS.get(op.kind, {})
+    for name, holds in wanted.items():
+        if not holds(op.args.get(name) if name in _OPTIONAL else op.args[name]):
+            raise FormatError(_RULES[holds], where=name, value=op.args.get(name))
+    unknown = set(op.args) - set(operands) - set(wanted) - {"limits"}
+    if unknown:
+        raise FormatError("is no argument of the operator", where=sorted(unknown)[0])
+    if not _limits(op.args.get("limits")):
+        raise FormatError("must be two numbers", where="limits", value=op.args["limits"])
+    check_types(op)
+
+
+def _check_tensors(name: str, given: Any) -> None:
+    listed = given if name == "tensors" and isinstance(given, list) else [given]
+    if not listed or any(not isinstance(v, Value) for v in listed if name != "bias" or v is not None):
+        raise FormatError("must be a tensor", where=name, value=type(given).__name__)
+
+
+# ------------------------------------------------------------------------------------------------------- arguments
+
+
+def _integers(low: int, count: int | None = None) -> Callable[[Any], bool]:
+    def holds(given: Any) -> bool:
+        listed = isinstance(given, list | tuple) and (count is None or len(given) == count)
+        return listed and all(type(n) is int and low <= n < _MOST for n in given)
+
+    _RULES[holds] = f"must be {'' if count is None else f'{count} '}integers from {low}"
+    return holds
+
+
+def _integer(low: int) -> Callable[[Any], bool]:
+    def holds(given: Any) -> bool:
+        return type(given) is int and low <= given < _MOST
+
+    _RULES[holds] = f"must be an integer from {low}"
+    return holds
+
+
+def _ruled(rule: str) -> Callable[[Callable[[Any], bool]], Callable[[Any], bool]]:
+    def register(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        _RULES[holds] = rule
+        return holds
+
+    return register
+
+
+_RULES: dict[Callable[[Any], bool], str] = {}
+_OPTIONAL = ("output_padding", "transposed")
+
+
+@_ruled("must be two integers from 0, or absent")
+def _extra(given: Any) -> bool:
+    return given is None or _integers(0, 2)(given)
+
+
+@_ruled("must be true or false")
+def _flag(given: Any) -> bool:
+    return given is None or type(given) is bool
+
+
+@_ruled("must be a number")
+def _real(given: Any) -> bool:
+    return type(given) in (int, float) and not math.isnan(given) and abs(given) < math.inf
+
+
+def _limits(given: Any) -> bool:
+    """Of limits that are not in order, the upper one has the last word."""
+    if given is None:
+        return True
+    return (
+        isinstance(given, list | tuple)
+        and len(given) == 2
+        and all(type(n) in (int, float) and not math.isnan(n) for n in given)
+    )
+
+
+_WINDOW = {"padding": _integers(0, 4), "stride": _integers(1, 2), "dilation": _integers(1, 2)}
+_CONV = {**_WINDOW, "groups": _integer(1), "output_padding": _extra}
+_POOL = {"padding": _integers(0, 4), "stride": _integers(1, 2), "kernel_size": _integers(1, 2)}
+ARGUMENTS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("conv2d", "depthwise_conv2d", "conv_transpose2d"), _CONV),
+    "linear": {"transposed": _flag},
+    "max_pool2d": {**_POOL, "dilation": _integers(1, 2)},
+    "avg_pool2d": _POOL,
+    "permute": {"dims": _integers(0)},
+    "view": {"size": _integers(-1)},
+    "slice": {"start": _integers(0), "length": _integers(0)},
+    "pad": {"before": _integers(0), "after": _integers(0), "value": _real},
+    "cat": {"dim": _integer(0)},
+    "upsample_bilinear2d": {"output_size": _integers(1, 2), "align_corners": _flag},
+    "leaky_relu": {"negative_slope": _real},
+    "elu": {"alpha": _real},
+}

@@ -1,0 +1,115 @@
+"""Meaning of convolutions, matrix products, pools and resizing. Images are NCHW, filters OIHW."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edgewright.ir.aten.reference import conv, pool, resample
+from edgewright.ir.enn.numerics import Values, centred, exact, inputs_of, integers, result_of
+from edgewright.ir.float_scale import bias_units, real_scaling
+from edgewright.ir.graph import Array, Op, Value
+from edgewright.ir.numerics import spread
+
+LIMITS = {"RELU": (0.0, float("inf")), "RELU6": (0.0, 6.0)}
+
+
+def _pair(op: Op, name: str) -> list[int]:
+    return [int(op.args[f"{name}_h"]), int(op.args[f"{name}_w"])]
+
+
+def _summed(values: Values, op: Op, product: Callable[[Array, Array], Array], terms: int, axis: int | None) -> None:
+    """A sum of products, a bias, and the limits of an activation. ``axis``: of the result's channels."""
+    (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
+    limits = LIMITS[op.args["activation"]] if "activation" in op.args else None
+    if integers(op, x, w):
+        left, right = exact(*(centred(v, values.stored(v)) for v in (x, w)), terms=terms)
+        total = product(left, right).astype(np.float64)
+        if rest:
+            total = total + spread(bias_units(x, w, values.stored(rest[0])), axis, total.ndim)
+        scaling = real_scaling(x, w, out, limits)
+        last = scaling.apply(total if axis is None else np.moveaxis(total, axis, -1))
+        made = last if axis is None else np.moveaxis(last, -1, axis)
+        values.keep(out, np.ascontiguousarray(made.astype(out.dtype)))
+        return
+    made = product(values.real(x), values.real(w))
+    if rest:
+        made = made + spread(values.stored(rest[0]) if out.q is not None else values.real(rest[0]), axis, made.ndim)
+    values.give(out, made if limits is None else np.clip(made, *limits))
+
+
+def convolution(values: Values, op: Op) -> None:
+    x, w = inputs_of(op)[:2]
+    transposed = op.kind.endswith("DECONV2D")
+    groups = int(op.args["groups"])
+    top, left, bottom, right = (int(p) for p in op.args["explicit_padding"])
+
+    def product(image: Array, filters: Array) -> Array:
+        if transposed:  # filters are stored with their first two dimensions swapped
+            filters = filters.swapaxes(0, 1)
+        if (top, left) != (bottom, right):
+            image = np.pad(image, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        pads = [top, left] if (top, left) == (bottom, right) else [0, 0]
+        steps = (_pair(op, "stride"), pads, _pair(op, "dilation"))
+        return conv.convolution(image, filters, None, *steps, transposed, [0, 0], groups)
+
+    terms = int(np.prod(w.bound[2:])) * (x.bound[1] // groups)
+    _summed(values, op, product, terms, 1)
+
+
+def fully_connected(values: Values, op: Op) -> None:
+    x = inputs_of(op)[0]
+    rank = len(x.bound)
+    _summed(values, op, lambda rows, weight: rows @ weight.T, x.bound[-1], rank - 1)
+
+
+def batch_matmul(values: Values, op: Op) -> None:
+    a = inputs_of(op)[0]
+    _summed(values, op, np.matmul, a.bound[-1], None)
+
+
+# ---------------------------------------------------------------------------------------------------------- pools
+
+
+def _window(op: Op) -> tuple[list[int], list[int], list[int]]:
+    return _pair(op, "kernel"), _pair(op, "stride"), [int(p) for p in op.args["explicit_padding"][:2]]
+
+
+def average_pool(values: Values, op: Op) -> None:
+    image = values.real(inputs_of(op)[0])
+    values.give(result_of(op), pool.avg_pool2d(image, *_window(op), False, bool(op.args["count_include_pad"])))
+
+
+def max_pool(values: Values, op: Op) -> None:
+    x, out = inputs_of(op)[0], result_of(op)
+    if _same(x, out):
+        made = pool.max_pool2d(values.stored(x), *_window(op), _pair(op, "dilation"), False)[0]
+        values.keep(out, made, x)
+    else:
+        values.give(out, pool.max_pool2d(values.real(x), *_window(op), _pair(op, "dilation"), False)[0])
+
+
+def _same(x: Value, out: Value) -> bool:
+    return x.q == out.q and x.dtype == out.dtype
+
+
+# ------------------------------------------------------------------------------------------------------- resizing
+
+
+def resize_bilinear(values: Values, op: Op) -> None:
+    """Half-pixel centres, or corners on corners."""
+    out = result_of(op)
+    image = values.real(inputs_of(op)[0])
+    values.give(out, resample.upsample_bilinear2d(image, list(out.bound[2:]), bool(op.args["align_corners"]), None))
+
+
+def resize_nearest(values: Values, op: Op) -> None:
+    """The pixel whose middle is nearest, of those that lie before it if two are."""
+    x, out = inputs_of(op)[0], result_of(op)
+    image = values.stored(x)
+    for axis in (2, 3):
+        size, count = image.shape[axis], out.bound[axis]
+        places = ((2 * np.arange(count) + 1) * size) // (2 * count)
+        image = image.take(np.minimum(places, size - 1), axis)
+    values.keep(out, np.ascontiguousarray(image), x)

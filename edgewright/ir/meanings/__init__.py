@@ -1,1 +1,0 @@
-"""What operators of device graphs do, in numpy, by families. ``edgewright.ir.execute`` runs them."""

@@ -1,0 +1,138 @@
+"""What TOSA's operators on single elements, reductions and moves mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.graph import Array
+
+
+def rescale(
+    input: Array, multiplier: Array, shift: Array, input_zp: int, output_zp: int, dtype: str, rounding: str,
+    per_channel: bool,
+) -> Array:  # fmt: skip
+    """``(input - input_zp) * multiplier >> shift + output_zp``, saturated. Channels are the last dimension. TOSA has
+    one 8-bit type, and flags that say whether it has a sign; here arrays have types of their own."""
+    x = input.astype(np.int64) - input_zp
+    by = multiplier.astype(np.int64) if per_channel else np.int64(multiplier[0])
+    bits = shift.astype(np.int64) if per_channel else np.int64(shift[0])
+    made = np.asarray(apply_scale(x, by, bits, rounding == "double")) + output_zp
+    limits = np.iinfo(dtype)
+    return np.clip(made, limits.min, limits.max).astype(dtype)
+
+
+def apply_scale(value: Any, multiplier: Any, shift: Any, double: bool) -> Any:
+    """TOSA's scaling: halves round up; ``double`` rounds once more, away from zero, for shifts over 31."""
+    rounding = np.int64(1) << (shift - 1)
+    if double:
+        extra = np.where(value >= 0, np.int64(1) << 30, -(np.int64(1) << 30))
+        rounding = rounding + np.where(shift > 31, extra, 0)
+    if np.abs(value).max(initial=0) < 1 << 31:
+        return (value * multiplier + rounding) >> shift
+    wide = np.asarray(value).astype(object) * np.asarray(multiplier).astype(object)  # 48 bits times 32
+    return ((wide + np.asarray(rounding).astype(object)) >> np.asarray(shift).astype(object)).astype(np.int64)
+
+
+def table(input: Array, table: Array) -> Array:
+    """8 bits: looked up. 16 bits: between two of 513 entries, with 7 more bits in the result."""
+    if input.dtype.itemsize == 1:
+        return table[input.astype(np.int64) + 128]
+    at = input.astype(np.int64) + 32768
+    low, part = at >> 7, at & 127
+    entries = table.astype(np.int64)
+    return ((entries[low] << 7) + (entries[low + 1] - entries[low]) * part).astype(np.int32)
+
+
+def clamp(input: Array, min_val: float, max_val: float) -> Array:
+    return np.clip(input, min_val, max_val).astype(input.dtype)
+
+
+def mul(a: Array, b: Array, shift: int) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(a * b)
+    wide = a.astype(np.int64) * b.astype(np.int64)
+    return np.asarray((wide + (1 << (shift - 1))) >> shift if shift else wide).astype(np.int32)
+
+
+def arithmetic_right_shift(a: Array, b: Array, round: bool) -> Array:
+    wide, bits = a.astype(np.int64), b.astype(np.int64)
+    made = wide >> bits
+    if round:
+        made = made + np.where(bits > 0, (wide >> np.maximum(bits - 1, 0)) & 1, 0)
+    return made.astype(a.dtype)
+
+
+def logical_left_shift(a: Array, b: Array) -> Array:
+    return np.asarray(a << b, a.dtype)
+
+
+def logical_right_shift(a: Array, b: Array) -> Array:
+    unsigned = np.dtype(f"u{a.dtype}")
+    return np.asarray(a.view(unsigned) >> b.astype(unsigned)).view(a.dtype)
+
+
+def clz(input: Array) -> Array:
+    """Leading zeros of 32 bits; none if negative."""
+    value = input.astype(np.int64)
+    bits = np.where(value > 0, np.floor(np.log2(np.maximum(value, 1))) + 1, 0)
+    return np.where(value < 0, 0, 32 - bits).astype(input.dtype)
+
+
+def intdiv(a: Array, b: Array) -> Array:
+    wide = np.abs(a.astype(np.int64)) // np.maximum(np.abs(b.astype(np.int64)), 1)
+    return (np.where((a < 0) != (b < 0), -wide, wide)).astype(a.dtype)
+
+
+def negate(input: Array, input_zp: int, output_zp: int) -> Array:
+    if input.dtype.kind == "f":
+        return -input
+    limits = np.iinfo(input.dtype)
+    return np.clip(output_zp - (input.astype(np.int64) - input_zp), limits.min, limits.max).astype(input.dtype)
+
+
+def cast(input: Array, dtype: str) -> Array:
+    return input.astype(np.dtype(dtype))
+
+
+def reduce(function: Any) -> Any:
+    def run(input: Array, axis: int) -> Array:
+        made = function(input, axis=axis, keepdims=True)
+        return np.asarray(made, input.dtype)
+
+    return run
+
+
+def argmax(input: Array, axis: int) -> Array:
+    return np.argmax(input, axis=axis).astype(np.int32)
+
+
+def concat(inputs: Sequence[Array], axis: int) -> Array:
+    return np.concatenate(list(inputs), axis=axis)
+
+
+def pad(input: Array, value: Array, padding: Sequence[int]) -> Array:
+    pairs = [(padding[2 * i], padding[2 * i + 1]) for i in range(input.ndim)]
+    return np.pad(input, pairs, constant_values=value.ravel()[0])
+
+
+def slice_(input: Array, start: Sequence[int], size: Sequence[int]) -> Array:
+    return np.ascontiguousarray(input[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))])
+
+
+def gather(values: Array, indices: Array) -> Array:
+    places = Outside("tosa.gather", wrap=True).check(indices, values.shape[1])
+    return np.take_along_axis(values, places[:, :, None].astype(np.int64), axis=1)
+
+
+def scatter(values: Array, indices: Array, input: Array) -> Array:
+    made, places = values.copy(), Outside("tosa.scatter", wrap=True).check(indices, values.shape[1])
+    np.put_along_axis(made, places[:, :, None].astype(np.int64), input, axis=1)
+    return made
+
+
+def select(condition: Array, on_true: Array, on_false: Array) -> Array:
+    return np.where(condition, on_true, on_false).astype(on_true.dtype)
