@@ -43,7 +43,7 @@ def load_backend(name: str) -> Backend:
 
 def find_partitioner(name: str) -> Any:
     """The partitioner class of a backend."""
-    from edgewright.partition.partitioner import Partitioner, partitioner_of
+    from edgewright.lowering.partition.partitioner import Partitioner, partitioner_of
 
     return _own_class(name, "partitioner", Partitioner) or partitioner_of(load_backend(name))
 

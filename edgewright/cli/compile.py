@@ -23,7 +23,7 @@ from edgewright.units import duration, share, size
 from edgewright.workbench.facts import EVALUATED, NOT_ASKED, POOR, Check
 
 if TYPE_CHECKING:
-    from edgewright.partition.report import PartitionReport
+    from edgewright.lowering.partition.report import PartitionReport
 
 RUNTIMES = ("wheel", "android", "ios", "portable-only")
 _STAGES = 7

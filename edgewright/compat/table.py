@@ -80,9 +80,9 @@ TABLE: dict[str, dict[str, str]] = {
     "executorch.exir.backend.backend_details": {"CompileSpec": "edgewright.formats.schema"},
     "executorch.exir.backend.compile_spec_schema": {"CompileSpec": "edgewright.formats.schema"},
     "executorch.exir.backend.operator_support": {
-        "DontPartition": "edgewright.partition.exclude",
-        "DontPartitionModule": "edgewright.partition.exclude",
-        "DontPartitionName": "edgewright.partition.exclude",
+        "DontPartition": "edgewright.lowering.partition.exclude",
+        "DontPartitionModule": "edgewright.lowering.partition.exclude",
+        "DontPartitionName": "edgewright.lowering.partition.exclude",
     },
     "executorch.exir.capture._config": {
         "EdgeCompileConfig": "edgewright",

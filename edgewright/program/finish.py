@@ -17,7 +17,7 @@ from edgewright.formats.ptd import Entry, write_data
 from edgewright.formats.pte_writer import program_chunks
 from edgewright.formats.twin_writer import TWIN_KEY
 from edgewright.frontend.importer import import_graph
-from edgewright.partition.report import PartitionReport
+from edgewright.lowering.partition.report import PartitionReport
 from edgewright.program import manifest
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool

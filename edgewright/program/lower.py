@@ -12,8 +12,8 @@ from edgewright.errors import UsageError
 from edgewright.frontend.plain_tensors import require_buffers
 from edgewright.frontend.prepare import prepare
 from edgewright.hints import did_you_mean
-from edgewright.partition.partitioner import Partitioner
-from edgewright.partition.report import PartitionReport, merge
+from edgewright.lowering.partition.partitioner import Partitioner
+from edgewright.lowering.partition.report import PartitionReport, merge
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.finish import ExecutorchProgramManager
 from edgewright.program.methods import Programs, check_methods, named

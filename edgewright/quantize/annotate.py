@@ -19,7 +19,7 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
-from edgewright.passes.storage import activation_limits
+from edgewright.lowering.passes.value_storage import activation_limits
 from edgewright.quantize.masks import SCORES, watched_masks
 from edgewright.quantize.module import import_module
 from edgewright.quantize.ports import Unit, solve

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from edgewright.partition.report import Counts, Verdict, count
+from edgewright.lowering.partition.report import Counts, Verdict, count
 from edgewright.units import share
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from edgewright.partition.report import CONVERSIONS, Counts, PartitionReport, count, coverage_of
+from edgewright.lowering.partition.report import CONVERSIONS, Counts, PartitionReport, count, coverage_of
 from edgewright.units import duration, share, size
 
 EVALUATED = 8  # inputs that results are measured on, if there are as many

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from edgewright.files import write_file
-from edgewright.partition.report import PartitionReport
+from edgewright.lowering.partition.report import PartitionReport
 from edgewright.report.html import html_table
 
 _HEADS = ("operator", "node", "module", "runs on", ">multiply-accumulates", "why not on the NPU")

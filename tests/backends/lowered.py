@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
-from edgewright.partition.report import PartitionReport
+from edgewright.lowering.partition.report import PartitionReport
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.support.stock import stock

@@ -26,7 +26,7 @@ from edgewright.backends.xnnpack import (
     XnnpackQuantizedPartitioner,
 )
 from edgewright.errors import UsageError
-from edgewright.partition import DontPartition, DontPartitionModule, DontPartitionName
+from edgewright.lowering.partition import DontPartition, DontPartitionModule, DontPartitionName
 from edgewright.runtime import Runtime
 from tests.support.stock import stock
 
@@ -217,7 +217,7 @@ def test_precisions_and_configs_restrict(partitioner: Any, count: int) -> None:
 def test_verbose_prints_and_the_verdict_is_logged(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "edgewright.partition"):
+    with caplog.at_level(logging.INFO, "edgewright.lowering.partition"):
         lower([XnnpackPartitioner()])
     assert caplog.messages[0].startswith("forward: xnnpack takes 5 of 6 operators")
     assert "\n" not in caplog.messages[0]

@@ -18,7 +18,7 @@ from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph
-from edgewright.partition import Partitioner
+from edgewright.lowering.partition import Partitioner
 
 
 class Chip(Partitioner):

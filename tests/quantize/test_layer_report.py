@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import edgewright as ew
-from edgewright.partition.report import PartitionReport, Verdict
+from edgewright.lowering.partition.report import PartitionReport, Verdict
 
 DATA = [(torch.randn(1, 2, 4, 6, 6, generator=torch.Generator().manual_seed(0)),)]
 

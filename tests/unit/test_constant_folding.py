@@ -10,7 +10,7 @@ import pytest
 from edgewright.backends.table import VARIES, Backend, OpSpec
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.passes.fold import fold_constants
+from edgewright.lowering.passes.constant_folding import fold_constants
 
 FLOAT = np.dtype(np.float32)
 INT8 = np.dtype(np.int8)

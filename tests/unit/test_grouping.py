@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.partition.group import extract, give_copies, group
+from edgewright.lowering.partition.group import extract, give_copies, group
 
 FLOAT = np.dtype(np.float32)
 

@@ -24,7 +24,13 @@ MODULES = sorted(
 
 @pytest.mark.parametrize(
     "package",
-    ["edgewright", "edgewright.formats", "edgewright.runtime", "edgewright.partition", "edgewright.backends.xnnpack"],
+    [
+        "edgewright",
+        "edgewright.formats",
+        "edgewright.runtime",
+        "edgewright.lowering.partition",
+        "edgewright.backends.xnnpack",
+    ],
 )
 def test_public_names_exist_and_are_listed(package: str) -> None:
     module = importlib.import_module(package)
@@ -36,7 +42,7 @@ def test_public_names_exist_and_are_listed(package: str) -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    script = "import sys, edgewright, edgewright.formats, edgewright.runtime, edgewright.partition; print(*sorted(sys.modules))"
+    script = "import sys, edgewright, edgewright.formats, edgewright.runtime, edgewright.lowering.partition; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not {"numpy", "torch", "llvmlite", "rich", "flatbuffers"} & set(loaded.stdout.split())
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewright.partition.report import PartitionReport, Verdict
+from edgewright.lowering.partition.report import PartitionReport, Verdict
 from edgewright.program.estimates import describe
 from edgewright.units import duration, number, share, size
 from edgewright.workbench.facts import CompileReport, measures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewright.partition.report import PartitionReport, Verdict
+from edgewright.lowering.partition.report import PartitionReport, Verdict
 from edgewright.workbench.facts import CompileReport
 
 TAKEN = Verdict("conv2d", "conv", "net", "nxp", 0)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import edgewright as ew
-from edgewright.partition.report import Verdict, count
+from edgewright.lowering.partition.report import Verdict, count
 from edgewright.report.explain import lines, tree
 from edgewright.workbench.facts import CompileReport
 from edgewright.workbench.result import CompileResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewright.backends.ethos_u.lower import INT32, TosaLowering, result, scale_of, zero_of
 from edgewright.ir.graph import Op
-from edgewright.passes.layout import common_order
+from edgewright.lowering.passes.layout import common_order
 
 
 def requantize(low: TosaLowering, op: Op) -> None:

@@ -13,7 +13,7 @@ from edgewright.backends.ethos_u.splitting import is_transposed, too_long
 from edgewright.backends.ethos_u.transposed import dilated, transposed
 from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.layout import identity
+from edgewright.lowering.passes.layout import identity
 
 
 def fit(low: TosaLowering, x: Value, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int],

@@ -15,7 +15,7 @@ from edgewright.backends.ethos_u.lower import INT32, TosaLowering, result, scale
 from edgewright.backends.ethos_u.tables import WORST, Lower, number, single, unary
 from edgewright.backends.table import OK, Rule
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import common_order
+from edgewright.lowering.passes.layout import common_order
 
 _NEAR = 2  # last places of a fixed-point number that may be missing below a whole one
 

@@ -12,8 +12,8 @@ from edgewright.backends.ethos_u.tables import Lower, real, single, through_tabl
 from edgewright.backends.table import OK, Rule
 from edgewright.ir.aten.reference.activations import sigmoid
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import Order, common_order
-from edgewright.passes.storage import activation_limits
+from edgewright.lowering.passes.layout import Order, common_order
+from edgewright.lowering.passes.value_storage import activation_limits
 
 
 def operand(low: TosaLowering, value: Value, order: Order) -> Value:

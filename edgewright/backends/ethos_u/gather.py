@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.lower import BOOL, INT32, TosaLowering, result,
 from edgewright.backends.ethos_u.movement import stored_as
 from edgewright.backends.ethos_u.slicing import cut, joined, picked, runs
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.layout import Order, identity
+from edgewright.lowering.passes.layout import Order, identity
 
 
 def _gathered(low: TosaLowering, values: Value, places: Value) -> Value:

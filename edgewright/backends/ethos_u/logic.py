@@ -12,7 +12,7 @@ from edgewright.backends.ethos_u.elementwise import operand
 from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.movement import same, stored_as, stored_number
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import Order, common_order
+from edgewright.lowering.passes.layout import Order, common_order
 
 Lower = Callable[[TosaLowering, Op], None]
 NEVER = 1 << 30  # more than any stored integer

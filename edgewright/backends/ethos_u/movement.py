@@ -16,9 +16,9 @@ from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, si
 from edgewright.backends.ethos_u.slicing import cut, joined, picked, tiled
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.flatten import flat_places
-from edgewright.passes.layout import Order, common_order, identity
-from edgewright.passes.renaming import permuted, squeezed
+from edgewright.lowering.passes.flatten_images import flat_places
+from edgewright.lowering.passes.layout import Order, common_order, identity
+from edgewright.lowering.passes.view_order import permuted, squeezed
 
 # --------------------------------------------------------------------------------------------------------- naming
 

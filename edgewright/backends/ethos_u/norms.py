@@ -16,7 +16,7 @@ from edgewright.backends.ethos_u.lower import FLOAT32, INT32, INT48, TosaLowerin
 from edgewright.backends.ethos_u.spreads import ROOM, Spread, spread
 from edgewright.backends.ethos_u.tables import real
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.layout import NHWC, identity, last
+from edgewright.lowering.passes.layout import NHWC, identity, last
 
 
 def normalised(

@@ -25,10 +25,10 @@ from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value, verify
-from edgewright.partition.partitioner import Partitioner
-from edgewright.passes import apply
-from edgewright.passes.fold import fold_constants
-from edgewright.passes.legalize import legalize
+from edgewright.lowering.partition.partitioner import Partitioner
+from edgewright.lowering.passes import apply
+from edgewright.lowering.passes.constant_folding import fold_constants
+from edgewright.lowering.passes.legalize import legalize
 
 aten = torch.ops.aten
 KEPT = (

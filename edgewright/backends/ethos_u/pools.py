@@ -13,7 +13,7 @@ from edgewright.backends.ethos_u.movement import stored_as
 from edgewright.backends.ethos_u.slicing import cut, picked
 from edgewright.backends.table import pool_arguments
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.layout import Order
+from edgewright.lowering.passes.layout import Order
 
 MAX_WINDOW = 64  # of a convolution, each way
 MAX_STRIDE = 3  # of a depthwise convolution, each way

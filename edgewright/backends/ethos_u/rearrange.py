@@ -12,7 +12,7 @@ from edgewright.backends.ethos_u.pools import image_of, name_image
 from edgewright.backends.ethos_u.slicing import picked, runs
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import Order, common_order, identity
+from edgewright.lowering.passes.layout import Order, common_order, identity
 
 MAX_RUNS = 256  # pieces of memory that are joined to one tensor
 

@@ -13,7 +13,7 @@ from edgewright.backends.ethos_u.pools import MAX_WINDOW, axis_sum, image_mean, 
 from edgewright.backends.ethos_u.slicing import cut
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import Order, common_order, identity
+from edgewright.lowering.passes.layout import Order, common_order, identity
 
 Lower = Callable[[TosaLowering, Op], None]
 

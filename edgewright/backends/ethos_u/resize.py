@@ -12,7 +12,7 @@ from edgewright.backends.ethos_u.movement import stored_as
 from edgewright.backends.ethos_u.slicing import picked, runs, tiled
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import NHWC
+from edgewright.lowering.passes.layout import NHWC
 
 MAX_SCALE, MAX_SHRINK = 1 << 11, 16  # of TOSA's RESIZE
 

@@ -10,7 +10,7 @@ from edgewright.backends.ethos_u import fixed
 from edgewright.backends.ethos_u.lower import INT32, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.table import OK, Rule
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import Order, identity
+from edgewright.lowering.passes.layout import Order, identity
 
 _MOST = fixed.TOP * 2**fixed.FINE
 _LONG, _LESS = 2048, 11  # exponentials that have room in one sum; bits that longer sums do without

@@ -13,7 +13,7 @@ from edgewright.backends.ethos_u.reductions import settle
 from edgewright.backends.ethos_u.tables import WORST
 from edgewright.backends.table import OK, Rule, over
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import NHWC, identity
+from edgewright.lowering.passes.layout import NHWC, identity
 
 LONGEST = {1: 1 << 20, 2: 1 << 16}  # elements that a sum has room for, by bytes: of 16 bits, each whole
 _SQUARES = 1 << 15  # squares of 8-bit integers that a sum has room for; of more, without their last bits

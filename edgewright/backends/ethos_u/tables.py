@@ -17,7 +17,7 @@ from edgewright.backends.ethos_u.lower import FLOAT32, INT16, INT32, TosaLowerin
 from edgewright.backends.table import OK, Rule
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.passes.layout import common_order
+from edgewright.lowering.passes.layout import common_order
 
 Lower = Callable[[TosaLowering, Op], None]
 Function = Callable[[Array], Array]

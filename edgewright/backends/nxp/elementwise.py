@@ -10,8 +10,8 @@ import numpy as np
 
 from edgewright.backends.nxp.lower import LIMITED, NeutronLowering, alike, result, zero_of
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.layout import Order, common_order, last
-from edgewright.passes.storage import activation_limits
+from edgewright.lowering.passes.layout import Order, common_order, last
+from edgewright.lowering.passes.value_storage import activation_limits
 
 Lower = Callable[[NeutronLowering, Op], None]
 

@@ -8,8 +8,8 @@ from typing import Any
 from edgewright.backends.nxp.lower import NeutronLowering
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, verify
-from edgewright.passes import apply
-from edgewright.passes.fold import fold_constants
+from edgewright.lowering.passes import apply
+from edgewright.lowering.passes.constant_folding import fold_constants
 
 
 def to_tflite(group: Graph, rows: Mapping[str, Any], target: Any = None) -> Graph:

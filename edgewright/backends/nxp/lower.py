@@ -10,8 +10,8 @@ import numpy as np
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.tflite.elementwise import limits as stored_limits
 from edgewright.ir.tflite.table import PREFIX
-from edgewright.passes.flatten import FlatteningLowering
-from edgewright.passes.layout import Order, identity, moves_nothing
+from edgewright.lowering.passes.flatten_images import FlatteningLowering
+from edgewright.lowering.passes.layout import Order, identity, moves_nothing
 
 INT8, INT32 = np.dtype(np.int8), np.dtype(np.int32)
 # Activations that TFLite has an operator for, by their limits.

@@ -7,9 +7,9 @@ import numpy as np
 from edgewright.backends.nxp.lower import NeutronLowering, result, scale_of, zero_of
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.flatten import flat_places
-from edgewright.passes.layout import common_order, identity
-from edgewright.passes.renaming import permuted, squeezed
+from edgewright.lowering.passes.flatten_images import flat_places
+from edgewright.lowering.passes.layout import common_order, identity
+from edgewright.lowering.passes.view_order import permuted, squeezed
 
 
 def same(low: NeutronLowering, op: Op) -> None:

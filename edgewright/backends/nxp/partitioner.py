@@ -29,7 +29,7 @@ from edgewright.files import write_file
 from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph, Op
-from edgewright.partition.partitioner import Partitioner
+from edgewright.lowering.partition.partitioner import Partitioner
 
 aten = torch.ops.aten
 KEPT = (aten.hardswish.default, aten.relu6.default, aten.prelu.default, aten.pad.default, aten.softmax.int)

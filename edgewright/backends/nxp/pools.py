@@ -12,7 +12,7 @@ from edgewright.backends.nxp.lower import NeutronLowering, result, zero_of
 from edgewright.backends.table import over, pool_arguments
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.tflite.table import VALID
-from edgewright.passes.layout import NHWC, common_order
+from edgewright.lowering.passes.layout import NHWC, common_order
 
 _LEAST = -128  # smaller than nothing else: what a largest element is padded with
 

@@ -11,7 +11,7 @@ from edgewright.backends.nxp.lower import INT8, INT32, NeutronLowering, result, 
 from edgewright.backends.table import kernel_of, pads_of, spread
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.ir.tflite.table import VALID
-from edgewright.passes.layout import Order, identity
+from edgewright.lowering.passes.layout import Order, identity
 
 
 def is_depthwise(op: Op) -> bool:

@@ -21,7 +21,7 @@ from edgewright.backends.table import (
     tensors,
 )
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.storage import activation_limits
+from edgewright.lowering.passes.value_storage import activation_limits
 
 MAX_STEP, MAX_TAPS, MAX_GROUPS = 4096, 65535, 10
 MACS = 8  # of a pipeline, where no target says otherwise

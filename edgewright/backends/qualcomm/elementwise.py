@@ -11,8 +11,8 @@ from edgewright.backends.qualcomm.lower import QnnLowering, order_of, real_numbe
 from edgewright.backends.qualcomm.norms import scaling
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import identity
-from edgewright.passes.storage import activation_limits
+from edgewright.lowering.passes.layout import identity
+from edgewright.lowering.passes.value_storage import activation_limits
 
 Lower = Callable[[QnnLowering, Op], None]
 _LARGEST = float(np.finfo(np.float32).max)

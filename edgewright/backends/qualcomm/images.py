@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over, pool_arguments
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.passes.layout import NHWC, Order, common_order, last
+from edgewright.lowering.passes.layout import NHWC, Order, common_order, last
 
 NDHWC = (0, 2, 3, 4, 1)
 Lower = Callable[[QnnLowering, Op], None]

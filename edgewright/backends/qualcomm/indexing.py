@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, stored
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import identity
+from edgewright.lowering.passes.layout import identity
 
 
 def embedding(low: QnnLowering, op: Op) -> None:

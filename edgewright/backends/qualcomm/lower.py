@@ -16,8 +16,8 @@ from edgewright.backends.qualcomm.halves import with_cast_ends
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.scaling import block_scales
-from edgewright.passes.layout import Lowering, Order, common_order, identity, moves_nothing
-from edgewright.passes.storage import kept_by_storage, stored_alike
+from edgewright.lowering.passes.layout import Lowering, Order, common_order, identity, moves_nothing
+from edgewright.lowering.passes.value_storage import kept_by_storage, stored_alike
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 MIDDLE = 1 << 15  # the zero point of 16 bits that some operators insist on

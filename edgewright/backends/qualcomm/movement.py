@@ -14,8 +14,8 @@ import numpy as np
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import common_order, identity
-from edgewright.passes.renaming import permuted
+from edgewright.lowering.passes.layout import common_order, identity
+from edgewright.lowering.passes.view_order import permuted
 
 
 def _named(low: QnnLowering, op: Op) -> Value:

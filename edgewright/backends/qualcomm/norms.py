@@ -16,7 +16,7 @@ from edgewright.backends.qualcomm.lower import (
     unsigned,
 )
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.passes.layout import identity
+from edgewright.lowering.passes.layout import identity
 
 _WHOLE = 2**31 - 1
 _LEAST = 1e-9  # of scales

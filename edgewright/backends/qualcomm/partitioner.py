@@ -39,11 +39,11 @@ from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, verify
 from edgewright.ir.qnn.twin import missing
-from edgewright.partition.exclude import as_exclusion
-from edgewright.partition.partitioner import Partitioner
-from edgewright.partition.report import PartitionReport
-from edgewright.passes import apply
-from edgewright.passes.fold import fold_batch_norms, fold_constants
+from edgewright.lowering.partition.exclude import as_exclusion
+from edgewright.lowering.partition.partitioner import Partitioner
+from edgewright.lowering.partition.report import PartitionReport
+from edgewright.lowering.passes import apply
+from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
 from edgewright.quantize.state import integer_state
 
 log = logging.getLogger("edgewright.qualcomm")

@@ -11,7 +11,7 @@ from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers,
 from edgewright.backends.qualcomm.narrow import finer_weight
 from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.passes.layout import identity
+from edgewright.lowering.passes.layout import identity
 
 _WHOLE = 2**31 - 1
 

@@ -9,7 +9,7 @@ from edgewright.backends.qualcomm.images import dim_last
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op
-from edgewright.passes.layout import Order, common_order, identity, last
+from edgewright.lowering.passes.layout import Order, common_order, identity, last
 
 Lower = Callable[[QnnLowering, Op], None]
 

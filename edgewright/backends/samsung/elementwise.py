@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.backends.samsung.lower import FLOAT32, EnnLowering, real_numbers, result
 from edgewright.ir.enn.dtypes import ELEMENT_NAMES
 from edgewright.ir.graph import Op
-from edgewright.passes.storage import activation_limits
+from edgewright.lowering.passes.value_storage import activation_limits
 
 Lower = Callable[[EnnLowering, Op], None]
 # Functions of one element, and whether ENN is told that their result is quantized.

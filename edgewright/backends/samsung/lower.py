@@ -14,8 +14,8 @@ import numpy as np
 
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.passes.layout import Lowering, Order, identity
-from edgewright.passes.storage import stored_alike
+from edgewright.lowering.passes.layout import Lowering, Order, identity
+from edgewright.lowering.passes.value_storage import stored_alike
 
 FLOAT32 = np.dtype(np.float32)
 # Names of quantization. Stock has the first only; Samsung's plugin for LiteRT has both, whatever the sign.

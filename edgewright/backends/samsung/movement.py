@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.backends.samsung.lower import EnnLowering, result
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import identity
+from edgewright.lowering.passes.layout import identity
 
 
 def same(low: EnnLowering, op: Op) -> None:

@@ -20,9 +20,9 @@ from edgewright.formats.twin_writer import write_twin
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, verify
-from edgewright.partition.partitioner import Partitioner
-from edgewright.passes import apply
-from edgewright.passes.fold import fold_batch_norms, fold_constants
+from edgewright.lowering.partition.partitioner import Partitioner
+from edgewright.lowering.passes import apply
+from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
 
 aten = torch.ops.aten
 DEFAULT = "E9955"

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.samsung.lower import FUSED, EnnLowering, quantization, result
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.passes.storage import kept_by_storage
+from edgewright.lowering.passes.value_storage import kept_by_storage
 
 
 def along(op: Op, name: str, fill: int) -> list[int]:

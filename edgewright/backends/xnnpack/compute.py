@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.backends.xnnpack.lower import limits, operand
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.passes.layout import NHWC, Lowering, common_order, identity, last
+from edgewright.lowering.passes.layout import NHWC, Lowering, common_order, identity, last
 
 
 def binary(kind: str, first: str = "self", second: str = "other") -> Any:

@@ -10,7 +10,7 @@ from edgewright.backends.table import over, pool_arguments
 from edgewright.backends.xnnpack.compute import bias_of
 from edgewright.backends.xnnpack.lower import limits, size_of
 from edgewright.ir.graph import Op, Value
-from edgewright.passes.layout import NHWC, NLC, Lowering, identity, with_axis
+from edgewright.lowering.passes.layout import NHWC, NLC, Lowering, identity, with_axis
 
 
 def convolution(low: Lowering, op: Op) -> None:

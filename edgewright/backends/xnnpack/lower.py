@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Dim, Op, QParams, Value
-from edgewright.passes.layout import Lowering, Order, identity
+from edgewright.lowering.passes.layout import Lowering, Order, identity
 
 
 def operand(low: Lowering, op: Op, name: str, order: Order) -> Value:

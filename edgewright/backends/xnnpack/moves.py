@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from edgewright.backends.xnnpack.lower import size_of
 from edgewright.ir.graph import Dim, Op, Value
-from edgewright.passes.layout import Lowering, Order, common_order, identity
-from edgewright.passes.renaming import permuted
+from edgewright.lowering.passes.layout import Lowering, Order, common_order, identity
+from edgewright.lowering.passes.view_order import permuted
 
 
 def cat(low: Lowering, op: Op) -> None:

@@ -54,7 +54,7 @@ from edgewright.backends.xnnpack.rules import (
     window,
 )
 from edgewright.ir.ports import Same
-from edgewright.passes.storage import activation_limits
+from edgewright.lowering.passes.value_storage import activation_limits
 
 ACTIVATIONS = ("relu", "hardtanh", "clamp")
 

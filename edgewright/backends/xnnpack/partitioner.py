@@ -21,10 +21,10 @@ from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.hints import not_among
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value, verify
-from edgewright.partition.partitioner import Partitioner
-from edgewright.passes import apply
-from edgewright.passes.fold import fold_batch_norms, fold_constants
-from edgewright.passes.layout import Lowering
+from edgewright.lowering.partition.partitioner import Partitioner
+from edgewright.lowering.passes import apply
+from edgewright.lowering.passes.constant_folding import fold_batch_norms, fold_constants
+from edgewright.lowering.passes.layout import Lowering
 
 aten = torch.ops.aten
 

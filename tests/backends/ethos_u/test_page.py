@@ -16,7 +16,7 @@ from edgewright.backends.ethos_u import (
     get_symmetric_quantization_config,
 )
 from edgewright.backends.ethos_u.target import ACCELERATORS, DEFAULTS, EthosUCompileSpec
-from edgewright.partition.exclude import DontPartition, DontPartitionModule, DontPartitionName
+from edgewright.lowering.partition.exclude import DontPartition, DontPartitionModule, DontPartitionName
 from edgewright.quantize.io import integer_io
 from edgewright.runtime import Runtime
 from tests.backends.ethos_u.lowered import lower, network, quantize

@@ -17,7 +17,7 @@ from edgewright.backends.nxp import (
     generate_neutron_compile_spec,
 )  # fmt: skip
 from edgewright.backends.nxp.tflite_file import read_tflite
-from edgewright.partition.report import PartitionReport
+from edgewright.lowering.partition.report import PartitionReport
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.nxp.litert import interpreter, invoke

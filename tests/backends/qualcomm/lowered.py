@@ -20,7 +20,7 @@ from edgewright.backends.qualcomm import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.backends.qualcomm.delegate import CHOICE
-from edgewright.partition.report import PartitionReport
+from edgewright.lowering.partition.report import PartitionReport
 from edgewright.program.lower import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 

@@ -23,7 +23,7 @@ from edgewright.backends.qualcomm import (
 from edgewright.backends.qualcomm.blob import read_blob
 from edgewright.backends.qualcomm.qnn.info import settings
 from edgewright.formats.pte_reader import read_program
-from edgewright.partition.report import PartitionReport
+from edgewright.lowering.partition.report import PartitionReport
 from edgewright.runtime import Runtime
 
 SOCS = ("SA8295", "SM8450", "SM8475", "SM8550", "SM8650", "SM8750", "SSG2115P", "SSG2125P", "SXR1230P", "SXR2230P",

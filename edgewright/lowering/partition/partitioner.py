@@ -13,14 +13,14 @@ from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Origin, verify
-from edgewright.partition.apply import Application
-from edgewright.partition.exclude import as_exclusion
-from edgewright.partition.report import PartitionReport
-from edgewright.passes import apply
-from edgewright.passes.fold import fold_constants
-from edgewright.passes.quantization import fold_quantization
+from edgewright.lowering.partition.apply import Application
+from edgewright.lowering.partition.exclude import as_exclusion
+from edgewright.lowering.partition.report import PartitionReport
+from edgewright.lowering.passes import apply
+from edgewright.lowering.passes.constant_folding import fold_constants
+from edgewright.lowering.passes.qdq_folding import fold_quantization
 
-log = logging.getLogger("edgewright.partition")
+log = logging.getLogger("edgewright.lowering.partition")
 
 
 class Partitioner:

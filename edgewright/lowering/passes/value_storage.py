@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.passes.fold import stored
-from edgewright.passes.parameters import is_conversion, known_parameters
+from edgewright.lowering.passes.constant_folding import stored
+from edgewright.lowering.passes.qdq_params import is_conversion, known_parameters
 
 
 def activation_limits(name: str, op: Op) -> tuple[float, float] | None:

@@ -16,9 +16,9 @@ from edgewright.ir.aten.table import OpTable
 from edgewright.ir.core.dynamic_conv import is_row_product
 from edgewright.ir.graph import Graph, Op, Origin, QParams, Value
 from edgewright.ir.ports import Bias, Index, Weight
-from edgewright.passes.fold import dequantized
-from edgewright.passes.parameters import AFFINE, PREFIX, is_conversion, known_parameters
-from edgewright.passes.storage import activation_limits, by_channel, store_constants
+from edgewright.lowering.passes.constant_folding import dequantized
+from edgewright.lowering.passes.qdq_params import AFFINE, PREFIX, is_conversion, known_parameters
+from edgewright.lowering.passes.value_storage import activation_limits, by_channel, store_constants
 
 QUANTIZE, DEQUANTIZE, CONVERT, REQUANTIZE = "quantize", "dequantize", "convert", "requantize"
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op
-from edgewright.passes.layout import Order
+from edgewright.lowering.passes.layout import Order
 
 
 def permuted(op: Op, order: Order) -> Order:

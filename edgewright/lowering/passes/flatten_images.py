@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, Value
-from edgewright.passes.layout import Lowering, Order, identity
+from edgewright.lowering.passes.layout import Lowering, Order, identity
 
 
 class FlatteningLowering(Lowering):
