@@ -74,8 +74,8 @@ def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Benc
     """The model on the bench, as the options want it."""
     with stages("import torch"), quiet_imports():
         need_torch()
-        from edgewright.frontend.spec import load_spec
-        from edgewright.frontend.weights import load_weights
+        from edgewright.frontend.model_spec import load_spec
+        from edgewright.frontend.safetensors import load_weights
         from edgewright.workbench.compile import Bench, Settings
     from edgewright.workbench.recipe import as_recipe
 

@@ -132,8 +132,8 @@ def _check_options(args: argparse.Namespace, output: Path) -> None:
 
 def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
     from edgewright.frontend.export import export
-    from edgewright.frontend.spec import load_spec
-    from edgewright.frontend.weights import load_weights
+    from edgewright.frontend.model_spec import load_spec
+    from edgewright.frontend.safetensors import load_weights
 
     with stages("load"):
         spec = load_spec(args.spec)
@@ -248,7 +248,7 @@ def _write(args: argparse.Namespace, output: Path, spec: Any, built: Built) -> N
     for path in built.program.write_tensor_data_to_file(output.parent):
         built.written.append((path, path.stat().st_size))
     if args.bundle:
-        from edgewright.frontend.testcase import eager_case
+        from edgewright.frontend.test_case import eager_case
 
         bundle = BundledProgram(built.program.buffer, {"forward": [eager_case(spec, built.exported)]})
         path = output.with_suffix(".bpte")

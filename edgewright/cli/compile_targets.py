@@ -87,7 +87,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 def _metric(name: str | None) -> Callable[..., float] | None:
     if name is None:
         return None
-    from edgewright.frontend.spec import load_object
+    from edgewright.frontend.model_spec import load_object
 
     found = load_object(name)
     if not callable(found):

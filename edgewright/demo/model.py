@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 
 from edgewright.demo import WEIGHTS, images
 from edgewright.frontend.export import export
-from edgewright.frontend.weights import load_weights
+from edgewright.frontend.safetensors import load_weights
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.lower import to_edge_transform_and_lower
 

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from edgewright.frontend.aliases import viewed_argument
-from edgewright.frontend.known import Known, is_pure, written, written_roots
+from edgewright.frontend.constant_eval import Known, is_pure, written, written_roots
 from edgewright.frontend.rewriter import is_dynamic
 
 _LARGEST = 1 << 16  # bytes that a constant may grow to by being computed ahead

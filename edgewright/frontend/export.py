@@ -21,7 +21,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from edgewright.errors import ExportError
-from edgewright.frontend.advice import advise
+from edgewright.frontend.export_advice import advise
 from edgewright.frontend.origin import is_library, parse_frames, source_line
 from edgewright.frontend.plain_tensors import require_buffers
 

@@ -167,7 +167,7 @@ class _Importer:
     def _control(self, op: Op, node: fx.Node) -> None:
         """Branches and loop bodies, imported as graphs of their own."""
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            from edgewright.frontend.control import import_branches
+            from edgewright.frontend.control_flow import import_branches
 
             import_branches(self, op, node)
 

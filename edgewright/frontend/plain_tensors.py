@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from edgewright.errors import ExportError
-from edgewright.frontend.known import first_writes
+from edgewright.frontend.constant_eval import first_writes
 from edgewright.frontend.origin import source_line
 
 

@@ -21,10 +21,10 @@ from torch.export.graph_signature import (
 )
 
 from edgewright.frontend.aliases import NeedsRetrace
+from edgewright.frontend.constant_eval import written
 from edgewright.frontend.delegate import executorch_call_delegate
 from edgewright.frontend.functional import Functional
-from edgewright.frontend.known import written
-from edgewright.frontend.programs import with_graph
+from edgewright.frontend.replace_graph import with_graph
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 
 log = logging.getLogger("edgewright.frontend")
@@ -140,7 +140,7 @@ class Walk(Functional):
         elif node.target is _INNER_TENSOR:
             self._inner(node)
         elif isinstance(node.target, torch._ops.HigherOrderOperator):
-            from edgewright.frontend.control import lower_higher_order
+            from edgewright.frontend.control_flow import lower_higher_order
 
             lower_higher_order(self, node)
         elif node not in self.inlined:

@@ -17,7 +17,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
-from edgewright.frontend.known import Known
+from edgewright.frontend.constant_eval import Known
 from edgewright.frontend.origin import describe_node
 
 Takes = Callable[[Any], bool]
@@ -71,9 +71,9 @@ class Rewriter:
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
         """The result of ``op``: rewritten by rule, taken as it is, or decomposed. ``val`` if it is known."""
         # They import this.
-        from edgewright.frontend import backward, layers, ordering, products, recurrent, softmax, volumes  # noqa: F401
-        from edgewright.frontend.decompose import decompose
-        from edgewright.frontend.rules import RENAMES, RULES
+        from edgewright.frontend.decompose import backward, conv3d, layers, matmul, order_statistics, recurrent, softmax  # noqa: F401
+        from edgewright.frontend.decompose.canonical import RENAMES, RULES
+        from edgewright.frontend.decompose.trace_op import decompose
 
         if op is aten.sym_size.int and isinstance(args[0], fx.Node) and op not in self.kept:
             return self.size(args[0], args[1])
@@ -168,7 +168,7 @@ class Rewriter:
 @cache
 def _views_of_copies() -> dict[Any, Any]:
     """The views that copying operators copy: torch cannot tell what some copies give where sizes are symbolic."""
-    from edgewright.frontend.rules import RENAMES
+    from edgewright.frontend.decompose.canonical import RENAMES
 
     return {aten.split_copy.Tensor: aten.split.Tensor, **{c: v for v, c in RENAMES.items() if "_copy" in str(c)}}
 

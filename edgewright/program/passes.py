@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputSpec, TensorArgument
 
 from edgewright.errors import UsageError
-from edgewright.frontend.programs import with_graph
+from edgewright.frontend.replace_graph import with_graph
 
 Pass = Callable[[Any], Any]
 Passes = Union[Sequence[Pass], Mapping[str, Sequence[Pass]]]

@@ -11,7 +11,7 @@ import torch
 
 from edgewright.errors import UsageError
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
-from edgewright.frontend.own import compute_here, is_own, signature_of
+from edgewright.frontend.custom_ops import compute_here, is_own, signature_of
 from edgewright.hints import not_among
 
 aten = torch.ops.aten

@@ -20,8 +20,8 @@ from torch.export.graph_signature import (
 )
 
 from edgewright.errors import UsageError
-from edgewright.frontend.known import written
-from edgewright.frontend.programs import with_graph
+from edgewright.frontend.constant_eval import written
+from edgewright.frontend.replace_graph import with_graph
 from edgewright.quantize.state import check_shared
 
 _RULE = "must be one tensor in all methods that share it"

@@ -20,8 +20,8 @@ from torch.export.graph_signature import (
 
 from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
+from edgewright.frontend.constant_eval import written
 from edgewright.frontend.importer import import_linked
-from edgewright.frontend.known import written
 from edgewright.frontend.plain_tensors import require_module_buffers
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.frontend.products import turned
+from edgewright.frontend.decompose.matmul import turned
 
 aten = torch.ops.aten
 _SPLITS = (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)

@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, OutputSpec, TensorArgument
 
 from edgewright.errors import UsageError
-from edgewright.frontend.programs import with_graph
+from edgewright.frontend.replace_graph import with_graph
 from edgewright.quantize.module import writes_through_view
 
 aten = torch.ops.aten

@@ -110,7 +110,7 @@ def _calls(source: Any, example: Call, images: ImageOptions | None) -> Iterator[
 
 def _named(text: str) -> Any:
     """An iterable by its name, or what a function of that name gives."""
-    from edgewright.frontend.spec import load_object
+    from edgewright.frontend.model_spec import load_object
 
     found = load_object(text)
     return found() if callable(found) and not isinstance(found, Iterable) else found

@@ -29,7 +29,7 @@ from edgewright.backends.ethos_u.target import ACCELERATORS
 from edgewright.cli import guard
 from edgewright.errors import UsageError
 from edgewright.formats.bpte import BundledProgram, TestCase, write_bundled
-from edgewright.frontend.spec import load_spec
+from edgewright.frontend.model_spec import load_spec
 
 Inputs = tuple[torch.Tensor, ...]
 

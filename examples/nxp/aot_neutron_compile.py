@@ -34,8 +34,8 @@ from edgewright.backends.nxp import (
 )
 from edgewright.cli import guard
 from edgewright.errors import UsageError
-from edgewright.frontend.spec import load_spec
-from edgewright.frontend.weights import load_weights
+from edgewright.frontend.model_spec import load_spec
+from edgewright.frontend.safetensors import load_weights
 
 LEARNING = 100  # samples to calibrate or train with; the others are for tests
 

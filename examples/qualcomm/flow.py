@@ -32,7 +32,7 @@ from edgewright.backends.qualcomm.results import read_outputs
 from edgewright.cli import guard
 from edgewright.errors import ExecutionError, FormatError, UsageError
 from edgewright.formats.pte_reader import read_program
-from edgewright.frontend.weights import load_weights
+from edgewright.frontend.safetensors import load_weights
 from edgewright.runtime.metadata import describe
 from examples.qualcomm import flags
 from examples.qualcomm.pictures import Inputs, from_arrays, from_folder

@@ -31,7 +31,7 @@ from edgewright.backends.samsung import (
 )
 from edgewright.cli import guard
 from edgewright.errors import UsageError
-from edgewright.frontend.weights import load_weights
+from edgewright.frontend.safetensors import load_weights
 
 Inputs = tuple[torch.Tensor, ...]
 CHIPS = [chip.name for chip in SamsungChipset if chip]

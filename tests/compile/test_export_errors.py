@@ -13,8 +13,8 @@ import torch
 from torch.export import Dim
 
 from edgewright.errors import ExportError
-from edgewright.frontend.advice import ADVICE
 from edgewright.frontend.export import export
+from edgewright.frontend.export_advice import ADVICE
 
 X = torch.ones(4, 4)
 N = torch.tensor(3)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from edgewright.frontend.decompose.softmax import _LARGE
 from edgewright.frontend.prepare import prepare
-from edgewright.frontend.softmax import _LARGE
 from edgewright.program.resolve import kernel_set
 
 ROWS, WIDTH = 6, 4

@@ -39,7 +39,7 @@ def test_demo(cli: Cli) -> None:
 
 def test_what_is_named_after_the_demo_is_there() -> None:
     """The README's command, and what the demo says to type next."""
-    from edgewright.frontend.spec import load_object, load_spec
+    from edgewright.frontend.model_spec import load_object, load_spec
 
     named = set(re.findall(r"edgewright\.demo\.model:\w+", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert named == {"edgewright.demo.model:cifarnet", "edgewright.demo.model:calibration"}

@@ -109,7 +109,7 @@ def test_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 )
 def test_file_of_python_is_told_how_to_name_it(given: str, remedy: str) -> None:
     from edgewright.errors import UsageError
-    from edgewright.frontend.spec import load_spec
+    from edgewright.frontend.model_spec import load_spec
 
     with pytest.raises(UsageError, match=r"must be package\.module:factory, or a \.pt2 file") as raised:
         load_spec(given)

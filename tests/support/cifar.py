@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgewright.frontend.weights import read_weights
+from edgewright.frontend.safetensors import read_weights
 
 DATA = Path(__file__).parents[1] / "data"
 _MEAN, _STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

@@ -20,7 +20,7 @@ from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack import XnnpackPartitioner, XNNPACKQuantizer
 from edgewright.engine import isa
 from edgewright.errors import EdgewrightError
-from edgewright.frontend.spec import load_object
+from edgewright.frontend.model_spec import load_object
 from edgewright.hints import did_you_mean
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.numerics import named

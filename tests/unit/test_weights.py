@@ -14,7 +14,7 @@ from edgewright.demo import WEIGHTS
 from edgewright.demo.model import CifarNet
 from edgewright.errors import EdgewrightError, FileAccessError, FormatError, UsageError
 from edgewright.frontend.export import export
-from edgewright.frontend.weights import DTYPES, MAX_HEADER, load_weights, read_weights
+from edgewright.frontend.safetensors import DTYPES, MAX_HEADER, load_weights, read_weights
 
 
 def file_of(header: Any, data: bytes = b"", length: int | None = None) -> bytes:

@@ -15,7 +15,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputSpec
 from edgewright.backends.table import precision_of
 from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_delegate
 from edgewright.frontend.importer import import_linked
-from edgewright.frontend.programs import with_graph
+from edgewright.frontend.replace_graph import with_graph
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.lowering.partition.group import extract, give_copies, group, readers_of
 from edgewright.lowering.partition.macs import count_macs

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from edgewright.frontend.aliases import NeedsRetrace
-from edgewright.frontend.own import is_own, missing_variant
+from edgewright.frontend.custom_ops import is_own, missing_variant
 from edgewright.frontend.rewriter import fake_mode, is_dynamic, is_dynamic_storage
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.frontend.decompose.canonical import RULES, Rule, dtype_of, rank_of, rule, to_dtype
 from edgewright.frontend.rewriter import Rewriter
-from edgewright.frontend.rules import RULES, Rule, dtype_of, rank_of, rule, to_dtype
 
 aten = torch.ops.aten
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.frontend.decompose.canonical import rule
 from edgewright.frontend.rewriter import Rewriter
-from edgewright.frontend.rules import rule
 
 aten = torch.ops.aten
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.frontend.layers import _pair
+from edgewright.frontend.decompose.canonical import rank_of, rule
+from edgewright.frontend.decompose.layers import _pair
 from edgewright.frontend.rewriter import Rewriter, is_dynamic
-from edgewright.frontend.rules import rank_of, rule
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from edgewright.errors import UsageError
 from edgewright.formats.bpte import TestCase
 from edgewright.frontend.importer import to_array
-from edgewright.frontend.spec import Spec
+from edgewright.frontend.model_spec import Spec
 
 
 def eager_case(spec: Spec, exported: ExportedProgram) -> TestCase:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.frontend.decompose.canonical import dtype_of, rule
 from edgewright.frontend.rewriter import Rewriter
-from edgewright.frontend.rules import dtype_of, rule
 
 aten = torch.ops.aten
 

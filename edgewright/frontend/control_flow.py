@@ -14,9 +14,9 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from edgewright.frontend.decompose.canonical import to_dtype
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, fake_mode
-from edgewright.frontend.rules import to_dtype
 from edgewright.ir.graph import Graph, Op
 
 if TYPE_CHECKING:
