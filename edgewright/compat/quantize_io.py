@@ -13,7 +13,7 @@ from torch import fx
 
 from edgewright.errors import UsageError
 from edgewright.ir.dtypes import dtype_named, to_scalar_type
-from edgewright.quantize.io import Parameters, open_chosen
+from edgewright.quantize.integer_io import Parameters, open_chosen
 
 
 class _IntegerEnds:

@@ -230,7 +230,7 @@ ABSENT: dict[str, str] = {
     "executorch.exir:capture": "torch.export.export, then edgewright.to_edge",
     "executorch.exir:CaptureConfig": "torch.export.export takes what it holds",
     "executorch.exir.backend.backend_api": "to_edge(...).to_backend(partitioner)",
-    "executorch.exir.passes.quantize_io_pass": "edgewright.quantize.io.integer_io, before lowering",
+    "executorch.exir.passes.quantize_io_pass": "edgewright.quantize.integer_io.integer_io, before lowering",
     "executorch.extension": "edgewright.runtime",
     "executorch.extension.llm": "language models are not among Edgewright's targets yet",
     "executorch.kernels": "kernels are registered with edgewright.runtime.register_kernel",

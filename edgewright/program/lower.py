@@ -21,7 +21,7 @@ from edgewright.program.passes import Passes, pass_list, tabulate, transformed
 from edgewright.program.resolve import KernelSet, kernel_set
 from edgewright.program.sharing import keep_reads_of_state
 from edgewright.quantize.affine import affine_operators
-from edgewright.quantize.inference import require_inference
+from edgewright.quantize.eval_mode import require_inference
 
 __all__ = ["EdgeProgramManager", "ExecutorchProgramManager", "to_edge", "to_edge_transform_and_lower"]
 

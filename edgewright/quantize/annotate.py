@@ -20,10 +20,10 @@ from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.ports import Act, Index, Port, Range, Same, Tied, Weight
 from edgewright.lowering.passes.value_storage import activation_limits
-from edgewright.quantize.masks import SCORES, watched_masks
-from edgewright.quantize.module import import_module
-from edgewright.quantize.ports import Unit, solve
+from edgewright.quantize.attention_masks import SCORES, watched_masks
+from edgewright.quantize.graph_module import import_module
 from edgewright.quantize.recipes import QuantizationConfig
+from edgewright.quantize.shared_scales import Unit, solve
 
 ConfigOf = Callable[[Op, OpDef, fx.Node], "QuantizationConfig | None"]
 _BATCH_NORMS = ("aten.batch_norm.default", "aten._native_batch_norm_legit.default")

@@ -18,7 +18,7 @@ from torchao.quantization.pt2e import FakeQuantizeBase, ObserverBase
 
 from edgewright.errors import AccuracyError
 from edgewright.frontend.origin import describe_node, module_path
-from edgewright.quantize.norms import is_training
+from edgewright.quantize.fold_batch_norm import is_training
 
 TOLERANCE = 1e-4  # of a result's norm; folding rounds weights anew, which moves a network's results by some 1e-7
 _LAST_BIT = 2.0**-22  # relative size of the perturbation that stands for rounding

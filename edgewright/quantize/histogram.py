@@ -19,7 +19,7 @@ from itertools import accumulate, islice
 import torch
 from torchao.quantization.pt2e import HistogramObserver
 
-from edgewright.quantize.finite import FiniteRange
+from edgewright.quantize.nonfinite import FiniteRange
 
 _STEP = 1e-5  # of all that was seen, how much is given up at once
 _FEWEST, _MOST = 4, 32  # ranges that errors are computed for at once

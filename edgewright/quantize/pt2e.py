@@ -11,9 +11,9 @@ from torchao.quantization.pt2e import FakeQuantizeBase
 from torchao.quantization.pt2e import quantize_pt2e as torchao
 from torchao.quantization.pt2e.quantizer import Quantizer
 
+from edgewright.quantize.batch_norm_guard import hide_norms, norms_of, show_norms
 from edgewright.quantize.equivalence import float_copy, require_same_results
-from edgewright.quantize.finite import report_nonfinite
-from edgewright.quantize.folding import hide_norms, norms_of, show_norms
+from edgewright.quantize.nonfinite import report_nonfinite
 
 
 def prepare_pt2e(

@@ -19,10 +19,10 @@ from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
 from edgewright.program.resolve import kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_ends
-from edgewright.quantize.folding import guard_torchao
-from edgewright.quantize.masks import finite_masks
-from edgewright.quantize.module import rewritten
-from edgewright.quantize.norms import fold_frozen_norms, foldable_norms
+from edgewright.quantize.attention_masks import finite_masks
+from edgewright.quantize.batch_norm_guard import guard_torchao
+from edgewright.quantize.fold_batch_norm import fold_frozen_norms, foldable_norms
+from edgewright.quantize.graph_module import rewritten
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
 aten = torch.ops.aten

@@ -18,9 +18,9 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantizer import FixedQParamsQuantizationSpec, QuantizationSpec
 
 from edgewright.errors import UsageError
+from edgewright.quantize.attention_masks import MaskedObserver
 from edgewright.quantize.histogram import RangeObserver
-from edgewright.quantize.masks import MaskedObserver
-from edgewright.quantize.part_range import PartRangeObserver
+from edgewright.quantize.known_ranges import PartRangeObserver
 
 EPSILON = 2.0**-12  # the smallest scale: smaller ones overflow the product of two when they are divided by
 

@@ -14,7 +14,7 @@ from torch.export.graph_signature import ExportGraphSignature, InputKind, Output
 
 from edgewright.errors import UsageError
 from edgewright.frontend.replace_graph import with_graph
-from edgewright.quantize.module import writes_through_view
+from edgewright.quantize.graph_module import writes_through_view
 
 aten = torch.ops.aten
 ENCODING = "state_encoding"  # of a placeholder: how its integers are meant

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from edgewright.errors import EdgewrightError, FileAccessError, InputError, UsageError
-from edgewright.quantize.batches import in_batches
+from edgewright.quantize.batching import in_batches
 from edgewright.workbench.images import ENDINGS, ImageOptions, read_image
 
 MOST = 128  # inputs that are looked at, if nothing else is said

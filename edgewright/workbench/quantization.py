@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from edgewright.backends.targets import Target
 from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.origin import module_path
-from edgewright.quantize.batches import one_thread
+from edgewright.quantize.batching import one_thread
 from edgewright.workbench.data import Call
 from edgewright.workbench.progress import Stages
 from edgewright.workbench.recipe import Recipe, apply_recipe
@@ -91,7 +91,7 @@ class Quantization:
 
     def convert(self, target: Target, prepared: Any) -> Any:
         """A calibrated model as one that quantizes and dequantizes."""
-        from edgewright.quantize.finite import report_nonfinite
+        from edgewright.quantize.nonfinite import report_nonfinite
 
         report_nonfinite(prepared)
         with self._stages("quantize", f"{target.name}: convert"), kept_buffers(self._exported), quiet_torch():

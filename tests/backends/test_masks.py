@@ -12,7 +12,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, 
 
 from edgewright.backends import discover, find_quantizer
 from edgewright.backends.qualcomm import QnnQuantizer, QuantDtype
-from edgewright.quantize.masks import LOW, MaskedObserver
+from edgewright.quantize.attention_masks import LOW, MaskedObserver
 from tests.backends.qualcomm.lowered import ratio
 
 SIZE, WIDTH = 6, 8

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import edgewright as ew
 from edgewright.errors import UsageError
-from edgewright.quantize.precision import require_single
+from edgewright.quantize.float32_only import require_single
 
 X = torch.randn(2, 4)
 

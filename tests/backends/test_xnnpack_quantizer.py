@@ -20,8 +20,8 @@ from edgewright.frontend.prepare import prepare
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.ports import ACT, Act, Range, Same, Tied
 from edgewright.program.resolve import kernel_set
-from edgewright.quantize.module import import_module
-from edgewright.quantize.ports import Unit, solve
+from edgewright.quantize.graph_module import import_module
+from edgewright.quantize.shared_scales import Unit, solve
 from tests.backends.quantized import Run, converted, made, quantizer
 
 aten = torch.ops.aten

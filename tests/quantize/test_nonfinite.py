@@ -17,8 +17,8 @@ import edgewright as ew
 from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack.quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 from edgewright.errors import AccuracyError
+from edgewright.quantize.attention_masks import MaskedObserver
 from edgewright.quantize.evaluate import Sqnr
-from edgewright.quantize.masks import MaskedObserver
 from edgewright.workbench.accuracy import accuracy
 from edgewright.workbench.compare import compare
 from edgewright.workbench.compile import Bench, Settings

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import edgewright as ew
-from edgewright.quantize.part_range import PartRangeObserver
+from edgewright.quantize.known_ranges import PartRangeObserver
 from edgewright.quantize.recipes import symmetric_config
 
 DATA = [(torch.randn(4, 16, generator=torch.Generator().manual_seed(n)),) for n in range(10)]

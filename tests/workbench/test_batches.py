@@ -15,7 +15,7 @@ from edgewright.backends.qualcomm.export_utils import _calibrated, make_quantize
 from edgewright.backends.qualcomm.schemes import QuantDtype
 from edgewright.backends.samsung.export_utils import quantize_module
 from edgewright.errors import InputError
-from edgewright.quantize.batches import in_batches
+from edgewright.quantize.batching import in_batches
 from edgewright.workbench.compile import Bench, Settings
 from edgewright.workbench.progress import Stages
 from edgewright.workbench.recipe import Recipe

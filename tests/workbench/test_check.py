@@ -19,7 +19,7 @@ from edgewright.backends.xnnpack import XnnpackPartitioner
 from edgewright.errors import MiscompileError, VendorError
 from edgewright.ir.graph import Graph, Op
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.quantize.io import integer_io
+from edgewright.quantize.integer_io import integer_io
 from edgewright.workbench import locate
 from edgewright.workbench.check import check_cases, check_program
 from edgewright.workbench.data import Call

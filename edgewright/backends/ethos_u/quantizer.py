@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec, narrow_i
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
-from edgewright.quantize.simpler import simpler
+from edgewright.quantize.simplify import simpler
 
 EPSILON_8, EPSILON_16 = 2.0**-16, 2.0**-12  # the smallest scales of activations
 

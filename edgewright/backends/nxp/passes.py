@@ -15,12 +15,12 @@ from torch import fx
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares the operators)
 
 from edgewright.ir.aten.ops import OPS
-from edgewright.quantize.io import integer_io, open_ends
+from edgewright.quantize.integer_io import integer_io, open_ends
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from edgewright.quantize.io import Parameters
+    from edgewright.quantize.integer_io import Parameters
 
 _ROUNDS = 10
 _aten = torch.ops.aten

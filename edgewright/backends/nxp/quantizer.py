@@ -17,12 +17,12 @@ from edgewright.backends.nxp.ops import BACKEND
 from edgewright.backends.nxp.partitioner import KEPT, checked_target
 from edgewright.backends.nxp.target import DEFAULT, NeutronTargetSpec
 from edgewright.errors import UsageError
-from edgewright.quantize.batches import calibrate, first_call
+from edgewright.quantize.batching import calibrate, first_call
 from edgewright.quantize.histogram import RangeObserver
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, symmetric_config
-from edgewright.quantize.simpler import simpler
+from edgewright.quantize.simplify import simpler
 
 _PRODUCTS = (torch.ops.aten.bmm.default,)
 

@@ -34,7 +34,7 @@ from edgewright.errors import UsageError
 from edgewright.frontend.importer import to_array
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
-from edgewright.quantize.batches import calibrate
+from edgewright.quantize.batching import calibrate
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import Runtime

@@ -25,11 +25,11 @@ from edgewright.backends.qualcomm.target import (
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
 from edgewright.ir.ports import Weight
-from edgewright.quantize.blocks import Block, in_blocks
-from edgewright.quantize.norms import fold_norms
+from edgewright.quantize.block_scales import Block, in_blocks
+from edgewright.quantize.fold_batch_norm import fold_norms
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig
-from edgewright.quantize.simpler import simpler
+from edgewright.quantize.simplify import simpler
 from edgewright.quantize.state import functional_writes
 
 log = logging.getLogger("edgewright.qualcomm")

@@ -15,7 +15,7 @@ from edgewright.backends.samsung.target import REMEDY
 from edgewright.errors import UsageError
 from edgewright.program.config import EdgeCompileConfig
 from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
-from edgewright.quantize.batches import calibrate
+from edgewright.quantize.batching import calibrate
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 
 

@@ -15,10 +15,10 @@ from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.partitioner import KEPT
 from edgewright.errors import UsageError
 from edgewright.hints import not_among
-from edgewright.quantize.finite import FiniteMinMaxObserver
+from edgewright.quantize.nonfinite import FiniteMinMaxObserver
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, QuantizationConfig, weight_spec
-from edgewright.quantize.simpler import simpler
+from edgewright.quantize.simplify import simpler
 
 
 @enum.unique

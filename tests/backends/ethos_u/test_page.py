@@ -17,7 +17,7 @@ from edgewright.backends.ethos_u import (
 )
 from edgewright.backends.ethos_u.target import ACCELERATORS, DEFAULTS, EthosUCompileSpec
 from edgewright.lowering.partition.exclude import DontPartition, DontPartitionModule, DontPartitionName
-from edgewright.quantize.io import integer_io
+from edgewright.quantize.integer_io import integer_io
 from edgewright.runtime import Runtime
 from tests.backends.ethos_u.lowered import lower, network, quantize
 from tests.backends.ethos_u.networks import NETWORKS, lively

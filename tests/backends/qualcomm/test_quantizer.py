@@ -24,7 +24,7 @@ from edgewright.backends.qualcomm import (
     get_submodule_type_predicate,
 )
 from edgewright.errors import UsageError
-from edgewright.quantize.blocks import BlockObserver
+from edgewright.quantize.block_scales import BlockObserver
 
 X = (torch.randn(2, 16, 4, 4, generator=torch.Generator().manual_seed(0)),)
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.quantize.finite import FiniteMinMaxObserver
+from edgewright.quantize.nonfinite import FiniteMinMaxObserver
 
 KEY = "masks"  # of a node's meta: SOURCE or SCORES
 SOURCE, SCORES = "source", "scores"

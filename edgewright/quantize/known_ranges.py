@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from edgewright.quantize.finite import FiniteMinMaxObserver
+from edgewright.quantize.nonfinite import FiniteMinMaxObserver
 
 _ROOM = 2.0  # times what was seen
 

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torchao.quantization.pt2e import quantize_pt2e as torchao
 
-from edgewright.quantize.norms import LAYERS, NORMS, TRANSPOSED, groups_of, has_statistics
+from edgewright.quantize.fold_batch_norm import LAYERS, NORMS, TRANSPOSED, groups_of, has_statistics
 
 aten = torch.ops.aten
 _FOLDS = ("_fuse_conv_bn_", "_fuse_linear_bn_")  # of torchao 0.18, the only release that we take

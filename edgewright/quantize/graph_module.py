@@ -26,7 +26,7 @@ from edgewright.frontend.plain_tensors import require_module_buffers
 from edgewright.frontend.prepare import Walk
 from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
 from edgewright.ir.graph import Graph, Value
-from edgewright.quantize.precision import require_single
+from edgewright.quantize.float32_only import require_single
 
 aten = torch.ops.aten
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default)
