@@ -29,7 +29,7 @@ from edgewright.backends.qualcomm import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.formats.pte_reader import read_program
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import quantize, ratio
 from tests.backends.qualcomm.test_networks import Decoder

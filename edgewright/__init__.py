@@ -14,8 +14,8 @@ _NAMES = {
     "compile": "edgewright.workbench.compile",
     "export": "edgewright.frontend.export",
     "read_program": "edgewright.formats.pte_reader",
-    "to_edge": "edgewright.program.lower",
-    "to_edge_transform_and_lower": "edgewright.program.lower",
+    "to_edge": "edgewright.program.edge",
+    "to_edge_transform_and_lower": "edgewright.program.edge",
     "write_program": "edgewright.formats.pte_writer",
 }
 __all__ = ["__version__", *_NAMES]

@@ -54,7 +54,7 @@ def need_torch() -> None:
     try:
         import torch  # noqa: F401
 
-        import edgewright.program.lower  # noqa: F401
+        import edgewright.program.edge  # noqa: F401
     except ImportError as error:
         remedy = "pip install 'edgewright[compile]'"
         raise MissingError("torch", "is not installed; compiling needs it", remedy=remedy) from error

@@ -163,7 +163,7 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
 def _lowered(args: argparse.Namespace, exported: Any) -> tuple[list[Any], Any]:
     """Partitioners of the backends, and the program as they leave it."""
     from edgewright.program.config import EdgeCompileConfig
-    from edgewright.program.lower import to_edge_transform_and_lower
+    from edgewright.program.edge import to_edge_transform_and_lower
 
     named = [backend.partition(":") for backend in args.backend]
     chosen = [emit.partitioner(args, name, target or None) for name, _, target in named]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
-from edgewright.program.lower import EdgeProgramManager, ExecutorchProgramManager, to_edge
+from edgewright.program.edge import EdgeProgramManager, ExecutorchProgramManager, to_edge
 
 log = logging.getLogger(__name__)
 

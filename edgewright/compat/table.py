@@ -28,7 +28,7 @@ def _at(module: str, names: str) -> dict[str, str]:
 
 _PROGRAM = {
     **_at("edgewright", "EdgeCompileConfig ExecutorchBackendConfig to_edge to_edge_transform_and_lower"),
-    **_at("edgewright.program.lower", "EdgeProgramManager ExecutorchProgramManager"),
+    **_at("edgewright.program.edge", "EdgeProgramManager ExecutorchProgramManager"),
 }
 _TORCH = _at("torch.export", "ExportedProgram ExportGraphSignature")
 _EXPORT = _at("edgewright.compat.export_util", "export_to_edge export_to_exec_prog save_pte_program")

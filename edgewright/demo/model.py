@@ -11,7 +11,7 @@ from edgewright.demo import WEIGHTS, images
 from edgewright.frontend.export import export
 from edgewright.frontend.safetensors import load_weights
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 
 
 class CifarNet(torch.nn.Module):

@@ -12,11 +12,11 @@ from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
-from edgewright.program.resolve import is_list_output
+from edgewright.program.kernel_resolution import is_list_output
 from edgewright.program.storage import Storage
 from edgewright.program.tensors import EmitOptions, Tensors
-from edgewright.program.updates import in_order
 from edgewright.program.values import NUMBERS, Values
+from edgewright.program.write_order import in_order
 
 # Operators that only rename elements of a dense tensor: no instruction, the result is the same memory.
 RESHAPES = {
@@ -96,7 +96,7 @@ class Emitter:
 
     def op(self, op: Op) -> None:
         """Emit one operator."""
-        from edgewright.program.control import CONTROL
+        from edgewright.program.control_flow import CONTROL
 
         if op.kind in CONTROL:
             CONTROL[op.kind](self, op)

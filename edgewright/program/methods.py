@@ -17,7 +17,7 @@ from edgewright.ir.graph import Graph, Value
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.emit import Emitter
-from edgewright.program.resolve import kernel_set
+from edgewright.program.kernel_resolution import kernel_set
 from edgewright.program.tensors import EmitOptions
 
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]

@@ -12,7 +12,7 @@ from edgewright.program.inplace import Calls, share_in_place
 from edgewright.program.memory import Block, MemoryPlanningPass, plan
 
 if TYPE_CHECKING:
-    from edgewright.program.sharing import SharedLayout
+    from edgewright.program.shared_state import SharedLayout
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.lowering.partition.report import PartitionReport
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.support.stock import stock
 

@@ -11,7 +11,7 @@ import torch
 
 from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.lowered import Lowered
 from tests.backends.networks import CONVOLUTIONAL, NETWORKS
 

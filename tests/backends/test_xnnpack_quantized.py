@@ -18,7 +18,7 @@ from torchao.quantization.quant_api import Int8DynamicActivationInt8WeightConfig
 from edgewright.demo import IMAGES
 from edgewright.demo.model import cifarnet
 from edgewright.lowering.partition import DontPartitionModule
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.quantized import STATIC, Residual, Run, Upward, converted, made, mlp, quantizer, relative, sqnr
 

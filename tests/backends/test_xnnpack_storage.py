@@ -14,7 +14,7 @@ from edgewright.backends.xnnpack.partitioner import XnnpackPartitioner
 from edgewright.formats import read_program
 from edgewright.formats.ptd import read_data
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import ExecutorchProgramManager, to_edge_transform_and_lower
+from edgewright.program.edge import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.lowered import relative
 from tests.support.stock import stock

@@ -28,7 +28,7 @@ __all__ = ["cli"]
         ("import os, executorch.kernels.quantized", "import os"),
         (
             "from executorch.exir import (\n    ExecutorchProgramManager,\n    to_edge,\n)\n",
-            "from edgewright.program.lower import ExecutorchProgramManager\nfrom edgewright import to_edge\n",
+            "from edgewright.program.edge import ExecutorchProgramManager\nfrom edgewright import to_edge\n",
         ),
         (
             "from executorch.backends.arm.arm_partitioner import ArmPartitioner",

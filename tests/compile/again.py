@@ -21,7 +21,7 @@ import edgewright as ew
 from edgewright.backends import find_partitioner
 from edgewright.backends.targets import find_target
 from edgewright.errors import EdgewrightError
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 
 MEASURED = ("stages", "host_ms")  # of a report: times, which are never the same
 

@@ -18,7 +18,7 @@ from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.frontend.importer import to_array
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
-from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
+from edgewright.program.edge import EdgeProgramManager, to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.runtime import Runtime
 from tests.compile import branches, loops

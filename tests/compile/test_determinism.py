@@ -18,7 +18,7 @@ import hashlib
 import torch
 from torch import nn
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge, to_edge_transform_and_lower
+from edgewright.program.edge import to_edge, to_edge_transform_and_lower
 
 class Step(nn.Module):
     def __init__(self):

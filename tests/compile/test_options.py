@@ -16,7 +16,7 @@ from edgewright.errors import EdgewrightError, UnsupportedOperatorError, UsageEr
 from edgewright.formats import read_program, schema
 from edgewright.program import manifest
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
-from edgewright.program.lower import to_edge, to_edge_transform_and_lower
+from edgewright.program.edge import to_edge, to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.runtime import Runtime
 from tests.compile.case import Call

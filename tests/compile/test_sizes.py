@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from tests.compile.models import MODELS
 
 STOCK = json.loads((Path(__file__).parents[1] / "golden" / "stock_sizes.json").read_text())["models"]

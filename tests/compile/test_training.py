@@ -14,7 +14,7 @@ from torch.export.experimental import _export_forward_backward
 
 from edgewright.formats import read_program, schema
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.support.stock import stock
 

@@ -20,7 +20,7 @@ from edgewright.formats import read_program
 from edgewright.formats.bpte import read_bundled
 from edgewright.frontend.export import export
 from edgewright.program import manifest
-from edgewright.program.resolve import PROFILES
+from edgewright.program.kernel_resolution import PROFILES
 from edgewright.runtime import Runtime
 from edgewright.runtime.check import verify_bundle
 from edgewright.units import size

@@ -12,7 +12,7 @@ import pytest
 
 import edgewright
 from edgewright import EdgeCompileConfig, ExecutorchBackendConfig, MemoryPlanningPass
-from edgewright.program.lower import EdgeProgramManager, ExecutorchProgramManager
+from edgewright.program.edge import EdgeProgramManager, ExecutorchProgramManager
 from edgewright.runtime import Runtime
 
 TEXT = (Path(__file__).parents[2] / "docs" / "compile.md").read_text(encoding="utf-8")

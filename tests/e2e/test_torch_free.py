@@ -80,7 +80,7 @@ def test_qualcomm_twins_run(bare: Path, tmp_path: Path) -> None:
     import torch
 
     from edgewright.backends.qualcomm import QnnPartitioner
-    from edgewright.program.lower import to_edge_transform_and_lower
+    from edgewright.program.edge import to_edge_transform_and_lower
 
     torch.manual_seed(0)
     net, x = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval(), torch.randn(1, 3, 8, 8)

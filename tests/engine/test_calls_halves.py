@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from edgewright.formats.operator_signatures import operators
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from tests.engine.coverage import portable
 from tests.engine.coverage.calls import HALVES, TYPES, Taken, in_numpy, samples, taken
 from tests.engine.coverage.vendors import native

@@ -15,7 +15,7 @@ from edgewright.engine import compile
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.networks import CONVOLUTIONAL, NETWORKS
 from tests.backends.quantized import converted, quantizer

@@ -11,7 +11,7 @@ from torch import nn
 
 from edgewright.engine.runner import VARIABLE
 from edgewright.errors import EdgewrightError
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from edgewright.runtime.binding import KernelStep
 from edgewright.runtime.method import Method

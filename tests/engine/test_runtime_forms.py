@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from edgewright.errors import EdgewrightError
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
 from edgewright.runtime.forms import FormStep
 from edgewright.runtime.method import Method

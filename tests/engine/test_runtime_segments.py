@@ -12,7 +12,7 @@ from torch import nn
 
 from edgewright.engine.runner import VARIABLE
 from edgewright.errors import LimitError
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile, Runtime, register_kernel
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import _KERNELS, KERNELS

@@ -12,7 +12,7 @@ from torch import nn
 from edgewright.errors import ExecutionError
 from edgewright.ir.dtypes import ScalarType
 from edgewright.ir.graph import Graph, QParams, Value
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
 from edgewright.runtime.portable.maker import Maker
 from edgewright.runtime.tensor import TensorSlot

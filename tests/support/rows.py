@@ -15,7 +15,7 @@ import torch
 
 from edgewright.backends import find_partitioner
 from edgewright.ir.aten.ops import OPS
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.ops.harness import to_array
 from tests.ops.opset_calls import Call, calls_of, overload_named, torch_argument

@@ -24,8 +24,8 @@ from edgewright.frontend.model_spec import load_object
 from edgewright.hints import did_you_mean
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.numerics import named
+from edgewright.program.kernel_resolution import kernel_set
 from edgewright.program.methods import check_methods
-from edgewright.program.resolve import kernel_set
 from edgewright.runtime import Runtime
 from edgewright.workbench.recipe import apply_recipe, as_recipe, config_of
 from tests.e2e.cli import GOLDEN, Cli

@@ -173,7 +173,7 @@ def export_tosa(exported: ExportedProgram) -> list[bytes]:
     A program that is not quantized becomes floating-point TOSA, which Arm's reference model runs and Ethos-U does not.
     """
     partitioner = _TosaPartitioner()
-    from edgewright.program.lower import to_edge_transform_and_lower
+    from edgewright.program.edge import to_edge_transform_and_lower
 
     to_edge_transform_and_lower(exported, partitioner=[partitioner])
     return partitioner.files

@@ -157,7 +157,7 @@ def export_tflite(exported: ExportedProgram, target: str = DEFAULT) -> list[byte
     NXP's converter is not needed.
     """
     partitioner = NeutronPartitioner(generate_neutron_compile_spec(target, simulate_only=True))
-    from edgewright.program.lower import to_edge_transform_and_lower
+    from edgewright.program.edge import to_edge_transform_and_lower
 
     to_edge_transform_and_lower(exported, partitioner=[partitioner])
     return partitioner.files

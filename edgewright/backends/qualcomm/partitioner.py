@@ -181,7 +181,7 @@ def to_edge_transform_and_lower_to_qnn(
     ``transform_passes``: passes of your own, before lowering. ``integer_state``: quantized state (a cache) is held as
     its integers.
     """
-    from edgewright.program.lower import to_edge_transform_and_lower
+    from edgewright.program.edge import to_edge_transform_and_lower
 
     several = isinstance(module, Mapping)
     modules = dict(module) if several else {"forward": module}

@@ -14,7 +14,7 @@ from edgewright.backends.samsung.quantizer import EnnQuantizer, Precision
 from edgewright.backends.samsung.target import REMEDY
 from edgewright.errors import UsageError
 from edgewright.program.config import EdgeCompileConfig
-from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
+from edgewright.program.edge import EdgeProgramManager, to_edge_transform_and_lower
 from edgewright.quantize.batching import calibrate
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 

@@ -25,7 +25,7 @@ from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Array, Graph
 from edgewright.lowering.partition.report import PartitionReport
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.ethos_u.capture import quiet
 from tests.backends.ethos_u.networks import NETWORKS, Made
 

@@ -18,7 +18,7 @@ from edgewright.backends.nxp import (
 )  # fmt: skip
 from edgewright.backends.nxp.tflite_file import read_tflite
 from edgewright.lowering.partition.report import PartitionReport
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.nxp.litert import interpreter, invoke
 

@@ -19,7 +19,7 @@ from edgewright import read_program
 from edgewright.backends.nxp import NeutronPartitioner, NeutronQuantizer, NeutronTargetSpec, sdk
 from edgewright.backends.nxp.blob import Blob, read_blob, write_blob
 from edgewright.errors import EdgewrightError, FormatError, MissingError, UsageError, VendorError
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.nxp.lowered import Lowered
 

@@ -26,7 +26,7 @@ from edgewright.backends.nxp import (
 )  # fmt: skip
 from edgewright.backends.nxp.target import read_options
 from edgewright.errors import UsageError
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.nxp.litert import run
 from tests.backends.nxp.lowered import Lowered

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from edgewright.backends.nxp import NeutronEdgePassManager, NeutronPartitioner, generate_neutron_compile_spec, passes
 from edgewright.errors import UsageError
-from edgewright.program.lower import EdgeProgramManager, to_edge_transform_and_lower
+from edgewright.program.edge import EdgeProgramManager, to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.nxp.lowered import Lowered
 

@@ -21,7 +21,7 @@ from edgewright.backends.qualcomm import (
 )
 from edgewright.backends.qualcomm.delegate import CHOICE
 from edgewright.lowering.partition.report import PartitionReport
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 
 

@@ -17,7 +17,7 @@ from edgewright.ir.graph import Array
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.twin import missing, to_twin
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.qualcomm.lowered import quantize
 from tests.backends.qualcomm.rows import FP16, cases
 from tests.backends.qualcomm.test_models import block, cifarnet

@@ -22,7 +22,7 @@ from edgewright.backends.qualcomm.export_utils import QnnConfig, build_executorc
 from edgewright.errors import UsageError
 from edgewright.formats.pte_reader import read_program
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.quantize.state import functional_writes, integer_state
 from edgewright.runtime import Runtime

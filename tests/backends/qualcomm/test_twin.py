@@ -29,7 +29,7 @@ from edgewright.ir.qnn.execute import execute
 from edgewright.ir.qnn.shapes import RULES
 from edgewright.ir.qnn.table import PREFIX, QNN
 from edgewright.program import manifest
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import quantize, ratio
 from tests.backends.qualcomm.test_models import block, cifarnet

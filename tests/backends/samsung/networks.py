@@ -12,7 +12,7 @@ from edgewright.backends.samsung import EnnPartitioner, gen_samsung_backend_comp
 from edgewright.backends.samsung.partitioner import to_enn
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.ir.graph import Graph
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 
 
 class Mixed(nn.Module):

@@ -24,7 +24,7 @@ from edgewright.errors import MissingDataError, UsageError
 from edgewright.formats.pte_reader import read_program
 from edgewright.program import manifest
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from tests.backends.samsung.networks import mixed, quantized
 
 SIMULATED = [gen_samsung_backend_compile_spec("E9955", simulate_only=True)]

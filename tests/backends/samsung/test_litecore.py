@@ -19,7 +19,7 @@ from edgewright.backends.samsung.worker import compile_apart
 from edgewright.errors import MissingError, VendorError
 from edgewright.formats.pte_reader import read_program
 from edgewright.program.config import ExecutorchBackendConfig
-from edgewright.program.lower import to_edge_transform_and_lower
+from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from tests.backends.samsung.networks import device_graphs, mixed, quantized
 from tests.backends.samsung.standin_sdk import SOURCES, build_sdk, calls, heard, plain

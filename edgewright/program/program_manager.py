@@ -26,12 +26,12 @@ from edgewright.program.emit import Emitter
 from edgewright.program.external import DEFAULT_TAG, external_tag, training_methods
 from edgewright.program.layout import assign_dim_orders
 from edgewright.program.methods import check_methods, constant_plan, structure
-from edgewright.program.sharing import SharedLayout, shared_layout
+from edgewright.program.shared_state import SharedLayout, shared_layout
 from edgewright.program.tensors import EmitOptions
 
 if TYPE_CHECKING:
+    from edgewright.program.edge import EdgeProgramManager
     from edgewright.program.etrecord import ETRecord
-    from edgewright.program.lower import EdgeProgramManager
 
 
 class ExecutorchProgramManager:

@@ -15,11 +15,11 @@ from edgewright.hints import did_you_mean
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport, merge
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
-from edgewright.program.finish import ExecutorchProgramManager
+from edgewright.program.kernel_resolution import KernelSet, kernel_set
 from edgewright.program.methods import Programs, check_methods, named
 from edgewright.program.passes import Passes, pass_list, tabulate, transformed
-from edgewright.program.resolve import KernelSet, kernel_set
-from edgewright.program.sharing import keep_reads_of_state
+from edgewright.program.program_manager import ExecutorchProgramManager
+from edgewright.program.shared_state import keep_reads_of_state
 from edgewright.quantize.affine import affine_operators
 from edgewright.quantize.eval_mode import require_inference
 
