@@ -141,7 +141,7 @@ def _bundle(bench: Bench, result: CompileResult, path: Path) -> None:
     """Inputs with what the program gave for them here, so that a device can be told from this machine."""
     from edgewright.cli.bundle import cases
     from edgewright.formats.bpte import BundledProgram, write_bundled
-    from edgewright.runtime.boundary import is_torch, to_array
+    from edgewright.runtime.method_io import is_torch, to_array
 
     chosen = (bench.evaluated or [bench.example])[:_BUNDLED]
     calls = [[to_array("input", leaf) if is_torch(leaf) else leaf for leaf in call.leaves()] for call in chosen]

@@ -14,7 +14,7 @@ from edgewright.files import write_file
 from edgewright.formats import schema
 from edgewright.formats.ptd import read_data
 from edgewright.formats.pte_reader import read_program
-from edgewright.runtime.twins import Twins, beside
+from edgewright.runtime.twin_delegate import Twins, beside
 from edgewright.units import size
 
 _MEMORY = 4 << 30  # that a twin's graph may take

@@ -14,7 +14,7 @@ from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.graph import Graph
 from edgewright.report.graph_text import graph_lines
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import Twins
+from edgewright.runtime.twin_delegate import Twins
 
 Facts = dict[str, Any]
 

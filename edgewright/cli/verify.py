@@ -16,10 +16,10 @@ from edgewright.errors import MismatchError, MissingError
 from edgewright.formats.etdump import read_etdump
 from edgewright.formats.ptd import read_data
 from edgewright.formats.schema import ExecutionPlan
-from edgewright.runtime.check import CaseResult, verify_bundle
 from edgewright.runtime.delegates import available_delegates, describe_backend
 from edgewright.runtime.program import Runtime
 from edgewright.runtime.registry import KERNELS
+from edgewright.runtime.verify_bundle import CaseResult, verify_bundle
 
 EXAMPLES = """examples:
   edgewright verify m.pte                       # is it sound, and can it run here?

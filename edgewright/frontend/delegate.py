@@ -42,8 +42,8 @@ class LoweredBackendModule(torch.nn.Module):
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on this machine."""
         from edgewright.frontend.importer import to_array  # which imports this module
-        from edgewright.runtime.boundary import give_array
         from edgewright.runtime.delegates import DelegateBlob, invoke, require_delegate
+        from edgewright.runtime.method_io import give_array
 
         specs = dict(self.compile_specs)
         blob = DelegateBlob(

@@ -17,22 +17,22 @@ from edgewright.formats import schema
 from edgewright.logs import say
 from edgewright.runtime.arguments import check_instance
 from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.borrowing import has_state, lend_inputs
-from edgewright.runtime.boundary import give, take
-from edgewright.runtime.calls import DelegateStep
-from edgewright.runtime.direct import Direct, find_direct
+from edgewright.runtime.delegate_calls import DelegateStep
+from edgewright.runtime.fast_path import Direct, find_direct
+from edgewright.runtime.input_aliasing import has_state, lend_inputs
 from edgewright.runtime.metadata import MethodMetadata, describe
-from edgewright.runtime.needs import find_kernels, load_delegates, require_delegates, written
+from edgewright.runtime.method_io import give, take
 from edgewright.runtime.registry import Kernel
-from edgewright.runtime.shared import Guard, SharedState
+from edgewright.runtime.requirements import find_kernels, load_delegates, require_delegates, written
+from edgewright.runtime.shared_state import Guard, SharedState
 from edgewright.runtime.tensor import RAISE_MEMORY, TensorSlot
 from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
 if TYPE_CHECKING:
     from edgewright.files import Source
     from edgewright.formats.ptd import Entry
-    from edgewright.runtime.forms import Forms
     from edgewright.runtime.profile import Profile
+    from edgewright.runtime.shape_variants import Forms
 
 
 Step = Callable[[Values], Any]
@@ -64,7 +64,7 @@ class Method:
         self._steps = [step for chain in self._chains for step in chain]
         lend_inputs(plan, self._table.values, self._steps)
         if plan.operators:
-            from edgewright.runtime.segments import join  # not for programs that are all delegates
+            from edgewright.runtime.jit.segments import join  # not for programs that are all delegates
 
             join(plan, self._table.values, self._chains, limits.memory, threads)
         self._forms = self._find_forms(threads)
@@ -82,7 +82,7 @@ class Method:
         varies = any(isinstance(v, TensorSlot) and v.dynamic for v in self._table.values)
         if not varies or not self._plan.operators:
             return None
-        from edgewright.runtime.forms import forms_of
+        from edgewright.runtime.shape_variants import forms_of
 
         return forms_of(self._plan, self._table.values, self._chains, self._limits.memory, threads)
 

@@ -18,8 +18,8 @@ from edgewright.runtime.delegates import available_delegates
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import all_kernels
-from edgewright.runtime.shared import SharedState, is_shared, shares_state
-from edgewright.runtime.twins import beside
+from edgewright.runtime.shared_state import SharedState, is_shared, shares_state
+from edgewright.runtime.twin_delegate import beside
 from edgewright.runtime.values import Limits
 
 if TYPE_CHECKING:

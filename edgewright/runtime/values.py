@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.errors import LimitError, MissingDataError
 from edgewright.formats import checked_int, schema
 from edgewright.runtime.arguments import check_count
-from edgewright.runtime.shared import MEMORY_ID, SharedState, allocate, is_shared, spans, stored_bytes
+from edgewright.runtime.shared_state import MEMORY_ID, SharedState, allocate, is_shared, spans, stored_bytes
 from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from edgewright.frontend.export import export
 from edgewright.hints import not_among
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.edge import to_edge_transform_and_lower
-from edgewright.runtime.boundary import to_array
+from edgewright.runtime.method_io import to_array
 from edgewright.workbench.accuracy import accuracy
 from edgewright.workbench.check import check_cases, check_program, rounding_of
 from edgewright.workbench.data import MOST, Call, Samples, hold_out, load_calls

@@ -14,7 +14,7 @@ from torch import fx
 from edgewright.backends.table import Rounding
 from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import BEST
-from edgewright.runtime.boundary import is_torch, to_array
+from edgewright.runtime.method_io import is_torch, to_array
 from edgewright.workbench.graphs import MOVES, is_dequantize, is_quantize, operator_name
 
 

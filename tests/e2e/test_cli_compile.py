@@ -22,7 +22,7 @@ from edgewright.frontend.export import export
 from edgewright.program import manifest
 from edgewright.program.kernel_resolution import PROFILES
 from edgewright.runtime import Runtime
-from edgewright.runtime.check import verify_bundle
+from edgewright.runtime.verify_bundle import verify_bundle
 from edgewright.units import size
 from tests.e2e.cli import Cli
 from tests.support.stock import stock

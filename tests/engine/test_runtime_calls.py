@@ -14,8 +14,8 @@ from edgewright.errors import EdgewrightError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
 from edgewright.runtime.binding import KernelStep
+from edgewright.runtime.jit.segments import SegmentStep
 from edgewright.runtime.method import Method
-from edgewright.runtime.segments import SegmentStep
 
 
 class Mixed(nn.Module):

@@ -12,8 +12,8 @@ from torch import nn
 from edgewright.errors import EdgewrightError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
-from edgewright.runtime.forms import FormStep
 from edgewright.runtime.method import Method
+from edgewright.runtime.shape_variants import FormStep
 from tests.engine.test_runtime_segments import loaded
 
 LENGTHS = (64, 33, 100, 47, 128, 16, 90)

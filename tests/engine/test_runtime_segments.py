@@ -14,9 +14,9 @@ from edgewright.engine.runner import VARIABLE
 from edgewright.errors import LimitError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile, Runtime, register_kernel
+from edgewright.runtime.jit.segments import SegmentStep
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import _KERNELS, KERNELS
-from edgewright.runtime.segments import SegmentStep
 
 
 class Net(nn.Module):
@@ -158,7 +158,7 @@ def test_what_the_engine_refuses_stays_with_numpy(
     def refuse(*_: Any, **__: Any) -> Any:
         raise LimitError("device graph", "values may take 5 bytes at a time")
 
-    monkeypatch.setattr("edgewright.runtime.segments.make_runner", refuse)
+    monkeypatch.setattr("edgewright.runtime.jit.segments.make_runner", refuse)
     with caplog.at_level(logging.INFO, "edgewright.runtime"):
         made = loaded(net)
     assert any("stay with numpy" in record.getMessage() for record in caplog.records)

@@ -14,7 +14,7 @@ from edgewright.ir.dtypes import ScalarType
 from edgewright.ir.graph import Graph, QParams, Value
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile
-from edgewright.runtime.portable.maker import Maker
+from edgewright.runtime.jit.graph_builder import Maker
 from edgewright.runtime.tensor import TensorSlot
 from tests.engine.test_runtime_segments import loaded, lowered, segments
 

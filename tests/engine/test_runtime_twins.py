@@ -20,7 +20,7 @@ from edgewright.formats import twin_reader
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, Op
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import HostTwin, Twins, twin_of
+from edgewright.runtime.twin_delegate import HostTwin, Twins, twin_of
 from tests.engine.test_qnn_places import rows as rows_read
 from tests.engine.test_tflite import convolution
 from tests.engine.vendors import anything

@@ -30,7 +30,7 @@ from edgewright.ir.graph import Graph
 from edgewright.ir.qnn.check import check as check_qnn
 from edgewright.ir.tosa.check import check as check_tosa
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import HostTwin
+from edgewright.runtime.twin_delegate import HostTwin
 
 MEMORY = 64 << 20
 MAX_LINES = 20_000  # of one kernel

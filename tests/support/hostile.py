@@ -13,11 +13,11 @@ from edgewright.formats.etdump import read_etdump
 from edgewright.formats.ptd import read_data
 from edgewright.formats.pte_reader import read_program
 from edgewright.runtime import Runtime
-from edgewright.runtime.check import verify_bundle
 from edgewright.runtime.metadata import TensorInfo
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import LoadedProgram
 from edgewright.runtime.values import Limits
+from edgewright.runtime.verify_bundle import verify_bundle
 
 LIMITS = Limits(memory=64 << 20, instructions=20_000)
 READERS = {"pte": read_program, "ptd": read_data, "bpte": read_bundled, "etdp": read_etdump}

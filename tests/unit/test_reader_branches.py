@@ -27,9 +27,9 @@ from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.runtime import Limits, Runtime, register_kernel, values
-from edgewright.runtime.check import compare, verify_bundle
-from edgewright.runtime.shared import Guard
+from edgewright.runtime.shared_state import Guard
 from edgewright.runtime.tensor import TensorSlot
+from edgewright.runtime.verify_bundle import compare, verify_bundle
 from tests.support import golden
 from tests.support.build import PlanBuilder, program
 from tests.unit.test_twin import joined, parts

@@ -23,11 +23,11 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, GraphError, Op, Value
-from edgewright.runtime import Limits, Method, Profile, Runtime, borrowing, delegates, register_delegate, registry
+from edgewright.runtime import Limits, Method, Profile, Runtime, delegates, input_aliasing, register_delegate, registry
 from edgewright.runtime.delegates import DelegateBlob, require_delegate
 from edgewright.runtime.registry import register_kernel
 from edgewright.runtime.tensor import TensorSlot
-from edgewright.runtime.twins import TwinDelegate, fitting, graph_inside
+from edgewright.runtime.twin_delegate import TwinDelegate, fitting, graph_inside
 from tests.support import golden
 from tests.support.build import PlanBuilder
 
@@ -230,7 +230,7 @@ def concatenation(count: int) -> PlanBuilder:
 def test_inputs_of_a_method_with_very_many_are_copied() -> None:
     """Comparing each with each would take longer than copying them."""
     few, many = 10, 320
-    assert few**2 <= borrowing._MOST_PAIRS < many**2
+    assert few**2 <= input_aliasing._MOST_PAIRS < many**2
     for count in (few, many):
         method = load(concatenation(count))
         inputs = [np.full(1, n, np.float32) for n in range(count)]

@@ -13,7 +13,7 @@ import torch
 import edgewright as ew
 from edgewright.errors import CoverageError, InputError, MissingError, UsageError
 from edgewright.quantize.evaluate import Sqnr, sqnr
-from edgewright.runtime.boundary import to_array
+from edgewright.runtime.method_io import to_array
 from edgewright.workbench.data import Call
 from edgewright.workbench.result import CompileResults
 from edgewright.workbench.shapes import calls_at_bounds

@@ -18,7 +18,7 @@ from edgewright.backends.ethos_u.target import MEMORY_MODES
 from edgewright.backends.ethos_u.twin import Twin
 from edgewright.errors import ExecutionError, FormatError, LimitError
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import twin_of
+from edgewright.runtime.twin_delegate import twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.blob import Blob
 from edgewright.errors import ExecutionError, FormatError
 from edgewright.ir.numerics import TOSA as TOSA_NUMERICS
 from edgewright.ir.tosa.check import check
-from edgewright.runtime.twins import HostTwin
+from edgewright.runtime.twin_delegate import HostTwin
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile

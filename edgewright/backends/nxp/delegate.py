@@ -18,7 +18,7 @@ from edgewright.ir.numerics import named
 from edgewright.ir.tflite.check import check
 from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import TwinDelegate, graph_inside, twin_of
+from edgewright.runtime.twin_delegate import TwinDelegate, graph_inside, twin_of
 
 if TYPE_CHECKING:
     pass

@@ -27,7 +27,7 @@ from edgewright.errors import ExecutionError, FormatError, MissingError
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.hints import not_among
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import graph_inside, twin_of
+from edgewright.runtime.twin_delegate import graph_inside, twin_of
 
 __all__ = ["DELEGATE", "QnnDelegate", "check_version", "release"]
 Array = np.ndarray[Any, Any]

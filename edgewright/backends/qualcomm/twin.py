@@ -20,7 +20,7 @@ from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import QNN
 from edgewright.ir.qnn.check import check
 from edgewright.ir.qnn.twin import missing, to_twin
-from edgewright.runtime.twins import HostTwin
+from edgewright.runtime.twin_delegate import HostTwin
 
 Array = np.ndarray[Any, Any]
 log = logging.getLogger("edgewright.qualcomm")

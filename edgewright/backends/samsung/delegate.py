@@ -19,7 +19,7 @@ from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import ENN
 from edgewright.runtime.delegates import DelegateBlob
-from edgewright.runtime.twins import TwinDelegate, graph_inside, twin_of
+from edgewright.runtime.twin_delegate import TwinDelegate, graph_inside, twin_of
 
 if TYPE_CHECKING:
     from edgewright.engine.profile import EngineProfile

@@ -11,8 +11,8 @@ import numpy as np
 from edgewright.formats.operator_signatures import operators
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Array, Graph
-from edgewright.runtime.portable.maker import Maker
-from edgewright.runtime.portable.take import has_way, take
+from edgewright.runtime.jit.bind_call import has_way, take
+from edgewright.runtime.jit.graph_builder import Maker
 from edgewright.runtime.tensor import TensorSlot
 from tests.engine.coverage.vendors import native
 from tests.ops.harness import Sample, all_samples, eager, out_dtypes

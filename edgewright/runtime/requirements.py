@@ -10,7 +10,7 @@ from edgewright.formats import schema
 from edgewright.runtime.binding import written_values
 from edgewright.runtime.delegates import Delegate, DelegateBlob, available_delegates, describe_backend, find_delegate
 from edgewright.runtime.registry import Kernel, all_kernels
-from edgewright.runtime.twins import Twins
+from edgewright.runtime.twin_delegate import Twins
 
 if TYPE_CHECKING:
     from edgewright.files import Source

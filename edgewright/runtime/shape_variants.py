@@ -18,10 +18,10 @@ from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.portable.maker import WORTH, Maker, Turned
-from edgewright.runtime.segments import PRODUCTS, Joiner, SegmentStep, calls_fit
-from edgewright.runtime.sizes import VIEW, Sizes, foreseen, of_sizes
+from edgewright.runtime.delegate_calls import DelegateStep, engine_profile, parts_of
+from edgewright.runtime.infer_shapes import VIEW, Sizes, foreseen, of_sizes
+from edgewright.runtime.jit.graph_builder import WORTH, Maker, Turned
+from edgewright.runtime.jit.segments import PRODUCTS, Joiner, SegmentStep, calls_fit
 from edgewright.runtime.tensor import Shape, TensorSlot
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.functions import real
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.table import Args, taken
-from edgewright.runtime.portable.typed import finish
+from edgewright.runtime.jit.composites import real
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.registry import Args, taken
+from edgewright.runtime.jit.typed_elementwise import finish
 from edgewright.runtime.tensor import TensorSlot
 
 _F32 = np.dtype(np.float32)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edgewright.runtime.tensor import TensorSlot
 
 if TYPE_CHECKING:
-    from edgewright.runtime.portable.maker import Maker
+    from edgewright.runtime.jit.graph_builder import Maker
 
 Args = Mapping[str, Any]
 Row = Callable[["Maker", Args, Sequence[TensorSlot]], bool]

@@ -10,9 +10,9 @@ import numpy as np
 
 from edgewright.ir.dtypes import is_integral, to_numpy
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import TYPES, Maker
-from edgewright.runtime.portable.table import Args, otherwise, taken
-from edgewright.runtime.portable.typed import as_type, finish, name_of
+from edgewright.runtime.jit.graph_builder import TYPES, Maker
+from edgewright.runtime.jit.registry import Args, otherwise, taken
+from edgewright.runtime.jit.typed_elementwise import as_type, finish, name_of
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _I64, _TRUTH = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)

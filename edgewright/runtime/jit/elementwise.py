@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgewright.runtime.portable.maker import Maker
-from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.jit.graph_builder import Maker
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _UNARY = ("sigmoid", "tanh", "exp", "sqrt", "abs", "neg", "log", "rsqrt", "floor", "ceil")

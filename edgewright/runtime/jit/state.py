@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import Maker
-from edgewright.runtime.portable.places import put
-from edgewright.runtime.portable.table import Args, taken
-from edgewright.runtime.portable.take import take
+from edgewright.runtime.jit.bind_call import take
+from edgewright.runtime.jit.gather import put
+from edgewright.runtime.jit.graph_builder import Maker
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 

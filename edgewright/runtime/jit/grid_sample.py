@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from edgewright.engine.graph.grid_sample import Sampling, sample
-from edgewright.runtime.portable.maker import Maker
-from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.jit.graph_builder import Maker
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 

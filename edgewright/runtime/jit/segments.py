@@ -18,11 +18,11 @@ from edgewright.formats import schema
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK
 from edgewright.runtime.binding import KernelStep, Values, load
-from edgewright.runtime.borrowing import covers, found_there, overlap, tensors
-from edgewright.runtime.calls import DelegateStep, engine_profile, parts_of
-from edgewright.runtime.portable.maker import WORTH, Maker, Turned
-from edgewright.runtime.portable.table import WHOLE
-from edgewright.runtime.portable.take import has_way, take
+from edgewright.runtime.delegate_calls import DelegateStep, engine_profile, parts_of
+from edgewright.runtime.input_aliasing import covers, found_there, overlap, tensors
+from edgewright.runtime.jit.bind_call import has_way, take
+from edgewright.runtime.jit.graph_builder import WORTH, Maker, Turned
+from edgewright.runtime.jit.registry import WHOLE
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.places import given
-from edgewright.runtime.portable.reductions import dim_of
-from edgewright.runtime.portable.table import WHOLE, Args, otherwise, taken
-from edgewright.runtime.portable.typed import as_type, name_of
+from edgewright.runtime.jit.gather import given
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.reduce import dim_of
+from edgewright.runtime.jit.registry import WHOLE, Args, otherwise, taken
+from edgewright.runtime.jit.typed_elementwise import as_type, name_of
 from edgewright.runtime.tensor import TensorSlot
 
 _I64, _TRUTH = np.dtype(np.int64), np.dtype(np.bool_)

@@ -11,8 +11,8 @@ import numpy as np
 
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Array
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.table import OTHERWISE, ROWS, Args
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.registry import OTHERWISE, ROWS, Args
 from edgewright.runtime.registry import all_kernels
 from edgewright.runtime.tensor import TensorSlot
 

@@ -13,7 +13,7 @@ from edgewright.files import Source
 from edgewright.formats.bpte import Data, read_bundled
 from edgewright.ir.dtypes import is_complex
 from edgewright.runtime.program import LoadedProgram, Runtime
-from edgewright.runtime.twins import beside
+from edgewright.runtime.twin_delegate import beside
 from edgewright.runtime.values import Limits
 
 

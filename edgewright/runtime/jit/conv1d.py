@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Array, Value
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.table import Args, otherwise
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.registry import Args, otherwise
 from edgewright.runtime.tensor import TensorSlot
 
 _TO_PIXELS, _TO_PLANES = (0, 2, 3, 1), (0, 3, 1, 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.runtime.calls import DelegateStep
+from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.tensor import Array, TensorSlot, strides_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from edgewright.ir.aten.reference.elementwise import cast, result_type
 from edgewright.ir.dtypes import DType, is_integral
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import TYPES, Maker, new
-from edgewright.runtime.portable.table import Args, otherwise, taken
+from edgewright.runtime.jit.graph_builder import TYPES, Maker, new
+from edgewright.runtime.jit.registry import Args, otherwise, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.moves import sliced
-from edgewright.runtime.portable.table import Args, otherwise, taken
-from edgewright.runtime.portable.typed import as_type
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.move import sliced
+from edgewright.runtime.jit.registry import Args, otherwise, taken
+from edgewright.runtime.jit.typed_elementwise import as_type
 from edgewright.runtime.tensor import TensorSlot
 
 _ROWS = {

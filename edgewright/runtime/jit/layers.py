@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 COSTLY = 10  # products of numbers that a function of an element is worth

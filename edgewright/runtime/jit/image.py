@@ -15,8 +15,8 @@ import numpy as np
 
 from edgewright.ir.aten.reference import pool, resample
 from edgewright.ir.graph import Array, Value
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _LARGEST = 4096  # of a side: a square of it is what weights are found with

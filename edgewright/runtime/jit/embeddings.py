@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.functions import real, stored
-from edgewright.runtime.portable.maker import Maker, new
-from edgewright.runtime.portable.places import given
-from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.jit.composites import real, stored
+from edgewright.runtime.jit.gather import given
+from edgewright.runtime.jit.graph_builder import Maker, new
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _BYTE = np.dtype(np.float32), np.dtype(np.uint8)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import REALS, Maker, new
-from edgewright.runtime.portable.reductions import all_dims
-from edgewright.runtime.portable.table import WHOLE, Args, otherwise, taken
-from edgewright.runtime.portable.typed import COSTLY, as_type, finish, name_of, usable
+from edgewright.runtime.jit.graph_builder import REALS, Maker, new
+from edgewright.runtime.jit.reduce import all_dims
+from edgewright.runtime.jit.registry import WHOLE, Args, otherwise, taken
+from edgewright.runtime.jit.typed_elementwise import COSTLY, as_type, finish, name_of, usable
 from edgewright.runtime.tensor import TensorSlot
 
 _F32, _TRUTH = np.dtype(np.float32), np.dtype(np.bool_)

@@ -15,7 +15,7 @@ from edgewright.engine.graph.infer_shapes import specialize
 from edgewright.errors import ExecutionError
 from edgewright.ir.graph import Graph
 from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.calls import DelegateStep
+from edgewright.runtime.delegate_calls import DelegateStep
 from edgewright.runtime.tensor import Array, Shape, TensorSlot
 from edgewright.runtime.values import IntItems, TensorItems
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from edgewright.formats import checked_int, schema
 from edgewright.runtime.binding import KernelStep, Values
-from edgewright.runtime.calls import DelegateStep
-from edgewright.runtime.shared import is_shared
+from edgewright.runtime.delegate_calls import DelegateStep
+from edgewright.runtime.shared_state import is_shared
 from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 

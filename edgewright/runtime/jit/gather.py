@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Value
-from edgewright.runtime.portable.maker import Maker
-from edgewright.runtime.portable.table import Args, taken
+from edgewright.runtime.jit.graph_builder import Maker
+from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
 
 _WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
