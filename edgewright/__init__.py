@@ -11,7 +11,7 @@ _NAMES = {
     "ExecutorchBackendConfig": "edgewright.program.config",
     "MemoryPlanningPass": "edgewright.program.memory",
     "Runtime": "edgewright.runtime.program",
-    "compile": "edgewright.workbench.compile",
+    "compile": "edgewright.api.compile",
     "export": "edgewright.frontend.export",
     "read_program": "edgewright.formats.pte_reader",
     "to_edge": "edgewright.program.edge",

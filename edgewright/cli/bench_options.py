@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from edgewright.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from edgewright.workbench.compile import Bench
-    from edgewright.workbench.progress import Stages
+    from edgewright.api.compile import Bench
+    from edgewright.api.progress import Stages
 
 SPEC = "package.module:factory that gives a model with example inputs, or a .pt2"
 
@@ -74,10 +74,10 @@ def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Benc
     """The model on the bench, as the options want it."""
     with stages("import torch"), quiet_imports():
         need_torch()
+        from edgewright.api.compile import Bench, Settings
         from edgewright.frontend.model_spec import load_spec
         from edgewright.frontend.safetensors import load_weights
-        from edgewright.workbench.compile import Bench, Settings
-    from edgewright.workbench.recipe import as_recipe
+    from edgewright.api.recipe import as_recipe
 
     with stages("load"):
         spec = load_spec(args.spec)
@@ -94,7 +94,7 @@ def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Benc
 
 
 def _images(args: argparse.Namespace) -> Any:
-    from edgewright.workbench.images import ImageOptions
+    from edgewright.api.image_data import ImageOptions
 
     if (args.mean is None) != (args.std is None):
         raise UsageError("--mean", "goes with --std: x = (pixel - mean) / std")

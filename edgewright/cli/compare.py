@@ -6,16 +6,16 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from edgewright.api.progress import Stages
 from edgewright.cli import bench_options
 from edgewright.cli.bench_options import SPEC, chosen_targets, make_bench, quiet_imports
 from edgewright.cli.console import clean, console, table
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.units import share
-from edgewright.workbench.progress import Stages
 
 if TYPE_CHECKING:
-    from edgewright.workbench.compare import Comparison, LayerError
+    from edgewright.api.compare import Comparison, LayerError
 
 EXAMPLES = """examples:
   edgewright compare net:Net --target ethos-u55-128 --quantize int8 --calibrate calib.npz
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--evaluate", "must be 1 or more", value=evaluate)
     with Stages(args.quiet) as stages, quiet_imports():
         bench = make_bench(args, stages, evaluate=evaluate)
-        from edgewright.workbench.compare import compare
-        from edgewright.workbench.quantization import quiet_warnings
+        from edgewright.api.compare import compare
+        from edgewright.api.quantization import quiet_warnings
 
         with quiet_warnings():
             found = compare(bench, targets[0], device=not args.no_device)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgewright.api.compile_report import EVALUATED, NOT_ASKED, POOR, Check
 from edgewright.backends import discover
 from edgewright.cli import bench_options, emit
 from edgewright.cli.console import clean, console, plural, progress, table
@@ -20,7 +21,6 @@ from edgewright.files import check_writable, write_file
 from edgewright.hints import not_among
 from edgewright.program.estimates import describe
 from edgewright.units import duration, share, size
-from edgewright.workbench.facts import EVALUATED, NOT_ASKED, POOR, Check
 
 if TYPE_CHECKING:
     from edgewright.lowering.partition.report import PartitionReport
@@ -173,8 +173,8 @@ def _lowered(args: argparse.Namespace, exported: Any) -> tuple[list[Any], Any]:
 
 def _checked(args: argparse.Namespace, output: Path, built: Built) -> Check:
     """The program beside the graph it was lowered from, on its example inputs."""
-    from edgewright.workbench.check import check_cases, check_program, rounding_of
-    from edgewright.workbench.data import Call
+    from edgewright.api.data import Call
+    from edgewright.api.self_check import check_cases, check_program, rounding_of
 
     if args.no_check:
         return Check(skipped=NOT_ASKED)

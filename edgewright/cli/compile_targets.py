@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from edgewright.api.compile_report import LEGEND, NOT_ASKED, POOR, CompileReport, columns, rows, time_note
+from edgewright.api.progress import Stages
 from edgewright.cli.bench_options import chosen_targets, make_bench, model_name
 from edgewright.cli.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
 from edgewright.units import duration, share, size
-from edgewright.workbench.facts import LEGEND, NOT_ASKED, POOR, CompileReport, columns, rows, time_note
-from edgewright.workbench.progress import Stages
 
 if TYPE_CHECKING:
-    from edgewright.workbench.compile import Bench
-    from edgewright.workbench.result import CompileResult, CompileResults
+    from edgewright.api.compile import Bench
+    from edgewright.api.result import CompileResult, CompileResults
 
 _ELSEWHERE = ("emit", "external_constants")  # options that go with --backend only
 _BUNDLED = 4  # inputs in a bundle
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     targets = chosen_targets(args)
     with Stages(args.quiet) as stages, quiet_imports():
         bench = make_bench(args, stages, **_settings(args))
-        from edgewright.workbench.compile import build_all
-        from edgewright.workbench.quantization import quiet_warnings
+        from edgewright.api.compile import build_all
+        from edgewright.api.quantization import quiet_warnings
 
         with quiet_warnings():
             results = build_all(bench, targets, raises=len(targets) == 1)
@@ -122,7 +122,7 @@ def _gate(args: argparse.Namespace, report: CompileReport) -> EdgewrightError | 
 
 
 def _write(args: argparse.Namespace, bench: Bench, results: CompileResults, failed: dict[str, Any]) -> None:
-    from edgewright.workbench.result import file_name
+    from edgewright.api.result import file_name
 
     output = Path(args.output)
     single = output.suffix == ".pte"
@@ -159,7 +159,7 @@ def _show(args: argparse.Namespace, bench: Bench, results: CompileResults, faile
     if args.verbose:
         out.print(LEGEND, style="dim", soft_wrap=True)
     if bench.settings.metric is not None:
-        from edgewright.workbench.compile import measured
+        from edgewright.api.compile import measured
 
         of = "the quantized model" if bench.quantized_before else "the original"
         out.print(f"{metric} of {of}: {measured(bench.settings.metric, bench.eager):.4g}", soft_wrap=True)

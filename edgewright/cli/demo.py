@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.text import Text
 
+from edgewright.api.compile_report import LEGEND, MEASURES, measures, time_note
 from edgewright.backends.targets import all_targets
 from edgewright.cli.console import clean, console, progress, table
 from edgewright.cli.parser import fitted
@@ -20,12 +21,11 @@ from edgewright.demo import MODEL, images
 from edgewright.errors import UsageError
 from edgewright.runtime.program import Runtime
 from edgewright.units import duration, share, size
-from edgewright.workbench.facts import LEGEND, MEASURES, measures, time_note
 
 if TYPE_CHECKING:
+    from edgewright.api.compile_report import CompileReport
+    from edgewright.api.result import CompileResults
     from edgewright.demo.images import Array
-    from edgewright.workbench.facts import CompileReport
-    from edgewright.workbench.result import CompileResults
 
 TARGETS = ("xnnpack", "ethos-u55-128", "sm8550", "e9955", "imxrt700")
 _CLASSIFIED = 100
@@ -62,18 +62,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> tuple[float, CompileResults]:
     """The share of images that the model gets right in torch; and what came of it for every target."""
+    from edgewright.api.progress import Stages
     from edgewright.cli.bench_options import quiet_imports
-    from edgewright.workbench.progress import Stages
 
     known = all_targets()
     names = args.target or [name for name in TARGETS if name in known]
     with Stages(args.quiet) as stages, quiet_imports():
         with stages("import torch"):
+            from edgewright.api.compile import Bench, Settings, build_all, measured
+            from edgewright.api.quantization import quiet_warnings
+            from edgewright.api.recipe import Recipe
             from edgewright.backends.targets import find_target
             from edgewright.demo.model import calibration, cifarnet
-            from edgewright.workbench.compile import Bench, Settings, build_all, measured
-            from edgewright.workbench.quantization import quiet_warnings
-            from edgewright.workbench.recipe import Recipe
 
         def accuracy(model: Any) -> float:
             right = 0

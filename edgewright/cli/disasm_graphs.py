@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgewright.api.graph_text import graph_lines
 from edgewright.errors import MissingError
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.graph import Graph
-from edgewright.report.graph_text import graph_lines
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import Twins
 

@@ -6,14 +6,14 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from edgewright.api.explain import lines, tree
+from edgewright.api.progress import Stages
 from edgewright.cli import bench_options
 from edgewright.cli.bench_options import SPEC, chosen_targets, make_bench, model_name, quiet_imports
 from edgewright.cli.console import clean, console
-from edgewright.report.explain import lines, tree
-from edgewright.workbench.progress import Stages
 
 if TYPE_CHECKING:
-    from edgewright.workbench.facts import CompileReport
+    from edgewright.api.compile_report import CompileReport
 
 EXAMPLES = """examples:
   edgewright explain net:Net --target xnnpack
@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     targets = chosen_targets(args)
     with Stages(args.quiet) as stages, quiet_imports():
         bench = make_bench(args, stages, evaluate=0, check=False)
-        from edgewright.workbench.compile import build_all
-        from edgewright.workbench.quantization import quiet_warnings
+        from edgewright.api.compile import build_all
+        from edgewright.api.quantization import quiet_warnings
 
         if not bench.calls:
             bench.calls.append(bench.example)

@@ -97,7 +97,7 @@ class LoadedProgram:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from edgewright.report.html import program_html
+        from edgewright.api.html import program_html
 
         return program_html(self.program)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
+from edgewright.api.html import html_table
 from edgewright.files import write_file
 from edgewright.lowering.partition.report import PartitionReport
-from edgewright.report.html import html_table
 
 _HEADS = ("operator", "node", "module", "runs on", ">multiply-accumulates", "why not on the NPU")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from edgewright.api.image_data import ENDINGS, ImageOptions, read_image
 from edgewright.errors import InputError, UsageError
-from edgewright.workbench.images import ENDINGS, ImageOptions, read_image
 
 Inputs = tuple[torch.Tensor, ...]
 IMAGENET = ImageOptions(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))

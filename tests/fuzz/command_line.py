@@ -204,8 +204,8 @@ def _takes_data(command: Sequence[str]) -> bool:
 
 def _recipe(arguments: Sequence[str]) -> int:
     """What ``compile --recipe`` reads first."""
+    from edgewright.api.recipe import read_recipe
     from edgewright.cli import guard
-    from edgewright.workbench.recipe import read_recipe
 
     def read() -> int:
         read_recipe(arguments[1]).for_target("sm8650")

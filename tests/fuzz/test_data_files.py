@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.api.data import Call, load_calls
+from edgewright.api.image_data import ImageOptions
 from edgewright.errors import EdgewrightError
-from edgewright.workbench.data import Call, load_calls
-from edgewright.workbench.images import ImageOptions
 from tests.fuzz.file_mutations import mutate_bytes
 
 EXAMPLE = Call((torch.zeros(1, 3, 8, 8),))

@@ -14,16 +14,16 @@ from torch import nn
 from torchao.quantization.pt2e import quantize_pt2e as torchao
 
 import edgewright as ew
+from edgewright.api.accuracy import accuracy
+from edgewright.api.compare import compare
+from edgewright.api.compile import Bench, Settings
+from edgewright.api.progress import Stages
+from edgewright.api.recipe import Recipe
 from edgewright.backends.targets import find_target
 from edgewright.backends.xnnpack.quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 from edgewright.errors import AccuracyError
 from edgewright.quantize.attention_masks import MaskedObserver
 from edgewright.quantize.evaluate import Sqnr
-from edgewright.workbench.accuracy import accuracy
-from edgewright.workbench.compare import compare
-from edgewright.workbench.compile import Bench, Settings
-from edgewright.workbench.progress import Stages
-from edgewright.workbench.recipe import Recipe
 
 INF, NAN = math.inf, math.nan
 DATA = [(torch.rand(2, 4, generator=torch.Generator().manual_seed(n)) + 0.5,) for n in range(8)]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from edgewright.api.recipe import apply_recipe, as_recipe, config_of
 from edgewright.backends import find_partitioner
 from edgewright.backends.ethos_u import EthosUCompileSpec
 from edgewright.backends.nxp.target import NeutronTargetSpec
@@ -27,7 +28,6 @@ from edgewright.ir.numerics import named
 from edgewright.program.kernel_resolution import kernel_set
 from edgewright.program.methods import check_methods
 from edgewright.runtime import Runtime
-from edgewright.workbench.recipe import apply_recipe, as_recipe, config_of
 from tests.e2e.cli import GOLDEN, Cli
 
 QUANTIZER = XNNPACKQuantizer()

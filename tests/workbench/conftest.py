@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import edgewright as ew
-from edgewright.workbench.result import CompileResults
+from edgewright.api.result import CompileResults
 from tests.workbench.models import calls, net
 
 TARGETS = ("xnnpack", "ethos-u55-128", "ethos-u55-256", "sm8550", "imxrt700")

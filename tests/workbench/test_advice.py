@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from edgewright.api.compile_report import CompileReport
 from edgewright.lowering.partition.report import PartitionReport, Verdict
-from edgewright.workbench.facts import CompileReport
 
 TAKEN = Verdict("conv2d", "conv", "net", "nxp", 0)
 FLOAT = Verdict("linear", "head", "net", refusals=("precision must be static_quant; got fp32",))

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 import edgewright
+from edgewright.api.compile import Bench, Settings
+from edgewright.api.progress import Stages
+from edgewright.api.recipe import Recipe
 from edgewright.backends.nxp import NeutronQuantizer, calibrate_and_quantize
 from edgewright.backends.qualcomm.export_utils import _calibrated, make_quantizer
 from edgewright.backends.qualcomm.schemes import QuantDtype
 from edgewright.backends.samsung.export_utils import quantize_module
 from edgewright.errors import InputError
 from edgewright.quantize.batching import in_batches
-from edgewright.workbench.compile import Bench, Settings
-from edgewright.workbench.progress import Stages
-from edgewright.workbench.recipe import Recipe
 
 Batches = list[tuple[torch.Tensor, ...]]
 

@@ -12,6 +12,10 @@ import torch
 
 import edgewright as ew
 from edgewright import to_edge_transform_and_lower
+from edgewright.api import locate
+from edgewright.api.data import Call
+from edgewright.api.graph_interpreter import Override, Reference
+from edgewright.api.self_check import check_cases, check_program
 from edgewright.backends import find_partitioner
 from edgewright.backends.table import Rounding
 from edgewright.backends.targets import find_target
@@ -20,10 +24,6 @@ from edgewright.errors import MiscompileError, VendorError
 from edgewright.ir.graph import Graph, Op
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.quantize.integer_io import integer_io
-from edgewright.workbench import locate
-from edgewright.workbench.check import check_cases, check_program
-from edgewright.workbench.data import Call
-from edgewright.workbench.reference import Override, Reference
 from tests.workbench.models import Net, Words, calls, net
 
 Defect = Callable[[Op], None]

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import edgewright as ew
+from edgewright.api.compare import Comparison, LayerError, compare
+from edgewright.api.compile import Bench, Settings
+from edgewright.api.progress import Stages
+from edgewright.api.recipe import Recipe
 from edgewright.backends.targets import find_target
 from edgewright.errors import VendorError
-from edgewright.workbench.compare import Comparison, LayerError, compare
-from edgewright.workbench.compile import Bench, Settings
-from edgewright.workbench.progress import Stages
-from edgewright.workbench.recipe import Recipe
 from tests.workbench.models import Words, calls, spoiled
 
 
@@ -55,7 +55,7 @@ def test_the_device_is_near_what_was_predicted(found: Comparison) -> None:
 
 
 def test_a_vendor_that_refuses_so_many_outputs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgewright.workbench import compare as module
+    from edgewright.api import compare as module
 
     made = module._device_values
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import edgewright as ew
+from edgewright.api.data import Call
+from edgewright.api.result import CompileResults
+from edgewright.api.shape_samples import calls_at_bounds
 from edgewright.errors import CoverageError, InputError, MissingError, UsageError
 from edgewright.quantize.evaluate import Sqnr, sqnr
 from edgewright.runtime.method_io import to_array
-from edgewright.workbench.data import Call
-from edgewright.workbench.result import CompileResults
-from edgewright.workbench.shapes import calls_at_bounds
 from tests.workbench.conftest import TARGETS
 from tests.workbench.models import calls, mean_of_first, net
 

@@ -7,10 +7,10 @@ import re
 import pytest
 
 import edgewright as ew
+from edgewright.api.compile_report import CompileReport
+from edgewright.api.explain import lines, tree
+from edgewright.api.result import CompileResult
 from edgewright.lowering.partition.report import Verdict, count
-from edgewright.report.explain import lines, tree
-from edgewright.workbench.facts import CompileReport
-from edgewright.workbench.result import CompileResult
 from tests.workbench.models import calls, wide
 
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import edgewright as ew
+from edgewright.api import compare as comparing
+from edgewright.api.accuracy import accuracy
+from edgewright.api.compare import Attempt, compare
+from edgewright.api.compile import Bench, Settings
+from edgewright.api.data import Call, hold_out
+from edgewright.api.progress import Stages
+from edgewright.api.recipe import Recipe
 from edgewright.backends.targets import find_target
-from edgewright.workbench import compare as comparing
-from edgewright.workbench.accuracy import accuracy
-from edgewright.workbench.compare import Attempt, compare
-from edgewright.workbench.compile import Bench, Settings
-from edgewright.workbench.data import Call, hold_out
-from edgewright.workbench.progress import Stages
-from edgewright.workbench.recipe import Recipe
 from tests.workbench.models import Words, calls, net, spoiled
 
 

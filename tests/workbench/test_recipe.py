@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import edgewright as ew
+from edgewright.api.recipe import Recipe, as_recipe, read_recipe
 from edgewright.errors import EdgewrightError, FileAccessError, InputError
-from edgewright.workbench.recipe import Recipe, as_recipe, read_recipe
 from tests.workbench.models import calls, net
 
 TEXT = """

@@ -151,7 +151,7 @@ def evaluate(exported: Any, calls: Sequence[Any]) -> list[list[Any]]:
     import torch
     from torch.utils import _pytree as pytree
 
-    from edgewright.workbench.quantization import kept_buffers
+    from edgewright.api.quantization import kept_buffers
 
     module = exported.module()
     with torch.no_grad(), kept_buffers(exported):

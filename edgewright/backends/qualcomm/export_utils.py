@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from edgewright.api.quantization import kept_buffers
 from edgewright.backends.qualcomm.compat import (
     QnnExecuTorchBackendType,
     QnnQuantizer,
@@ -38,7 +39,6 @@ from edgewright.quantize.batching import calibrate
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 from edgewright.runtime.profile import Profile
 from edgewright.runtime.program import Runtime
-from edgewright.workbench.quantization import kept_buffers
 
 log = logging.getLogger("edgewright.qualcomm")
 _BURST = QnnExecuTorchHtpPerformanceMode.kHtpBurst

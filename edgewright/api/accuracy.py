@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from torch import fx
 
+from edgewright.api.deviation import flips
+from edgewright.api.quantized_graph import MOVES, operator_name
 from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import Sqnr
-from edgewright.workbench.deviation import flips
-from edgewright.workbench.graphs import MOVES, operator_name
 
 _CHOICES = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "nonzero", "multinomial"}
 _PASSED = {*MOVES, "to", "_to", "getitem"}  # through which an index stays one

@@ -9,8 +9,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from edgewright.api.data import Call
 from edgewright.errors import UsageError
-from edgewright.workbench.data import Call
 
 _LARGEST = 1 << 26  # elements of an input that is made for the check
 

@@ -20,11 +20,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
-from edgewright.errors import EdgewrightError
-from edgewright.frontend.origin import module_path
-from edgewright.units import share
-from edgewright.workbench.deviation import Output, compared_values, decibels, step_of
-from edgewright.workbench.graphs import (
+from edgewright.api.checked_method import Subject, run_file
+from edgewright.api.deviation import Output, compared_values, decibels, step_of
+from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
+from edgewright.api.quantized_graph import (
     MOVES,
     constant_nodes,
     is_conversion,
@@ -35,8 +34,9 @@ from edgewright.workbench.graphs import (
     operator_name,
     operators_before,
 )
-from edgewright.workbench.reference import Override, RoundingNoise, Visitor
-from edgewright.workbench.subject import Subject, run_file
+from edgewright.errors import EdgewrightError
+from edgewright.frontend.origin import module_path
+from edgewright.units import share
 
 _PRODUCTS = {"convolution", "conv1d", "conv2d", "conv3d", "linear", "mm", "bmm", "addmm", "matmul",
              "scaled_dot_product_attention", "conv_transpose1d", "conv_transpose2d", "lstm", "gru"}  # fmt: skip

@@ -14,6 +14,18 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 from typing_extensions import Unpack
 
+from edgewright.api.accuracy import accuracy
+from edgewright.api.compile_report import EVALUATED, NOT_ASKED, Check, CompileReport
+from edgewright.api.data import MOST, Call, Samples, hold_out, load_calls
+from edgewright.api.graph_interpreter import Reference
+from edgewright.api.image_data import ImageOptions
+from edgewright.api.progress import Stages
+from edgewright.api.quantization import Quantization, call_model, kept_buffers, quiet_torch, quiet_warnings
+from edgewright.api.quantized_graph import is_quantized
+from edgewright.api.recipe import FLOAT, Recipe, as_recipe
+from edgewright.api.result import CompileResult, CompileResults
+from edgewright.api.self_check import check_cases, check_program, rounding_of
+from edgewright.api.shape_samples import calls_at_bounds, dynamic_shapes_of
 from edgewright.backends import find_partitioner
 from edgewright.backends.targets import Target, find_target
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
@@ -23,20 +35,8 @@ from edgewright.hints import not_among
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime.method_io import to_array
-from edgewright.workbench.accuracy import accuracy
-from edgewright.workbench.check import check_cases, check_program, rounding_of
-from edgewright.workbench.data import MOST, Call, Samples, hold_out, load_calls
-from edgewright.workbench.facts import EVALUATED, NOT_ASKED, Check, CompileReport
-from edgewright.workbench.graphs import is_quantized
-from edgewright.workbench.images import ImageOptions
-from edgewright.workbench.progress import Stages
-from edgewright.workbench.quantization import Quantization, call_model, kept_buffers, quiet_torch, quiet_warnings
-from edgewright.workbench.recipe import FLOAT, Recipe, as_recipe
-from edgewright.workbench.reference import Reference
-from edgewright.workbench.result import CompileResult, CompileResults
-from edgewright.workbench.shapes import calls_at_bounds, dynamic_shapes_of
 
-log = logging.getLogger("edgewright.workbench")
+log = logging.getLogger("edgewright.api")
 _HERE = "xnnpack"  # runs as fast here as the engine is: worth measuring
 _ROUNDS = 10
 

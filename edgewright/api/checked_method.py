@@ -10,11 +10,11 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
+from edgewright.api.graph_interpreter import Reference, RoundingNoise
+from edgewright.api.quantized_graph import has_steps
 from edgewright.backends.table import Rounding
 from edgewright.runtime.method import Method
 from edgewright.runtime.program import Runtime
-from edgewright.workbench.graphs import has_steps
-from edgewright.workbench.reference import Reference, RoundingNoise
 
 _SEEDS = (1, 2, 3, 4)  # of few outputs, one run may happen to have hardly any rounding errors
 _LARGE = 1 << 28  # bytes of a program that need not be in memory twice

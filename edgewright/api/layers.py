@@ -11,8 +11,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from edgewright.api.quantized_graph import MOVES, is_dequantize, is_quantize, is_weight, operator_name, stored_node
 from edgewright.frontend.origin import module_path
-from edgewright.workbench.graphs import MOVES, is_dequantize, is_quantize, is_weight, operator_name, stored_node
 
 Values = dict[str, torch.Tensor]
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import fx
 
+from edgewright.api.quantized_graph import MOVES, is_dequantize, is_quantize, operator_name
 from edgewright.backends.table import Rounding
 from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import BEST
 from edgewright.runtime.method_io import is_torch, to_array
-from edgewright.workbench.graphs import MOVES, is_dequantize, is_quantize, operator_name
 
 
 def deviation(expected: Any, actual: Any) -> float:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgewright.api.compile_report import POOR, CompileReport, columns, rows
 from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
 from edgewright.hints import not_among
 from edgewright.program.estimates import describe
 from edgewright.runtime.method import Method
 from edgewright.units import share, size
-from edgewright.workbench.facts import POOR, CompileReport, columns, rows
 
 
 class CompileResult:
@@ -49,7 +49,7 @@ class CompileResult:
 
     def method(self, name: str = "forward") -> Method:
         """A method loaded into this machine's runtime, with state of its own."""
-        from edgewright.workbench.subject import load
+        from edgewright.api.checked_method import load
 
         return load(self.program, name)
 
@@ -83,7 +83,7 @@ class CompileResult:
         return f"<CompileResult {self.target}: {size(self.report.bytes)}>"
 
     def _repr_html_(self) -> str:
-        from edgewright.report.html import result_html
+        from edgewright.api.html import result_html
 
         return result_html([self.report])
 
@@ -167,7 +167,7 @@ class CompileResults(Mapping[str, CompileResult]):
         return f"<CompileResults {', '.join([*self._results, *(f'{n} (failed)' for n in self.failures)])}>"
 
     def _repr_html_(self) -> str:
-        from edgewright.report.html import result_html
+        from edgewright.api.html import result_html
 
         return result_html([r.report for r in self._results.values()], self.failures)
 

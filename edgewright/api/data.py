@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from edgewright.api.image_data import ENDINGS, ImageOptions, read_image
 from edgewright.errors import EdgewrightError, FileAccessError, InputError, UsageError
 from edgewright.quantize.batching import in_batches
-from edgewright.workbench.images import ENDINGS, ImageOptions, read_image
 
 MOST = 128  # inputs that are looked at, if nothing else is said
 _PART = 4  # one of so many calibration inputs is held out, at most

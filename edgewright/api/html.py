@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from edgewright.api.compile_report import LEGEND, CompileReport, columns, rows, time_note
 from edgewright.formats.schema import Program
 from edgewright.units import size
-from edgewright.workbench.facts import LEGEND, CompileReport, columns, rows, time_note
 
 _STYLE = "text-align:{};padding:2px 10px 2px 0;border-bottom:1px solid #8884"
 

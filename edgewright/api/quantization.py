@@ -15,16 +15,16 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from edgewright.api.data import Call
+from edgewright.api.progress import Stages
+from edgewright.api.recipe import Recipe, apply_recipe
+from edgewright.api.state_writes import spell_out_writes
 from edgewright.backends.targets import Target
 from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
-from edgewright.workbench.data import Call
-from edgewright.workbench.progress import Stages
-from edgewright.workbench.recipe import Recipe, apply_recipe
-from edgewright.workbench.state import spell_out_writes
 
-log = logging.getLogger("edgewright.workbench")
+log = logging.getLogger("edgewright.api")
 
 
 class Quantization:

@@ -21,17 +21,17 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from edgewright.api.checked_method import Lower, Subject, run_file
+from edgewright.api.compile_report import Check
+from edgewright.api.data import Call
+from edgewright.api.deviation import Output, compared_values, decibels
+from edgewright.api.graph_interpreter import Reference
+from edgewright.api.locate import Fault, faulty_layer, locate
+from edgewright.api.shape_samples import calls_at_bounds
 from edgewright.backends import load_backend
 from edgewright.backends.table import Rounding
 from edgewright.engine.isa import BRAIN
 from edgewright.errors import MiscompileError, MissingError
-from edgewright.workbench.data import Call
-from edgewright.workbench.deviation import Output, compared_values, decibels
-from edgewright.workbench.facts import Check
-from edgewright.workbench.locate import Fault, faulty_layer, locate
-from edgewright.workbench.reference import Reference
-from edgewright.workbench.shapes import calls_at_bounds
-from edgewright.workbench.subject import Lower, Subject, run_file
 
 _CALLS = 2
 _TELLING = 12.0  # dB: a quarter of an output; where rounding alone may change more, outputs tell nothing of layers

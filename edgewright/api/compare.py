@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from torch import fx
 
+from edgewright.api.checked_method import load
+from edgewright.api.compile import Bench
+from edgewright.api.compile_report import measured_on
+from edgewright.api.data import Call
+from edgewright.api.layers import Layer, Layers, record, result_names
+from edgewright.api.recipe import HIGHER, Recipe, higher
 from edgewright.backends.targets import Target
 from edgewright.errors import VendorError
 from edgewright.quantize.evaluate import BEST, Sqnr
-from edgewright.workbench.compile import Bench
-from edgewright.workbench.data import Call
-from edgewright.workbench.facts import measured_on
-from edgewright.workbench.layers import Layer, Layers, record, result_names
-from edgewright.workbench.recipe import HIGHER, Recipe, higher
-from edgewright.workbench.subject import load
 
-log = logging.getLogger("edgewright.workbench")
+log = logging.getLogger("edgewright.api")
 
 ENOUGH = 0.6  # of the error, that the layers to raise make up
 MOST = 5  # layers to raise at a time
@@ -273,7 +273,7 @@ def _device(bench: Bench, target: Target, converted: Any, layers: Layers, found:
 
 
 def _device_values(bench: Bench, target: Target, converted: Any, seen: Sequence[Layer]) -> Run:
-    from edgewright.workbench.quantization import quiet_torch
+    from edgewright.api.quantization import quiet_torch
 
     module, names = _opened(converted, seen), [layer.name for layer in seen]
     with bench.stages("lower", f"{target.name}: lower with all results"), quiet_torch():

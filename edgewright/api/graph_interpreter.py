@@ -14,8 +14,8 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
+from edgewright.api.quantized_graph import constant_nodes, integer_nodes, is_conversion, is_quantize, target_name
 from edgewright.backends.table import Rounding
-from edgewright.workbench.graphs import constant_nodes, integer_nodes, is_conversion, is_quantize, target_name
 
 _TIE = 2.0**-19  # of the largest element: less than a step of 16 bits
 _KINDS = (InputKind.USER_INPUT, InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)

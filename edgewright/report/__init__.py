@@ -1,1 +1,0 @@
-"""What there is to say of a compiled model: by module, by layer, and as a page."""
