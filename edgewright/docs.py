@@ -15,7 +15,7 @@ from typing import Any
 
 from edgewright.backends import discover, find_partitioner, find_quantizer, load_backend
 from edgewright.backends.table import FLOAT, Backend, OpSpec
-from edgewright.indexes import errors_page, names_page
+from edgewright.docs_indexes import errors_page, names_page
 from edgewright.ir.aten.ops import OPS
 
 NOTE = "<!-- Written by `python -m edgewright.docs` from the backend's table. Change the table, not this page. -->"

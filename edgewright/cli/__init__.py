@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from edgewright._version import VERSION
-from edgewright.cli import codes
+from edgewright.cli import exit_codes
 from edgewright.cli.parser import Parser
 from edgewright.errors import EdgewrightError, UsageError
 from edgewright.hints import not_among
@@ -64,7 +64,7 @@ def _dispatch(arguments: list[str]) -> int:
     configure_logging("info" if args.verbose else "warning")
     if args.command is None:
         parser.print_help()
-        return codes.OK
+        return exit_codes.OK
     _import_own(args.imports)
     code: int = import_module(f"edgewright.cli.{args.command}").run(args)
     return code
@@ -75,7 +75,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="edgewright",
         description="Compiles PyTorch models to ExecuTorch files, and runs and verifies them here.",
-        epilog=codes.epilog(),
+        epilog=exit_codes.epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -140,21 +140,21 @@ def guard(action: Callable[[], int]) -> int:
         return code
     except SystemExit as stop:  # argparse: 0 after --help and --version, 2 after a wrong option
         if isinstance(stop.__context__, BrokenPipeError):  # rich ends the process where print() raises
-            return codes.BROKEN_PIPE
-        return stop.code if isinstance(stop.code, int) else codes.OK
+            return exit_codes.BROKEN_PIPE
+        return stop.code if isinstance(stop.code, int) else exit_codes.OK
     except EdgewrightError as error:
         _say(error, traceback=os.environ.get("EDGEWRIGHT_LOG", "").lower() == "debug")
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return codes.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # Python flushes stdout once more at exit, and would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return codes.BROKEN_PIPE
+        return exit_codes.BROKEN_PIPE
     except Exception as error:
         _say_bug(error)
-        return codes.BUG
+        return exit_codes.BUG
 
 
 def _say(error: EdgewrightError, traceback: bool) -> None:

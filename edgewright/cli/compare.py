@@ -7,9 +7,9 @@ import json
 from typing import TYPE_CHECKING
 
 from edgewright.api.progress import Stages
-from edgewright.cli import bench_options
-from edgewright.cli.bench_options import SPEC, chosen_targets, make_bench, quiet_imports
+from edgewright.cli import model_options
 from edgewright.cli.console import clean, console, table
+from edgewright.cli.model_options import SPEC, chosen_targets, make_bench, quiet_imports
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.units import share
@@ -29,9 +29,9 @@ _EVALUATED = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("spec", metavar="SPEC", help=SPEC)
-    bench_options.add_arguments(parser)
+    model_options.add_arguments(parser)
     add = parser.add_argument
-    bench_options.add_evaluate(parser, _EVALUATED)
+    model_options.add_evaluate(parser, _EVALUATED)
     add("--no-device", action="store_true", help="leave out what the device computes: faster")
     add("--top", type=int, default=_TOP, metavar="N", help=f"show the N worst layers (default: {_TOP})")
     add("--write-recipe", metavar="r.toml", help="write the recipe, with what helps raised")

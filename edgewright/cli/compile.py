@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgewright.api.compile_report import EVALUATED, NOT_ASKED, POOR, Check
 from edgewright.backends import discover
-from edgewright.cli import bench_options, emit
+from edgewright.cli import artifacts, model_options
 from edgewright.cli.console import clean, console, plural, progress, table
 from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("spec", metavar="SPEC", help="package.module:factory that gives a model with example inputs, or a .pt2")
     add("-o", "--output", required=True, metavar="m.pte", help="where to write the program; a folder for several")
-    bench_options.add_arguments(parser)
+    model_options.add_arguments(parser)
     add("--runtime", choices=RUNTIMES, default="wheel", help="the runtime whose kernels may be used (default: wheel)")
     add(
         "--backend",
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--metric", metavar="pkg.mod:fn", help="a function of a model that gives a number, shown for each target")
     add("--min-metric", type=float, metavar="X", help="fail if the metric is less than this")
     add("--strict", action="store_true", help=f"the same as --min-sqnr {POOR:g}: what is shown in red is an error")
-    bench_options.add_evaluate(parser, EVALUATED)
+    model_options.add_evaluate(parser, EVALUATED)
     add("--original", metavar="SPEC", help="the float model to compare with, if SPEC is quantized already")
     add("--json", action="store_true", help="with --target: everything about the results, as JSON")
     add("--report", metavar="out.json", help="write what runs where, and every reason why not")
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--emit-stacktrace", action="store_true", help="keep the source line of every instruction in the program")
     add("--no-check", action="store_true", help="do not compare the program with the graph it was lowered from")
     add("--no-manifest", action="store_true", help="leave out the description of the build")
-    emit.add_arguments(parser)
+    artifacts.add_arguments(parser)
 
 
 @dataclass
@@ -93,15 +93,15 @@ class Built:
 
 def run(args: argparse.Namespace) -> int:
     if args.target:
-        from edgewright.cli import compile_targets
+        from edgewright.cli import compile_many
 
-        return compile_targets.run(args)
+        return compile_many.run(args)
     output = Path(args.output)
     _check_options(args, output)
     with progress("compiling", _STAGES, quiet=args.quiet) as step:
         stages = Stages(step)
         with stages("import torch"):
-            bench_options.need_torch()
+            model_options.need_torch()
         built = _build(args, output, stages)
     if not args.quiet:
         _show(built, stages)
@@ -109,12 +109,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace, output: Path) -> None:
-    if output.suffix != emit.ending(args):
-        raise UsageError(str(output), f"must end in {emit.ending(args)}")
+    if output.suffix != artifacts.ending(args):
+        raise UsageError(str(output), f"must end in {artifacts.ending(args)}")
     check_writable(output)
     if args.report is not None:
         check_writable(args.report)
-    emit.check_options(args)
+    artifacts.check_options(args)
     for option in _WITH_TARGET:
         if getattr(args, option) not in (None, False):
             raise UsageError(f"--{option.replace('_', '-')}", "needs a --target", remedy="Name one: --target xnnpack.")
@@ -149,7 +149,7 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
     _write_report(args.report, edge.partition_reports)
     check_coverage(edge.partition_reports, args.require_delegated)
     if args.emit:
-        return Built(None, exported, emit.write_emitted(chosen, output), edge.partition_reports)
+        return Built(None, exported, artifacts.write_emitted(chosen, output), edge.partition_reports)
     with stages("plan and emit"):
         built = Built(edge.to_executorch(_config(args, output)), exported, reports=edge.partition_reports)
         _check_memory(built.program, args.max_memory)
@@ -166,7 +166,7 @@ def _lowered(args: argparse.Namespace, exported: Any) -> tuple[list[Any], Any]:
     from edgewright.program.edge import to_edge_transform_and_lower
 
     named = [backend.partition(":") for backend in args.backend]
-    chosen = [emit.partitioner(args, name, target or None) for name, _, target in named]
+    chosen = [artifacts.partitioner(args, name, target or None) for name, _, target in named]
     config = EdgeCompileConfig(runtime=args.runtime)
     return chosen, to_edge_transform_and_lower(exported, partitioner=chosen, compile_config=config)
 

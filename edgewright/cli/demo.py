@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> tuple[float, CompileResults]:
     """The share of images that the model gets right in torch; and what came of it for every target."""
     from edgewright.api.progress import Stages
-    from edgewright.cli.bench_options import quiet_imports
+    from edgewright.cli.model_options import quiet_imports
 
     known = all_targets()
     names = args.target or [name for name in TARGETS if name in known]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from edgewright.cli.console import console, table
-from edgewright.cli.facts import program_facts
+from edgewright.cli.program_facts import program_facts
 from edgewright.cli.size import parts
 from edgewright.files import open_source
 from edgewright.formats.pte_reader import read_program

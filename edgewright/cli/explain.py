@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from edgewright.api.explain import lines, tree
 from edgewright.api.progress import Stages
-from edgewright.cli import bench_options
-from edgewright.cli.bench_options import SPEC, chosen_targets, make_bench, model_name, quiet_imports
+from edgewright.cli import model_options
 from edgewright.cli.console import clean, console
+from edgewright.cli.model_options import SPEC, chosen_targets, make_bench, model_name, quiet_imports
 
 if TYPE_CHECKING:
     from edgewright.api.compile_report import CompileReport
@@ -25,7 +25,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("spec", metavar="SPEC", help=SPEC)
-    bench_options.add_arguments(parser)
+    model_options.add_arguments(parser)
     parser.add_argument("--all", action="store_true", help="open modules that are taken whole, too")
     parser.add_argument("--json", action="store_true", help="the same, as JSON")
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from edgewright.cli.console import clean, console, dims, plural, table
-from edgewright.cli.facts import Facts
+from edgewright.cli.program_facts import Facts
 from edgewright.program.estimates import describe
 from edgewright.units import duration, share, size
 

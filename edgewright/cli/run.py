@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from edgewright.cli.console import clean, console, plural, table
-from edgewright.cli.execution import Job, Result, execute, output_rows
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
+from edgewright.cli.run_method import Job, Result, execute, output_rows
 from edgewright.runtime.delegates import describe_backend
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.profile import PartRow, Profile

@@ -66,7 +66,7 @@ def _show(args: argparse.Namespace, found: list[dict[str, Any]]) -> None:
 
 @cache
 def _presets(backend: str) -> list[str]:
-    from edgewright.cli.bench_options import need_torch, quiet_imports
+    from edgewright.cli.model_options import need_torch, quiet_imports
 
     with quiet_imports():
         need_torch()

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from edgewright.cli.console import console, note, progress, table
-from edgewright.cli.execution import Job, add_measured, load
 from edgewright.cli.inputs import load_inputs, ones
+from edgewright.cli.run_method import Job, add_measured, load
 from edgewright.errors import UsageError
 from edgewright.units import duration
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgewright import cli as cli_package
-from edgewright.cli import build_parser, codes, main, runner
+from edgewright.cli import build_parser, exit_codes, main, runner
 from tests.e2e.cli import GOLDEN, recorded
 from tests.support.golden import foreign
 
@@ -129,4 +129,4 @@ def test_the_examples_of_its_help_are_understood(command: str) -> None:
 
 
 def test_exit_codes_are_those_of_the_errors() -> None:
-    assert codes.markdown() in TEXT
+    assert exit_codes.markdown() in TEXT

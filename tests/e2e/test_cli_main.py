@@ -13,7 +13,7 @@ import pytest
 from edgewright import cli as cli_package
 from edgewright import errors
 from edgewright._version import VERSION
-from edgewright.cli import codes
+from edgewright.cli import exit_codes
 from edgewright.cli.console import clean
 from tests.e2e.cli import GOLDEN, Cli
 
@@ -60,13 +60,13 @@ def test_wrong_usage_is_2(cli: Cli, arguments: list[str]) -> None:
 
 def test_codes_cover_every_error() -> None:
     classes = [v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, errors.EdgewrightError)]
-    assert {c.exit_code for c in classes} <= set(codes.exit_codes())
-    assert codes.exit_codes()[4] == "the file's bytes break the format (names field and offset)"
-    assert all(not meaning.endswith("Error") for meaning in codes.exit_codes().values())
+    assert {c.exit_code for c in classes} <= set(exit_codes.exit_codes())
+    assert exit_codes.exit_codes()[4] == "the file's bytes break the format (names field and offset)"
+    assert all(not meaning.endswith("Error") for meaning in exit_codes.exit_codes().values())
 
 
 def test_help_lists_the_codes(cli: Cli) -> None:
-    assert codes.epilog() in cli("--help").out
+    assert exit_codes.epilog() in cli("--help").out
 
 
 @pytest.mark.parametrize("level", ["loud", "0"])
@@ -94,7 +94,7 @@ def test_verbose_says_what_is_done(cli: Cli) -> None:
 def test_bug_is_70(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgewright.cli.inspect.gather", lambda *a, **k: 1 / 0)
     result = cli("inspect", LINEAR)
-    assert result.code == codes.BUG
+    assert result.code == exit_codes.BUG
     assert "This is a bug in Edgewright" in result.err
     assert "Traceback" in result.err
 
@@ -118,7 +118,7 @@ def test_broken_pipe_is_quiet() -> None:
     assert process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait() == codes.BROKEN_PIPE
+    assert process.wait() == exit_codes.BROKEN_PIPE
 
 
 def test_text_from_files_cannot_steer_the_terminal(cli: Cli) -> None:

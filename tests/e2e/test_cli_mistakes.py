@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgewright import files
-from edgewright.cli import COMMANDS, build_parser, codes
+from edgewright.cli import COMMANDS, build_parser, exit_codes
 from edgewright.cli.completion import _subparser
 from edgewright.cli.parser import fitted
 from tests.e2e.cli import GOLDEN, Cli
@@ -46,7 +46,7 @@ def test_reader_that_goes_away_ends_tables_as_it_ends_json() -> None:
     assert process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait() == codes.BROKEN_PIPE
+    assert process.wait() == exit_codes.BROKEN_PIPE
 
 
 def test_files_that_were_cut_short_are_told_what_to_do(cli: Cli, tmp_path: Path) -> None:

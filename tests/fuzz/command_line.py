@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.cli import codes, main
+from edgewright.cli import exit_codes, main
 from edgewright.errors import EdgewrightError
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
@@ -209,7 +209,7 @@ def _recipe(arguments: Sequence[str]) -> int:
 
     def read() -> int:
         read_recipe(arguments[1]).for_target("sm8650")
-        return codes.OK
+        return exit_codes.OK
 
     return guard(read)
 
@@ -227,7 +227,7 @@ def _inside(folder: str) -> Iterator[None]:
 def problem(outcome: tuple[int, str, str]) -> str:
     """What is wrong with a command's end; empty if nothing is."""
     code, command, errors = outcome
-    if code != codes.BUG and "Traceback" not in errors:
+    if code != exit_codes.BUG and "Traceback" not in errors:
         return ""
     frames = re.findall(r'File ".*/(edgewright/[^"]+)", line (\d+)', errors)
     last = ":".join(frames[-1]) if frames else "?"

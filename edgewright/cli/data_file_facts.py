@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.cli.facts import Facts, program_facts
+from edgewright.cli.program_facts import Facts, program_facts
 from edgewright.formats.bpte import BundledProgram, Data
 from edgewright.formats.etdump import ETDump, Event
 from edgewright.formats.ptd import Entry

@@ -12,7 +12,7 @@ from typing import Any
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
 from edgewright.api.listing import Listing
-from edgewright.cli.sizes import segment_facts, tensor_facts
+from edgewright.cli.size_breakdown import segment_facts, tensor_facts
 from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
 from edgewright.formats.ptd import Entry
