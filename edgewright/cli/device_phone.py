@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.adb import Adb, Device
-from edgewright.backends.qualcomm.emulated import release
+from edgewright.backends.qualcomm.emulator_server import release
 from edgewright.backends.qualcomm.libraries import Runner, find_runner, htp_files, sdk_root
 from edgewright.backends.qualcomm.phone import FOLDER, LIST, Needs, Phone, command, needs_of
 from edgewright.backends.qualcomm.results import read_outputs

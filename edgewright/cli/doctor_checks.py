@@ -166,7 +166,7 @@ def adb() -> str | None:
 
 def qnn_release(library: Path) -> str:
     """The release of QNN that a library is of, as phones and messages have it; '' if it does not say."""
-    from edgewright.backends.qualcomm.emulated import release
+    from edgewright.backends.qualcomm.emulator_server import release
     from edgewright.backends.qualcomm.libraries import build_in
 
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.xnnpack.blob import write_blob
-from edgewright.backends.xnnpack.to_blob import to_blob
+from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.formats import schema
 from edgewright.formats.pte_writer import program_chunks
 from edgewright.ir.graph import Graph, Op, QParams, Value

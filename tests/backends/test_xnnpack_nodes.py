@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob, write_blob
-from edgewright.backends.xnnpack.from_blob import from_blob
+from edgewright.backends.xnnpack.blob_reader import from_blob
+from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.nodes import NODES
-from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob, write_blob
-from edgewright.backends.xnnpack.from_blob import from_blob
-from edgewright.backends.xnnpack.to_blob import to_blob
+from edgewright.backends.xnnpack.blob_reader import from_blob
+from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.errors import MissingDataError
 from edgewright.formats import read_program
 from edgewright.formats.ptd import read_data

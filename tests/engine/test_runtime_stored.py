@@ -156,7 +156,7 @@ def test_running_a_known_file_imports_little(cache: Cache, tmp_path: Path) -> No
         "importlib.metadata",
         "edgewright.engine.graph.schedule",
         "edgewright.runtime.kernels",
-        "edgewright.backends.xnnpack.from_blob",
+        "edgewright.backends.xnnpack.blob_reader",
         "edgewright.formats.etdump",
     }
     assert loaded & unwanted == set()

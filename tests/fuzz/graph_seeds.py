@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from edgewright.backends.xnnpack.blob import Blob, write_blob
-from edgewright.backends.xnnpack.to_blob import to_blob
+from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.core.signatures import SIGNATURES
 from edgewright.ir.enn.table import ENN

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack import blob as xnnpack
-from edgewright.backends.xnnpack.from_blob import from_blob
+from edgewright.backends.xnnpack.blob_reader import from_blob
 from edgewright.backends.xnnpack.nodes import LegacyBuffer
 from edgewright.backends.xnnpack.tables import DTYPES
 from edgewright.errors import ExecutionError, FormatError, LimitError, MismatchError, UsageError

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.xnnpack.blob import read_blob
-from edgewright.backends.xnnpack.from_blob import from_blob
+from edgewright.backends.xnnpack.blob_reader import from_blob
 from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import ALIGNMENT, HEAD, MAGIC, VERSION, write_twin

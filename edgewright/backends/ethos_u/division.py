@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u import fixed
+from edgewright.backends.ethos_u import fixed_point
 from edgewright.backends.ethos_u.elementwise import operand, with_numbers
+from edgewright.backends.ethos_u.lookup_table import WORST, Lower, number, single, unary
 from edgewright.backends.ethos_u.lower import INT32, TosaLowering, result, scale_of, zero_of
-from edgewright.backends.ethos_u.tables import WORST, Lower, number, single, unary
 from edgewright.backends.table import OK, Rule
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import common_order
@@ -24,33 +24,33 @@ def _quotient(low: TosaLowering, a: Value, b: Value, of: tuple[Value, Value]) ->
     """``a / b`` of 32-bit integers without zero points: 32-bit integers, and what one is worth in real numbers."""
     ratio = scale_of(of[0]) / scale_of(of[1])
     if of[1].dtype is not None and of[1].dtype.itemsize == 1:
-        return _by_bytes(low, a, b, of[1]), ratio * 32 / 2.0**fixed.FINE
+        return _by_bytes(low, a, b, of[1]), ratio * 32 / 2.0**fixed_point.FINE
     given = low.node("abs", b.bound, INT32, input=b)
-    size = fixed.both(low, "maximum", given, 1)
-    inverse, shift = fixed.reciprocal(low, size)  # 1 / size = inverse * 2**(shift - 52)
-    below = fixed.both(low, "minimum", fixed.both(low, "maximum", b, -1), 0)
-    sign = fixed.both(low, "add", fixed.left(low, below, 1), 1)  # 1 of zero, too
-    share = fixed.mul(low, fixed.mul(low, a, sign), inverse, shift=8)  # 15 and 22 bits, of which 29 stay
-    made = fixed.right(low, share, fixed.minus(low, 30, shift))
+    size = fixed_point.both(low, "maximum", given, 1)
+    inverse, shift = fixed_point.reciprocal(low, size)  # 1 / size = inverse * 2**(shift - 52)
+    below = fixed_point.both(low, "minimum", fixed_point.both(low, "maximum", b, -1), 0)
+    sign = fixed_point.both(low, "add", fixed_point.left(low, below, 1), 1)  # 1 of zero, too
+    share = fixed_point.mul(low, fixed_point.mul(low, a, sign), inverse, shift=8)  # 15 and 22 bits, of which 29 stay
+    made = fixed_point.right(low, share, fixed_point.minus(low, 30, shift))
     # Over zero: the end.
-    none = fixed.both(low, "sub", size, given)
-    beyond = fixed.left(low, fixed.mul(low, _sign(low, a), none), 29)
-    return fixed.both(low, "add", made, beyond), ratio * QUOTIENT
+    none = fixed_point.both(low, "sub", size, given)
+    beyond = fixed_point.left(low, fixed_point.mul(low, _sign(low, a), none), 29)
+    return fixed_point.both(low, "add", made, beyond), ratio * QUOTIENT
 
 
 QUOTIENT = 2.0**-14  # what the last place of a quotient of 16 bits is worth, in steps of one over steps of the other
 
 
 def _sign(low: TosaLowering, x: Value) -> Value:
-    return fixed.both(low, "minimum", fixed.both(low, "maximum", x, -1), 1)
+    return fixed_point.both(low, "minimum", fixed_point.both(low, "maximum", x, -1), 1)
 
 
 def _by_bytes(low: TosaLowering, a: Value, b: Value, of: Value) -> Value:
     """A reciprocal for each of 256 divisors, to 17 bits; 32 times as much as any other for none at all."""
     steps = np.arange(-128, 128) - zero_of(of)
-    values = np.where(steps == 0, fixed.TOP * 32, 1 / np.where(steps == 0, 1, steps)) * 2.0**fixed.FINE / 32
-    index = fixed.both(low, "add", b, zero_of(of))
-    return fixed.mul(low, a, fixed.fine(low, index, values))
+    values = np.where(steps == 0, fixed_point.TOP * 32, 1 / np.where(steps == 0, 1, steps)) * 2.0**fixed_point.FINE / 32
+    index = fixed_point.both(low, "add", b, zero_of(of))
+    return fixed_point.mul(low, a, fixed_point.fine(low, index, values))
 
 
 def _wide(low: TosaLowering, op: Op, a: Value, b: Value) -> tuple[tuple[int, ...], Value, Value]:
@@ -73,7 +73,7 @@ def _rounded(low: TosaLowering, x: Value, unit: float, kind: str, most: float) -
     exact = low.rescale(x, INT32, unit * 2.0**bits)
     near = min(_NEAR, (1 << bits) // 4)
     if kind == "round":
-        return fixed.right(low, exact, bits) if bits else exact
+        return fixed_point.right(low, exact, bits) if bits else exact
     down = _down(low, exact, bits, near)
     if kind == "floor":
         return down
@@ -81,17 +81,17 @@ def _rounded(low: TosaLowering, x: Value, unit: float, kind: str, most: float) -
     if kind == "ceil":
         return up
     # Towards zero: down, but not below zero; up, but not above.
-    parts = fixed.both(low, "maximum", down, 0), fixed.both(low, "minimum", up, 0)
-    return fixed.both(low, "add", *parts)
+    parts = fixed_point.both(low, "maximum", down, 0), fixed_point.both(low, "minimum", up, 0)
+    return fixed_point.both(low, "add", *parts)
 
 
 def _negative(low: TosaLowering, x: Value) -> Value:
-    return fixed.minus(low, 0, x)
+    return fixed_point.minus(low, 0, x)
 
 
 def _down(low: TosaLowering, exact: Value, bits: int, near: int) -> Value:
-    raised = fixed.both(low, "add", exact, near) if near else exact
-    return fixed.right(low, raised, bits, rounded=False) if bits else raised
+    raised = fixed_point.both(low, "add", exact, near) if near else exact
+    return fixed_point.right(low, raised, bits, rounded=False) if bits else raised
 
 
 def _divide(low: TosaLowering, op: Op) -> None:
@@ -110,9 +110,9 @@ def _remainder(low: TosaLowering, op: Op) -> None:
     order, first, second = _wide(low, op, a, b)
     quotient, unit = _quotient(low, first, second, (a, b))
     times = _rounded(low, quotient, unit, _MODES[op.kind], unit * 2.0**31)
-    present = fixed.both(low, "minimum", low.node("abs", second.bound, INT32, input=second), 1)
-    rest, fine = _left_over(low, first, scale_of(a), fixed.mul(low, times, second), scale_of(b), scale_of(b))
-    low.finish(op, order, fixed.mul(low, rest, present), fine)
+    present = fixed_point.both(low, "minimum", low.node("abs", second.bound, INT32, input=second), 1)
+    rest, fine = _left_over(low, first, scale_of(a), fixed_point.mul(low, times, second), scale_of(b), scale_of(b))
+    low.finish(op, order, fixed_point.mul(low, rest, present), fine)
 
 
 def _left_over(
@@ -121,7 +121,7 @@ def _left_over(
     """``a`` less the product, each in its unit, in one that both have room in. ``most``: of the divisor, 2**-15."""
     fine = 2.0**-12 * max(unit, most)
     taken = low.rescale(product, INT32, other / fine)
-    return fixed.both(low, "sub", low.rescale(a, INT32, unit / fine), taken), fine
+    return fixed_point.both(low, "sub", low.rescale(a, INT32, unit / fine), taken), fine
 
 
 _MODES = {"remainder": "floor", "fmod": "trunc", "floor_divide": "floor"}
@@ -182,7 +182,7 @@ def reciprocal(low: TosaLowering, op: Op) -> None:
     order = common_order(low, op, len(out.shape))
     wide = low.rescale(low.get(x, order), INT32, 1.0)
     one = Value("one", x.dtype, x.shape, x.dim_order, q=replace(x.q, scale=2.0**-14))
-    made, unit = _quotient(low, fixed.full(low, wide, 1 << 14), wide, (one, x))
+    made, unit = _quotient(low, fixed_point.full(low, wide, 1 << 14), wide, (one, x))
     low.finish(op, order, made, unit)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u import fixed
+from edgewright.backends.ethos_u import fixed_point
+from edgewright.backends.ethos_u.lookup_table import Lower, real, single, through_table, unary
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, TosaLowering, result, scale_of, stored_limits, zero_of
-from edgewright.backends.ethos_u.tables import Lower, real, single, through_table, unary
 from edgewright.backends.table import OK, Rule
 from edgewright.ir.aten.reference.activations import sigmoid
 from edgewright.ir.graph import Op, Value
@@ -132,7 +132,7 @@ def _bounded(low: TosaLowering, op: Op) -> None:
     wide, unit = one_unit(low, held, [scale_of(v) for v in values], values)
     acc = wide[0]
     for name, bound in zip(names[1:], wide[1:], strict=True):
-        acc = fixed.both(low, "maximum" if name == "min" else "minimum", acc, bound)
+        acc = fixed_point.both(low, "maximum" if name == "min" else "minimum", acc, bound)
     low.finish(op, order, acc, unit)
 
 
@@ -153,9 +153,9 @@ def prelu(low: TosaLowering, op: Op) -> None:
     shape = [1] * rank
     shape[min(1, rank - 1)] = slopes.size
     stored = np.round(slopes / unit).reshape(shape).transpose(order)
-    below = fixed.mul(low, fixed.both(low, "minimum", wide, 0), low.tensor(stored, np.int32))
-    above = low.rescale(fixed.both(low, "maximum", wide, 0), INT32, 1 / unit)
-    low.finish(op, order, fixed.both(low, "add", above, below), scale_of(x) * unit)
+    below = fixed_point.mul(low, fixed_point.both(low, "minimum", wide, 0), low.tensor(stored, np.int32))
+    above = low.rescale(fixed_point.both(low, "maximum", wide, 0), INT32, 1 / unit)
+    low.finish(op, order, fixed_point.both(low, "add", above, below), scale_of(x) * unit)
 
 
 def glu(low: TosaLowering, op: Op) -> None:
@@ -168,12 +168,12 @@ def glu(low: TosaLowering, op: Op) -> None:
     size = [n // 2 if a == axis else n for a, n in enumerate(held.bound)]
     first, gate = (low.sliced(held, [at if a == axis else 0 for a in range(rank)], size) for at in (0, size[axis]))
     if x.q.dtype.itemsize == 1:
-        share = fixed.fine(low, gate, sigmoid(real(np.arange(-128, 128), x.q)) * 2**15)
+        share = fixed_point.fine(low, gate, sigmoid(real(np.arange(-128, 128), x.q)) * 2**15)
     else:
         to = type(x.q)(2.0**-15, 0, x.q.dtype, -32768, 32767)
         share = low.rescale(through_table(low, gate, sigmoid, x.q, to, "sigmoid"), INT32, 1.0)
     value = low.rescale(first, INT32, 1.0, zero_of(x))
-    low.finish(op, order, fixed.mul(low, value, share), scale_of(x) * 2.0**-15)
+    low.finish(op, order, fixed_point.mul(low, value, share), scale_of(x) * 2.0**-15)
 
 
 # ----------------------------------------------------------------------------------------------------------- rules

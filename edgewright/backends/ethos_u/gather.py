@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import BOOL, INT32, TosaLowering, result, sizes
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.slicing import cut, joined, picked, runs
+from edgewright.backends.ethos_u.slice_concat import cut, joined, picked, runs
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import Order, identity
 

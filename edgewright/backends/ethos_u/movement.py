@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
-from edgewright.backends.ethos_u.slicing import cut, joined, picked, tiled
+from edgewright.backends.ethos_u.slice_concat import cut, joined, picked, tiled
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.flatten_images import flat_places

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from edgewright.backends.ethos_u import conversions, convolutions, rows_image, rows_logic, rows_math, rows_move
-from edgewright.backends.ethos_u.kinds import ACTIVATIONS
+from edgewright.backends.ethos_u import conv, requantize, rows_image, rows_logic, rows_math, rows_move
+from edgewright.backends.ethos_u.dtypes import ACTIVATIONS
 from edgewright.backends.ethos_u.rules import EVERYWHERE, fixed_weights, long_stride, narrow_matrices, volumes
-from edgewright.backends.ethos_u.splitting import legal_convolution
+from edgewright.backends.ethos_u.split_conv import legal_convolution
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec
 
 INT = (STATIC,)
@@ -14,7 +14,7 @@ ROWS: tuple[OpSpec, ...] = (
     *(
         OpSpec(
             op,
-            convolutions.convolution,
+            conv.convolution,
             (fixed_weights, long_stride),
             INT,
             ACTIVATIONS,
@@ -22,11 +22,11 @@ ROWS: tuple[OpSpec, ...] = (
         )
         for op in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     ),
-    OpSpec("conv3d", convolutions.convolution, (fixed_weights, volumes), INT, ACTIVATIONS, legalize=legal_convolution),
-    OpSpec("linear", convolutions.linear, (fixed_weights,), INT, ACTIVATIONS),
-    OpSpec("mm", convolutions.matmul, (narrow_matrices,), INT),
-    OpSpec("bmm", convolutions.matmul, (narrow_matrices,), INT),
-    OpSpec("requantize", conversions.requantize, (), INT),
+    OpSpec("conv3d", conv.convolution, (fixed_weights, volumes), INT, ACTIVATIONS, legalize=legal_convolution),
+    OpSpec("linear", conv.linear, (fixed_weights,), INT, ACTIVATIONS),
+    OpSpec("mm", conv.matmul, (narrow_matrices,), INT),
+    OpSpec("bmm", conv.matmul, (narrow_matrices,), INT),
+    OpSpec("requantize", requantize.requantize, (), INT),
     *rows_image.ROWS,
     *rows_logic.ROWS,
     *rows_math.ROWS,

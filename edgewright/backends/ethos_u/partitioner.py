@@ -11,14 +11,14 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from edgewright.backends.ethos_u.blob import write_blob
-from edgewright.backends.ethos_u.coarsen import coarsen_means
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.npu import supported
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.proof import prove
+from edgewright.backends.ethos_u.pool_scale import coarsen_means
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa
+from edgewright.backends.ethos_u.verify_vela import prove
 from edgewright.backends.table import FLOAT, STATIC, Backend, precision_of
 from edgewright.errors import UsageError
 from edgewright.formats.twin_writer import write_twin

@@ -8,8 +8,8 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, sizes, zero_of
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.pools import image_of, name_image
-from edgewright.backends.ethos_u.slicing import picked, runs
+from edgewright.backends.ethos_u.pool import image_of, name_image
+from edgewright.backends.ethos_u.slice_concat import picked, runs
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import Order, common_order, identity

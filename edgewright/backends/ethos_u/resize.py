@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import INT32, INT48, TosaLowering, result
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.slicing import picked, runs, tiled
+from edgewright.backends.ethos_u.slice_concat import picked, runs, tiled
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import NHWC

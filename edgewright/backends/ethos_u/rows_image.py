@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from edgewright.backends.ethos_u import adaptive, pools, reductions, resize
-from edgewright.backends.ethos_u.kinds import ACTIVATIONS, all_quantized, logic_unit, on, plain
+from edgewright.backends.ethos_u import adaptive_pool, pool, reduce, resize
+from edgewright.backends.ethos_u.dtypes import ACTIVATIONS, all_quantized, logic_unit, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
 from edgewright.backends.rules import has_dims, rule, values_only
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, over
@@ -20,24 +20,24 @@ MAX_REGIONS = 256
 @rule("numbers of elements in the windows must have a common multiple below 2**23 (2**15 for 16 bits)")
 def few_counts(op: Op, target: Any) -> object:
     size = op.args["self"].bound[-2:] if op.kind.endswith("2d") else (1, op.args["self"].bound[-1])
-    counted = pools.counts(op, size)
+    counted = pool.counts(op, size)
     if op.args["self"].q is None or counted.min() == counted.max():
         return OK
-    largest = pools.largest_product(op, counted)
+    largest = pool.largest_product(op, counted)
     return OK if largest < 1 << 31 else largest
 
 
 @rule(f"an adaptive pool must have at most {MAX_REGIONS} regions of windows that are alike")
 def few_regions(op: Op, target: Any) -> object:
-    dims = pools.spatial_dims(op)
+    dims = pool.spatial_dims(op)
     sizes = zip(op.args["self"].bound[-dims:], op.outputs[0].bound[-dims:], strict=True)  # type: ignore[union-attr]
-    found = math.prod(len(adaptive.adaptive_runs(size, count)) for size, count in sizes)
+    found = math.prod(len(adaptive_pool.adaptive_runs(size, count)) for size, count in sizes)
     return found if found > MAX_REGIONS else OK
 
 
 @rule("windows of 16-bit elements must be at most 2**14 elements")
 def sums_fit(op: Op, target: Any) -> object:
-    dims, x = pools.spatial_dims(op), op.args["self"]
+    dims, x = pool.spatial_dims(op), op.args["self"]
     if x.q is None or x.q.dtype.itemsize == 1 or 0 in op.outputs[0].bound:  # type: ignore[union-attr]
         return OK
     sizes = zip(x.bound[-dims:], op.outputs[0].bound[-dims:], strict=True)  # type: ignore[union-attr]
@@ -47,9 +47,9 @@ def sums_fit(op: Op, target: Any) -> object:
 
 @rule("windows must be at most 64 by 64, or the whole image")
 def windows_fit(op: Op, target: Any) -> object:
-    kernel, dims = list(op.args["kernel_size"]), pools.spatial_dims(op)
+    kernel, dims = list(op.args["kernel_size"]), pool.spatial_dims(op)
     whole = all(k == size for k, size in zip(kernel * dims, op.args["self"].bound[-dims:], strict=False))
-    fits = max(kernel) <= pools.MAX_WINDOW or (whole and not any(op.args.get("padding") or [0]))
+    fits = max(kernel) <= pool.MAX_WINDOW or (whole and not any(op.args.get("padding") or [0]))
     return OK if fits else kernel
 
 
@@ -113,14 +113,14 @@ def _row(op: str, lower: Any, *rules: Rule, absorbs: tuple[str, ...] = (), preci
 
 
 ROWS: tuple[OpSpec, ...] = (
-    *(_row(op, pools.max_pool, values_only) for op in ("max_pool1d", "max_pool2d")),
-    _row("adaptive_max_pool2d", adaptive.adaptive_max_pool2d, values_only, few_regions),
+    *(_row(op, pool.max_pool, values_only) for op in ("max_pool1d", "max_pool2d")),
+    _row("adaptive_max_pool2d", adaptive_pool.adaptive_max_pool2d, values_only, few_regions),
     *(
-        _row(op, pools.avg_pool, windows_fit, positive_divisor, few_counts, absorbs=ACTIVATIONS)
+        _row(op, pool.avg_pool, windows_fit, positive_divisor, few_counts, absorbs=ACTIVATIONS)
         for op in ("avg_pool1d", "avg_pool2d")
     ),
     *(
-        _row(op, adaptive.adaptive_avg_pool, few_regions, sums_fit, absorbs=ACTIVATIONS)
+        _row(op, adaptive_pool.adaptive_avg_pool, few_regions, sums_fit, absorbs=ACTIVATIONS)
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
@@ -131,11 +131,11 @@ ROWS: tuple[OpSpec, ...] = (
         OpSpec(op, resize.bilinear, BILINEAR, ANY, ports={"out": Same(name)})
         for op, name in (("upsample_bilinear2d", "input"), ("resize_bilinear2d", "self"))
     ),
-    _row("mean", reductions.summed(True), sums_of, absorbs=ACTIVATIONS),
-    _row("sum", reductions.summed(False), sums_of, absorbs=ACTIVATIONS),
-    _row("cumsum", reductions.cumsum, sums_of, absorbs=ACTIVATIONS),
-    *(OpSpec(op, reductions.extreme("reduce_max"), (all_quantized, values_only), ANY) for op in ("amax", "max_dim")),
-    *(OpSpec(op, reductions.extreme("reduce_min"), (all_quantized, values_only), ANY) for op in ("amin", "min_dim")),
-    OpSpec("argmax", reductions.argmax, (has_dims, plain, one_row), (STATIC,), ("cast",)),
-    OpSpec("any", reductions.extreme("reduce_any"), (plain, logic_unit), ANY),
+    _row("mean", reduce.summed(True), sums_of, absorbs=ACTIVATIONS),
+    _row("sum", reduce.summed(False), sums_of, absorbs=ACTIVATIONS),
+    _row("cumsum", reduce.cumsum, sums_of, absorbs=ACTIVATIONS),
+    *(OpSpec(op, reduce.extreme("reduce_max"), (all_quantized, values_only), ANY) for op in ("amax", "max_dim")),
+    *(OpSpec(op, reduce.extreme("reduce_min"), (all_quantized, values_only), ANY) for op in ("amin", "min_dim")),
+    OpSpec("argmax", reduce.argmax, (has_dims, plain, one_row), (STATIC,), ("cast",)),
+    OpSpec("any", reduce.extreme("reduce_any"), (plain, logic_unit), ANY),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u import gather, logic
-from edgewright.backends.ethos_u.kinds import INTEGERS, logic_unit, movable, on, plain
+from edgewright.backends.ethos_u.dtypes import INTEGERS, logic_unit, movable, on, plain
 from edgewright.backends.ethos_u.rearrange import MAX_RUNS
 from edgewright.backends.rules import has_dims, rule
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule, argument_is, tensors

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewright.backends.ethos_u import division, elementwise, norms, softmax, spreads
+from edgewright.backends.ethos_u import division, elementwise, norm, softmax, variance
+from edgewright.backends.ethos_u.dtypes import ACTIVATIONS
 from edgewright.backends.ethos_u.elementwise import some_alpha
-from edgewright.backends.ethos_u.kinds import ACTIVATIONS
-from edgewright.backends.ethos_u.spreads import known_order, not_too_many, spare, spread_enough
-from edgewright.backends.ethos_u.tables import one_width, smooth, unary
+from edgewright.backends.ethos_u.lookup_table import one_width, smooth, unary
+from edgewright.backends.ethos_u.variance import known_order, not_too_many, spare, spread_enough
 from edgewright.backends.rules import rooted_statistics
 from edgewright.backends.table import STATIC, OpSpec, Rule, constant
 from edgewright.ir.ports import INDEX
@@ -59,12 +59,12 @@ ROWS: tuple[OpSpec, ...] = (
     OpSpec("glu", elementwise.glu, (one_width,), INT),
     OpSpec("softmax", softmax.softmax, (one_width, softmax.short_axis), INT),
     OpSpec("log_softmax", softmax.log_softmax, (one_width, softmax.short_axis), INT),
-    _norm("layer_norm", norms.last_dims(True), not_too_many),
-    _norm("rms_norm", norms.last_dims(False), not_too_many),
-    _norm("group_norm", norms.groups, not_too_many),
-    _norm("native_group_norm", norms.groups, not_too_many),
-    _norm("instance_norm", norms.groups, not_too_many),
-    _norm("batch_norm", norms.batch_norm, rooted_statistics),
-    OpSpec("var", spreads.variance, (one_width, not_too_many, spare, spread_enough), INT),
-    OpSpec("linalg_vector_norm", spreads.vector_norm, (one_width, not_too_many, known_order), INT),
+    _norm("layer_norm", norm.last_dims(True), not_too_many),
+    _norm("rms_norm", norm.last_dims(False), not_too_many),
+    _norm("group_norm", norm.groups, not_too_many),
+    _norm("native_group_norm", norm.groups, not_too_many),
+    _norm("instance_norm", norm.groups, not_too_many),
+    _norm("batch_norm", norm.batch_norm, rooted_statistics),
+    OpSpec("var", variance.variance, (one_width, not_too_many, spare, spread_enough), INT),
+    OpSpec("linalg_vector_norm", variance.vector_norm, (one_width, not_too_many, known_order), INT),
 )

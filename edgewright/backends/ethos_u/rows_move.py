@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends.ethos_u import movement, rearrange
-from edgewright.backends.ethos_u.kinds import movable
+from edgewright.backends.ethos_u.dtypes import movable
 from edgewright.backends.rules import has_dims
 from edgewright.backends.table import FLOAT, OK, STATIC, OpSpec, Rule
 from edgewright.ir.graph import Op

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.splitting import in_two_steps, steps_of
+from edgewright.backends.ethos_u.split_conv import in_two_steps, steps_of
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, Rule, constant, max_rank, not_empty, spread, static_shape, tensors
 from edgewright.ir.graph import Op

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from edgewright.backends.ethos_u.ini import check_section, lookup, read_ini, sections
+from edgewright.backends.ethos_u.vela_ini import check_section, lookup, read_ini, sections
 from edgewright.backends.ethos_u.vela_options import SPEC, parse_flags
 from edgewright.errors import UsageError
 from edgewright.hints import not_among

@@ -23,8 +23,8 @@ import numpy as np
 from edgewright.backends.capture import captured
 from edgewright.backends.ethos_u import estimates
 from edgewright.backends.ethos_u.blob import Blob, Tensor
-from edgewright.backends.ethos_u.ini import lookup
 from edgewright.backends.ethos_u.target import ACCELERATORS, EthosUCompileSpec
+from edgewright.backends.ethos_u.vela_ini import lookup
 from edgewright.backends.ethos_u.vela_options import CLI, Flag, options_text, parse_flags
 from edgewright.errors import FormatError, MissingError, UsageError, VendorError
 from edgewright.files import write_file

@@ -12,9 +12,9 @@ from torch.export import ExportedProgram
 
 from edgewright.backends.nxp import sdk
 from edgewright.backends.nxp.blob import from_converter, write_blob
+from edgewright.backends.nxp.build_graph import to_tflite
+from edgewright.backends.nxp.channels_last_io import channels_last_ends
 from edgewright.backends.nxp.estimates import estimate
-from edgewright.backends.nxp.formats import channels_last_ends
-from edgewright.backends.nxp.graphs import to_tflite
 from edgewright.backends.nxp.ops import BACKEND
 from edgewright.backends.nxp.target import (
     DEFAULT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends import rules as common
-from edgewright.backends.nxp import elementwise, movement, pools, products, rules
+from edgewright.backends.nxp import conv, elementwise, movement, pool, rules
 from edgewright.backends.nxp import rules_images as images
 from edgewright.backends.table import STATIC, OpSpec, Rule, argument_is, constant
 from edgewright.ir.ports import INDEX, Port, Range, Same, Tied, Weight
@@ -36,15 +36,15 @@ _PAIR = (rules.broadcasts,)
 _REDUCED = (images.has_dims, rules.one_scale, common.values_only, argument_is("dtype", None))
 
 _PRODUCTS = (
-    *(_fused(op, products.convolution, *_CONVOLUTION, rules.groups_fit) for op in ("conv1d", "conv2d")),
+    *(_fused(op, conv.convolution, *_CONVOLUTION, rules.groups_fit) for op in ("conv1d", "conv2d")),
     *(
-        _fused(op, products.convolution, *_CONVOLUTION, rules.transposed_fits)
+        _fused(op, conv.convolution, *_CONVOLUTION, rules.transposed_fits)
         for op in ("conv_transpose1d", "conv_transpose2d")
     ),
-    _fused("linear", products.linear, rules.fixed_weights),
-    _fused("addmm", products.mm, rules.fixed_matrix, rules.plain_product),
-    _fused("mm", products.mm, rules.fixed_matrix, mat2=Weight(1)),
-    _row("bmm", products.bmm, rules.centred_pair),
+    _fused("linear", conv.linear, rules.fixed_weights),
+    _fused("addmm", conv.mm, rules.fixed_matrix, rules.plain_product),
+    _fused("mm", conv.mm, rules.fixed_matrix, mat2=Weight(1)),
+    _row("bmm", conv.bmm, rules.centred_pair),
 )
 
 _ARITHMETIC = (
@@ -77,14 +77,14 @@ _FUNCTIONS = (
 )
 
 _IMAGES = (
-    *(_row(op, pools.pool("MAX_POOL_2D"), *_POOL, out=SELF) for op in ("max_pool1d", "max_pool2d")),
-    *(_row(op, pools.pool("AVERAGE_POOL_2D"), *_POOL, out=SELF) for op in ("avg_pool1d", "avg_pool2d")),
+    *(_row(op, pool.pool("MAX_POOL_2D"), *_POOL, out=SELF) for op in ("max_pool1d", "max_pool2d")),
+    *(_row(op, pool.pool("AVERAGE_POOL_2D"), *_POOL, out=SELF) for op in ("avg_pool1d", "avg_pool2d")),
     *(
-        _row(op, pools.pool("AVERAGE_POOL_2D"), *_ADAPTIVE, out=SELF)
+        _row(op, pool.pool("AVERAGE_POOL_2D"), *_ADAPTIVE, out=SELF)
         for op in ("adaptive_avg_pool1d", "adaptive_avg_pool2d")
     ),
     *(
-        _row(op, pools.resize(kind), images.grows, rules.one_scale, out=Same(name))
+        _row(op, pool.resize(kind), images.grows, rules.one_scale, out=Same(name))
         for op, kind, name in (
             ("upsample_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "input"),
             ("resize_nearest2d", "RESIZE_NEAREST_NEIGHBOR", "self"),
@@ -93,7 +93,7 @@ _IMAGES = (
         )
     ),
     *(
-        _row(op, pools.reduced(kind), *_REDUCED, out=SELF)
+        _row(op, pool.reduced(kind), *_REDUCED, out=SELF)
         for op, kind in (("mean", "MEAN"), ("sum", "SUM"), ("amax", "REDUCE_MAX"), ("amin", "REDUCE_MIN"))
     ),
 )

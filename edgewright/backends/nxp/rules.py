@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.nxp.conv import is_depthwise, window_sizes
 from edgewright.backends.nxp.lower import LIMITED, alike
-from edgewright.backends.nxp.products import is_depthwise, window_sizes
 from edgewright.backends.rules import rule
 from edgewright.backends.table import (
     OK,

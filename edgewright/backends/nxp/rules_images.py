@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.nxp.movement import places_of, widths_of
-from edgewright.backends.nxp.pools import image_of, spatial, window
+from edgewright.backends.nxp.pool import image_of, spatial, window
 from edgewright.backends.nxp.rules import MAX_STEP
 from edgewright.backends.rules import rule
 from edgewright.backends.table import OK, over

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from edgewright.backends.qualcomm.blob import Blob, read_blob
-from edgewright.backends.qualcomm.emulated import check_version, release
 from edgewright.backends.qualcomm.emulator import Emulated, End
+from edgewright.backends.qualcomm.emulator_server import check_version, release
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.qnn.library import find_folder
 from edgewright.backends.qualcomm.target import QcomChipset, QnnTarget

@@ -25,7 +25,7 @@ from edgewright.errors import UsageError, VendorError
 from edgewright.forks import renew_in_child
 
 TIMEOUT = "EDGEWRIGHT_QNN_TIMEOUT"
-MODULE = "edgewright.backends.qualcomm.emulated"
+MODULE = "edgewright.backends.qualcomm.emulator_server"
 _USUAL_TIMEOUT = 3600.0  # seconds; networks that people run here take minutes
 _SHOWN = 400  # characters of what a crashed emulator said last
 _MOST = 4  # processes: each has the libraries and its contexts in memory

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from edgewright.backends.qualcomm.peaks import Peaks, peaks
+from edgewright.backends.qualcomm.soc_peaks import Peaks, peaks
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.liveness import peak

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.qualcomm.halves import with_cast_ends
+from edgewright.backends.qualcomm.fp16 import with_cast_ends
 from edgewright.backends.qualcomm.qnn.build import Encoding
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.scaling import block_scales

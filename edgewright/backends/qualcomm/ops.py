@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends import rules as common
+from edgewright.backends.qualcomm import conv, image, image_rules, indexing, movement, norms, rules, sort_topk
 from edgewright.backends.qualcomm import elementwise as el
-from edgewright.backends.qualcomm import image_rules, images, indexing, movement, norms, products, ranking, rules
 from edgewright.backends.table import (
     FLOAT,
     STATIC,
@@ -31,10 +31,10 @@ def _products() -> tuple[OpSpec, ...]:
     checks = (fixed, rules.all_or_none, common.whole_images, image_rules.plain_transposed)
     kinds = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     return (
-        *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
-        OpSpec("linear", products.linear, (fixed, rules.all_or_none, common.has_dims), ANY, ACTIVATIONS),
-        OpSpec("mm", products.matmul, (rules.all_or_none,), ANY),
-        OpSpec("bmm", products.matmul, (rules.all_or_none,), ANY),
+        *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
+        OpSpec("linear", conv.linear, (fixed, rules.all_or_none, common.has_dims), ANY, ACTIVATIONS),
+        OpSpec("mm", conv.matmul, (rules.all_or_none,), ANY),
+        OpSpec("bmm", conv.matmul, (rules.all_or_none,), ANY),
     )
 
 
@@ -94,24 +94,24 @@ def _images() -> tuple[OpSpec, ...]:
     inside = {"out": Same("input")}  # results lie within their operand's range; measured, one scale is more exact
     reductions = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
     return (
-        _element("max_pool2d", images.pool("PoolMax2d"), common.values_only, image_rules.plain_window),
-        OpSpec("avg_pool2d", images.pool("PoolAvg2d"), average, ANY),
-        _element("adaptive_avg_pool2d", images.adaptive("PoolAvg2d"), image_rules.even_windows(4)),
-        _element("adaptive_avg_pool3d", images.adaptive("PoolAvg3d"), image_rules.even_windows(5)),
-        _element("adaptive_max_pool2d", images.adaptive("PoolMax2d"), image_rules.even_windows(4), common.values_only),
-        _element("avg_pool3d", images.volume, image_rules.plain_box),
-        *(_element(op, images.reduced(kind), rules.reduces) for op, kind in reductions.items()),
-        _element("softmax", images.softmax, common.has_dims),
-        _element("log_softmax", images.log_softmax, common.has_dims),
-        _element("pixel_shuffle", images.shuffled("DepthToSpace"), common.four_dims),
-        _element("pixel_unshuffle", images.shuffled("SpaceToDepth"), common.four_dims),
-        *(_element(f"{how}_nearest2d", images.nearest, *factors) for how in both),
-        _element("upsample_bilinear2d", images.bilinear, *factors, ports=inside),
-        _element("resize_bilinear2d", images.bilinear, *factors, ports={"out": Same("self")}),
-        *(_element(f"{how}_bicubic2d", images.bicubic, *factors, image_rules.free_corners) for how in both),
-        _element("channel_shuffle", images.dealt),
-        _element("grid_sampler_2d", images.sampled, image_rules.plain_samples, ports=inside),
-        _element("grid_sampler_3d", images.sampled, image_rules.plain_samples, precisions=(STATIC,), ports=inside),
+        _element("max_pool2d", image.pool("PoolMax2d"), common.values_only, image_rules.plain_window),
+        OpSpec("avg_pool2d", image.pool("PoolAvg2d"), average, ANY),
+        _element("adaptive_avg_pool2d", image.adaptive("PoolAvg2d"), image_rules.even_windows(4)),
+        _element("adaptive_avg_pool3d", image.adaptive("PoolAvg3d"), image_rules.even_windows(5)),
+        _element("adaptive_max_pool2d", image.adaptive("PoolMax2d"), image_rules.even_windows(4), common.values_only),
+        _element("avg_pool3d", image.volume, image_rules.plain_box),
+        *(_element(op, image.reduced(kind), rules.reduces) for op, kind in reductions.items()),
+        _element("softmax", image.softmax, common.has_dims),
+        _element("log_softmax", image.log_softmax, common.has_dims),
+        _element("pixel_shuffle", image.shuffled("DepthToSpace"), common.four_dims),
+        _element("pixel_unshuffle", image.shuffled("SpaceToDepth"), common.four_dims),
+        *(_element(f"{how}_nearest2d", image.nearest, *factors) for how in both),
+        _element("upsample_bilinear2d", image.bilinear, *factors, ports=inside),
+        _element("resize_bilinear2d", image.bilinear, *factors, ports={"out": Same("self")}),
+        *(_element(f"{how}_bicubic2d", image.bicubic, *factors, image_rules.free_corners) for how in both),
+        _element("channel_shuffle", image.dealt),
+        _element("grid_sampler_2d", image.sampled, image_rules.plain_samples, ports=inside),
+        _element("grid_sampler_3d", image.sampled, image_rules.plain_samples, precisions=(STATIC,), ports=inside),
     )
 
 
@@ -154,13 +154,13 @@ def _places() -> tuple[OpSpec, ...]:
     ranked = (common.has_dims,)
     read = {"gather": indexing.gather, "index_select": indexing.index_select}
     return (
-        _element("argmax", ranking.place("Argmax"), *ranked),
-        _element("argmin", ranking.place("Argmin"), *ranked),
-        _element("max_dim", ranking.extreme("ReduceMax", "Argmax"), *ranked),
-        _element("min_dim", ranking.extreme("ReduceMin", "Argmin"), *ranked),
-        _element("topk", ranking.best, *ranked),
-        _element("sort", ranking.best, *ranked, rules.unstable),
-        _element("cumsum", ranking.running_sum, *ranked, rules.same_kind),
+        _element("argmax", sort_topk.place("Argmax"), *ranked),
+        _element("argmin", sort_topk.place("Argmin"), *ranked),
+        _element("max_dim", sort_topk.extreme("ReduceMax", "Argmax"), *ranked),
+        _element("min_dim", sort_topk.extreme("ReduceMin", "Argmin"), *ranked),
+        _element("topk", sort_topk.best, *ranked),
+        _element("sort", sort_topk.best, *ranked, rules.unstable),
+        _element("cumsum", sort_topk.running_sum, *ranked, rules.same_kind),
         _element("embedding", indexing.embedding, rules.known_table, ports={"weight": ACT, "out": Same("weight")}),
         *(_element(op, lower, *ranked) for op, lower in read.items()),
         _element("index", indexing.index, rules.neighbours),

@@ -16,14 +16,14 @@ from edgewright.backends.qualcomm.blob import write_blob
 from edgewright.backends.qualcomm.delegate import release
 from edgewright.backends.qualcomm.emit import probe_for, signature
 from edgewright.backends.qualcomm.estimates import estimate
-from edgewright.backends.qualcomm.kept import IDLE, WHOLE
+from edgewright.backends.qualcomm.exclude import Skips
+from edgewright.backends.qualcomm.index_dtype import Places
 from edgewright.backends.qualcomm.lower import QnnLowering
+from edgewright.backends.qualcomm.no_decompose import IDLE, WHOLE
 from edgewright.backends.qualcomm.norms import batch_norm_factors
 from edgewright.backends.qualcomm.ops import BACKEND
 from edgewright.backends.qualcomm.options import KEY
-from edgewright.backends.qualcomm.places import Places
 from edgewright.backends.qualcomm.sharing import SharedContexts, SharedSpills
-from edgewright.backends.qualcomm.skips import Skips
 from edgewright.backends.qualcomm.target import (
     QcomChipset,
     QnnTarget,

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from edgewright.backends.qualcomm.adb import Adb
 from edgewright.backends.qualcomm.blob import read_blob
-from edgewright.backends.qualcomm.emulated import check_version, release
+from edgewright.backends.qualcomm.emulator_server import check_version, release
 from edgewright.backends.qualcomm.libraries import build_in, names_on_phone
 from edgewright.backends.qualcomm.options import KEY
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset, QnnTarget, get_soc_to_chipset_map

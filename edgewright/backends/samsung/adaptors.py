@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from edgewright.backends.samsung.record import Record
+from edgewright.backends.samsung.graph_record import Record
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.errors import VendorError
 

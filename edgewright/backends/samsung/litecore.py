@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.samsung.headers import Interface, read_interface
-from edgewright.backends.samsung.record import Node, Record, Tensor
+from edgewright.backends.samsung.graph_record import Node, Record, Tensor
+from edgewright.backends.samsung.sdk_headers import Interface, read_interface
 from edgewright.backends.samsung.target import EnnTarget, PerformanceMode
 from edgewright.errors import MissingError, VendorError
 

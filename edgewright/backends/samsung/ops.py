@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.backends import rules as common
+from edgewright.backends.samsung import conv, image, movement, norm, rules
 from edgewright.backends.samsung import elementwise as el
-from edgewright.backends.samsung import images, movement, norms, products, rules
 from edgewright.backends.table import FLOAT, STATIC, Backend, OpSpec, Rounding, Rule, constant, not_empty, static_shape
 from edgewright.ir.ports import ACT, INDEX, Port, Same
 
@@ -24,17 +24,17 @@ def _products() -> tuple[OpSpec, ...]:
     kinds = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
     added = (constant("self", "mat2"), rules.all_or_none, rules.unscaled, rules.column_bias)
     return (
-        *(OpSpec(op, products.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
+        *(OpSpec(op, conv.convolution, checks, ANY, ACTIVATIONS) for op in kinds),
         OpSpec(
             "linear",
-            products.linear,
+            conv.linear,
             (fixed, rules.all_or_none, rules.stored_weights, common.has_dims),
             ANY,
             ACTIVATIONS,
         ),
-        OpSpec("addmm", products.addmm, added, (FLOAT,), ACTIVATIONS),
-        OpSpec("mm", products.mm, (rules.all_or_none, rules.one_type), ANY),
-        OpSpec("bmm", products.bmm, (rules.all_or_none, rules.one_type, common.some_tensor), ANY),
+        OpSpec("addmm", conv.addmm, added, (FLOAT,), ACTIVATIONS),
+        OpSpec("mm", conv.mm, (rules.all_or_none, rules.one_type), ANY),
+        OpSpec("bmm", conv.bmm, (rules.all_or_none, rules.one_type, common.some_tensor), ANY),
     )
 
 
@@ -75,16 +75,16 @@ def _elements() -> tuple[OpSpec, ...]:
 
 def _images() -> tuple[OpSpec, ...]:
     return (
-        _element("max_pool2d", images.largest, common.values_only, rules.plain_window),
-        _element("avg_pool2d", images.average, rules.plain_window, rules.plain_average),
-        _element("adaptive_avg_pool2d", images.adaptive, rules.even_windows),
-        _element("mean", images.reduced("REDUCEMEAN", True), rules.reduces),
-        _element("sum", images.reduced("REDUCESUM", False), rules.reduces),
-        _element("softmax", images.softmax("SOFTMAX", True), common.has_dims, ports=_FOUND),
-        _element("log_softmax", images.softmax("LOGSOFTMAX", False), common.has_dims),
-        _element("pixel_shuffle", images.shuffle, common.four_dims),
-        *(_element(f"{op}_bilinear2d", images.bilinear, common.true_factors) for op in ("upsample", "resize")),
-        *(_element(f"{op}_nearest2d", images.nearest, common.true_factors, rules.whole_factors)
+        _element("max_pool2d", image.largest, common.values_only, rules.plain_window),
+        _element("avg_pool2d", image.average, rules.plain_window, rules.plain_average),
+        _element("adaptive_avg_pool2d", image.adaptive, rules.even_windows),
+        _element("mean", image.reduced("REDUCEMEAN", True), rules.reduces),
+        _element("sum", image.reduced("REDUCESUM", False), rules.reduces),
+        _element("softmax", image.softmax("SOFTMAX", True), common.has_dims, ports=_FOUND),
+        _element("log_softmax", image.softmax("LOGSOFTMAX", False), common.has_dims),
+        _element("pixel_shuffle", image.shuffle, common.four_dims),
+        *(_element(f"{op}_bilinear2d", image.bilinear, common.true_factors) for op in ("upsample", "resize")),
+        *(_element(f"{op}_nearest2d", image.nearest, common.true_factors, rules.whole_factors)
           for op in ("upsample", "resize")),
     )  # fmt: skip
 
@@ -95,11 +95,11 @@ def _norm(op: str, lower: Any, *checks: Rule) -> OpSpec:
 
 def _norms() -> tuple[OpSpec, ...]:
     return (
-        _norm("batch_norm", norms.batch_norm, common.fixed_statistics, common.rooted_statistics, common.values_only),
-        _norm("layer_norm", norms.layer_norm, common.last_only, common.values_only),
-        _norm("rms_norm", norms.rms_norm),
-        _norm("group_norm", norms.group_norm),
-        _norm("native_group_norm", norms.group_norm, common.values_only),
+        _norm("batch_norm", norm.batch_norm, common.fixed_statistics, common.rooted_statistics, common.values_only),
+        _norm("layer_norm", norm.layer_norm, common.last_only, common.values_only),
+        _norm("rms_norm", norm.rms_norm),
+        _norm("group_norm", norm.group_norm),
+        _norm("native_group_norm", norm.group_norm, common.values_only),
     )
 
 

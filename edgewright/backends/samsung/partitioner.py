@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from edgewright.backends.samsung import sdk
 from edgewright.backends.samsung.estimates import estimate
 from edgewright.backends.samsung.lower import EnnLowering
-from edgewright.backends.samsung.norms import batch_norm_factors
+from edgewright.backends.samsung.norm import batch_norm_factors
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.options import KEY
 from edgewright.backends.samsung.target import REMEDY, TARGET, EnnTarget, gen_samsung_backend_compile_spec

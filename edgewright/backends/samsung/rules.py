@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.rules import rule
+from edgewright.backends.samsung.conv import along, pads
 from edgewright.backends.samsung.lower import QUANTIZED
-from edgewright.backends.samsung.products import along, pads
 from edgewright.backends.table import OK, over, pool_arguments, tensor, tensors
 from edgewright.ir.enn.dtypes import ELEMENT_NAMES
 from edgewright.ir.graph import Op, Value

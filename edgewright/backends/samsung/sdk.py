@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewright.backends.samsung import adaptors
+from edgewright.backends.samsung.graph_record import record
 from edgewright.backends.samsung.litecore import FOLDER, LIBRARIES
-from edgewright.backends.samsung.record import record
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.errors import MissingError
 from edgewright.ir.graph import Graph

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from edgewright.backends.samsung import adaptors, litecore
-from edgewright.backends.samsung.record import Record
+from edgewright.backends.samsung.graph_record import Record
 from edgewright.backends.samsung.sdk import Sdk
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.errors import EdgewrightError, VendorError

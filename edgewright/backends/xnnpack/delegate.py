@@ -67,7 +67,7 @@ class XnnpackDelegate:
     @cached_property
     def _graph(self) -> Graph:
         from edgewright.backends.xnnpack.blob import read_blob
-        from edgewright.backends.xnnpack.from_blob import from_blob
+        from edgewright.backends.xnnpack.blob_reader import from_blob
         from edgewright.ir.core.validate import check
 
         try:

@@ -11,11 +11,11 @@ import torch
 
 from edgewright.backends.table import DYNAMIC, FLOAT, STATIC, precision_of
 from edgewright.backends.xnnpack.blob import write_blob
-from edgewright.backends.xnnpack.compute import batch_norm_factors
+from edgewright.backends.xnnpack.blob_writer import to_blob
 from edgewright.backends.xnnpack.configs import CONFIGS
+from edgewright.backends.xnnpack.lower_math import batch_norm_factors
 from edgewright.backends.xnnpack.lut_chains import split_chains
 from edgewright.backends.xnnpack.ops import BACKEND
-from edgewright.backends.xnnpack.to_blob import to_blob
 from edgewright.errors import UsageError
 from edgewright.frontend.delegate import LoweredBackendModule
 from edgewright.hints import not_among

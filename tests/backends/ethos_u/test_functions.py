@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.ethos_u.lookup_table import pieces
 from edgewright.backends.ethos_u.ops import BACKEND
-from edgewright.backends.ethos_u.tables import pieces
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value

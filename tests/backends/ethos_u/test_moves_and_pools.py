@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.backends.ethos_u.adaptive import adaptive_runs
+from edgewright.backends.ethos_u.adaptive_pool import adaptive_runs
 from edgewright.backends.ethos_u.lower import TosaLowering
 from edgewright.backends.ethos_u.ops import BACKEND
 from edgewright.backends.ethos_u.partitioner import to_tosa
-from edgewright.backends.ethos_u.slicing import cut, joined, picked, runs, tiled
+from edgewright.backends.ethos_u.slice_concat import cut, joined, picked, runs, tiled
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.backends.ethos_u.tosa_file import write_tosa
 from edgewright.backends.ethos_u.vela import compile_tosa

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edgewright.backends.ethos_u.npu.output import looked_up, rescale
+from edgewright.backends.ethos_u.npu.output_stage import looked_up, rescale
 from edgewright.backends.ethos_u.npu.pooling import divided
 
 

@@ -11,8 +11,8 @@ import ethosu
 import pytest
 
 from edgewright.backends.ethos_u import ArmCompileSpecBuilder, EthosUCompileSpec
-from edgewright.backends.ethos_u.ini import check_section
 from edgewright.backends.ethos_u.target import ACCELERATORS, DEFAULTS, MEMORY_MODES, SYSTEM_CONFIGS
+from edgewright.backends.ethos_u.vela_ini import check_section
 from edgewright.errors import FileAccessError, UsageError
 from edgewright.formats import read_program
 from tests.support.golden import GOLDEN

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgewright.backends.nxp.graphs import to_tflite
+from edgewright.backends.nxp.build_graph import to_tflite
 from edgewright.backends.nxp.rows import ROWS
 from edgewright.backends.nxp.rules import EVERYWHERE
 from edgewright.backends.nxp.tflite_file import write_tflite

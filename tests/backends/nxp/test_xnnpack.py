@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from edgewright.backends.nxp.build_graph import to_tflite
 from edgewright.backends.nxp.delegate import NeutronDelegate
-from edgewright.backends.nxp.graphs import to_tflite
 from edgewright.errors import FormatError, UsageError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.aten.ops import OPS

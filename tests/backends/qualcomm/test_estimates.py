@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.backends.qualcomm.estimates import estimate
-from edgewright.backends.qualcomm.peaks import ASSUMED, SOURCES, guide, peaks
+from edgewright.backends.qualcomm.soc_peaks import ASSUMED, SOURCES, guide, peaks
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.program.estimates import describe

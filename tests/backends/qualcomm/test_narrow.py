@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgewright.backends.qualcomm.emit import compile_graph
-from edgewright.backends.qualcomm.narrow import finer_weight
 from edgewright.backends.qualcomm.partitioner import QnnPartitioner, to_qnn
+from edgewright.backends.qualcomm.weights_int4 import finer_weight
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from tests.backends.qualcomm.rows import emulated_result, target_for
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.samsung.record import Record
+from edgewright.backends.samsung.graph_record import Record
 from tests.support.programs import require
 
 SOURCES = Path(__file__).parent / "standin"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgewright.backends.samsung import gen_samsung_backend_compile_spec
-from edgewright.backends.samsung.record import record
+from edgewright.backends.samsung.graph_record import record
 from edgewright.backends.samsung.sdk import Sdk, compile_graph, find
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.errors import VendorError

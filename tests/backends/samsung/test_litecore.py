@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from edgewright.backends.samsung import EnnPartitioner, PerformanceMode, gen_samsung_backend_compile_spec
-from edgewright.backends.samsung.headers import read_interface
+from edgewright.backends.samsung.graph_record import Node, Record, Tensor, record
 from edgewright.backends.samsung.litecore import compile_record, scalar_type
-from edgewright.backends.samsung.record import Node, Record, Tensor, record
 from edgewright.backends.samsung.sdk import Sdk
+from edgewright.backends.samsung.sdk_headers import read_interface
 from edgewright.backends.samsung.target import EnnTarget, SamsungChipset
 from edgewright.backends.samsung.worker import compile_apart
 from edgewright.errors import MissingError, VendorError

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends.samsung.graph_record import Record, record
 from edgewright.backends.samsung.ops import BACKEND
 from edgewright.backends.samsung.partitioner import EnnPartitioner, to_enn
-from edgewright.backends.samsung.record import Record, record
 from edgewright.formats.twin_reader import read_twin
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.aten.ops import OPS

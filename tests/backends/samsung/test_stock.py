@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edgewright.backends.samsung import quantize_module
-from edgewright.backends.samsung.record import record
+from edgewright.backends.samsung.graph_record import record
 from tests.backends.samsung.networks import device_graphs
 from tests.backends.samsung.standin_sdk import plain
 from tests.backends.samsung.stock_models import calibration, make

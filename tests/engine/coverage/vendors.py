@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.backends.ethos_u.ops import BACKEND as ETHOS_U
 from edgewright.backends.ethos_u.partitioner import to_tosa
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
-from edgewright.backends.nxp.graphs import to_tflite
+from edgewright.backends.nxp.build_graph import to_tflite
 from edgewright.backends.qualcomm.ops import BACKEND as QUALCOMM
 from edgewright.backends.qualcomm.partitioner import to_qnn
 from edgewright.backends.qualcomm.twin import make_twin

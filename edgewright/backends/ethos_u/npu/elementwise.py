@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u.npu.output import rescale
+from edgewright.backends.ethos_u.npu.output_stage import rescale
 from edgewright.backends.ethos_u.npu.registers import Registers
 
 Array = np.ndarray[Any, Any]

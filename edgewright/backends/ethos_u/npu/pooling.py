@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.kernel import Kernel, Pair
-from edgewright.backends.ethos_u.npu.output import rescale
+from edgewright.backends.ethos_u.npu.output_stage import rescale
 
 Array = np.ndarray[Any, Any]
 LEAST = {1: -(1 << 10), 2: -(1 << 20), 4: -(1 << 40)}  # below every element of so many bytes: padding is never largest

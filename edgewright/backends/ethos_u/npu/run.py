@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.ethos_u.npu.compiled_stream import Kept
 from edgewright.backends.ethos_u.npu.memory import Budget, Memory
-from edgewright.backends.ethos_u.npu.replay import Kept
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.backends.ethos_u.npu.stream import Program
 from edgewright.engine.jit.thread_count import thread_count

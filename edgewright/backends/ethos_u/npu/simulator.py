@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu import pooling, weights
+from edgewright.backends.ethos_u.npu.compiled_stream import Replay
 from edgewright.backends.ethos_u.npu.convolution import convolve, convolve_depthwise, strips
 from edgewright.backends.ethos_u.npu.elementwise import UNARY, UNSCALED, combine, operand_scales, transform
 from edgewright.backends.ethos_u.npu.featuremap import FeatureMap, element_type, feature_map
 from edgewright.backends.ethos_u.npu.kernel import Kernel, kernel, padded_input
 from edgewright.backends.ethos_u.npu.memory import INTERNAL, Budget, Memory
-from edgewright.backends.ethos_u.npu.output import OutputStage, output_stage
-from edgewright.backends.ethos_u.npu.record import Block, Copy, Done, Elementwise, Pool, Product, Record, Second
+from edgewright.backends.ethos_u.npu.output_stage import OutputStage, output_stage
 from edgewright.backends.ethos_u.npu.registers import Registers
-from edgewright.backends.ethos_u.npu.replay import Replay
 from edgewright.backends.ethos_u.npu.stream import Instruction, Program
+from edgewright.backends.ethos_u.npu.trace import Block, Copy, Done, Elementwise, Pool, Product, Record, Second
 from edgewright.errors import FormatError, MissingError
 
 Array = np.ndarray[Any, Any]

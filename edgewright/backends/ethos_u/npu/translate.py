@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.elementwise import HEADROOM, OperandScales
-from edgewright.backends.ethos_u.npu.maps import Builder, NotTranslatedError
-from edgewright.backends.ethos_u.npu.output import OutputStage, rescale
-from edgewright.backends.ethos_u.npu.record import Block, Copy, Elementwise, Pool, Product, Second
+from edgewright.backends.ethos_u.npu.map_views import Builder, NotTranslatedError
+from edgewright.backends.ethos_u.npu.output_stage import OutputStage, rescale
+from edgewright.backends.ethos_u.npu.trace import Block, Copy, Elementwise, Pool, Product, Second
 from edgewright.ir.fixed_point_scale import Scaling
 from edgewright.ir.graph import Array, Value
 

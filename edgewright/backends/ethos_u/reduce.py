@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import BOOL, FLOAT32, INT32, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.pools import MAX_WINDOW, axis_sum, image_mean, window_sum
-from edgewright.backends.ethos_u.slicing import cut
+from edgewright.backends.ethos_u.pool import MAX_WINDOW, axis_sum, image_mean, window_sum
+from edgewright.backends.ethos_u.slice_concat import cut
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import Order, common_order, identity

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.featuremap import BRICK, FeatureMap
-from edgewright.backends.ethos_u.npu.record import CONSTANTS, Done
+from edgewright.backends.ethos_u.npu.trace import CONSTANTS, Done
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 _BYTE = np.dtype(np.uint8)

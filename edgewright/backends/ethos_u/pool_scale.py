@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewright.backends.ethos_u.pools import pools_in_two_steps
+from edgewright.backends.ethos_u.pool import pools_in_two_steps
 from edgewright.backends.table import over
 from edgewright.ir.graph import Graph, Op, Value
 

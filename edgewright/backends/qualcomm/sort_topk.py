@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from edgewright.backends.qualcomm.images import dim_last
+from edgewright.backends.qualcomm.image import dim_last
 from edgewright.backends.qualcomm.lower import QnnLowering, result, unsigned
 from edgewright.backends.table import over
 from edgewright.ir.graph import Op

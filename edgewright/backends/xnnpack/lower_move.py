@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.backends.xnnpack.lower import size_of
+from edgewright.backends.xnnpack.operands import size_of
 from edgewright.ir.graph import Dim, Op, Value
 from edgewright.lowering.passes.layout import Lowering, Order, common_order, identity
 from edgewright.lowering.passes.view_order import permuted

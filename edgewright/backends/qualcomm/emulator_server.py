@@ -1,4 +1,4 @@
-"""The emulator's own process: ``python -m edgewright.backends.qualcomm.emulated FD``.
+"""The emulator's own process: ``python -m edgewright.backends.qualcomm.emulator_server FD``.
 
 It holds contexts and runs them, as it is told over a socket, until the other side closes it.
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.xnnpack.lower import limits, operand
+from edgewright.backends.xnnpack.operands import limits, operand
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.lowering.passes.layout import NHWC, Lowering, common_order, identity, last
 

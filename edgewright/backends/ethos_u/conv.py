@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.ethos_u.accumulate import accumulator, bias_of, units_of
 from edgewright.backends.ethos_u.lower import TosaLowering, result, scale_of, sizes, zero_of
-from edgewright.backends.ethos_u.products import accumulator, bias_of, units_of
-from edgewright.backends.ethos_u.splitting import is_transposed, too_long
-from edgewright.backends.ethos_u.transposed import dilated, transposed
+from edgewright.backends.ethos_u.split_conv import is_transposed, too_long
+from edgewright.backends.ethos_u.transposed_conv import dilated, transposed
 from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import identity

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.table import over, pool_arguments
-from edgewright.backends.xnnpack.compute import bias_of
-from edgewright.backends.xnnpack.lower import limits, size_of
+from edgewright.backends.xnnpack.lower_math import bias_of
+from edgewright.backends.xnnpack.operands import limits, size_of
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import NHWC, NLC, Lowering, identity, with_axis
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import TosaLowering, result
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.pools import (
+from edgewright.backends.ethos_u.pool import (
     MAX_WINDOW,
     all_sums,
     divided,
@@ -20,7 +20,7 @@ from edgewright.backends.ethos_u.pools import (
     name_image,
     spatial_dims,
 )
-from edgewright.backends.ethos_u.slicing import cut, joined
+from edgewright.backends.ethos_u.slice_concat import cut, joined
 from edgewright.ir.graph import Op, Value
 
 

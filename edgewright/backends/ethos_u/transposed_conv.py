@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from edgewright.backends.ethos_u.accumulate import accumulator, bias_of, units_of
 from edgewright.backends.ethos_u.lower import TosaLowering, result, zero_of
-from edgewright.backends.ethos_u.products import accumulator, bias_of, units_of
 from edgewright.backends.table import spread
 from edgewright.ir.graph import Array, Op, Value
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, INT48, TosaLowering, result, scale_of, zero_of
 from edgewright.backends.ethos_u.movement import stored_as
-from edgewright.backends.ethos_u.slicing import cut, picked
+from edgewright.backends.ethos_u.slice_concat import cut, picked
 from edgewright.backends.table import pool_arguments
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import Order

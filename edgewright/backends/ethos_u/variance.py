@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgewright.backends.ethos_u import fixed
+from edgewright.backends.ethos_u import fixed_point
+from edgewright.backends.ethos_u.lookup_table import WORST
 from edgewright.backends.ethos_u.lower import INT16, INT32, TosaLowering, result, scale_of, zero_of
-from edgewright.backends.ethos_u.reductions import settle
-from edgewright.backends.ethos_u.tables import WORST
+from edgewright.backends.ethos_u.reduce import settle
 from edgewright.backends.table import OK, Rule, over
 from edgewright.ir.graph import Op, Value
 from edgewright.lowering.passes.layout import NHWC, identity
@@ -41,37 +41,39 @@ def spread(low: TosaLowering, x: Value, axes: Sequence[int], narrow: bool, centr
     bits = math.floor(ROOM - math.log2(most + eps))
     less = max(0, math.ceil(math.log2(count / _SQUARES)))
     if not centred:
-        total = fixed.summed(low, fixed.mul(low, x, x, shift=less), axes)
-        return Spread(fixed.left(low, x, 7), 7, low.rescale(total, INT32, 2.0 ** (bits + less) / count), 2.0**bits)
+        total = fixed_point.summed(low, fixed_point.mul(low, x, x, shift=less), axes)
+        return Spread(
+            fixed_point.left(low, x, 7), 7, low.rescale(total, INT32, 2.0 ** (bits + less) / count), 2.0**bits
+        )
     # From the nearest integer to the mean first: its squares are exact. What is left of the mean comes off after.
-    mean = low.rescale(fixed.summed(low, x, axes), INT32, 2.0**15 / count)
-    nearest = fixed.right(low, mean, 15)
-    rest = fixed.both(low, "sub", mean, fixed.left(low, nearest, 15))
-    apart = fixed.both(low, "sub", x, nearest)
-    squares = fixed.summed(low, fixed.mul(low, apart, apart, shift=less), axes)
+    mean = low.rescale(fixed_point.summed(low, x, axes), INT32, 2.0**15 / count)
+    nearest = fixed_point.right(low, mean, 15)
+    rest = fixed_point.both(low, "sub", mean, fixed_point.left(low, nearest, 15))
+    apart = fixed_point.both(low, "sub", x, nearest)
+    squares = fixed_point.summed(low, fixed_point.mul(low, apart, apart, shift=less), axes)
     total = low.rescale(squares, INT32, 2.0 ** (bits + less) / count)
-    extra = fixed.mul(low, rest, rest, shift=30 - bits) if bits >= 0 else fixed.full(low, rest, 0)
-    distance = fixed.both(low, "sub", fixed.left(low, apart, 7), fixed.right(low, rest, 8))
-    return Spread(distance, 7, fixed.both(low, "sub", total, extra), 2.0**bits)
+    extra = fixed_point.mul(low, rest, rest, shift=30 - bits) if bits >= 0 else fixed_point.full(low, rest, 0)
+    distance = fixed_point.both(low, "sub", fixed_point.left(low, apart, 7), fixed_point.right(low, rest, 8))
+    return Spread(distance, 7, fixed_point.both(low, "sub", total, extra), 2.0**bits)
 
 
 def _spread_16(low: TosaLowering, x: Value, axes: Sequence[int], count: int, centred: bool, eps: float) -> Spread:
     """Squares are shortened so that their sum has room; distances are as long as they can be before."""
-    distance = fixed.left(low, x, 4)
+    distance = fixed_point.left(low, x, 4)
     rest = None
     if centred:
-        mean = low.rescale(fixed.summed(low, x, axes), INT32, 2.0**13 / count)
-        near = fixed.right(low, mean, 9)
-        rest = fixed.both(low, "sub", mean, fixed.left(low, near, 9))  # in units of 2**-13 steps
-        distance = fixed.both(low, "sub", distance, near)
+        mean = low.rescale(fixed_point.summed(low, x, axes), INT32, 2.0**13 / count)
+        near = fixed_point.right(low, mean, 9)
+        rest = fixed_point.both(low, "sub", mean, fixed_point.left(low, near, 9))  # in units of 2**-13 steps
+        distance = fixed_point.both(low, "sub", distance, near)
     # Of 20 bits, those that no distance has; no more than eps, which grows as their square, has room for.
     room = min(16, max(0, math.floor(math.log2(2.0**30 / eps) / 2))) if eps else 16
-    up = fixed.both(low, "minimum", _headroom(low, distance, axes), room)
-    distance = fixed.left(low, distance, up)
+    up = fixed_point.both(low, "minimum", _headroom(low, distance, axes), room)
+    distance = fixed_point.left(low, distance, up)
     if rest is not None:
-        distance = fixed.both(low, "sub", distance, fixed.right(low, fixed.left(low, rest, up), 9))
+        distance = fixed_point.both(low, "sub", distance, fixed_point.right(low, fixed_point.left(low, rest, up), 9))
     less = _less(count, eps * 4.0**room)
-    total = fixed.summed(low, fixed.mul(low, distance, distance, shift=less), axes)
+    total = fixed_point.summed(low, fixed_point.mul(low, distance, distance, shift=less), axes)
     return Spread(distance, 4, total, _unit_16(count, eps * 4.0**room), up)
 
 
@@ -90,10 +92,10 @@ def _headroom(low: TosaLowering, x: Value, axes: Sequence[int]) -> Value:
     for axis in axes:
         shape = [1 if a == axis else s for a, s in enumerate(size.bound)]
         size = low.node("reduce_max", shape, INT16, input=size, axis=axis)
-    largest = fixed.both(low, "maximum", low.rescale(size, INT32, 1.0), 1)
+    largest = fixed_point.both(low, "maximum", low.rescale(size, INT32, 1.0), 1)
     # Below 2**15, and rounded: one bit less than its leading zeros say.
     zeros = low.node("clz", largest.bound, INT32, input=largest)
-    return fixed.both(low, "maximum", fixed.both(low, "sub", zeros, 18), 0)
+    return fixed_point.both(low, "maximum", fixed_point.both(low, "sub", zeros, 18), 0)
 
 
 def variance(low: TosaLowering, op: Op) -> None:
@@ -103,7 +105,9 @@ def variance(low: TosaLowering, op: Op) -> None:
     narrow = x.q.dtype.itemsize == 1
     parts = spread(low, low.rescale(held, INT32, 1.0, zero_of(x)), axes, narrow, True, 0.0)
     factor = scale_of(x) ** 2 / parts.unit * count / (count - _correction(op))
-    square = parts.square if parts.up is None else fixed.right(low, parts.square, fixed.left(low, parts.up, 1))
+    square = (
+        parts.square if parts.up is None else fixed_point.right(low, parts.square, fixed_point.left(low, parts.up, 1))
+    )
     settle(low, op, order, dims, low.narrow(square, out, factor, op.args.get("limits")))
 
 
@@ -124,16 +128,18 @@ def vector_norm(low: TosaLowering, op: Op) -> None:
     dims, (order, held, axes) = over(op), _reduced(low, op)
     wide = low.rescale(held, INT32, 1.0, zero_of(x))
     if op.args.get("ord", 2) == 1:
-        acc = fixed.summed(low, low.node("abs", wide.bound, INT32, input=wide), axes)
+        acc = fixed_point.summed(low, low.node("abs", wide.bound, INT32, input=wide), axes)
         settle(low, op, order, dims, low.narrow(acc, out, scale_of(x), op.args.get("limits")))
         return
     count = math.prod(x.bound[d] for d in dims)
     less = max(0, math.ceil(math.log2(count / (_SQUARES if x.q.dtype.itemsize == 1 else 1))))
-    total = fixed.summed(low, fixed.mul(low, wide, wide, shift=less), axes)
-    root, shift = fixed.sqrt(low, total)
-    made = fixed.right(low, root, shift)
+    total = fixed_point.summed(low, fixed_point.mul(low, wide, wide, shift=less), axes)
+    root, shift = fixed_point.sqrt(low, total)
+    made = fixed_point.right(low, root, shift)
     # Zero has no leading digit: nothing may be more than a multiple of its own square.
-    made = fixed.both(low, "minimum", made, fixed.left(low, fixed.both(low, "minimum", total, 2**20), 7))
+    made = fixed_point.both(
+        low, "minimum", made, fixed_point.left(low, fixed_point.both(low, "minimum", total, 2**20), 7)
+    )
     settle(low, op, order, dims, low.narrow(made, out, scale_of(x) * 2.0 ** (less / 2 - 6.5), op.args.get("limits")))
 
 

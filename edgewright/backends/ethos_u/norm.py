@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.backends.ethos_u import fixed
+from edgewright.backends.ethos_u import fixed_point
+from edgewright.backends.ethos_u.lookup_table import real
 from edgewright.backends.ethos_u.lower import FLOAT32, INT32, INT48, TosaLowering, result, scale_of, sizes, zero_of
-from edgewright.backends.ethos_u.spreads import ROOM, Spread, spread
-from edgewright.backends.ethos_u.tables import real
+from edgewright.backends.ethos_u.variance import ROOM, Spread, spread
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.lowering.passes.layout import NHWC, identity, last
 
@@ -27,9 +27,11 @@ def normalised(
     steps = eps / scale_of(x) ** 2
     parts = spread(low, low.rescale(held, INT32, 1.0, zero_of(x)), axes, narrow, centred, steps)
     square = _with_eps(low, parts, steps)
-    root, shift = fixed.rsqrt(low, square)
+    root, shift = fixed_point.rsqrt(low, square)
     less = 7 if narrow else 12  # 16 (or 21) bits of distance times 22 of the root: 31 stay
-    made = fixed.right(low, fixed.mul(low, parts.distance, root, shift=less), fixed.minus(low, 15, shift))
+    made = fixed_point.right(
+        low, fixed_point.mul(low, parts.distance, root, shift=less), fixed_point.minus(low, 15, shift)
+    )
     return made, 2.0 ** (15 + less - parts.bits - 36.5) * math.sqrt(parts.unit)
 
 
@@ -37,15 +39,19 @@ def _with_eps(low: TosaLowering, parts: Spread, eps: float) -> Value:
     """The mean square plus ``eps`` (in squares of steps), and no less than 1."""
     if parts.up is None:
         least = round(eps * parts.unit)
-        return fixed.both(low, "add", parts.square, least) if least else fixed.both(low, "maximum", parts.square, 1)
+        return (
+            fixed_point.both(low, "add", parts.square, least)
+            if least
+            else fixed_point.both(low, "maximum", parts.square, 1)
+        )
     # Eps is shifted as the squares were. With 16 bits more than it needs, unless it is large.
     fine = min(16, max(0, 30 - math.ceil(math.log2(max(eps * parts.unit, 2.0**-30)))))
-    twice = fixed.left(low, parts.up, 1)
-    known = fixed.full(low, parts.up, min(round(eps * parts.unit * 2.0**fine), 2**30))
-    bits = fixed.minus(low, fine, twice)
-    down = fixed.right(low, known, fixed.both(low, "maximum", bits, 0))
-    grown = fixed.left(low, down, fixed.both(low, "maximum", fixed.both(low, "sub", twice, fine), 0))
-    return fixed.both(low, "maximum", fixed.both(low, "add", parts.square, grown), 1)
+    twice = fixed_point.left(low, parts.up, 1)
+    known = fixed_point.full(low, parts.up, min(round(eps * parts.unit * 2.0**fine), 2**30))
+    bits = fixed_point.minus(low, fine, twice)
+    down = fixed_point.right(low, known, fixed_point.both(low, "maximum", bits, 0))
+    grown = fixed_point.left(low, down, fixed_point.both(low, "maximum", fixed_point.both(low, "sub", twice, fine), 0))
+    return fixed_point.both(low, "maximum", fixed_point.both(low, "add", parts.square, grown), 1)
 
 
 def constant_of(value: Value | None) -> Array | None:
@@ -67,10 +73,10 @@ def affine(low: TosaLowering, op: Op, x: Value, unit: float, count: int, shape: 
     most = math.sqrt(count) * largest + float(np.abs(bias).max())  # no value is more than sqrt(count) deviations off
     shift = max(0, math.ceil(math.log2(most / 2.0**ROOM / (unit * scale))))
     shaped = [np.reshape(p, shape if p.size > 1 else [1] * len(shape)) for p in (weight, bias)]
-    made = fixed.mul(low, x, low.tensor(np.round(shaped[0] / scale), np.int32), shift=shift)
+    made = fixed_point.mul(low, x, low.tensor(np.round(shaped[0] / scale), np.int32), shift=shift)
     unit = unit * scale * 2.0**shift
     if bias.any():
-        made = fixed.both(low, "add", made, low.tensor(np.round(shaped[1] / unit), np.int32))
+        made = fixed_point.both(low, "add", made, low.tensor(np.round(shaped[1] / unit), np.int32))
     return made, unit
 
 

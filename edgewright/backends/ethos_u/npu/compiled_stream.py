@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edgewright.backends.ethos_u.npu.maps import Builder, NotTranslatedError, Range
-from edgewright.backends.ethos_u.npu.record import Done, Product, Record
+from edgewright.backends.ethos_u.npu.map_views import Builder, NotTranslatedError, Range
+from edgewright.backends.ethos_u.npu.trace import Done, Product, Record
 from edgewright.backends.ethos_u.npu.translate import translate
 from edgewright.engine.isa import host
 from edgewright.engine.jit.cache import default_cache, key_of

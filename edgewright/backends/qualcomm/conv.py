@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.lower import INT32, QnnLowering, real_numbers, result, scale_of, unsigned
-from edgewright.backends.qualcomm.narrow import finer_weight
+from edgewright.backends.qualcomm.weights_int4 import finer_weight
 from edgewright.backends.table import pads_of, spread
 from edgewright.ir.graph import Array, Op, QParams, Value
 from edgewright.lowering.passes.layout import identity

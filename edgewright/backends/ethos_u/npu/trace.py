@@ -13,7 +13,7 @@ import numpy as np
 
 from edgewright.backends.ethos_u.npu.featuremap import FeatureMap
 from edgewright.backends.ethos_u.npu.kernel import Kernel
-from edgewright.backends.ethos_u.npu.output import OutputStage
+from edgewright.backends.ethos_u.npu.output_stage import OutputStage
 from edgewright.backends.ethos_u.npu.registers import Registers
 from edgewright.backends.ethos_u.npu.stream import Instruction
 
