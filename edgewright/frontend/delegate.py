@@ -18,7 +18,7 @@ class LoweredBackendModule(torch.nn.Module):
     """What a backend made of a group: the blob of its delegate, and the data the blob looks up by name.
 
     ``tail``: bytes that the delegate may read past the end of a tensor.
-    ``twin``: the group as ``ir.serialize`` writes it (one graph), if the blob cannot be run on this machine.
+    ``twin``: the group as ``formats.twin_writer`` writes it (one graph), if the blob cannot be run on this machine.
     ``estimates``: what a vendor's compiler expects of it, as plain data with its ``basis`` (see ``program.estimates``).
     Its class name and the names of its fields are those that torch's own verifier lets an exported program hold.
     """
