@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgewright._version import VERSION
-from edgewright.engine.codegen.builder import Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import STREAMS, Dots, fma
 from edgewright.engine.isa import ISA, host
 from edgewright.engine.jit.cache import Cache, default_cache, key_of
@@ -88,16 +88,16 @@ def _arithmetic(isa: ISA, name: str, chain: Callable[[Function, ISA, Reg, Reg], 
     module = Module()
     f = module.kernel(name)
     kind = "float" if name == "peak_float" else "i32"
-    first = [number(k, vec(isa.lanes, kind)) for k in range(_CHAINS)]
+    first = [const(k, vec(isa.lanes, kind)) for k in range(_CHAINS)]
     loaded = f.load(vec(isa.lanes, kind), f.arg("scratch"), _CHAINS * isa.bytes)
 
     def unit(_: Reg) -> None:
-        sums = f.repeat(_ROUNDS, first, lambda i, sums: [chain(f, isa, s, loaded) for s in sums])
+        sums = f.loop(_ROUNDS, first, lambda i, sums: [chain(f, isa, s, loaded) for s in sums])
         for at, total in enumerate(sums):  # a result nobody keeps would not be computed
             f.store(total, f.arg("scratch"), at * isa.bytes)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
     text = module.text()
     return lambda threads: _plan(isa, Step(name, (), 16 * threads, 1, macs=10**9), text)
 
@@ -108,9 +108,9 @@ def _float_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
 
 def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
     if isa.dot:
-        dots, taken = Dots(f, isa), f.bits(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
+        dots, taken = Dots(f, isa), f.bitcast(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
         return dots.add(total, dots.data(taken), dots.weights(taken))
-    changing, even = (f.bits(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
+    changing, even = (f.bitcast(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
     return Dots(f, isa).add(total, (changing, changing), (even, f.op("xor", even, 1)))  # different: equal ones are one
 
 
@@ -118,21 +118,21 @@ def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
     """Units of a megabyte, read once, in several places at a time."""
     module = Module()
     f = module.kernel("peak_read")
-    source, kind = f.slot("ptr", 0), vec(isa.lanes, "i32")
+    source, kind = f.load_arg("ptr", 0), vec(isa.lanes, "i32")
     each = 8 // STREAMS
 
     def unit(index: Reg) -> None:
-        base = f.at(source, f.mul(index, _PIECE))
+        base = f.gep(source, f.mul(index, _PIECE))
 
         def once(i: Reg, sums: list[Reg]) -> list[Reg]:
             places = [k // each * (_PIECE // STREAMS) + k % each * isa.bytes for k in range(8)]
-            return [f.op("or", s, f.load(kind, f.at(base, i), p)) for p, s in zip(places, sums, strict=True)]
+            return [f.op("or", s, f.load(kind, f.gep(base, i), p)) for p, s in zip(places, sums, strict=True)]
 
-        for at, total in enumerate(f.repeat(_PIECE // STREAMS, [number(0, kind)] * 8, once, step=each * isa.bytes)):
+        for at, total in enumerate(f.loop(_PIECE // STREAMS, [const(0, kind)] * 8, once, step=each * isa.bytes)):
             f.store(total, f.arg("scratch"), at * isa.bytes)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
     text = module.text()
     step = Step("peak_read", (Place("weights", 0),), size // _PIECE, 1, macs=10**9)
     return lambda threads: _plan(isa, step, text, size)

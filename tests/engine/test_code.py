@@ -83,10 +83,10 @@ def test_scalars_are_vectors_of_one_lane() -> None:
     """Two of them make a vector, whatever the width of the machine's: AArch64's tails have such."""
     module = Module()
     f = module.kernel("pair")
-    out = f.slot(PTR, 0)
+    out = f.load_arg(PTR, 0)
     a, b = (f.load("i32", out, offset) for offset in (0, 4))
     f.store(f.shuffle(a, b, [1, 0]), out)
     f.store(f.shuffle(a, b, [1]), out, 8)
-    f.give()
+    f.ret()
     text = module.text()
     llvm.parse_assembly(text).verify()

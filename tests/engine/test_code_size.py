@@ -143,7 +143,7 @@ def test_code_beyond_the_limit_is_run_by_the_reference(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = _pool("max_pool2d", "float32")(17)
-    monkeypatch.setattr(builder, "MOST_INSTRUCTIONS", 20)
+    monkeypatch.setattr(builder, "MAX_INSTRUCTIONS", 20)
     monkeypatch.setenv("EDGEWRIGHT_CACHE", "off")
     with caplog.at_level(logging.WARNING, "edgewright"):
         runner = make_runner(lambda: made, XNNPACK, MEMORY, 1)

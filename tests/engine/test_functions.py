@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.codegen.builder import I64, PTR, Module, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Module, const, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.isa import host
 from edgewright.engine.jit.build import build_objects
@@ -29,10 +29,10 @@ def apply(kind: str, x: Array, cpu: str, *constants: float) -> Array:
 
     def once(i: Any) -> None:
         at = f.mul(i, 4)
-        f.store(FUNCTIONS[kind](f, f.load(lanes, f.at(f.arg("data"), at)), *constants), f.at(f.arg("out"), at))
+        f.store(FUNCTIONS[kind](f, f.load(lanes, f.gep(f.arg("data"), at)), *constants), f.gep(f.arg("out"), at))
 
-    f.span(number(0, I64), f.arg("n"), once, isa.lanes)
-    f.give()
+    f.for_range(const(0, I64), f.arg("n"), once, isa.lanes)
+    f.ret()
     library = Library(link(build_objects([module.text()], isa.cpu, isa.features)))
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address("apply"))
     given = np.zeros(-(-x.size // 16) * 16, np.float32)

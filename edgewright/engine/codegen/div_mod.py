@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from edgewright.engine.codegen.builder import Function, Reg, number
+from edgewright.engine.codegen.builder import Function, Reg, const
 from edgewright.engine.codegen.math_float64 import atan, call, choose, exp, log, short, wide
 from edgewright.engine.codegen.typed_arith import real, typed
 from edgewright.ir.dtypes import DType
@@ -13,7 +13,7 @@ from edgewright.ir.dtypes import DType
 def _divided(f: Function, dtype: DType, given: list[Reg]) -> tuple[Reg, Reg, Reg]:
     """Quotient towards zero, what is left, and the divisor. No divisor makes the machine stop."""
     a, b = given
-    one, signed = number(1, b.type), dtype.kind == "i"
+    one, signed = const(1, b.type), dtype.kind == "i"
     b = f.select(f.compare("eq", b, 0), one, b)
     if signed:
         least = f.compare("eq", a, -(1 << 8 * dtype.itemsize - 1))
@@ -35,14 +35,14 @@ def _remaining(f: Function, a: Reg, b: Reg) -> Reg:
     """What is left of a real division, exactly: each round takes 52 bits off the quotient, of at most 277."""
     x, y = wide(f, a), wide(f, b)
     size, step = call(f, "fabs", x), call(f, "fabs", y)
-    minus = f.let(step.type, f"fneg {step.type} {step}")
+    minus = f.emit(step.type, f"fneg {step.type} {step}")
     rest = size
     for _ in range(6):
         times = call(f, "trunc", f.op("fdiv", rest, step))
         rest = call(f, "fma", times, minus, rest)
-    rest = f.select(f.compare("olt", rest, number(0, rest.type)), f.op("fadd", rest, step), rest)
-    finite = f.compare("olt", size, number(math.inf, size.type))
-    endless = f.op("and", finite, f.compare("oeq", step, number(math.inf, size.type)))
+    rest = f.select(f.compare("olt", rest, const(0, rest.type)), f.op("fadd", rest, step), rest)
+    finite = f.compare("olt", size, const(math.inf, size.type))
+    endless = f.op("and", finite, f.compare("oeq", step, const(math.inf, size.type)))
     return call(f, "copysign", short(f, f.select(endless, size, rest)), a)
 
 
@@ -63,13 +63,13 @@ def _floor_divide(f: Function, dtype: DType, given: list[Reg]) -> Reg:
 
 def _real_floor(f: Function, a: Reg, b: Reg) -> Reg:
     """As numpy finds it: by what is left, so that it is right where the quotient is rounded."""
-    rest, zero = _remaining(f, a, b), number(0, a.type)
-    other = f.compare("olt", f.op("fmul", rest, call(f, "copysign", number(1, b.type), b)), zero)
+    rest, zero = _remaining(f, a, b), const(0, a.type)
+    other = f.compare("olt", f.op("fmul", rest, call(f, "copysign", const(1, b.type), b)), zero)
     whole = f.op("fdiv", f.op("fsub", a, rest), b)
-    whole = f.select(other, f.op("fsub", whole, number(1, a.type)), whole)
+    whole = f.select(other, f.op("fsub", whole, const(1, a.type)), whole)
     made = call(f, "floor", whole)
-    apart = f.compare("ogt", f.op("fsub", whole, made), number(0.5, a.type))
-    made = f.select(apart, f.op("fadd", made, number(1, a.type)), made)
+    apart = f.compare("ogt", f.op("fsub", whole, made), const(0.5, a.type))
+    made = f.select(apart, f.op("fadd", made, const(1, a.type)), made)
     none = call(f, "copysign", zero, f.op("fdiv", a, b))
     made = f.select(f.compare("oeq", whole, zero), none, made)
     return f.select(f.compare("oeq", b, zero), f.op("fdiv", a, b), made)
@@ -83,7 +83,7 @@ def _fmod(f: Function, dtype: DType, given: list[Reg]) -> Reg:
 @typed("remainder")
 def _remainder(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     if real(dtype):
-        rest, zero = _remaining(f, *given), number(0, given[0].type)
+        rest, zero = _remaining(f, *given), const(0, given[0].type)
         signs = [f.compare("olt", x, zero) for x in (rest, given[1])]
         other = f.op("and", f.op("xor", *signs), f.compare("une", rest, zero))
         return f.select(other, f.op("fadd", rest, given[1]), rest)
@@ -102,36 +102,36 @@ def _pow(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     kind, size = x.type, call(f, "fabs", x)
     made = exp(f, f.op("fmul", y, log(f, size)))
     whole = f.compare("oeq", call(f, "trunc", y), y)
-    half = f.op("fmul", y, number(0.5, kind))
+    half = f.op("fmul", y, const(0.5, kind))
     odd = f.op("and", whole, f.compare("une", call(f, "trunc", half), half))
-    below = f.compare("olt", x, number(0, kind))
-    sign = f.select(odd, call(f, "copysign", number(1, kind), x), number(1, kind))
+    below = f.compare("olt", x, const(0, kind))
+    sign = f.select(odd, call(f, "copysign", const(1, kind), x), const(1, kind))
     made = call(f, "copysign", made, sign)
-    finite = f.compare("one", size, number(math.inf, kind))
+    finite = f.compare("one", size, const(math.inf, kind))
     lost = f.op("and", f.op("and", below, finite), f.compare("une", call(f, "trunc", y), y))
-    made = f.select(lost, number(math.nan, kind), made)
-    endless = f.compare("oeq", call(f, "fabs", y), number(math.inf, kind))
-    unit = f.op("and", f.compare("oeq", size, number(1, kind)), endless)
-    known = f.op("or", f.compare("oeq", y, number(0, kind)), f.compare("oeq", x, number(1, kind)))
-    return short(f, f.select(f.op("or", known, unit), number(1, kind), made))
+    made = f.select(lost, const(math.nan, kind), made)
+    endless = f.compare("oeq", call(f, "fabs", y), const(math.inf, kind))
+    unit = f.op("and", f.compare("oeq", size, const(1, kind)), endless)
+    known = f.op("or", f.compare("oeq", y, const(0, kind)), f.compare("oeq", x, const(1, kind)))
+    return short(f, f.select(f.op("or", known, unit), const(1, kind), made))
 
 
 def _whole_power(f: Function, dtype: DType, base: Reg, power: Reg) -> Reg:
     """By squaring, in the type's own bits; to a negative power only 1 and -1 leave anything."""
-    one, zero, signed = number(1, base.type), number(0, base.type), dtype.kind == "i"
+    one, zero, signed = const(1, base.type), const(0, base.type), dtype.kind == "i"
     below = f.compare("slt", power, 0) if signed else None
     left = power if below is None else f.select(below, zero, power)
     bits = 8 * dtype.itemsize
 
     def step(_: Reg, now: list[Reg]) -> list[Reg]:
         made, square, rest = now
-        odd = f.compare("ne", f.op("and", rest, 1), number(0, rest.type))
+        odd = f.compare("ne", f.op("and", rest, 1), const(0, rest.type))
         return [f.select(odd, f.op("mul", made, square), made), f.op("mul", square, square), f.op("lshr", rest, 1)]
 
-    made = f.repeat(bits, [one, base, left], step)[0]
+    made = f.loop(bits, [one, base, left], step)[0]
     if below is None:
         return made
-    minus = f.select(f.compare("ne", f.op("and", power, 1), zero), number(-1, base.type), one)
+    minus = f.select(f.compare("ne", f.op("and", power, 1), zero), const(-1, base.type), one)
     unit = f.select(f.compare("eq", base, -1), minus, zero)
     unit = f.select(f.compare("eq", base, 1), one, unit)
     return f.select(below, unit, made)
@@ -141,10 +141,10 @@ def _whole_power(f: Function, dtype: DType, base: Reg, power: Reg) -> Reg:
 def _atan2(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     y, x = (wide(f, v) for v in given)
     kind, high, far = x.type, call(f, "fabs", y), call(f, "fabs", x)
-    both = f.op("and", *(f.compare("oeq", v, number(math.inf, kind)) for v in (high, far)))
-    none = f.op("and", *(f.compare("oeq", v, number(0, kind)) for v in (high, far)))
-    ratio = f.select(both, number(1, kind), f.select(none, number(0, kind), f.op("fdiv", high, far)))
+    both = f.op("and", *(f.compare("oeq", v, const(math.inf, kind)) for v in (high, far)))
+    none = f.op("and", *(f.compare("oeq", v, const(0, kind)) for v in (high, far)))
+    ratio = f.select(both, const(1, kind), f.select(none, const(0, kind), f.op("fdiv", high, far)))
     angle = atan(f, ratio)
-    beyond = f.op("fsub", number(math.pi, kind), angle)
-    made = choose(f, "olt", call(f, "copysign", number(1, kind), x), 0, beyond, angle)
+    beyond = f.op("fsub", const(math.pi, kind), angle)
+    made = choose(f, "olt", call(f, "copysign", const(1, kind), x), 0, beyond, angle)
     return short(f, call(f, "copysign", made, y))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Union
 
-from edgewright.engine.codegen.builder import Function, Reg, number
+from edgewright.engine.codegen.builder import Function, Reg, const
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.codegen.vector import clamp
 
@@ -53,7 +53,7 @@ def combine(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
     if kind in _BINARY:
         return f.op(_BINARY[kind], a, b)
     if kind == "prelu":
-        return f.select(f.compare("olt", a, number(0, a.type)), f.op("fmul", a, b), a)
+        return f.select(f.compare("olt", a, const(0, a.type)), f.op("fmul", a, b), a)
     best = f.select(f.compare("ogt" if kind == "maximum" else "olt", a, b), a, b)
     return f.select(f.compare("uno", a, a), a, best)
 
@@ -67,7 +67,7 @@ def finish(f: Function, x: Reg, tail: Sequence[Item], second: Callable[[], Reg] 
             x = FUNCTIONS[item.kind](f, x, *item.constants)
         else:
             if isinstance(item, Scalar):
-                other = number(item.value, x.type)
+                other = const(item.value, x.type)
             else:
                 assert second is not None
                 other = second()

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.vector import int_max, int_min
 
 
 def halves(f: Function, x: Reg, signed: bool = True) -> list[Reg]:
     """Even and odd lanes of 32 bits, as 64 bits; a number alone is one of them."""
-    lanes = count(x.type)
+    lanes = lane_count(x.type)
     if lanes == 1:
         return [f.cast("sext" if signed else "zext", x, "i64")]
-    both, right = f.bits(x, vec(lanes // 2, "i64")), "ashr" if signed else "lshr"
+    both, right = f.bitcast(x, vec(lanes // 2, "i64")), "ashr" if signed else "lshr"
     return [f.op(right, f.op("shl", both, 32), 32), f.op(right, both, 32)]
 
 
@@ -24,16 +24,16 @@ def joined(f: Function, parts: Sequence[Reg], bit: int = 0) -> Reg:
     """32 bits of each 64-bit lane, from ``bit`` on: the inverse of ``halves``."""
     if len(parts) == 1:
         moved = f.op("lshr", parts[0], bit) if bit else parts[0]
-        return f.cast("trunc", moved, vec(count(moved.type), "i32"))
+        return f.cast("trunc", moved, vec(lane_count(moved.type), "i32"))
     even = f.op("lshr", parts[0], bit) if bit else parts[0]
     odd = f.op("shl", parts[1], 32 - bit) if bit < 32 else parts[1]
-    lanes = 2 * count(even.type)
-    low, high = (f.bits(x, vec(lanes, "i32")) for x in (even, odd))
+    lanes = 2 * lane_count(even.type)
+    low, high = (f.bitcast(x, vec(lanes, "i32")) for x in (even, odd))
     return f.shuffle(low, high, [i if i % 2 == 0 else lanes + i for i in range(lanes)])
 
 
 def bounded(f: Function, x: Reg, low: int, high: int) -> Reg:
-    return int_min(f, int_max(f, x, number(low, x.type)), number(high, x.type))
+    return int_min(f, int_max(f, x, const(low, x.type)), const(high, x.type))
 
 
 class Wide:
@@ -42,7 +42,7 @@ class Wide:
     def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool, rounding: str) -> None:
         self.f, self.far, self.rounding = f, far, rounding
         self.multipliers, self.shifts = halves(f, multiplier), halves(f, shift, signed=False)
-        self.half = [f.op("shl", number(1, s.type), f.add(s, -1)) for s in self.shifts]
+        self.half = [f.op("shl", const(1, s.type), f.add(s, -1)) for s in self.shifts]
 
     def __call__(self, total: Reg) -> Reg:
         return joined(self.f, [self._one(x, i) for i, x in enumerate(halves(self.f, total))])
@@ -67,10 +67,10 @@ class Twice:
     def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool) -> None:
         self.f, self.far = f, far
         self.multipliers = halves(f, multiplier)
-        zero = number(0, shift.type)
+        zero = const(0, shift.type)
         self.bits = int_max(f, f.add(shift, -31), zero)
-        self.up = int_max(f, f.op("sub", number(31, shift.type), shift), zero) if far else None
-        self.half = f.op("lshr", f.op("shl", number(1, shift.type), self.bits), 1)
+        self.up = int_max(f, f.op("sub", const(31, shift.type), shift), zero) if far else None
+        self.half = f.op("lshr", f.op("shl", const(1, shift.type), self.bits), 1)
 
     def __call__(self, total: Reg) -> Reg:
         f = self.f
@@ -83,14 +83,14 @@ class Twice:
 
     def _raised(self, total: Reg, up: Reg) -> Reg:
         """Times a power of two; what leaves 32 bits stays far away."""
-        f, most = self.f, number((1 << 31) - 1, total.type)
+        f, most = self.f, const((1 << 31) - 1, total.type)
         limit = f.op("ashr", most, up)
-        inside = int_min(f, int_max(f, total, f.op("sub", number(0, total.type), limit)), limit)
+        inside = int_min(f, int_max(f, total, f.op("sub", const(0, total.type), limit)), limit)
         return f.op("shl", inside, up)
 
 
 def _suffix(x: Reg) -> str:
-    return f"v{count(x.type)}i32" if count(x.type) > 1 else "i32"
+    return f"v{lane_count(x.type)}i32" if lane_count(x.type) > 1 else "i32"
 
 
 Scale = Callable[[Reg], Reg]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.engine.codegen.builder import Function, Reg, count, element, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
 from edgewright.engine.codegen.requant import Affine
 from edgewright.engine.codegen.vector import clamp, to_real
 from edgewright.ir.float_scale import RealScaling
@@ -14,16 +14,16 @@ _BITS = 0x4338000000000000  # the same, as bits
 
 def double(f: Function, x: Reg) -> Reg:
     """Whole numbers in double precision: of 32 bits, or of 64 that are below ``EXACT``."""
-    wide = vec(count(x.type), "double")
-    if element(x.type) == "i32":
+    wide = vec(lane_count(x.type), "double")
+    if element_type(x.type) == "i32":
         return f.cast("sitofp", x, wide)
-    return f.op("fsub", f.bits(f.op("add", x, number(_BITS, x.type)), wide), number(_ONES, wide))
+    return f.op("fsub", f.bitcast(f.op("add", x, const(_BITS, x.type)), wide), const(_ONES, wide))
 
 
 def nearest(f: Function, x: Reg) -> Reg:
     """The nearest integer, the even one of two, in 32 bits: numbers must be within those."""
-    lanes = count(x.type)
-    return f.cast("trunc", f.bits(f.op("fadd", x, number(_ONES, x.type)), vec(lanes, "i64")), vec(lanes, "i32"))
+    lanes = lane_count(x.type)
+    return f.cast("trunc", f.bitcast(f.op("fadd", x, const(_ONES, x.type)), vec(lanes, "i64")), vec(lanes, "i32"))
 
 
 def scaled(f: Function, total: Reg, scaling: RealScaling) -> Reg:
@@ -31,7 +31,7 @@ def scaled(f: Function, total: Reg, scaling: RealScaling) -> Reg:
     (factor,), zero = scaling.factor, scaling.zero
     if scaling.rounding == "even":
         real = to_real(f, total)
-        return Affine(1.0, zero).whole(f, f.op("fmul", real, number(factor, real.type)), scaling.low, scaling.high)
+        return Affine(1.0, zero).whole(f, f.op("fmul", real, const(factor, real.type)), scaling.low, scaling.high)
     real = double(f, total)
-    inside = clamp(f, f.op("fmul", real, number(factor, real.type)), scaling.low - zero, scaling.high - zero)
+    inside = clamp(f, f.op("fmul", real, const(factor, real.type)), scaling.low - zero, scaling.high - zero)
     return f.add(nearest(f, inside), zero)

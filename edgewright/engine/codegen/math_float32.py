@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.vector import (
     clamp,
     fma,
@@ -39,7 +39,9 @@ def function(name: str) -> Callable[[Real], Real]:
 
 def _intrinsic(name: str) -> Real:
     def call(f: Function, x: Reg) -> Reg:
-        return f.call(f"llvm.{name}.v{count(x.type)}f32" if count(x.type) > 1 else f"llvm.{name}.f32", x.type, x)
+        return f.call(
+            f"llvm.{name}.v{lane_count(x.type)}f32" if lane_count(x.type) > 1 else f"llvm.{name}.f32", x.type, x
+        )
 
     return call
 
@@ -50,15 +52,15 @@ for _name, _intrinsic_name in {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", 
 
 def polynomial(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
     """The highest power's coefficient first."""
-    total = number(coefficients[0], x.type)
+    total = const(coefficients[0], x.type)
     for c in coefficients[1:]:
-        total = fma(f, total, x, number(c, x.type))
+        total = fma(f, total, x, const(c, x.type))
     return total
 
 
 @function("neg")
 def neg(f: Function, x: Reg) -> Reg:
-    return f.let(x.type, f"fneg {x.type} {x}")
+    return f.emit(x.type, f"fneg {x.type} {x}")
 
 
 @function("square")
@@ -69,19 +71,19 @@ def square(f: Function, x: Reg) -> Reg:
 @function("rsqrt")
 def rsqrt(f: Function, x: Reg) -> Reg:
     """Within 1."""
-    return f.op("fdiv", number(1, x.type), FUNCTIONS["sqrt"](f, x))
+    return f.op("fdiv", const(1, x.type), FUNCTIONS["sqrt"](f, x))
 
 
 @function("hardswish")
 def hardswish(f: Function, x: Reg) -> Reg:
     """As the reference has it: each product and sum rounded."""
-    inside = f.op("fadd", f.op("fmul", x, number(1 / 6, x.type)), number(0.5, x.type))
+    inside = f.op("fadd", f.op("fmul", x, const(1 / 6, x.type)), const(0.5, x.type))
     return f.op("fmul", clamp(f, inside, 0, 1), x)
 
 
 @function("leaky_relu")
 def leaky_relu(f: Function, x: Reg, slope: float) -> Reg:
-    return f.select(f.compare("olt", x, number(0, x.type)), f.op("fmul", x, number(slope, x.type)), x)
+    return f.select(f.compare("olt", x, const(0, x.type)), f.op("fmul", x, const(slope, x.type)), x)
 
 
 # exp(r) for |r| <= ln(2)/2: a fit of least largest error, 4e-9 of the result
@@ -92,13 +94,13 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 
 def _times_power_of_two(f: Function, x: Reg, power: Reg) -> Reg:
     """``power`` are whole numbers from -150 to 129, as reals; two steps keep results that are subnormal."""
-    kind, lanes = x.type, count(x.type)
+    kind, lanes = x.type, lane_count(x.type)
     if lanes == 16 and not on_arm():
         return times_power(f, x, power)
     whole = round_to_int(f, power)
     half = f.op("ashr", whole, 1)
     for part in (half, f.op("sub", whole, half)):
-        x = f.op("fmul", x, f.bits(f.op("shl", f.add(part, 127), 23), kind))
+        x = f.op("fmul", x, f.bitcast(f.op("shl", f.add(part, 127), 23), kind))
     return x
 
 
@@ -107,9 +109,9 @@ def exp(f: Function, x: Reg) -> Reg:
     """Within 1; subnormal results within one step."""
     kind = x.type
     bounded = clamp(f, x, -104.0, 89.0)  # NaN stays what it is, and so does all that is made of it
-    whole = _intrinsic("rint")(f, f.op("fmul", bounded, number(_LOG2E, kind)))
-    rest = fma(f, whole, number(-_LN2_HIGH, kind), bounded)
-    rest = fma(f, whole, number(-_LN2_LOW, kind), rest)
+    whole = _intrinsic("rint")(f, f.op("fmul", bounded, const(_LOG2E, kind)))
+    rest = fma(f, whole, const(-_LN2_HIGH, kind), bounded)
+    rest = fma(f, whole, const(-_LN2_LOW, kind), rest)
     return _times_power_of_two(f, polynomial(f, rest, _EXP), whole)
 
 
@@ -122,31 +124,31 @@ def power_of_two(f: Function, x: Reg) -> Reg:
     kind = x.type
     whole = _intrinsic("rint")(f, x)
     made = polynomial(f, f.op("fsub", x, whole), [*_POWER, math.log(2), 1.0])
-    if count(kind) == 16:
+    if lane_count(kind) == 16:
         made = _times_power_of_two(f, made, whole)
     else:
         shifted = f.op("shl", round_to_int(f, whole), 23)
-        made = f.bits(f.op("add", f.bits(made, shifted.type), shifted), kind)
-    return f.select(f.compare("uge", x, number(-126, kind)), made, number(0, kind))
+        made = f.bitcast(f.op("add", f.bitcast(made, shifted.type), shifted), kind)
+    return f.select(f.compare("uge", x, const(-126, kind)), made, const(0, kind))
 
 
 @function("sigmoid")
 def sigmoid(f: Function, x: Reg) -> Reg:
     """Within 4."""
-    one = number(1, x.type)
+    one = const(1, x.type)
     return f.op("fdiv", one, f.op("fadd", one, exp(f, neg(f, x))))
 
 
 @function("tanh")
 def tanh(f: Function, x: Reg) -> Reg:
     """Within 4. Near 0 an odd series; elsewhere by the exponential of the double."""
-    kind, one = x.type, number(1, x.type)
-    power = exp(f, f.op("fmul", clamp(f, x, -10, 10), number(2, kind)))
-    far = f.op("fsub", one, f.op("fdiv", number(2, kind), f.op("fadd", power, one)))
+    kind, one = x.type, const(1, x.type)
+    power = exp(f, f.op("fmul", clamp(f, x, -10, 10), const(2, kind)))
+    far = f.op("fsub", one, f.op("fdiv", const(2, kind), f.op("fadd", power, one)))
     squared = f.op("fmul", x, x)
     series = polynomial(f, squared, _TANH)
     near = fma(f, f.op("fmul", series, squared), x, x)
-    return f.select(f.compare("olt", FUNCTIONS["abs"](f, x), number(0.55, kind)), near, far)
+    return f.select(f.compare("olt", FUNCTIONS["abs"](f, x), const(0.55, kind)), near, far)
 
 
 # Taylor's terms of tanh(x)/x - 1 in x squared, without the first power
@@ -162,24 +164,24 @@ def silu(f: Function, x: Reg) -> Reg:
 @function("elu")
 def elu(f: Function, x: Reg, alpha: float) -> Reg:
     """Within 4e-7 of ``alpha`` below 0; exact above."""
-    zero = number(0, x.type)
-    below = f.op("fmul", f.op("fsub", exp(f, smaller(f, x, zero)), number(1, x.type)), number(alpha, x.type))
+    zero = const(0, x.type)
+    below = f.op("fmul", f.op("fsub", exp(f, smaller(f, x, zero)), const(1, x.type)), const(alpha, x.type))
     return f.select(f.compare("olt", x, zero), below, x)
 
 
 @function("gelu")
 def gelu(f: Function, x: Reg) -> Reg:
     """Within 3e-7 of the larger of 1 and the argument; exact beyond 6."""
-    if count(x.type) != 16 or on_arm():
+    if lane_count(x.type) != 16 or on_arm():
         return f.op("fmul", x, _ratio(f, x, math.sqrt(0.5), 0.5, (0, 1)))
     size = FUNCTIONS["abs"](f, x)
-    place = smaller(f, f.op("fmul", size, number(16 / _BELL_END, x.type)), number(15.5, x.type))
+    place = smaller(f, f.op("fmul", size, const(16 / _BELL_END, x.type)), const(15.5, x.type))
     index, rest = whole_and_rest(f, place)
     chosen = [permute_reals(f, table, index) for table in _tables(_bell())]
     share = chosen[0]
     for c in chosen[1:]:
         share = fma(f, share, rest, c)
-    return fma(f, size, share, f.op("fmul", x, number(0.5, x.type)))
+    return fma(f, size, share, f.op("fmul", x, const(0.5, x.type)))
 
 
 _BELL_END = 5.6  # in units of the deviation: beyond, half of the bell's area lies on each side
@@ -199,7 +201,7 @@ def _bell() -> Array:
 
 def _tables(rows: Array) -> list[Reg]:
     """Constant vectors."""
-    return [Reg("<" + ", ".join(f"float {number(x, 'float')}" for x in row) + ">", vec(len(row), "float"))
+    return [Reg("<" + ", ".join(f"float {const(x, 'float')}" for x in row) + ">", vec(len(row), "float"))
             for row in rows]  # fmt: skip
 
 
@@ -207,8 +209,8 @@ def _tables(rows: Array) -> list[Reg]:
 def gelu_tanh(f: Function, x: Reg) -> Reg:
     """Within 5e-7 of the larger of 1 and the argument."""
     cubed = f.op("fmul", f.op("fmul", x, x), x)
-    inside = f.op("fmul", fma(f, cubed, number(0.044715, x.type), x), number(math.sqrt(2 / math.pi), x.type))
-    half = f.op("fmul", x, number(0.5, x.type))
+    inside = f.op("fmul", fma(f, cubed, const(0.044715, x.type), x), const(math.sqrt(2 / math.pi), x.type))
+    half = f.op("fmul", x, const(0.5, x.type))
     return fma(f, half, tanh(f, inside), half)
 
 
@@ -227,7 +229,7 @@ def _ratio(f: Function, x: Reg, scale: float, middle: float, limits: tuple[float
     above = [c * p * scale * half for c, p in zip(_ERF_ABOVE, powers, strict=True)]
     below = [c * p for c, p in zip(_ERF_BELOW, powers, strict=True)]
     share = f.op("fdiv", polynomial(f, squared, above), polynomial(f, squared, below))
-    return clamp(f, fma(f, bounded, share, number(middle, kind)), *limits)
+    return clamp(f, fma(f, bounded, share, const(middle, kind)), *limits)
 
 
 @function("erf")
@@ -239,18 +241,18 @@ def erf(f: Function, x: Reg) -> Reg:
 @function("log")
 def log(f: Function, x: Reg) -> Reg:
     """Within 2. Negative arguments give NaN, 0 gives minus infinity."""
-    kind, whole = x.type, vec(count(x.type), "i32")
-    small = f.compare("olt", x, number(1.17549435e-38, kind))
-    scaled = f.select(small, f.op("fmul", x, number(2.0**25, kind)), x)
-    bits = f.bits(scaled, whole)
+    kind, whole = x.type, vec(lane_count(x.type), "i32")
+    small = f.compare("olt", x, const(1.17549435e-38, kind))
+    scaled = f.select(small, f.op("fmul", x, const(2.0**25, kind)), x)
+    bits = f.bitcast(scaled, whole)
     offset = f.op("sub", bits, 0x3F3504F3)  # sqrt(1/2): the mantissa will lie between it and sqrt(2)
     power = f.op("ashr", offset, 23)
-    mantissa = f.bits(f.op("sub", bits, f.op("shl", power, 23)), kind)
-    exponent = f.op("fsub", to_real(f, power), f.select(small, number(25, kind), number(0, kind)))
-    result = _log_near_one(f, f.op("fsub", mantissa, number(1, kind)), exponent)
-    result = f.select(f.compare("oeq", x, number(math.inf, kind)), x, result)
-    result = f.select(f.compare("oeq", x, number(0, kind)), number(-math.inf, kind), result)
-    return f.select(f.compare("oge", x, number(0, kind)), result, number(math.nan, kind))
+    mantissa = f.bitcast(f.op("sub", bits, f.op("shl", power, 23)), kind)
+    exponent = f.op("fsub", to_real(f, power), f.select(small, const(25, kind), const(0, kind)))
+    result = _log_near_one(f, f.op("fsub", mantissa, const(1, kind)), exponent)
+    result = f.select(f.compare("oeq", x, const(math.inf, kind)), x, result)
+    result = f.select(f.compare("oeq", x, const(0, kind)), const(-math.inf, kind), result)
+    return f.select(f.compare("oge", x, const(0, kind)), result, const(math.nan, kind))
 
 
 # log(1+r) = r - r*r/2 + r*r*r * p(r) for r from sqrt(1/2)-1 to sqrt(2)-1: a fit at Chebyshev points, 3e-8
@@ -262,21 +264,21 @@ def _log_near_one(f: Function, r: Reg, exponent: Reg) -> Reg:
     kind = r.type
     squared = f.op("fmul", r, r)
     tail = f.op("fmul", f.op("fmul", squared, r), polynomial(f, r, _LOG))
-    tail = fma(f, exponent, number(_LN2_LOW, kind), tail)
-    tail = fma(f, squared, number(-0.5, kind), tail)
-    return fma(f, exponent, number(_LN2_HIGH, kind), f.op("fadd", r, tail))
+    tail = fma(f, exponent, const(_LN2_LOW, kind), tail)
+    tail = fma(f, squared, const(-0.5, kind), tail)
+    return fma(f, exponent, const(_LN2_HIGH, kind), f.op("fadd", r, tail))
 
 
 @function("round_to_half")
 def round_to_half(f: Function, x: Reg) -> Reg:
     """Exact: as if stored in 16 bits, and read again."""
-    return f.cast("fpext", f.cast("fptrunc", x, vec(count(x.type), "half")), x.type)
+    return f.cast("fpext", f.cast("fptrunc", x, vec(lane_count(x.type), "half")), x.type)
 
 
 def bfloat_bits(f: Function, x: Reg) -> Reg:
     """The upper 16 bits, rounded to even; what is no number stays so."""
-    whole = vec(count(x.type), "i32")
-    bits = f.bits(x, whole)
+    whole = vec(lane_count(x.type), "i32")
+    bits = f.bitcast(x, whole)
     odd = f.op("and", f.op("lshr", bits, 16), 1)
     rounded = f.op("lshr", f.add(f.op("add", bits, odd), 0x7FFF), 16)
     return f.select(f.compare("uno", x, x), f.op("or", f.op("lshr", bits, 16), 64), rounded)
@@ -285,7 +287,7 @@ def bfloat_bits(f: Function, x: Reg) -> Reg:
 @function("round_to_bfloat")
 def round_to_bfloat(f: Function, x: Reg) -> Reg:
     """Exact."""
-    return f.bits(f.op("shl", bfloat_bits(f, x), 16), x.type)
+    return f.bitcast(f.op("shl", bfloat_bits(f, x), 16), x.type)
 
 
 from edgewright.engine.codegen import math_float64 as math_float64  # noqa: E402  (it adds functions)

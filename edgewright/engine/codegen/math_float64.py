@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS, function
 
 Double = Callable[[Function, Reg], Reg]
@@ -20,27 +20,29 @@ def call(f: Function, name: str, *args: Reg) -> Reg:
     """An intrinsic on doubles or singles."""
     kind = args[0].type
     short = "f64" if "double" in kind else "f32"
-    return f.call(f"llvm.{name}.v{count(kind)}{short}" if count(kind) > 1 else f"llvm.{name}.{short}", kind, *args)
+    return f.call(
+        f"llvm.{name}.v{lane_count(kind)}{short}" if lane_count(kind) > 1 else f"llvm.{name}.{short}", kind, *args
+    )
 
 
 def wide(f: Function, x: Reg) -> Reg:
-    return f.cast("fpext", x, vec(count(x.type), "double"))
+    return f.cast("fpext", x, vec(lane_count(x.type), "double"))
 
 
 def short(f: Function, x: Reg) -> Reg:
-    return f.cast("fptrunc", x, vec(count(x.type), "float"))
+    return f.cast("fptrunc", x, vec(lane_count(x.type), "float"))
 
 
 def series(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
     """The highest power's coefficient first."""
-    total = number(coefficients[0], x.type)
+    total = const(coefficients[0], x.type)
     for c in coefficients[1:]:
-        total = call(f, "fma", total, x, number(c, x.type))
+        total = call(f, "fma", total, x, const(c, x.type))
     return total
 
 
 def choose(f: Function, how: str, x: Reg, bound: float, yes: Reg, no: Reg) -> Reg:
-    return f.select(f.compare(how, x, number(bound, x.type)), yes, no)
+    return f.select(f.compare(how, x, const(bound, x.type)), yes, no)
 
 
 # atanh(s)/s in s squared, for s up to (sqrt(2)-1)/(sqrt(2)+1)
@@ -51,88 +53,88 @@ _ATAN = [(-1) ** n / (2 * n + 1) for n in range(13, -1, -1)]
 
 def log(f: Function, x: Reg) -> Reg:
     """The natural logarithm of a double that is a normal number; 0 gives minus infinity, what is below no number."""
-    kind, whole = x.type, vec(count(x.type), "i64")
-    bits = f.bits(x, whole)
+    kind, whole = x.type, vec(lane_count(x.type), "i64")
+    bits = f.bitcast(x, whole)
     offset = f.op("sub", bits, int(np.float64(math.sqrt(0.5)).view(np.int64)))
     power = f.op("ashr", offset, 52)
-    mantissa = f.bits(f.op("sub", bits, f.op("shl", power, 52)), kind)
-    one = number(1, kind)
+    mantissa = f.bitcast(f.op("sub", bits, f.op("shl", power, 52)), kind)
+    one = const(1, kind)
     s = f.op("fdiv", f.op("fsub", mantissa, one), f.op("fadd", mantissa, one))
-    near = f.op("fmul", f.op("fmul", series(f, f.op("fmul", s, s), _ATANH), s), number(2, kind))
-    made = call(f, "fma", _real(f, power), number(math.log(2), kind), near)
+    near = f.op("fmul", f.op("fmul", series(f, f.op("fmul", s, s), _ATANH), s), const(2, kind))
+    made = call(f, "fma", _real(f, power), const(math.log(2), kind), near)
     made = choose(f, "oeq", x, math.inf, x, made)
-    made = choose(f, "oeq", x, 0, number(-math.inf, kind), made)
-    return choose(f, "oge", x, 0, made, number(math.nan, kind))
+    made = choose(f, "oeq", x, 0, const(-math.inf, kind), made)
+    return choose(f, "oge", x, 0, made, const(math.nan, kind))
 
 
 def _real(f: Function, power: Reg) -> Reg:
     """Small integers of 64 bits as doubles."""
-    lanes = count(power.type)
+    lanes = lane_count(power.type)
     return f.cast("sitofp", f.cast("trunc", power, vec(lanes, "i32")), vec(lanes, "double"))
 
 
 def exp(f: Function, x: Reg) -> Reg:
     """Of a double; beyond 400 either way single precision has nothing more to tell."""
-    kind, lanes = x.type, count(x.type)
-    bounded = choose(f, "olt", x, -400, number(-400, kind), choose(f, "ogt", x, 400, number(400, kind), x))
-    bounded = f.select(f.compare("uno", x, x), number(0, kind), bounded)
-    turns = call(f, "rint", f.op("fmul", bounded, number(1 / math.log(2), kind)))
-    rest = call(f, "fma", turns, number(-math.log(2), kind), bounded)
+    kind, lanes = x.type, lane_count(x.type)
+    bounded = choose(f, "olt", x, -400, const(-400, kind), choose(f, "ogt", x, 400, const(400, kind), x))
+    bounded = f.select(f.compare("uno", x, x), const(0, kind), bounded)
+    turns = call(f, "rint", f.op("fmul", bounded, const(1 / math.log(2), kind)))
+    rest = call(f, "fma", turns, const(-math.log(2), kind), bounded)
     power = f.cast("sext", f.cast("fptosi", turns, vec(lanes, "i32")), vec(lanes, "i64"))
-    scale = f.bits(f.op("shl", f.add(power, 1023), 52), kind)
+    scale = f.bitcast(f.op("shl", f.add(power, 1023), 52), kind)
     return f.select(f.compare("uno", x, x), x, f.op("fmul", series(f, rest, _EXP), scale))
 
 
 def log1p(f: Function, x: Reg) -> Reg:
     small = f.op("fmul", series(f, x, [1 / 3, -0.5, 1]), x)
     size = call(f, "fabs", x)
-    return choose(f, "olt", size, 1e-5, small, log(f, f.op("fadd", x, number(1, x.type))))
+    return choose(f, "olt", size, 1e-5, small, log(f, f.op("fadd", x, const(1, x.type))))
 
 
 def expm1(f: Function, x: Reg) -> Reg:
     small = f.op("fmul", series(f, x, [1 / 6, 0.5, 1]), x)
     size = call(f, "fabs", x)
-    return choose(f, "olt", size, 1e-4, small, f.op("fsub", exp(f, x), number(1, x.type)))
+    return choose(f, "olt", size, 1e-4, small, f.op("fsub", exp(f, x), const(1, x.type)))
 
 
 def atan(f: Function, x: Reg) -> Reg:
     """Of a double of any size."""
-    kind, one = x.type, number(1, x.type)
+    kind, one = x.type, const(1, x.type)
     size = call(f, "fabs", x)
-    large, middle = (f.compare("ogt", size, number(bound, kind)) for bound in (1 + math.sqrt(2), math.sqrt(2) - 1))
+    large, middle = (f.compare("ogt", size, const(bound, kind)) for bound in (1 + math.sqrt(2), math.sqrt(2) - 1))
     turned = f.op("fdiv", f.op("fsub", size, one), f.op("fadd", size, one))
-    inverse = f.op("fdiv", number(-1, kind), size)
+    inverse = f.op("fdiv", const(-1, kind), size)
     z = f.select(large, inverse, f.select(middle, turned, size))
-    start = f.select(large, number(math.pi / 2, kind), f.select(middle, number(math.pi / 4, kind), number(0, kind)))
+    start = f.select(large, const(math.pi / 2, kind), f.select(middle, const(math.pi / 4, kind), const(0, kind)))
     made = call(f, "fma", series(f, f.op("fmul", z, z), _ATAN), z, start)
     return call(f, "copysign", made, x)
 
 
 def _rooted(f: Function, x: Reg) -> Reg:
     """The root of (1 - x) * (1 + x)."""
-    one = number(1, x.type)
+    one = const(1, x.type)
     return call(f, "sqrt", f.op("fmul", f.op("fsub", one, x), f.op("fadd", one, x)))
 
 
 def _acos(f: Function, x: Reg) -> Reg:
-    one = number(1, x.type)
+    one = const(1, x.type)
     half = atan(f, call(f, "sqrt", f.op("fdiv", f.op("fsub", one, x), f.op("fadd", one, x))))
-    return f.op("fmul", half, number(2, x.type))
+    return f.op("fmul", half, const(2, x.type))
 
 
 def _sinh(f: Function, x: Reg) -> Reg:
     grown = expm1(f, call(f, "fabs", x))
-    fallen = f.op("fdiv", grown, f.op("fadd", grown, number(1, x.type)))
-    return call(f, "copysign", f.op("fmul", f.op("fadd", grown, fallen), number(0.5, x.type)), x)
+    fallen = f.op("fdiv", grown, f.op("fadd", grown, const(1, x.type)))
+    return call(f, "copysign", f.op("fmul", f.op("fadd", grown, fallen), const(0.5, x.type)), x)
 
 
 def _cosh(f: Function, x: Reg) -> Reg:
     grown = exp(f, call(f, "fabs", x))
-    return f.op("fmul", f.op("fadd", grown, f.op("fdiv", number(1, x.type), grown)), number(0.5, x.type))
+    return f.op("fmul", f.op("fadd", grown, f.op("fdiv", const(1, x.type), grown)), const(0.5, x.type))
 
 
 def _asinh(f: Function, x: Reg) -> Reg:
-    one, size = number(1, x.type), call(f, "fabs", x)
+    one, size = const(1, x.type), call(f, "fabs", x)
     squared = f.op("fmul", size, size)
     more = f.op("fdiv", squared, f.op("fadd", one, call(f, "sqrt", f.op("fadd", one, squared))))
     made = log1p(f, f.op("fadd", size, choose(f, "oeq", size, math.inf, size, more)))
@@ -140,18 +142,18 @@ def _asinh(f: Function, x: Reg) -> Reg:
 
 
 def _acosh(f: Function, x: Reg) -> Reg:
-    one = number(1, x.type)
+    one = const(1, x.type)
     less = f.op("fsub", x, one)
     return log1p(f, f.op("fadd", less, call(f, "sqrt", f.op("fmul", less, f.op("fadd", x, one)))))
 
 
 def _atanh(f: Function, x: Reg) -> Reg:
-    twice = f.op("fdiv", f.op("fadd", x, x), f.op("fsub", number(1, x.type), x))
-    return f.op("fmul", log1p(f, twice), number(0.5, x.type))
+    twice = f.op("fdiv", f.op("fadd", x, x), f.op("fsub", const(1, x.type), x))
+    return f.op("fmul", log1p(f, twice), const(0.5, x.type))
 
 
 def _scaled(made: Double, factor: float) -> Double:
-    return lambda f, x: f.op("fmul", made(f, x), number(factor, x.type))
+    return lambda f, x: f.op("fmul", made(f, x), const(factor, x.type))
 
 
 DOUBLES: dict[str, Double] = {
@@ -188,12 +190,12 @@ def tan(f: Function, x: Reg) -> Reg:
 
 @function("reciprocal")
 def reciprocal(f: Function, x: Reg) -> Reg:
-    return f.op("fdiv", number(1, x.type), x)
+    return f.op("fdiv", const(1, x.type), x)
 
 
 @function("sign")
 def sign(f: Function, x: Reg) -> Reg:
     """What is no number has none."""
-    one, zero = number(1, x.type), number(0, x.type)
-    below = choose(f, "olt", x, 0, number(-1, x.type), zero)
+    one, zero = const(1, x.type), const(0, x.type)
+    below = choose(f, "olt", x, 0, const(-1, x.type), zero)
     return choose(f, "ogt", x, 0, one, below)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Reg, count, element, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
 from edgewright.engine.codegen.fixed_point import scale
 from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.ir.fixed_point_scale import ROUNDINGS
@@ -47,29 +47,29 @@ class Integers:
 
     def load(self, reg: Reg, low: int, high: int, moved: int) -> Whole:
         """What is stored between two bounds, plus ``moved``: signed bytes inside the engine are 128 higher."""
-        if element(reg.type) == "i64":
+        if element_type(reg.type) == "i64":
             return Whole(reg, low, high)
-        if high >= 1 << 31 and element(reg.type) == "i32":
+        if high >= 1 << 31 and element_type(reg.type) == "i32":
             raise NotWholeError("may have any 32 bits without a sign")
-        wide = self.f.cast("zext" if low + moved >= 0 else "sext", reg, vec(count(reg.type), "i32"))
+        wide = self.f.cast("zext" if low + moved >= 0 else "sext", reg, vec(lane_count(reg.type), "i32"))
         return Whole(self.f.add(wide, -moved), low, high)
 
     def constant(self, value: int) -> Whole:
-        return Whole(number(value, vec(self.lanes, _kind(value, value))), value, value)
+        return Whole(const(value, vec(self.lanes, _kind(value, value))), value, value)
 
     def store(self, x: Whole, bits: int, moved: int) -> Reg:
         """In so many bits, plus ``moved``."""
         whole = self.f.add(x.reg, moved)
-        have = int(element(whole.type)[1:])
-        return self.f.cast("trunc" if bits < have else "sext", whole, vec(count(whole.type), f"i{bits}"))
+        have = int(element_type(whole.type)[1:])
+        return self.f.cast("trunc" if bits < have else "sext", whole, vec(lane_count(whole.type), f"i{bits}"))
 
     # -------------------------------------------------------------------------------------------------- arithmetic
 
     def wide(self, x: Whole, kind: str) -> Reg:
-        return self.f.cast("sext", x.reg, vec(count(x.reg.type), kind))
+        return self.f.cast("sext", x.reg, vec(lane_count(x.reg.type), kind))
 
     def _two(self, name: str, a: Whole, b: Whole, low: int, high: int) -> Whole:
-        kind = max(_kind(low, high), element(a.reg.type), element(b.reg.type))
+        kind = max(_kind(low, high), element_type(a.reg.type), element_type(b.reg.type))
         return Whole(self.f.op(name, self.wide(a, kind), self.wide(b, kind)), low, high)
 
     def add(self, a: Whole, b: Whole) -> Whole:
@@ -100,7 +100,7 @@ class Integers:
         return Whole(int_min(self.f, x, y), min(a.low, b.low), min(a.high, b.high))
 
     def _alike(self, a: Whole, b: Whole) -> tuple[Reg, Reg]:
-        kind = max(element(a.reg.type), element(b.reg.type))
+        kind = max(element_type(a.reg.type), element_type(b.reg.type))
         return self.wide(a, kind), self.wide(b, kind)
 
     def clamp(self, a: Whole, low: int, high: int) -> Whole:
@@ -113,7 +113,7 @@ class Integers:
     def compare(self, how: str, a: Whole, b: Whole) -> Whole:
         """1 where it holds, else 0."""
         truth = self.f.compare(how, *self._alike(a, b))
-        return Whole(self.f.cast("zext", truth, vec(count(a.reg.type), "i32")), 0, 1)
+        return Whole(self.f.cast("zext", truth, vec(lane_count(a.reg.type), "i32")), 0, 1)
 
     def select(self, which: Whole, yes: Whole, no: Whole) -> Whole:
         x, y = self._alike(yes, no)
@@ -122,8 +122,8 @@ class Integers:
 
     def narrow(self, a: Whole) -> Whole:
         """In 32 bits, if bounds allow."""
-        if element(a.reg.type) == "i64" and _kind(a.low, a.high) == "i32":
-            return Whole(self.f.cast("trunc", a.reg, vec(count(a.reg.type), "i32")), a.low, a.high)
+        if element_type(a.reg.type) == "i64" and _kind(a.low, a.high) == "i32":
+            return Whole(self.f.cast("trunc", a.reg, vec(lane_count(a.reg.type), "i32")), a.low, a.high)
         return a
 
     # ---------------------------------------------------------------------------------------------------- rescaling
@@ -135,13 +135,13 @@ class Integers:
             raise NotWholeError(f"{multiplier} >> {shift}")
         low, high = (_exactly(rounding, n, multiplier, shift) for n in (a.low, a.high))
         a = self.narrow(a)
-        if element(a.reg.type) == "i64":
+        if element_type(a.reg.type) == "i64":
             return self._rescale_wide(a, multiplier, shift, rounding, low, high)
         if rounding == "twice" and max(-a.low, a.high) >= 1 << 30 and shift > 31:
             raise NotWholeError("a half is added to 32 bits")
         kind = a.reg.type
         far = max(-low, high) >= 1 << 30 or shift < 31
-        made = scale(self.f, rounding, number(multiplier, kind), number(shift, kind), far)(a.reg)
+        made = scale(self.f, rounding, const(multiplier, kind), const(shift, kind), far)(a.reg)
         bound = 1 << 31
         return Whole(made, max(low, -bound), min(high, bound - 1))
 
@@ -158,7 +158,7 @@ class Integers:
         if factors[0] < 0 or shifts[0] < 2 or shifts[1] > 62 or rounding == "twice":
             raise NotWholeError(f"{factors} >> {shifts}")
         a = self.narrow(a)
-        if element(a.reg.type) == "i64":
+        if element_type(a.reg.type) == "i64":
             raise NotWholeError("more than 32 bits")
         made = scale(self.f, rounding, multiplier.reg, shift.reg, True)(a.reg)
         return Whole(made, -(1 << 31), (1 << 31) - 1)

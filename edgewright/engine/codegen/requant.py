@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.fixed_point import scale
 from edgewright.engine.codegen.vector import clamp, int_max, int_min, round_to_int, to_real, widen
 from edgewright.ir.graph import QParams
@@ -28,7 +28,7 @@ class Affine:
     def real(self, f: Function, x: Reg) -> Reg:
         """Bytes as the real numbers they stand for."""
         whole = f.add(widen(f, x), -self.zero)
-        return f.op("fmul", to_real(f, whole), number(self.scale, vec(count(x.type), "float")))
+        return f.op("fmul", to_real(f, whole), const(self.scale, vec(lane_count(x.type), "float")))
 
     def whole(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
         """Real numbers in steps of the scale, rounded, between two limits; in 32 bits."""
@@ -37,20 +37,20 @@ class Affine:
 
     def store(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
         """The same as bytes."""
-        return f.cast("trunc", self.whole(f, scaled, low, high), vec(count(scaled.type), "i8"))
+        return f.cast("trunc", self.whole(f, scaled, low, high), vec(lane_count(scaled.type), "i8"))
 
 
 def whole_of(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
     """A real number as it is stored, in 32 bits: NaN is stored as 0."""
     inverse = np.float32(1) / np.float32(made.scale)
-    scaled = f.op("fmul", x, number(float(inverse), x.type))
-    known = f.select(f.compare("ord", scaled, scaled), scaled, number(made.shift - made.zero, x.type))
+    scaled = f.op("fmul", x, const(float(inverse), x.type))
+    known = f.select(f.compare("ord", scaled, scaled), scaled, const(made.shift - made.zero, x.type))
     return made.whole(f, known, low, high)
 
 
 def quantize(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
     """A real number as bytes."""
-    return f.cast("trunc", whole_of(f, x, made, low, high), vec(count(x.type), "i8"))
+    return f.cast("trunc", whole_of(f, x, made, low, high), vec(lane_count(x.type), "i8"))
 
 
 def shift_of(q: QParams) -> int:
@@ -73,7 +73,7 @@ def limits_of(numerics: Numerics, q: QParams, limits: tuple[float, float] | None
 
 
 def bounded_ints(f: Function, x: Reg, low: int, high: int) -> Reg:
-    return int_min(f, int_max(f, x, number(low, x.type)), number(high, x.type))
+    return int_min(f, int_max(f, x, const(low, x.type)), const(high, x.type))
 
 
 Requantize = Callable[[Reg], Reg]

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, Function, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import function, polynomial
 from edgewright.engine.codegen.vector import fma
 
@@ -51,27 +51,27 @@ def _double(value: float, lanes: int) -> Reg:
 
 def _look_up(f: Function, name: str, values: list[float], index: Reg) -> Reg:
     """Elements of a table, one by one."""
-    lanes = count(index.type)
+    lanes = lane_count(index.type)
     listed = [int(v) for v in np.array(values).view(np.int64)]
-    place = f.module.table(name, listed, "i64")
+    place = f.module.constant_array(name, listed, "i64")
     kind = vec(lanes, "double")
     made = Reg("poison", kind)
     for i in range(lanes):
-        one = f.let("i32", f"extractelement {index.type} {index}, i32 {i}") if lanes > 1 else index
+        one = f.emit("i32", f"extractelement {index.type} {index}, i32 {i}") if lanes > 1 else index
         at = f.mul(f.cast("zext", one, I64), 8)
-        loaded = f.load("double", f.at(place, at), align=8)
-        made = f.let(kind, f"insertelement {kind} {made}, double {loaded}, i32 {i}") if lanes > 1 else loaded
+        loaded = f.load("double", f.gep(place, at), align=8)
+        made = f.emit(kind, f"insertelement {kind} {made}, double {loaded}, i32 {i}") if lanes > 1 else loaded
     return made
 
 
 def _reduced(f: Function, x: Reg) -> tuple[Reg, Reg]:
     """An angle's size less its quarter turns (at most pi/4), and their number."""
-    lanes = count(x.type)
+    lanes = lane_count(x.type)
     whole, wide = vec(lanes, "i32"), vec(lanes, "double")
-    size = f.op("and", f.bits(x, whole), 0x7FFFFFFF)
+    size = f.op("and", f.bitcast(x, whole), 0x7FFFFFFF)
     exponent = f.op("lshr", size, 23)
     high, low = (_look_up(f, n, v, exponent) for n, v in zip(("turns", "rest"), table(), strict=True))
-    angle = f.cast("fpext", f.bits(size, x.type), wide)
+    angle = f.cast("fpext", f.bitcast(size, x.type), wide)
     most, more = f.op("fmul", angle, high), f.op("fmul", angle, low)
     suffix = f"v{lanes}f64" if lanes > 1 else "f64"
     turns = f.call(f"llvm.rint.{suffix}", wide, f.op("fadd", most, more))
@@ -85,10 +85,10 @@ def _turned(f: Function, left: Reg, quarter: Reg) -> Reg:
     kind = left.type
     squared = f.op("fmul", left, left)
     sine = fma(f, f.op("fmul", polynomial(f, squared, _SINE), squared), left, left)
-    cosine = fma(f, polynomial(f, squared, _COSINE), squared, number(1, kind))
-    odd = f.compare("ne", f.op("and", quarter, 1), number(0, quarter.type))
+    cosine = fma(f, polynomial(f, squared, _COSINE), squared, const(1, kind))
+    odd = f.compare("ne", f.op("and", quarter, 1), const(0, quarter.type))
     flip = f.op("shl", f.op("and", quarter, 2), 30)
-    return f.bits(f.op("xor", f.bits(f.select(odd, cosine, sine), quarter.type), flip), kind)
+    return f.bitcast(f.op("xor", f.bitcast(f.select(odd, cosine, sine), quarter.type), flip), kind)
 
 
 @function("sin")
@@ -96,8 +96,8 @@ def sin(f: Function, x: Reg) -> Reg:
     """Within 2."""
     left, quarter = _reduced(f, x)
     whole = quarter.type
-    sign = f.op("and", f.bits(x, whole), -0x80000000)
-    return f.bits(f.op("xor", f.bits(_turned(f, left, quarter), whole), sign), x.type)
+    sign = f.op("and", f.bitcast(x, whole), -0x80000000)
+    return f.bitcast(f.op("xor", f.bitcast(_turned(f, left, quarter), whole), sign), x.type)
 
 
 @function("cos")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Reg, count, element, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
 from edgewright.engine.codegen.math_float64 import call
 from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.ir.dtypes import DType
@@ -35,12 +35,12 @@ def real(dtype: DType) -> bool:
 
 def truth(f: Function, x: Reg) -> Reg:
     """Bits of what is not zero."""
-    how = "une" if element(x.type) == "float" else "ne"
-    return f.compare(how, x, number(0, x.type))
+    how = "une" if element_type(x.type) == "float" else "ne"
+    return f.compare(how, x, const(0, x.type))
 
 
 def stored(f: Function, bits: Reg) -> Reg:
-    return f.cast("zext", bits, vec(count(bits.type), "i8"))
+    return f.cast("zext", bits, vec(lane_count(bits.type), "i8"))
 
 
 # ------------------------------------------------------------------------------------------------------- one operand
@@ -48,7 +48,7 @@ def stored(f: Function, bits: Reg) -> Reg:
 
 @typed("neg")
 def _neg(f: Function, dtype: DType, given: list[Reg]) -> Reg:
-    return f.op("sub", number(0, given[0].type), given[0])
+    return f.op("sub", const(0, given[0].type), given[0])
 
 
 @typed("abs")
@@ -56,7 +56,7 @@ def _abs(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     (x,) = given
     if dtype.kind != "i":
         return x
-    return f.select(f.compare("slt", x, 0), f.op("sub", number(0, x.type), x), x)
+    return f.select(f.compare("slt", x, 0), f.op("sub", const(0, x.type), x), x)
 
 
 @typed("sign")
@@ -66,8 +66,8 @@ def _sign(f: Function, dtype: DType, given: list[Reg]) -> Reg:
         return x
     below = f.compare("slt" if dtype.kind == "i" else "ult", x, 0)
     above = stored(f, f.compare("ne", x, 0))
-    made = f.select(below, number(-1, above.type), above)
-    return f.cast("sext", made, x.type) if element(x.type) != "i8" else made
+    made = f.select(below, const(-1, above.type), above)
+    return f.cast("sext", made, x.type) if element_type(x.type) != "i8" else made
 
 
 @typed("square")
@@ -87,17 +87,17 @@ def _not(f: Function, dtype: DType, given: list[Reg]) -> Reg:
 
 @typed("logical_not")
 def _logical_not(f: Function, dtype: DType, given: list[Reg]) -> Reg:
-    return stored(f, f.compare("oeq" if real(dtype) else "eq", given[0], number(0, given[0].type)))
+    return stored(f, f.compare("oeq" if real(dtype) else "eq", given[0], const(0, given[0].type)))
 
 
 def special(kind: str) -> Typed:
     def made(f: Function, dtype: DType, given: list[Reg]) -> Reg:
         (x,) = given
         if not real(dtype):
-            return number(0, vec(count(x.type), "i8"))
+            return const(0, vec(lane_count(x.type), "i8"))
         if kind == "isnan":
             return stored(f, f.compare("uno", x, x))
-        return stored(f, f.compare("oeq", call(f, "fabs", x), number(math.inf, x.type)))
+        return stored(f, f.compare("oeq", call(f, "fabs", x), const(math.inf, x.type)))
 
     return made
 
@@ -107,7 +107,7 @@ TYPED.update({kind: special(kind) for kind in ("isnan", "isinf")})
 
 def cast(f: Function, x: Reg, source: DType, target: DType) -> Reg:
     """As C does it: what is beyond a type loses its upper bits."""
-    lanes = count(x.type)
+    lanes = lane_count(x.type)
     if target.kind == "b":
         return x if source.kind == "b" else stored(f, truth(f, x))
     if real(target):
@@ -182,11 +182,11 @@ def shift(left: bool) -> Typed:
         x, by = given
         bits = 8 * dtype.itemsize
         usable = f.compare("ult", by, bits)
-        safe = f.select(usable, by, number(0, by.type))
+        safe = f.select(usable, by, const(0, by.type))
         if left:
-            return f.select(usable, f.op("shl", x, safe), number(0, x.type))
+            return f.select(usable, f.op("shl", x, safe), const(0, x.type))
         signed = dtype.kind == "i"
-        rest = f.op("ashr", x, bits - 1) if signed else number(0, x.type)
+        rest = f.op("ashr", x, bits - 1) if signed else const(0, x.type)
         return f.select(usable, f.op("ashr" if signed else "lshr", x, safe), rest)
 
     return made

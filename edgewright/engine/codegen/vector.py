@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgewright.engine.codegen.builder import Function, Reg, count, element, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
 from edgewright.engine.host_arch import on_arm
 from edgewright.engine.isa import ISA
 
@@ -15,8 +15,8 @@ STREAMS = 4  # places that are read in turn: memory gives half as much again as 
 
 
 def _suffix(kind: str) -> str:
-    lanes = count(kind)
-    short = {"float": "f32", "i32": "i32", "i16": "i16", "i8": "i8", "i64": "i64"}[element(kind)]
+    lanes = lane_count(kind)
+    short = {"float": "f32", "i32": "i32", "i16": "i16", "i8": "i8", "i64": "i64"}[element_type(kind)]
     return f"v{lanes}{short}" if lanes > 1 else short
 
 
@@ -27,8 +27,8 @@ def fma(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
 
 def fma_pairs(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
     """a * b + c of numbers of 16 bits, two in the place of one, added to single precision."""
-    lanes = count(c.type)
-    both = [f.bits(x, vec(2 * lanes, "bfloat")) for x in (a, b)]
+    lanes = lane_count(c.type)
+    both = [f.bitcast(x, vec(2 * lanes, "bfloat")) for x in (a, b)]
     return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", c.type, c, *both)
 
 
@@ -40,7 +40,7 @@ def times_power(f: Function, x: Reg, power: Reg) -> Reg:
 def whole_and_rest(f: Function, x: Reg) -> tuple[Reg, Reg]:
     """16 reals that are not negative, as integers below them and what is left."""
     kind, all_lanes, as_set = vec(16, "i32"), Reg("-1", "i16"), Reg("4", "i32")
-    whole = f.call("llvm.x86.avx512.mask.cvttps2dq.512", kind, x, number(0, kind), all_lanes, as_set)
+    whole = f.call("llvm.x86.avx512.mask.cvttps2dq.512", kind, x, const(0, kind), all_lanes, as_set)
     toward_zero = Reg("11", "i32")
     return whole, f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, x, toward_zero, x, all_lanes, as_set)
 
@@ -62,30 +62,30 @@ def smaller(f: Function, x: Reg, bound: Reg) -> Reg:
 def clamp(f: Function, x: Reg, low: float, high: float) -> Reg:
     """Between two constants, either of which may be infinite."""
     if low != float("-inf"):
-        x = larger(f, x, number(low, x.type))
+        x = larger(f, x, const(low, x.type))
     if high != float("inf"):
-        x = smaller(f, x, number(high, x.type))
+        x = smaller(f, x, const(high, x.type))
     return x
 
 
 def to_real(f: Function, x: Reg) -> Reg:
-    return f.cast("sitofp", x, vec(count(x.type), "float"))
+    return f.cast("sitofp", x, vec(lane_count(x.type), "float"))
 
 
 def round_to_int(f: Function, x: Reg) -> Reg:
     """The nearest integer, the even one of two. Beyond 32 bits, the lowest one."""
-    lanes = count(x.type)
+    lanes = lane_count(x.type)
     kind = vec(lanes, "i32")
     if on_arm():
         even = f.call(f"llvm.roundeven.{_suffix(x.type)}", x.type, x)
         whole = f.call(f"llvm.fptosi.sat.{_suffix(kind)}.{_suffix(x.type)}", kind, even)
-        return f.select(f.compare("olt", x, number(2.0**31, x.type)), whole, number(-(2**31), kind))
+        return f.select(f.compare("olt", x, const(2.0**31, x.type)), whole, const(-(2**31), kind))
     if lanes == 16:
-        none, all_lanes, as_set = number(0, kind), Reg("-1", "i16"), Reg("4", "i32")
+        none, all_lanes, as_set = const(0, kind), Reg("-1", "i16"), Reg("4", "i32")
         return f.call("llvm.x86.avx512.mask.cvtps2dq.512", kind, x, none, all_lanes, as_set)
     if lanes == 1:
-        four = f.let("<4 x float>", f"insertelement <4 x float> zeroinitializer, float {x}, i32 0")
-        return f.let("i32", f"extractelement <4 x i32> {round_to_int(f, four)}, i32 0")
+        four = f.emit("<4 x float>", f"insertelement <4 x float> zeroinitializer, float {x}, i32 0")
+        return f.emit("i32", f"extractelement <4 x i32> {round_to_int(f, four)}, i32 0")
     if lanes < 4:  # part of the shortest vector there is an instruction for
         own = list(range(lanes))
         four = round_to_int(f, f.shuffle(x, x, [*own, *own][:4]))
@@ -96,7 +96,7 @@ def round_to_int(f: Function, x: Reg) -> Reg:
 def fetch(f: Function, pointer: Reg, offset: int, near: bool = True) -> None:
     """Have a line of memory come nearer, while something else is computed: to the first cache, or to the second."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    f.do(f"call void @llvm.prefetch.p0(ptr {f.at(pointer, offset)}, i32 0, i32 {3 if near else 2}, i32 1)")
+    f.emit_void(f"call void @llvm.prefetch.p0(ptr {f.gep(pointer, offset)}, i32 0, i32 {3 if near else 2}, i32 1)")
 
 
 # --------------------------------------------------------------------------------------------------------- integers
@@ -112,7 +112,7 @@ def int_min(f: Function, a: Reg, b: Reg, signed: bool = True) -> Reg:
 
 def widen(f: Function, x: Reg, signed: bool = False) -> Reg:
     """Bytes to 32 bits."""
-    return f.cast("sext" if signed else "zext", x, vec(count(x.type), "i32"))
+    return f.cast("sext" if signed else "zext", x, vec(lane_count(x.type), "i32"))
 
 
 class Dots:
@@ -131,20 +131,20 @@ class Dots:
             return (self.f.op("xor", x, -128),)
         if self.isa.dot:
             return (x,)
-        halves = self.f.bits(x, vec(count(x.type) // 2, "i16"))
+        halves = self.f.bitcast(x, vec(lane_count(x.type) // 2, "i16"))
         return self.f.op("and", halves, 255), self.f.op("lshr", halves, 8)
 
     def weights(self, w: Reg) -> tuple[Reg, ...]:
         if self.isa.signed:
-            kind, half = vec(count(w.type) // 4, "i32"), number(64, w.type)
-            return w, self._signed(self._signed(number(0, kind), half, w), half, w)
+            kind, half = vec(lane_count(w.type) // 4, "i32"), const(64, w.type)
+            return w, self._signed(self._signed(const(0, kind), half, w), half, w)
         if self.isa.dot:
             return (w,)
-        halves = self.f.bits(w, vec(count(w.type) // 2, "i16"))
+        halves = self.f.bitcast(w, vec(lane_count(w.type) // 2, "i16"))
         return self.f.op("ashr", self.f.op("shl", halves, 8), 8), self.f.op("ashr", halves, 8)
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
-        lanes, f = count(total.type), self.f
+        lanes, f = lane_count(total.type), self.f
         if self.isa.signed:
             return self._signed(f.add(total, w[1]), x[0], w[0])
         if self.isa.dot and on_arm():
@@ -167,12 +167,12 @@ class Pairs:
         self.f, self.isa = f, isa
 
     def data(self, x: Reg) -> tuple[Reg, ...]:
-        return (self.f.bits(x, vec(count(x.type) // 2, "i16")),)
+        return (self.f.bitcast(x, vec(lane_count(x.type) // 2, "i16")),)
 
     weights = data
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
-        lanes, f = count(total.type), self.f
+        lanes, f = lane_count(total.type), self.f
         if self.isa.dot and not on_arm():
             return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
         return f.add(total, multiply_pairs(f, x[0], w[0]))
@@ -180,7 +180,7 @@ class Pairs:
 
 def multiply_pairs(f: Function, x: Reg, w: Reg) -> Reg:
     """Products of 16 bits, two that lie side by side added, in 32 bits."""
-    lanes = count(x.type) // 2
+    lanes = lane_count(x.type) // 2
     kind = vec(lanes, "i32")
     if not on_arm():
         name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
@@ -192,9 +192,9 @@ def multiply_pairs(f: Function, x: Reg, w: Reg) -> Reg:
 
 def _narrowed(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
     """Both saturated to half their size, 128 bits of a and of b in turn; the compiler has an instruction for it."""
-    lanes, each = count(a.type), 128 // int(element(a.type)[1:])
+    lanes, each = lane_count(a.type), 128 // int(element_type(a.type)[1:])
     kind = vec(lanes, to)
-    least, most = number(low, a.type), number(high, a.type)
+    least, most = const(low, a.type), const(high, a.type)
     first, second = (f.cast("trunc", int_min(f, int_max(f, x, least), most), kind) for x in (a, b))
     order = [part + start + i for start in range(0, lanes, each) for part in (0, lanes) for i in range(each)]
     return f.shuffle(first, second, order)
@@ -207,7 +207,7 @@ def permute_bytes(f: Function, first: Reg, places: Reg, second: Reg) -> Reg:
 
 def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
     """32 bits to 16, saturated, 128 bits of a and of b in turn."""
-    lanes = count(a.type)
+    lanes = lane_count(a.type)
     if on_arm():
         return _narrowed(f, a, b, -(1 << 15), (1 << 15) - 1, "i16")
     name = {16: "avx512.packssdw.512", 8: "avx2.packssdw", 4: "sse2.packssdw.128"}[lanes]
@@ -216,7 +216,7 @@ def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
 
 def pack_bytes(f: Function, a: Reg, b: Reg) -> Reg:
     """Signed 16 bits to unsigned 8, saturated, 128 bits of a and of b in turn."""
-    lanes = count(a.type)
+    lanes = lane_count(a.type)
     if on_arm():
         return _narrowed(f, a, b, 0, 255, "i8")
     name = {32: "avx512.packuswb.512", 16: "avx2.packuswb", 8: "sse2.packuswb.128"}[lanes]
@@ -240,7 +240,7 @@ def four_to_bytes(f: Function, four: Sequence[Reg], zero: Reg | None) -> Reg:
 
 def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
     """Elements of a and b in turn, inside each 128 bits: the lower halves, the upper halves."""
-    lanes, size = count(a.type), int(element(a.type)[1:])
+    lanes, size = lane_count(a.type), int(element_type(a.type)[1:])
     each = 128 // size
     low, high = [], []
     for start in range(0, lanes, each):
@@ -252,11 +252,11 @@ def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
 
 def bytes_to_four(f: Function, x: Reg) -> list[Reg]:
     """The inverse of ``four_to_bytes`` for unsigned bytes, without its addition."""
-    zero = number(0, x.type)
-    wide = vec(count(x.type) // 2, "i16")
-    halves = [f.bits(h, wide) for h in interleave(f, x, zero)]
-    four = [q for h in halves for q in interleave(f, h, number(0, wide))]
-    return [f.bits(q, vec(count(x.type) // 4, "i32")) for q in four]
+    zero = const(0, x.type)
+    wide = vec(lane_count(x.type) // 2, "i16")
+    halves = [f.bitcast(h, wide) for h in interleave(f, x, zero)]
+    four = [q for h in halves for q in interleave(f, h, const(0, wide))]
+    return [f.bitcast(q, vec(lane_count(x.type) // 4, "i32")) for q in four]
 
 
 def transpose(f: Function, rows: Sequence[Reg]) -> list[Reg]:

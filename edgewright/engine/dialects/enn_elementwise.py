@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Reg, count, number
+from edgewright.engine.codegen.builder import Reg, const, lane_count
 from edgewright.engine.codegen.float_rescale import scaled
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.requant import Affine, scale_of, whole_of
@@ -36,7 +36,7 @@ def real(i: Integers, x: Whole, value: Value) -> Reg:
     """What an integer stands for, in single precision."""
     given = affine(value)
     centred = to_real(i.f, i.narrow(i.plus(x, -given.zero)).reg)
-    return i.f.op("fmul", centred, number(given.scale, centred.type))
+    return i.f.op("fmul", centred, const(given.scale, centred.type))
 
 
 def stored(i: Integers, x: Reg, out: Value) -> Whole:
@@ -72,22 +72,22 @@ _mapped(_arithmetic, tuple(_ARITHMETIC))
 _mapped(_chosen, tuple(_CHOSEN))
 _mapped(_clip, ("CLIP",))
 _mapped(lambda i, op, given: clamp(i.f, given[0], 0.0, float("inf")), ("RELU",))
-_mapped(lambda i, op, given: i.f.let(given[0].type, _root(i, given[0])), ("SQRT",))
+_mapped(lambda i, op, given: i.f.emit(given[0].type, _root(i, given[0])), ("SQRT",))
 
 
 def _root(i: Integers, x: Reg) -> str:
-    name = f"llvm.sqrt.{f'v{count(x.type)}' if count(x.type) > 1 else ''}f32"
+    name = f"llvm.sqrt.{f'v{lane_count(x.type)}' if lane_count(x.type) > 1 else ''}f32"
     i.f.module.declare(f"declare {x.type} @{name}({x.type})")
     return f"call {x.type} @{name}({x.type} {x})"
 
 
 @finish(f"{PREFIX}REDUCEMEAN", f"{PREFIX}REDUCESUM")
 def _mean(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
-    x, out, count = inputs_of(op)[0], result_of(op), folding(op).count
+    x, out, elements = inputs_of(op)[0], result_of(op), folding(op).count
     if out.q is None or x.q is None:
         raise NotWholeError("real numbers")
-    scaling = mean_scaling(x, out, count if op.kind.endswith("MEAN") else 1)
+    scaling = mean_scaling(x, out, elements if op.kind.endswith("MEAN") else 1)
     if not scaling.possible:
         raise NotWholeError("no factor")
-    centred = i.plus(total, -affine(x).zero * count)
+    centred = i.plus(total, -affine(x).zero * elements)
     return Whole(scaled(i.f, centred.reg, scaling), scaling.low, scaling.high)

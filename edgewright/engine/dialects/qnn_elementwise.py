@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Reg, count, number, vec
+from edgewright.engine.codegen.builder import Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
@@ -48,17 +48,17 @@ def real(i: Integers, x: Whole, value: Value) -> Reg:
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
         raise NotWholeError("no integers of one scale")
     made = to_real(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
-    return f.op("fmul", made, number(float(np.float32(np.asarray(q.scale))), made.type))
+    return f.op("fmul", made, const(float(np.float32(np.asarray(q.scale))), made.type))
 
 
 def stored(i: Integers, x: Reg, out: Value, up: bool = False) -> Whole:
     """A real number as an integer: the nearest, of two the even one, or the upper. What is no number is stored as 0."""
     f, q = i.f, _q(out)
     zero = int(np.asarray(q.zero_point))
-    steps = f.op("fmul", x, number(float(inverse(out)), x.type))
-    steps = f.select(f.compare("ord", steps, steps), steps, number(-zero, steps.type))
+    steps = f.op("fmul", x, const(float(inverse(out)), x.type))
+    steps = f.select(f.compare("ord", steps, steps), steps, const(-zero, steps.type))
     if up:
-        steps = FUNCTIONS["floor"](f, f.op("fadd", steps, number(0.5, steps.type)))
+        steps = FUNCTIONS["floor"](f, f.op("fadd", steps, const(0.5, steps.type)))
     made = round_to_int(f, clamp(f, steps, q.qmin - zero, q.qmax - zero))
     return Whole(f.add(made, zero), q.qmin, q.qmax)
 
@@ -117,7 +117,7 @@ def _cut(i: Integers, made: Whole, out: Value) -> Whole:
         return i.narrow(made) if out.dtype != np.dtype(np.int64) else made
     if out.dtype != np.dtype(np.int32):
         raise NotWholeError("other than 32 bits")
-    return Whole(i.f.cast("trunc", made.reg, vec(count(made.reg.type), "i32")), low, high)
+    return Whole(i.f.cast("trunc", made.reg, vec(lane_count(made.reg.type), "i32")), low, high)
 
 
 def _chosen(how: str) -> Real:
@@ -148,7 +148,7 @@ def _compared(name: str, how: str) -> None:
             return i.compare(how if how in ("eq", "ne") else f"s{how}", *given)
         f, reals = i.f, [real(i, x, v) for x, v in zip(given, values, strict=True)]
         truth = f.compare("une" if how == "ne" else f"o{how}", *reals)
-        return Whole(f.cast("zext", truth, vec(count(reals[0].type), "i32")), 0, 1)
+        return Whole(f.cast("zext", truth, vec(lane_count(reals[0].type), "i32")), 0, 1)
 
 
 for _name, _how in _COMPARED.items():
@@ -186,7 +186,7 @@ def _select(i: Integers, op: Op, given: Given) -> Whole:
 
 
 def _sloped(i: Integers, op: Op, given: list[Reg]) -> Reg:
-    below = i.f.compare("olt", given[0], number(0, given[0].type))
+    below = i.f.compare("olt", given[0], const(0, given[0].type))
     return i.f.select(below, i.f.op("fmul", *given), given[0])
 
 
@@ -249,7 +249,7 @@ def _converted(i: Integers, op: Op, given: Given) -> Whole:
         if given[0].low < low or given[0].high > high:
             if out.dtype != np.dtype(np.int32):
                 raise NotWholeError("what does not fit")
-            return Whole(i.f.cast("trunc", given[0].reg, vec(count(given[0].reg.type), "i32")), low, high)
+            return Whole(i.f.cast("trunc", given[0].reg, vec(lane_count(given[0].reg.type), "i32")), low, high)
         return given[0]
     if x.q == out.q:
         return given[0]

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Reg, number
+from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
 from edgewright.engine.dialects.qnn_elementwise import real, stored
@@ -86,7 +86,7 @@ def _scaled(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
     f, q, zero = i.f, out.q, int(np.asarray(out.q.zero_point))
     centred = i.plus(total, -int(np.asarray(x.q.zero_point)) * _count(op, x))
     made = to_real(f, i.narrow(centred).reg)
-    factor = f.bits(extras[0], made.type) if extras else number(float(factors_of(op).reshape(())), made.type)
+    factor = f.bitcast(extras[0], made.type) if extras else const(float(factors_of(op).reshape(())), made.type)
     near = clamp(f, f.op("fmul", made, factor), q.qmin - zero, q.qmax - zero)
     return Whole(f.add(round_to_int(f, near), zero), q.qmin, q.qmax)
 

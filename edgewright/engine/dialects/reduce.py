@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Reg, number
+from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.fixed_point import scale as scale_by
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
@@ -148,7 +148,7 @@ def _mean(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
 def _nearest(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
     factor, start = nearest_factor(op, folding(op).count)
     f, real = i.f, to_real(i.f, total.reg)
-    made = f.op("fadd", f.op("fmul", real, number(float(factor), real.type)), number(float(start), real.type))
+    made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
     return Whole(round_to_int(f, clamp(f, made, -128, 127)), -128, 127)
 
 
@@ -159,11 +159,11 @@ def _real_sum(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
     factor = scale(x) / scale(out)
     start = np.float32(-zero(x)) * factor * np.float32(folding(op).count)
     real = to_real(f, total.reg)
-    made = f.op("fadd", f.op("fmul", real, number(float(factor), real.type)), number(float(start), real.type))
+    made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
     near = clamp(f, made, -512, 512)  # beyond every byte, whatever the zero point
     whole = f.cast("fptosi", near, total.reg.type)
     rest = f.op("fsub", near, to_real(f, whole))  # exact
-    up, down = (f.cast("zext", f.compare(how, rest, number(by, rest.type)), total.reg.type) for how, by in
+    up, down = (f.cast("zext", f.compare(how, rest, const(by, rest.type)), total.reg.type) for how, by in
                 (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
     steps = f.op("sub", f.op("add", whole, up), down)
     return i.clamp(i.plus(Whole(steps, -513, 513), zero(out)), -128, 127)

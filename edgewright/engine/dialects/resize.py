@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
@@ -114,7 +114,7 @@ def mixed(f: Function, four: Sequence[Reg], along: Sequence[Reg], down: Sequence
     times, plus = ("fmul", "fadd") if real else ("mul", "add")
 
     def both(a: Reg, b: Reg, weights: Sequence[Reg]) -> Reg:
-        first, second = (f.splat(w, count(a.type)) for w in weights)
+        first, second = (f.splat(w, lane_count(a.type)) for w in weights)
         return f.op(plus, f.op(times, a, first), f.op(times, b, second))
 
     return both(both(four[0], four[1], along), both(four[2], four[3], along), down)
@@ -122,5 +122,5 @@ def mixed(f: Function, four: Sequence[Reg], along: Sequence[Reg], down: Sequence
 
 def quotient(f: Function, total: Reg, divisor: int) -> Reg:
     """In single precision."""
-    whole = f.op("fdiv", total, number(divisor, total.type))
-    return f.cast("fptrunc", whole, vec(count(whole.type), "float"))
+    whole = f.op("fdiv", total, const(divisor, total.type))
+    return f.cast("fptrunc", whole, vec(lane_count(whole.type), "float"))

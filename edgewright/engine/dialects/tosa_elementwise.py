@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Reg, number
+from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.vector import int_min
 from edgewright.engine.dialects.elementwise import Given, bounds, element, result_of
@@ -90,13 +90,13 @@ def _right_shift(i: Integers, op: Op, given: Given) -> Whole:
     """Of 64 bits; numpy fills with the sign what is shifted by more than there are, or by less than none."""
     f, kind = i.f, "i32" if given[1].low >= 0 and given[1].high < 32 else "i64"
     a, bits = (i.wide(x, kind) for x in given)
-    last = number(int(kind[1:]) - 1, a.type)
+    last = const(int(kind[1:]) - 1, a.type)
     made = f.op("ashr", a, int_min(f, bits, last, signed=False))
     low, high = min(given[0].low, 0), max(given[0].high, 0)  # half of it, rounded up, is no larger
     if op.args["round"]:
         half = f.op("and", f.op("ashr", a, int_min(f, f.add(bits, -1), last, signed=False)), 1)
         some = f.compare("sgt", bits, 0)
-        made = f.op("add", made, f.select(some, half, number(0, a.type)))
+        made = f.op("add", made, f.select(some, half, const(0, a.type)))
     return i.narrow(Whole(made, low, high))
 
 
@@ -110,7 +110,7 @@ def _shift(i: Integers, op: Op, given: Given) -> Whole:
     whole = a.reg if left or size == 32 else f.op("and", a.reg, (1 << size) - 1)
     made = f.op("shl" if left else "lshr", whole, f.op("and", bits.reg, 31))
     if not (bits.low >= 0 and bits.high < 32):
-        made = f.select(f.compare("ult", bits.reg, 32), made, number(0, made.type))
+        made = f.select(f.compare("ult", bits.reg, 32), made, const(0, made.type))
     if size < 32:  # what is beyond is lost
         made = f.op("ashr", f.op("shl", made, 32 - size), 32 - size)
     if left and bits.low >= 0 and bits.high < size:
@@ -127,7 +127,7 @@ def _quotient(i: Integers, op: Op, given: Given) -> Whole:
         raise NotWholeError("quotients of other than 32 bits")
     f, (a, b) = i.f, (i.wide(x, "i64") for x in given)
     nothing = f.compare("eq", b, 0)
-    made = f.op("sdiv", a, f.select(nothing, number(1, b.type), b))
+    made = f.op("sdiv", a, f.select(nothing, const(1, b.type), b))
     return _wrapped(i, op, Whole(made, -(1 << 31), 1 << 31))
 
 
@@ -150,10 +150,10 @@ def _looked_up(i: Integers, entries: list[int], at: Whole) -> Whole:
         raise NotWholeError("beyond the table")
     f, lanes = i.f, i.lanes
     name = f"entries{zlib.crc32(repr(entries).encode()):08x}"
-    place = f.module.table(name, entries, "i32")
+    place = f.module.constant_array(name, entries, "i32")
     if lanes == 1:
-        return Whole(f.load("i32", f.at(place, f.cast("sext", f.mul(at.reg, 4), "i64"))), min(entries), max(entries))
-    where = f.let(f"<{lanes} x ptr>", f"getelementptr i32, ptr {place}, {at.reg.type} {at.reg}")
+        return Whole(f.load("i32", f.gep(place, f.cast("sext", f.mul(at.reg, 4), "i64"))), min(entries), max(entries))
+    where = f.emit(f"<{lanes} x ptr>", f"getelementptr i32, ptr {place}, {at.reg.type} {at.reg}")
     every = Reg("splat (i1 true)", f"<{lanes} x i1>")
     kind, align = at.reg.type, Reg("4", "i32")
     made = f.call(f"llvm.masked.gather.v{lanes}i32.v{lanes}p0", kind, where, align, every, Reg("zeroinitializer", kind))
@@ -198,5 +198,5 @@ def _leading_zeros(i: Integers, op: Op, given: Given) -> Whole:
     if "i64" in kind:
         raise NotWholeError("of 64 bits")
     i.f.module.declare(f"declare {kind} @llvm.ctlz.{suffix}({kind}, i1)")
-    made = i.f.let(kind, f"call {kind} @llvm.ctlz.{suffix}({kind} {given[0].reg}, i1 false)")
+    made = i.f.emit(kind, f"call {kind} @llvm.ctlz.{suffix}({kind} {given[0].reg}, i1 false)")
     return Whole(made, 0, 32)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.epilogue import Second, Tail
 from edgewright.engine.codegen.math_float32 import power_of_two
 from edgewright.engine.codegen.vector import Dots, int_max, larger, to_real
@@ -35,7 +35,7 @@ class Walk:
     def at(self, f: Function, pointer: Reg, index: Reg) -> Reg:
         """Where matrix number ``index`` starts."""
         for n, stride in zip(reversed(self.batch), reversed(self.strides), strict=True):
-            pointer = f.at(pointer, f.mul(f.op("urem", index, n), stride)) if stride and n > 1 else pointer
+            pointer = f.gep(pointer, f.mul(f.op("urem", index, n), stride)) if stride and n > 1 else pointer
             index = f.op("udiv", index, n) if n > 1 else index
         return pointer
 
@@ -91,22 +91,22 @@ def emit_attention(module: Module, name: str, isa: ISA, given: Attention) -> Non
     small, longer = divmod(given.queries, given.tiles)
     made = [_emit_tile(module, isa, given, size) for size in ((small + 1, small) if longer else (small,))]
     f = module.kernel(name)
-    query, keys, values, out, mask = (f.slot(PTR, i) for i in range(5))
+    query, keys, values, out, mask = (f.load_arg(PTR, i) for i in range(5))
 
     def unit(index: Reg) -> None:
         place, matrix = f.op("urem", index, given.tiles), f.op("udiv", index, given.tiles)
         first = f.mul(place, small)
         chosen = Reg(f"@{made[-1].name}", PTR)
         if longer:
-            first = f.op("add", first, f.call("llvm.umin.i64", I64, place, number(longer, I64)))
+            first = f.op("add", first, f.call("llvm.umin.i64", I64, place, const(longer, I64)))
             chosen = f.select(f.compare("ult", place, longer), Reg(f"@{made[0].name}", PTR), chosen)
         rows = [(query, given.query), (out, given.out), (mask, given.mask or given.query)]
-        here, there, beside = (f.at(walk.at(f, p, matrix), f.mul(first, walk.row)) for p, walk in rows)
-        packed = [f.at(p, f.mul(matrix, size)) for p, size in ((keys, given.key_size), (values, given.value_size))]
-        f.run(chosen, here, *packed, there, beside, f.arg("scratch"))
+        here, there, beside = (f.gep(walk.at(f, p, matrix), f.mul(first, walk.row)) for p, walk in rows)
+        packed = [f.gep(p, f.mul(matrix, size)) for p, size in ((keys, given.key_size), (values, given.value_size))]
+        f.call_void(chosen, here, *packed, there, beside, f.arg("scratch"))
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _emit_tile(module: Module, isa: ISA, given: Attention, size: int) -> Function:
@@ -115,7 +115,7 @@ def _emit_tile(module: Module, isa: ISA, given: Attention, size: int) -> Functio
     f = module.function(f"attend_{size}", [(PTR, n) for n in names])
     pitch, width = given.pitch(isa), given.width(isa)
     query, keys, values, out, mask, scratch = (f.arg(n) for n in names)
-    factors = f.at(scratch, size * pitch)
+    factors = f.gep(scratch, size * pitch)
     depth = given.depth // 4 if given.factor else given.depth
 
     def scores(panel: gemm.Panel) -> Function:
@@ -135,7 +135,7 @@ def _emit_tile(module: Module, isa: ISA, given: Attention, size: int) -> Functio
         if rows and times:
             here = _repeated(f, _emit_softmax(module, isa, given, rows), times, here, (rows * pitch, rows * width))
     _each_panel(f, given.value_panels, given.keys, products, [scratch, values, out, factors], (0, 4, 0))
-    f.give()
+    f.ret()
     return f
 
 
@@ -143,10 +143,10 @@ def _repeated(f: Function, function: Function, times: int, places: list[Reg], st
     """A function so many times, on places so far apart."""
 
     def once(_: Reg, now: list[Reg]) -> list[Reg]:
-        f.run(function, *now)
-        return [f.at(p, n) for p, n in zip(now, steps, strict=True)]
+        f.call_void(function, *now)
+        return [f.gep(p, n) for p, n in zip(now, steps, strict=True)]
 
-    return f.repeat(times, places, once)
+    return f.loop(times, places, once)
 
 
 def _each_panel(f: Function, panels: Sequence[gemm.Panel], elements: int, tile: Callable[[gemm.Panel], Function],
@@ -169,13 +169,13 @@ def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, wi
     for width in panel.widths:
         bias.append(f.load(vec(width, "i32"), f.arg("weights"), 4 * at, 4))
         at += width
-    sums = int8_gemm.multiply(f, Dots(f, isa), size, window, f.at(f.arg("weights"), start), bias)
+    sums = int8_gemm.multiply(f, Dots(f, isa), size, window, f.gep(f.arg("weights"), start), bias)
     for p in range(size):
         at = 0
         for total, width in zip(sums[p * len(bias) : (p + 1) * len(bias)], panel.widths, strict=True):
             f.store(total, f.arg("out"), p * pitch + 4 * at, 4)
             at += width
-    f.give()
+    f.ret()
     return f
 
 
@@ -190,36 +190,36 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
     f = module.function(name, [(PTR, "scores"), (PTR, "factors")])
     lanes, whole = isa.lanes, bool(given.factor)
     kind, real = vec(lanes, "i32" if whole else "float"), vec(lanes, "float")
-    lines = [f.at(f.arg("scores"), r * given.pitch(isa)) for r in range(rows)]
+    lines = [f.gep(f.arg("scores"), r * given.pitch(isa)) for r in range(rows)]
     tops = _largest(f, isa, given, lines, kind)
 
     def powers(i: Reg, now: list[Reg]) -> list[Reg]:
         totals = []
         for line, top, total in zip(lines, tops, now, strict=True):
-            x = f.load(kind, f.at(line, i))
+            x = f.load(kind, f.gep(line, i))
             less = to_real(f, f.op("sub", x, top)) if whole else f.op("fsub", x, top)
-            made = power_of_two(f, f.op("fmul", less, number(LOG2E * (given.factor or 1), real)))
-            f.store(made, f.at(line, i))
+            made = power_of_two(f, f.op("fmul", less, const(LOG2E * (given.factor or 1), real)))
+            f.store(made, f.gep(line, i))
             totals.append(f.op("fadd", total, made))
         return totals
 
     length = -(-given.keys // lanes) * isa.bytes
-    for r, sums in enumerate(f.repeat(length, [number(0, real)] * rows, powers, isa.bytes)):
+    for r, sums in enumerate(f.loop(length, [const(0, real)] * rows, powers, isa.bytes)):
         total = halved(f, sums, lambda a, b: f.op("fadd", a, b))
-        inverse = f.op("fdiv", number(1, "float"), total)
+        inverse = f.op("fdiv", const(1, "float"), total)
         if given.safe:
-            inverse = f.select(f.compare("oeq", total, number(0, "float")), number(0, "float"), inverse)
+            inverse = f.select(f.compare("oeq", total, const(0, "float")), const(0, "float"), inverse)
         inverse = f.splat(inverse, lanes)
         for at in range(0, given.width(isa), isa.bytes):
             f.store(inverse, f.arg("factors"), r * given.width(isa) + at)
-    f.give()
+    f.ret()
     return f
 
 
 def _largest(f: Function, isa: ISA, given: Attention, lines: list[Reg], kind: str) -> list[Reg]:
     """Of each line, in all lanes; what lies behind a line is made as low as can be before."""
     whole = bool(given.factor)
-    none = number(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
+    none = const(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
     for line in lines:
         f.store(none, line, 4 * given.keys)
 
@@ -227,10 +227,10 @@ def _largest(f: Function, isa: ISA, given: Attention, lines: list[Reg], kind: st
         return int_max(f, a, b) if whole else larger(f, a, b)
 
     def greater(i: Reg, now: list[Reg]) -> list[Reg]:
-        return [most(n, f.load(kind, f.at(line, i))) for n, line in zip(now, lines, strict=True)]
+        return [most(n, f.load(kind, f.gep(line, i))) for n, line in zip(now, lines, strict=True)]
 
     length = -(-given.keys // isa.lanes) * isa.bytes
-    found = [halved(f, x, most) for x in f.repeat(length, [none] * len(lines), greater, isa.bytes)]
+    found = [halved(f, x, most) for x in f.loop(length, [none] * len(lines), greater, isa.bytes)]
     if given.safe and not whole:
-        found = [f.select(f.compare("oeq", x, number(-math.inf, "float")), number(0, "float"), x) for x in found]
+        found = [f.select(f.compare("oeq", x, const(-math.inf, "float")), const(0, "float"), x) for x in found]
     return [f.splat(x, isa.lanes) for x in found]

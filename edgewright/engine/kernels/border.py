@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const
 
 
 @dataclass(frozen=True)
@@ -30,30 +30,30 @@ def emit_frame(module: Module, name: str, item: int = 1) -> None:
     to compile.
     """
     f = module.kernel(name)
-    first, one = f.slot(PTR, 0), f.cast("trunc", f.slot(I64, 1), f"i{8 * item}")
-    rows, row, width, before, between, after = (f.slot(I64, 2 + i) for i in range(6))
+    first, one = f.load_arg(PTR, 0), f.cast("trunc", f.load_arg(I64, 1), f"i{8 * item}")
+    rows, row, width, before, between, after = (f.load_arg(I64, 2 + i) for i in range(6))
     wide = f.splat(one, 16 // item)
 
     def gap(unit: Reg) -> None:
         is_first = f.compare("eq", unit, 0)
         behind = f.add(f.mul(f.add(unit, -1), row), width)
-        start = f.select(is_first, f.op("sub", number(0, I64), before), behind)
+        start = f.select(is_first, f.op("sub", const(0, I64), before), behind)
         last = f.select(f.compare("eq", unit, rows), f.add(between, after), between)
-        _fill(f, f.at(first, start), f.select(is_first, before, last), one, wide, item)
+        _fill(f, f.gep(first, start), f.select(is_first, before, last), one, wide, item)
 
-    f.span(f.arg("begin"), f.arg("end"), gap)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), gap)
+    f.ret()
 
 
 def _fill(f: Function, at: Reg, length: Reg, one: Reg, wide: Reg, item: int) -> None:
     """Exactly so many bytes; from 16 on the last vector lies over the one before it."""
-    zero = number(0, I64)
+    zero = const(0, I64)
     small = f.compare("ult", length, 16)
-    f.when(small, lambda: f.span(zero, length, lambda i: f.store(one, f.at(at, i)), item))
+    f.if_then(small, lambda: f.for_range(zero, length, lambda i: f.store(one, f.gep(at, i)), item))
 
     def large() -> None:
         end = f.add(length, -16)
-        f.span(zero, end, lambda i: f.store(wide, f.at(at, i)), 16)
-        f.store(wide, f.at(at, end))
+        f.for_range(zero, end, lambda i: f.store(wide, f.gep(at, i)), 16)
+        f.store(wide, f.gep(at, end))
 
-    f.when(f.compare("uge", length, 16), large)
+    f.if_then(f.compare("uge", length, 16), large)

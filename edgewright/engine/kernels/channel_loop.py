@@ -41,7 +41,7 @@ def over_channels(
         return []
 
     if looped:
-        f.repeat(looped, [], several, step)
+        f.loop(looped, [], several, step)
     start = looped
     for width, used in cover(channels - looped, most):
         body(start, width, used)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.requant import Affine, whole_of
 
 
@@ -26,13 +26,13 @@ class Planes:
 def emit_planes(module: Module, name: str, lanes: int, planes: Planes) -> None:
     """Units are rows of one image, at least ``lanes`` pixels long. Slots: the first plane, the output."""
     f = module.kernel(name)
-    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
 
     def row(y: Reg) -> None:
-        source, target = f.at(data, f.mul(y, planes.in_row)), f.at(out, f.mul(y, planes.out_row))
+        source, target = f.gep(data, f.mul(y, planes.in_row)), f.gep(out, f.mul(y, planes.out_row))
 
         def pixels(x: Reg) -> None:
-            at, to = f.at(source, f.mul(x, 4)), f.at(target, f.mul(x, planes.pixel))
+            at, to = f.gep(source, f.mul(x, 4)), f.gep(target, f.mul(x, planes.pixel))
             loaded = [f.load(vec(lanes, "float"), at, c * planes.plane) for c in range(planes.channels)]
             offset = 0
             for vector in _joined(f, planes, loaded, lanes):
@@ -40,11 +40,11 @@ def emit_planes(module: Module, name: str, lanes: int, planes: Planes) -> None:
                 offset += 4 * lanes
 
         last = planes.columns - lanes
-        f.span(number(0, I64), number(last, I64), pixels, lanes)
-        pixels(number(last, I64))  # may cover some again
+        f.for_range(const(0, I64), const(last, I64), pixels, lanes)
+        pixels(const(last, I64))  # may cover some again
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _joined(f: Function, planes: Planes, loaded: list[Reg], lanes: int) -> list[Reg]:
@@ -58,7 +58,7 @@ def _joined(f: Function, planes: Planes, loaded: list[Reg], lanes: int) -> list[
     assert word is not None
     if planes.pixel == 4:
         return [word]
-    spread = f.bits(word, vec(4 * lanes, "i8"))
+    spread = f.bitcast(word, vec(4 * lanes, "i8"))
     kept = [4 * p + c for p in range(lanes) for c in range(planes.channels)]
     return [f.shuffle(spread, spread, kept)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def emit_chain(module: Module, name: str, lanes: int, chain: Chain, steps: Seque
     f = module.kernel(name)
     made = _Rows(f, chain, steps)
     _clear_sides(f, lanes, chain, made.ring)
-    count = f.op("sub", f.arg("end"), f.arg("begin"))
-    f.when(f.compare("sgt", count, 0), lambda: made.emit(count))
-    f.give()
+    row_count = f.op("sub", f.arg("end"), f.arg("begin"))
+    f.if_then(f.compare("sgt", row_count, 0), lambda: made.emit(row_count))
+    f.ret()
 
 
 class _Rows:
@@ -54,36 +54,36 @@ class _Rows:
         self.f, self.chain = f, chain
         self.expand, self.across, self.project = steps
         self.data, self.out, self.second, self.first, self.taps, self.last, self.zeros = (
-            f.slot(PTR, i) for i in range(7)
+            f.load_arg(PTR, i) for i in range(7)
         )
         self.ring = f.arg("scratch")
-        self.middle = f.at(self.ring, chain.kernel * chain.ring_row)
+        self.middle = f.gep(self.ring, chain.kernel * chain.ring_row)
 
-    def emit(self, count: Reg) -> None:
-        self.f.repeat(count, [number(0, I64)], lambda y, now: [self._row(y, now[0])])
+    def emit(self, row_count: Reg) -> None:
+        self.f.loop(row_count, [const(0, I64)], lambda y, now: [self._row(y, now[0])])
 
     def _slot(self, row: Reg) -> Reg:
         """Where a row is kept, its left border included."""
         f = self.f
-        return f.at(self.ring, f.mul(f.op("urem", row, self.chain.kernel), self.chain.ring_row))
+        return f.gep(self.ring, f.mul(f.op("urem", row, self.chain.kernel), self.chain.ring_row))
 
     def _row(self, y: Reg, done: Reg) -> Reg:
         """One output row; rows of the ring below ``done`` are there. Returns how far they are there now."""
         f, chain = self.f, self.chain
         line = f.op("add", f.arg("begin"), y)
         start = f.add(f.mul(line, chain.stride), -chain.top)
-        end = f.call("llvm.smin.i64", I64, f.add(start, chain.kernel), number(chain.high, I64))
-        fresh = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, done), number(0, I64))
-        f.span(fresh, end, self._expand)
-        f.run(self.across, *self._window(start), self.middle, self.taps, self.middle)
-        target, beside = f.at(self.out, f.mul(line, chain.out_row)), f.at(self.second, f.mul(line, chain.second_row))
-        f.run(self.project, self.middle, self.last, target, beside)
+        end = f.call("llvm.smin.i64", I64, f.add(start, chain.kernel), const(chain.high, I64))
+        fresh = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, done), const(0, I64))
+        f.for_range(fresh, end, self._expand)
+        f.call_void(self.across, *self._window(start), self.middle, self.taps, self.middle)
+        target, beside = f.gep(self.out, f.mul(line, chain.out_row)), f.gep(self.second, f.mul(line, chain.second_row))
+        f.call_void(self.project, self.middle, self.last, target, beside)
         return end
 
     def _expand(self, row: Reg) -> None:
         f, chain = self.f, self.chain
-        target = f.at(self._slot(row), chain.left * chain.pixel)
-        f.run(self.expand, f.at(self.data, f.mul(row, chain.in_row)), self.first, target, target)
+        target = f.gep(self._slot(row), chain.left * chain.pixel)
+        f.call_void(self.expand, f.gep(self.data, f.mul(row, chain.in_row)), self.first, target, target)
 
     def _window(self, start: Reg) -> list[Reg]:
         """The rows that a window covers: zeros above and below the image."""
@@ -91,20 +91,20 @@ class _Rows:
         for dy in range(self.chain.kernel):
             row = f.add(start, dy)
             inside = f.compare("ult", row, self.chain.high)  # negative ones are large
-            kept.append(f.select(inside, self._slot(f.select(inside, row, number(0, I64))), self.zeros))
+            kept.append(f.select(inside, self._slot(f.select(inside, row, const(0, I64))), self.zeros))
         return kept
 
 
 def _fill(f: Function, at: Reg, length: int, zero: Reg) -> None:
-    size = 4 * count(zero.type)
-    f.span(number(0, I64), number(length, I64), lambda i: f.store(zero, f.at(at, i)), size)
+    size = 4 * lane_count(zero.type)
+    f.for_range(const(0, I64), const(length, I64), lambda i: f.store(zero, f.gep(at, i)), size)
 
 
 def _clear_sides(f: Function, lanes: int, chain: Chain, ring: Reg) -> None:
     """Zeros left and right of every row of the ring. Pixels are whole vectors."""
-    zero = number(0, vec(lanes, "float"))
+    zero = const(0, vec(lanes, "float"))
     ranges = [(0, chain.left * chain.pixel), ((chain.left + chain.wide) * chain.pixel, chain.right * chain.pixel)]
     for row in range(chain.kernel):
         for start, length in ranges:
             if length:
-                _fill(f, f.at(ring, row * chain.ring_row + start), length, zero)
+                _fill(f, f.gep(ring, row * chain.ring_row + start), length, zero)

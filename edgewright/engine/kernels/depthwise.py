@@ -73,10 +73,10 @@ def emit_row(module: Module, isa: ISA, row: Row) -> Function:
             _along(f, isa, row, block, now)
             size = 4 * block[0]
             taps = row.kernel[0] * row.kernel[1]
-            return [*(f.at(p, size) for p in now[:-1]), f.at(now[-1], (1 + taps) * size)]
+            return [*(f.gep(p, size) for p in now[:-1]), f.gep(now[-1], (1 + taps) * size)]
 
-        start = f.repeat(times, start, channels)
-    f.give()
+        start = f.loop(times, start, channels)
+    f.ret()
     return f
 
 
@@ -89,9 +89,9 @@ def _along(f: Function, isa: ISA, row: Row, block: tuple[int, int], now: list[Re
 
     def tile(_: Reg, places: list[Reg]) -> list[Reg]:
         _tile(f, row, block, places, weights, at_once)
-        return [f.at(p, at_once * s) for p, s in zip(places, steps, strict=True)]
+        return [f.gep(p, at_once * s) for p, s in zip(places, steps, strict=True)]
 
-    places = f.repeat(times, [*data, out, second], tile)
+    places = f.loop(times, [*data, out, second], tile)
     if rest:
         _tile(f, row, block, places, weights, rest)
 
@@ -120,12 +120,12 @@ def emit_depthwise(module: Module, name: str, function: Function, height: int, i
                    second_row: int, dilation: int) -> None:  # fmt: skip
     """Units are output rows, each made by ``function``. Slots: data, weights, output, second operand."""
     f = module.kernel(name)
-    data, weights, out, second = (f.slot(PTR, i) for i in range(4))
+    data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
 
     def one(y: Reg) -> None:
-        top = f.at(data, f.mul(y, down * in_row))
-        rows = [f.at(top, dy * dilation * in_row) for dy in range(height)]
-        f.run(function, *rows, f.at(out, f.mul(y, out_row)), weights, f.at(second, f.mul(y, second_row)))
+        top = f.gep(data, f.mul(y, down * in_row))
+        rows = [f.gep(top, dy * dilation * in_row) for dy in range(height)]
+        f.call_void(function, *rows, f.gep(out, f.mul(y, out_row)), weights, f.gep(second, f.mul(y, second_row)))
 
-    f.span(f.arg("begin"), f.arg("end"), one)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), one)
+    f.ret()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.epilogue import Tail, finish
 from edgewright.engine.codegen.vector import LINE, STREAMS, Dots, fetch, fma, to_real
 from edgewright.engine.isa import ISA
@@ -153,13 +153,13 @@ class _Tile:
             for part, row in enumerate(self._unpacked(loaded)):
                 for p in range(self.count):
                     x = f.load("i32", here, p * self.rows.pitch + 4 * part)
-                    x4 = self.dots.data(f.bits(f.splat(x, self.isa.lanes), vec(self.size, "i8")))
+                    x4 = self.dots.data(f.bitcast(f.splat(x, self.isa.lanes), vec(self.size, "i8")))
                     for j, w in enumerate(row):
                         at = p * vectors + j
                         totals[at] = self.dots.add(totals[at], x4, w)
-            return [f.at(here, 8 if self.weights.four else 4), f.at(there, self.panel.together * self.size), *totals]
+            return [f.gep(here, 8 if self.weights.four else 4), f.gep(there, self.panel.together * self.size), *totals]
 
-        return f.repeat(self.weights.times, [data, weights, *sums], step)
+        return f.loop(self.weights.times, [data, weights, *sums], step)
 
     def place(self, vector: int, size: int) -> int:
         """Where a vector of so many bytes lies, from where those of the first stream do."""
@@ -172,8 +172,8 @@ class _Tile:
         if not self.weights.four:
             return [[self.dots.weights(w) for w in loaded]]
         f, halves = self.f, vec(self.size // 2, "i16")
-        high = number(-16, vec(self.size, "i8"))
-        first = [f.op("and", f.bits(f.op("shl", f.bits(w, halves), 4), w.type), high) for w in loaded]
+        high = const(-16, vec(self.size, "i8"))
+        first = [f.op("and", f.bitcast(f.op("shl", f.bitcast(w, halves), 4), w.type), high) for w in loaded]
         second = [f.op("and", w, high) for w in loaded]
         return [[self.dots.weights(w) for w in part] for part in (first, second)]
 
@@ -191,12 +191,12 @@ class _Tile:
         if not self.weights.short:
             return self.f.load(self.real, scales, self.place(vector, self.size), 4)
         halves = self.f.load(vec(self.isa.lanes, "i16"), scales, self.place(vector, self.size // 2), 2)
-        return self.f.bits(self.f.op("shl", self.f.cast("zext", halves, self.whole), 16), self.real)
+        return self.f.bitcast(self.f.op("shl", self.f.cast("zext", halves, self.whole), 16), self.real)
 
     def exact(self, begin: Reg) -> list[Reg]:
         """One scale for a column: sums are integers to the end, and what they become is the reference's, bit by bit."""
         f, vectors = self.f, self.panel.vectors
-        sums = self.multiply(f.arg("data"), begin, [number(0, self.whole)] * (self.count * vectors))[2:]
+        sums = self.multiply(f.arg("data"), begin, [const(0, self.whole)] * (self.count * vectors))[2:]
         made = []
         for p in range(self.count):
             zero, inverse = self.note(p, "i32", ZERO), self.note(p, "float", INVERSE)
@@ -213,15 +213,15 @@ class _Tile:
 
         def block(_: Reg, now: list[Reg]) -> list[Reg]:
             data, weights, *totals = now
-            data, weights, *sums = self.multiply(data, weights, [number(0, self.whole)] * many)
+            data, weights, *sums = self.multiply(data, weights, [const(0, self.whole)] * many)
             for j in range(vectors):
                 scale = self.scale(weights, j)
                 for at in range(j, many, vectors):
                     totals[at] = fma(f, to_real(f, sums[at]), scale, totals[at])
-            return [data, f.at(weights, self.panel.together * self.size // (2 if self.weights.short else 1)), *totals]
+            return [data, f.gep(weights, self.panel.together * self.size // (2 if self.weights.short else 1)), *totals]
 
-        start = [f.arg("data"), begin, *[number(0, self.real)] * many]
-        sums = f.repeat(self.weights.blocks, start, block)[2:]
+        start = [f.arg("data"), begin, *[const(0, self.real)] * many]
+        sums = f.loop(self.weights.blocks, start, block)[2:]
         made = []
         for p in range(self.count):
             zero, scale = to_real(f, self.note(p, "i32", ZERO)), self.note(p, "float", SCALE)
@@ -239,7 +239,7 @@ def emit_tile(module: Module, isa: ISA, count: int, panel: RowPanel, weights: We
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     tile = _Tile(f, isa, count, panel, weights, rows, ahead)
-    begin = f.at(f.arg("weights"), 3 * panel.vectors * tile.size)
+    begin = f.gep(f.arg("weights"), 3 * panel.vectors * tile.size)
     made = tile.blocked(begin) if weights.block else tile.exact(begin)
     for p in range(count):
         for j in range(panel.vectors):
@@ -247,5 +247,5 @@ def emit_tile(module: Module, isa: ISA, count: int, panel: RowPanel, weights: We
             load = lambda at=p * second_step + 4 * column: f.load(tile.real, f.arg("second"), at)  # noqa: E731
             x = finish(f, f.op("fadd", made[p * panel.vectors + j], tile.head(2, j, "float")), tail, load)
             f.store_first(x, min(isa.lanes, panel.used - column), f.arg("out"), p * out_step + 4 * column)
-    f.give()
+    f.ret()
     return f

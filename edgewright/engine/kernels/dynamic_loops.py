@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.kernels.elementwise import Body, Operand, merged
 from edgewright.engine.kernels.lane_mask import first_lanes, load_first, store_first
 
@@ -55,30 +55,30 @@ def emit_open_loops(module: Module, name: str, lanes: int, loops: OpenLoops, bod
     """Slots: the operands' addresses, the output's last, then ``plan_open``'s numbers."""
     f = module.kernel(name)
     made = len(loops.operands)
-    places = [f.slot(PTR, i) for i in range(made)]
-    rows, blocks, middle, inner, total = (f.slot(I64, made + i) for i in range(5))
-    sizes = [f.slot(I64, made + 5 + i) for i in range(loops.outer)]
+    places = [f.load_arg(PTR, i) for i in range(made)]
+    rows, blocks, middle, inner, total = (f.load_arg(I64, made + i) for i in range(5))
+    sizes = [f.load_arg(I64, made + 5 + i) for i in range(loops.outer)]
     first, rank = made + 5 + loops.outer, loops.outer + 2
-    strides = [[f.slot(I64, first + k * rank + d) for d in range(rank)] for k in range(made)]
+    strides = [[f.load_arg(I64, first + k * rank + d) for d in range(rank)] for k in range(made)]
 
     def unit(index: Reg) -> None:
         block, left, now = f.op("urem", index, blocks), f.op("udiv", index, blocks), list(places)
         for d in range(loops.outer - 1, -1, -1):
             here = f.op("urem", left, sizes[d])
             left = f.op("udiv", left, sizes[d])
-            now = [f.at(p, f.op("mul", here, s[d])) for p, s in zip(now, strides, strict=True)]
+            now = [f.gep(p, f.op("mul", here, s[d])) for p, s in zip(now, strides, strict=True)]
         start = f.op("mul", block, rows)
         end = f.call("llvm.umin.i64", I64, f.op("add", start, rows), middle)
 
         def row(m: Reg) -> None:
-            there = [f.at(p, f.op("mul", m, s[-2])) for p, s in zip(now, strides, strict=True)]
+            there = [f.gep(p, f.op("mul", m, s[-2])) for p, s in zip(now, strides, strict=True)]
             length = f.call("llvm.umin.i64", I64, inner, f.op("sub", total, f.op("mul", m, inner)))
             _Row(f, lanes, loops, there, [s[-1] for s in strides], body).emit(length)
 
-        f.span(start, end, row)
+        f.for_range(start, end, row)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 class _Row:
@@ -93,7 +93,7 @@ class _Row:
         self.masked = self.lanes > 1 and all(item == 4 for _, item, _ in loops.operands)
 
     def emit(self, length: Reg) -> None:
-        f, zero = self.f, number(0, I64)
+        f, zero = self.f, const(0, I64)
         many = self.lanes * _UNROLLED
 
         def several(i: Reg) -> None:
@@ -103,20 +103,22 @@ class _Row:
         done = zero
         if self.lanes > 1:
             done = f.mul(f.op("udiv", length, many), many)
-            f.span(zero, done, several, many)
+            f.for_range(zero, done, several, many)
             whole = f.mul(f.op("udiv", length, self.lanes), self.lanes)
-            f.span(done, whole, lambda i: self._element(i, self.lanes), self.lanes)
+            f.for_range(done, whole, lambda i: self._element(i, self.lanes), self.lanes)
             done = whole
         if self.masked:
             left = f.op("sub", length, done)
-            f.when(f.compare("ne", left, 0), lambda: self._element(done, self.lanes, first_lanes(f, left, self.lanes)))
+            f.if_then(
+                f.compare("ne", left, 0), lambda: self._element(done, self.lanes, first_lanes(f, left, self.lanes))
+            )
         else:
-            f.span(done, length, lambda i: self._element(i, 1))
+            f.for_range(done, length, lambda i: self._element(i, 1))
 
     def _place(self, k: int, at: Reg) -> Reg:
         inner = self.loops.operands[k][2]
-        step = self.steps[k] if inner == ANY else number(inner, I64)
-        return self.places[k] if inner == 0 else self.f.at(self.places[k], self.f.op("mul", at, step))
+        step = self.steps[k] if inner == ANY else const(inner, I64)
+        return self.places[k] if inner == 0 else self.f.gep(self.places[k], self.f.op("mul", at, step))
 
     def _element(self, at: Reg, lanes: int, mask: Reg | None = None) -> None:
         f, given = self.f, []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.epilogue import Tail, finish, reads_second
 from edgewright.engine.codegen.vector import fma, transpose
 from edgewright.engine.isa import ISA
@@ -52,16 +52,16 @@ def emit_open_packing(module: Module, name: str, isa: ISA, how: str) -> None:
     Slots: matrices, panels, depth, columns, bytes between rows, columns, matrices, panels; panels of a matrix.
     """
     f, lanes = module.kernel(name), isa.lanes
-    source, target = f.slot(PTR, 0), f.slot(PTR, 1)
-    depth, columns, step, along, matrix, panel, panels = (f.slot(I64, i) for i in range(2, 9))
+    source, target = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
+    depth, columns, step, along, matrix, panel, panels = (f.load_arg(I64, i) for i in range(2, 9))
 
     def unit(index: Reg) -> None:
         which, own = f.op("udiv", index, panels), f.op("urem", index, panels)
-        there, here = f.at(target, f.op("mul", index, panel)), f.at(source, f.op("mul", which, matrix))
+        there, here = f.gep(target, f.op("mul", index, panel)), f.gep(source, f.op("mul", which, matrix))
         start = f.mul(own, panel_columns(isa))
         for v in range(VECTORS):
             column = f.add(start, v * lanes)
-            packed = f.at(there, 4 * v * lanes)
+            packed = f.gep(there, 4 * v * lanes)
             if how == "turned":
                 _pack_turned(f, isa, (here, packed, column), (depth, columns, along))
             elif how == "straight":
@@ -69,20 +69,20 @@ def emit_open_packing(module: Module, name: str, isa: ISA, how: str) -> None:
             else:
                 _pack_any(f, isa, (here, packed, column), (depth, columns, step, along))
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _pack_straight(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
     (source, packed, column), (depth, columns, step) = places, numbers
     mask = first_lanes(f, f.op("sub", columns, column), isa.lanes)
-    start = f.at(source, f.mul(column, 4))
+    start = f.gep(source, f.mul(column, 4))
 
     def row(k: Reg) -> None:
-        x = load_first(f, vec(isa.lanes, "float"), f.at(start, f.op("mul", k, step)), mask)
-        f.store(x, f.at(packed, f.mul(k, 4 * panel_columns(isa))))
+        x = load_first(f, vec(isa.lanes, "float"), f.gep(start, f.op("mul", k, step)), mask)
+        f.store(x, f.gep(packed, f.mul(k, 4 * panel_columns(isa))))
 
-    f.span(number(0, I64), depth, row)
+    f.for_range(const(0, I64), depth, row)
 
 
 def _pack_turned(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
@@ -96,28 +96,28 @@ def _pack_turned(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: t
             own = f.add(column, i)
             some = f.splat(f.compare("slt", own, columns), lanes)
             kept = f.op("and", mask, some)
-            rows.append(load_first(f, kind, f.at(f.at(source, f.op("mul", own, along)), f.mul(k, 4)), kept))
+            rows.append(load_first(f, kind, f.gep(f.gep(source, f.op("mul", own, along)), f.mul(k, 4)), kept))
         for i, x in enumerate(transpose(f, rows)):
-            f.store(x, f.at(packed, f.mul(f.add(k, i), 4 * panel_columns(isa))))
+            f.store(x, f.gep(packed, f.mul(f.add(k, i), 4 * panel_columns(isa))))
 
-    f.span(number(0, I64), depth, square, lanes)
+    f.for_range(const(0, I64), depth, square, lanes)
 
 
 def _pack_any(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg, Reg]) -> None:
     (source, packed, column), (depth, columns, step, along) = places, numbers
 
     def row(k: Reg) -> None:
-        place = f.at(packed, f.mul(k, 4 * panel_columns(isa)))
-        f.store(number(0, vec(isa.lanes, "float")), place)
-        left = f.call("llvm.smin.i64", I64, f.op("sub", columns, column), number(isa.lanes, I64))
+        place = f.gep(packed, f.mul(k, 4 * panel_columns(isa)))
+        f.store(const(0, vec(isa.lanes, "float")), place)
+        left = f.call("llvm.smin.i64", I64, f.op("sub", columns, column), const(isa.lanes, I64))
 
         def one(i: Reg) -> None:
             own = f.op("add", f.op("mul", k, step), f.op("mul", f.op("add", column, i), along))
-            f.store(f.load("float", f.at(source, own)), f.at(place, f.mul(i, 4)))
+            f.store(f.load("float", f.gep(source, own)), f.gep(place, f.mul(i, 4)))
 
-        f.span(number(0, I64), left, one)
+        f.for_range(const(0, I64), left, one)
 
-    f.span(number(0, I64), depth, row)
+    f.for_range(const(0, I64), depth, row)
 
 
 # A tile's arguments after its addresses: depth, bytes between rows of data, output and second operand, columns left.
@@ -132,56 +132,56 @@ def emit_open_product(module: Module, name: str, isa: ISA, tail: Tail) -> None:
     """
     made = {size: _emit_tile(module, isa, size, tail) for size in sizes(largest_tile(isa))}
     f, wide = module.kernel(name), panel_columns(isa)
-    addresses = [f.slot(PTR, i) for i in range(4)]
-    rows, depth, columns, *rest = (f.slot(I64, i) for i in range(4, 17))
+    addresses = [f.load_arg(PTR, i) for i in range(4)]
+    rows, depth, columns, *rest = (f.load_arg(I64, i) for i in range(4, 17))
     steps, (per_data, per_out, per_second, per_packed), (panel, tiles, panels) = rest[:3], rest[3:7], rest[7:]
 
     def unit(index: Reg) -> None:
         product, tile = f.op("udiv", index, tiles), f.op("urem", index, tiles)
         moves = (per_data, per_packed, per_out, per_second)
-        data, packed, out, second = (f.at(a, f.op("mul", product, m)) for a, m in zip(addresses, moves, strict=True))
+        data, packed, out, second = (f.gep(a, f.op("mul", product, m)) for a, m in zip(addresses, moves, strict=True))
 
         def one(which: Reg) -> None:
             start = f.mul(which, wide)
             left, beside = f.op("sub", columns, start), f.mul(start, 4)
-            weights = f.at(packed, f.op("mul", which, panel))
+            weights = f.gep(packed, f.op("mul", which, panel))
 
             def call(size: int, row: Reg) -> None:
-                there = [f.at(p, f.op("mul", row, s)) for p, s in zip((data, out, second), steps, strict=True)]
-                places = (there[0], weights, f.at(there[1], beside), f.at(there[2], beside))
-                f.run(made[size], *places, depth, *steps, left)
+                there = [f.gep(p, f.op("mul", row, s)) for p, s in zip((data, out, second), steps, strict=True)]
+                places = (there[0], weights, f.gep(there[1], beside), f.gep(there[2], beside))
+                f.call_void(made[size], *places, depth, *steps, left)
 
             each_tile(f, rows, largest_tile(isa), tile, call)
 
-        f.span(number(0, I64), panels, one)
+        f.for_range(const(0, I64), panels, one)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _emit_tile(module: Module, isa: ISA, rows: int, tail: Tail) -> Function:
     names = ("data", "weights", "out", "second")
     f = module.function(f"open_{rows}", [*((PTR, n) for n in names), *((I64, n) for n in _NUMBERS)])
     kind = vec(isa.lanes, "float")
-    offsets = [f.mul(f.arg("data_step"), r) if r else number(0, I64) for r in range(rows)]
+    offsets = [f.mul(f.arg("data_step"), r) if r else const(0, I64) for r in range(rows)]
 
     def multiply(_: Reg, now: list[Reg]) -> list[Reg]:
         data, weights, *sums = now
         line = [f.load(kind, weights, 4 * v * isa.lanes) for v in range(VECTORS)]
         for r in range(rows):
-            x = f.splat(f.load("float", f.at(data, offsets[r])), isa.lanes)
+            x = f.splat(f.load("float", f.gep(data, offsets[r])), isa.lanes)
             for v, w in enumerate(line):
                 sums[r * VECTORS + v] = fma(f, x, w, sums[r * VECTORS + v])
-        return [f.at(data, 4), f.at(weights, 4 * panel_columns(isa)), *sums]
+        return [f.gep(data, 4), f.gep(weights, 4 * panel_columns(isa)), *sums]
 
-    zeros = [number(0, kind)] * (rows * VECTORS)
-    sums = f.repeat(f.arg("depth"), [f.arg("data"), f.arg("weights"), *zeros], multiply)[2:]
+    zeros = [const(0, kind)] * (rows * VECTORS)
+    sums = f.loop(f.arg("depth"), [f.arg("data"), f.arg("weights"), *zeros], multiply)[2:]
     masks = [first_lanes(f, f.add(f.arg("left"), -v * isa.lanes), isa.lanes) for v in range(VECTORS)]
     for r in range(rows):
-        out, second = (f.at(f.arg(n), f.mul(f.arg(f"{n}_step"), r)) if r else f.arg(n) for n in ("out", "second"))
+        out, second = (f.gep(f.arg(n), f.mul(f.arg(f"{n}_step"), r)) if r else f.arg(n) for n in ("out", "second"))
         for v, mask in enumerate(masks):
-            beside = load_first(f, kind, f.at(second, 4 * v * isa.lanes), mask) if reads_second(tail) else None
+            beside = load_first(f, kind, f.gep(second, 4 * v * isa.lanes), mask) if reads_second(tail) else None
             total = finish(f, sums[r * VECTORS + v], tail, None if beside is None else lambda b=beside: b)  # type: ignore[misc]
-            store_first(f, total, f.at(out, 4 * v * isa.lanes), mask)
-    f.give()
+            store_first(f, total, f.gep(out, 4 * v * isa.lanes), mask)
+    f.ret()
     return f

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.math_float32 import exp
 from edgewright.engine.kernels.lane_mask import first_lanes, load_first, store_first
 from edgewright.engine.kernels.row_reduce import larger, largest_of, sum_of
@@ -27,26 +27,26 @@ class _Vectors:
         return _sum(self.f, self.left, total, lambda _, now: body(self.whole, now, self.mask), self.lanes)
 
     def load(self, row: Reg, at: Reg, kept: Reg | None, other: Reg) -> Reg:
-        f, there = self.f, self.f.at(row, self.f.mul(at, 4))
+        f, there = self.f, self.f.gep(row, self.f.mul(at, 4))
         if kept is None:
             return f.load(self.kind, there)
         return f.select(kept, load_first(f, self.kind, there, kept), other)
 
     def store(self, made: Reg, row: Reg, at: Reg, kept: Reg | None) -> None:
-        there = self.f.at(row, self.f.mul(at, 4))
+        there = self.f.gep(row, self.f.mul(at, 4))
         self.f.store(made, there) if kept is None else store_first(self.f, made, there, kept)
 
 
 def emit_open_softmax(module: Module, name: str, lanes: int) -> None:
     """Units are rows. Slots: data, output, length. Results are within 1e-6 of the largest."""
     f = module.kernel(name)
-    data, out, length = f.slot(PTR, 0), f.slot(PTR, 1), f.slot(I64, 2)
+    data, out, length = f.load_arg(PTR, 0), f.load_arg(PTR, 1), f.load_arg(I64, 2)
     v = _Vectors(f, lanes, length)
-    low, zero = number(float("-inf"), v.kind), number(0, v.kind)
+    low, zero = const(float("-inf"), v.kind), const(0, v.kind)
 
     def row(y: Reg) -> None:
         offset = f.op("mul", y, f.mul(length, 4))
-        source, target = f.at(data, offset), f.at(out, offset)
+        source, target = f.gep(data, offset), f.gep(out, offset)
         largest = largest_of(f, v.along(low, lambda at, now, kept: larger(f, now, v.load(source, at, kept, low))))
         moved = f.splat(largest, lanes)
 
@@ -63,14 +63,14 @@ def emit_open_softmax(module: Module, name: str, lanes: int) -> None:
 
         v.along(zero, divide)
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _sum(f: Function, count: Reg, start: Reg, body: Callable[[Reg, Reg], Reg], step: int) -> Reg:
     """``body(i, value)`` for i from 0 while less than ``count``: perhaps never."""
 
     def run() -> list[Reg]:
-        return f.repeat(count, [start], lambda i, now: [body(i, now[0])], step)
+        return f.loop(count, [start], lambda i, now: [body(i, now[0])], step)
 
-    return f.maybe(f.compare("ne", count, 0), [start], run)[0]
+    return f.if_then_phi(f.compare("ne", count, 0), [start], run)[0]

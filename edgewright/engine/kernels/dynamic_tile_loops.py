@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const
 from edgewright.engine.kernels.tile_loops import Run
 
 Call = Callable[[int, Reg], None]
@@ -42,51 +42,51 @@ def each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: Call) -> No
         call(largest, start)
 
     def few() -> None:
-        done, left = number(0, I64), rows
+        done, left = const(0, I64), rows
         for size in sizes(largest)[1:]:
             many, start = f.op("udiv", left, size), done
 
             def once(i: Reg, size: int = size, start: Reg = start) -> None:
                 call(size, f.op("add", start, f.mul(i, size)))
 
-            f.span(number(0, I64), many, once)
+            f.for_range(const(0, I64), many, once)
             done, left = f.op("add", done, f.mul(many, size)), f.op("urem", left, size)
 
-    f.when(enough, whole)
-    f.when(f.op("xor", enough, Reg("true", "i1")), few)
+    f.if_then(enough, whole)
+    f.if_then(f.op("xor", enough, Reg("true", "i1")), few)
 
 
 def emit_open_nest(module: Module, name: str, grid: OpenGrid, runs: list[Run], panels_outside: bool) -> None:
     """A kernel whose units are tiles. Its slots: data, weights, output, second operand, rows."""
     functions = {(run.offset, size): run.tile(size) for run in runs for size in sizes(grid.largest)}
     f = module.kernel(name)
-    data, weights, out, second = (f.slot(PTR, i) for i in range(4))
-    rows = f.slot(I64, 4)
+    data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
+    rows = f.load_arg(I64, 4)
 
     def one(run: Run, panel: Reg, tile: Reg) -> None:
-        own = f.at(weights, f.add(f.mul(panel, run.size), run.offset))
+        own = f.gep(weights, f.add(f.mul(panel, run.size), run.offset))
         beside = f.add(f.mul(panel, run.width), run.column)
 
         def call(size: int, row: Reg) -> None:
-            places = [f.at(data, f.mul(row, grid.data)), own]
-            places += [f.at(f.at(p, f.mul(row, n)), beside) for p, n in ((out, grid.out), (second, grid.second))]
-            f.run(functions[run.offset, size], *places)
+            places = [f.gep(data, f.mul(row, grid.data)), own]
+            places += [f.gep(f.gep(p, f.mul(row, n)), beside) for p, n in ((out, grid.out), (second, grid.second))]
+            f.call_void(functions[run.offset, size], *places)
 
         each_tile(f, rows, grid.largest, tile, call)
 
-    begin, end, zero = f.arg("begin"), f.arg("end"), number(0, I64)
+    begin, end, zero = f.arg("begin"), f.arg("end"), const(0, I64)
 
     def panels(run: Run, body: Callable[[Reg], None]) -> None:
-        f.span(zero, number(run.count, I64), body)
+        f.for_range(zero, const(run.count, I64), body)
 
     if panels_outside:
         for run in runs:
-            panels(run, lambda panel, run=run: f.span(begin, end, lambda tile: one(run, panel, tile)))  # type: ignore[misc]
+            panels(run, lambda panel, run=run: f.for_range(begin, end, lambda tile: one(run, panel, tile)))  # type: ignore[misc]
     else:
 
         def all_panels(tile: Reg) -> None:
             for run in runs:
                 panels(run, lambda panel, run=run: one(run, panel, tile))  # type: ignore[misc]
 
-        f.span(begin, end, all_panels)
-    f.give()
+        f.for_range(begin, end, all_panels)
+    f.ret()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 
 Body = Callable[[Function, list[Reg]], Reg]
 Element = Callable[[list[Reg], Reg, int], None]
@@ -95,7 +95,7 @@ def _split(dims: list[int], strides: list[list[int]], at: int, block: int) -> No
 def emit_pointwise(module: Module, name: str, lanes: int, loops: Loops, body: Body) -> None:
     """``lanes`` elements at a time. Slots: the operands' addresses, the output's last."""
     f = module.kernel(name)
-    pointers = [f.slot(PTR, i) for i in range(len(loops.operands))]
+    pointers = [f.load_arg(PTR, i) for i in range(len(loops.operands))]
     emit_units(f, lanes, loops, pointers, lambda now, at, width: _element(f, loops, now, at, width, body))
 
 
@@ -107,12 +107,12 @@ def emit_units(f: Function, lanes: int, loops: Loops, pointers: list[Reg], eleme
 
         def middle(_: Reg, now: list[Reg]) -> list[Reg]:
             _inner(f, lanes, loops, now, element)
-            return [f.at(p, o.strides[-2]) for p, o in zip(now, loops.operands, strict=True)]
+            return [f.gep(p, o.strides[-2]) for p, o in zip(now, loops.operands, strict=True)]
 
-        f.repeat(loops.shape[-2], places, middle)
+        f.loop(loops.shape[-2], places, middle)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _places(f: Function, loops: Loops, pointers: list[Reg], index: Reg) -> list[Reg]:
@@ -125,7 +125,7 @@ def _places(f: Function, loops: Loops, pointers: list[Reg], index: Reg) -> list[
         index = f.op("udiv", index, n) if dim else index
         for i, operand in enumerate(loops.operands):
             if operand.strides[dim]:
-                places[i] = f.at(places[i], f.mul(here, operand.strides[dim]))
+                places[i] = f.gep(places[i], f.mul(here, operand.strides[dim]))
     return places
 
 
@@ -143,9 +143,9 @@ def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], element: Eleme
             element(now, f.add(i, u * lanes) if u else i, lanes)
         return []
 
-    f.repeat(vectors * lanes, [], several, together * lanes)
+    f.loop(vectors * lanes, [], several, together * lanes)
     if rest:  # the last vector covers some elements again
-        element(now, number(length - lanes, I64), lanes)
+        element(now, const(length - lanes, I64), lanes)
 
 
 def _element(f: Function, loops: Loops, now: list[Reg], at: Reg, lanes: int, body: Body) -> None:
@@ -155,6 +155,6 @@ def _element(f: Function, loops: Loops, now: list[Reg], at: Reg, lanes: int, bod
         if step == 0:
             given.append(f.splat(f.load(operand.kind, place), lanes))
         else:
-            given.append(f.load(vec(lanes, operand.kind), f.at(place, f.mul(at, step))))
+            given.append(f.load(vec(lanes, operand.kind), f.gep(place, f.mul(at, step))))
     result, out = body(f, given), loops.operands[-1]
-    f.store(result, f.at(now[-1], f.mul(at, out.strides[-1])))
+    f.store(result, f.gep(now[-1], f.mul(at, out.strides[-1])))

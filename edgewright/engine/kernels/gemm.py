@@ -128,7 +128,7 @@ def emit_tile(
     offsets = [4 * sum(panel.widths[:i]) for i in range(len(panel.widths))]
     types = [vec(width, "float") for width in panel.widths]
     bias = [f.load(t, f.arg("weights"), o, 16) for t, o in zip(types, offsets, strict=True)]
-    start = [f.arg("data"), f.at(f.arg("weights"), 4 * panel.columns)]
+    start = [f.arg("data"), f.gep(f.arg("weights"), 4 * panel.columns)]
     places, further = panel.places(window.elements), 4 * panel.columns // panel.streams
 
     def multiply(_: Reg, carried: list[Reg]) -> list[Reg]:
@@ -140,12 +140,12 @@ def emit_tile(
             x = f.load("float", data, p * window.step, 4)
             for j, w in enumerate(row):
                 sums[p * len(row) + j] = product(f, f.splat(x, panel.widths[j]), w, sums[p * len(row) + j])
-        return [f.at(data, 4), f.at(weights, further), *sums]
+        return [f.gep(data, 4), f.gep(weights, further), *sums]
 
     sums = around(f, window, [*start, *bias * pixels], multiply, window.depth)[2:]
     for p in range(pixels):
         _store_pixel(f, panel, sums[p * len(types) : (p + 1) * len(types)], p * out_step, p * second_step, tail)
-    f.give()
+    f.ret()
     return f
 
 
@@ -164,15 +164,15 @@ def around(f: Function, window: Window, start: list[Reg], body: object, times: i
 
     def level(depth: int, carried: list[Reg]) -> list[Reg]:
         if depth == len(window.loops):
-            return f.repeat(times, carried, body)  # type: ignore[arg-type]
+            return f.loop(times, carried, body)  # type: ignore[arg-type]
         count, step = window.loops[depth]
         if count == 1:
             return level(depth + 1, carried)
 
         def once(_: Reg, now: list[Reg]) -> list[Reg]:
             after = level(depth + 1, now)
-            return [f.at(now[0], step), *after[1:]]
+            return [f.gep(now[0], step), *after[1:]]
 
-        return f.repeat(count, carried, once)
+        return f.loop(count, carried, once)
 
     return level(0, start)

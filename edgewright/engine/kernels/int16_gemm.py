@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.fixed_point import bounded
 from edgewright.engine.codegen.float_rescale import double, nearest
 from edgewright.engine.codegen.vector import clamp, multiply_pairs
@@ -60,7 +60,7 @@ class _Ending:
 
     def widen(self, x: Reg) -> list[Reg]:
         """32-bit sums as 64 bits: the first half of the lanes, the second."""
-        half = count(x.type) // 2
+        half = lane_count(x.type) // 2
         parts = [self.f.shuffle(x, x, range(start, start + half)) for start in (0, half)]
         return [self.f.cast("sext", p, vec(half, "i64")) for p in parts]
 
@@ -68,8 +68,8 @@ class _Ending:
         f, made = self.f, []
         for i, total in enumerate(totals):
             inside = self._by_factor(i, total) if self.end.real else self._by_shift(i, total)
-            made.append(f.cast("trunc", inside, vec(count(inside.type), "i16")))
-        both = f.shuffle(made[0], made[1], range(2 * count(made[0].type)))
+            made.append(f.cast("trunc", inside, vec(lane_count(inside.type), "i16")))
+        both = f.shuffle(made[0], made[1], range(2 * lane_count(made[0].type)))
         f.store_first(both, used, out, offset)
 
     def _by_shift(self, i: int, total: Reg) -> Reg:
@@ -79,7 +79,7 @@ class _Ending:
 
     def _by_factor(self, i: int, total: Reg) -> Reg:
         f, end, real = self.f, self.end, double(self.f, total)
-        scaled = f.op("fmul", real, f.bits(self.multiplier[i], real.type))
+        scaled = f.op("fmul", real, f.bitcast(self.multiplier[i], real.type))
         return f.add(nearest(f, clamp(f, scaled, end.low - end.zero, end.high - end.zero)), end.zero)
 
     def words(self, x: Reg) -> Reg:
@@ -105,28 +105,28 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     lanes, window = isa.lanes, tile.window
     ending = _Ending(f, f.arg("weights"), lanes, tile.end)
-    begin = f.at(f.arg("weights"), head_bytes(lanes))
+    begin = f.gep(f.arg("weights"), head_bytes(lanes))
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
         w = f.load(vec(2 * lanes, "i16"), weights, 0, 4)
         for p in range(pixels):
             pair = f.splat(ending.words(f.load("i32", data, p * window.step, 1)), lanes)
-            sums[p] = f.add(sums[p], multiply_pairs(f, f.bits(pair, w.type), w))
-        return [f.at(data, 4), f.at(weights, 4 * lanes), *sums]
+            sums[p] = f.add(sums[p], multiply_pairs(f, f.bitcast(pair, w.type), w))
+        return [f.gep(data, 4), f.gep(weights, 4 * lanes), *sums]
 
     def run(_: Reg, carried: list[Reg]) -> list[Reg]:
         """As many pairs as 32 bits hold."""
         data, weights, *totals = carried
-        none = [number(0, vec(lanes, "i32"))] * pixels
-        (*places,) = f.repeat(window.depth, [data, weights, *none], step)
+        none = [const(0, vec(lanes, "i32"))] * pixels
+        (*places,) = f.loop(window.depth, [data, weights, *none], step)
         wide = [part for total in places[2:] for part in ending.widen(total)]
         return [*places[:2], *(f.add(t, w) for t, w in zip(totals, wide, strict=True))]
 
     totals = around(f, window, [f.arg("data"), begin, *ending.bias * pixels], run, 1)[2:]
     for p in range(pixels):
         ending.store(totals[2 * p : 2 * p + 2], tile.used, f.arg("out"), p * tile.out_step)
-    f.give()
+    f.ret()
     return f
 
 
@@ -155,36 +155,36 @@ def row_bytes(isa: ISA, row: WordRow) -> int:
 def emit_depthwise(module: Module, name: str, isa: ISA, row: WordRow) -> None:
     """Units are output rows. Slots: data, weights, output."""
     f = module.kernel(name)
-    data, weights, out = (f.slot(PTR, i) for i in range(3))
+    data, weights, out = (f.load_arg(PTR, i) for i in range(3))
     whole, rest = divmod(row.channels, isa.lanes)
 
     def line(y: Reg) -> None:
-        top, made = f.at(data, f.mul(y, row.down)), f.at(out, f.mul(y, row.out_row))
+        top, made = f.gep(data, f.mul(y, row.down)), f.gep(out, f.mul(y, row.out_row))
 
         def panel(n: Reg, used: int) -> None:
-            places = [f.at(p, f.mul(n, 2 * isa.lanes)) for p in (top, made)]
-            _depthwise_panel(f, isa, row, f.at(weights, f.mul(n, row_bytes(isa, row))), places, used)
+            places = [f.gep(p, f.mul(n, 2 * isa.lanes)) for p in (top, made)]
+            _depthwise_panel(f, isa, row, f.gep(weights, f.mul(n, row_bytes(isa, row))), places, used)
 
         if whole:
-            f.span(number(0, "i64"), number(whole, "i64"), lambda n: panel(n, isa.lanes))
+            f.for_range(const(0, "i64"), const(whole, "i64"), lambda n: panel(n, isa.lanes))
         if rest:
-            panel(number(whole, "i64"), rest)
+            panel(const(whole, "i64"), rest)
 
-    f.span(f.arg("begin"), f.arg("end"), line)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), line)
+    f.ret()
 
 
 def _depthwise_panel(f: Function, isa: ISA, row: WordRow, weights: Reg, places: list[Reg], used: int) -> None:
     lanes = isa.lanes
     ending = _Ending(f, weights, lanes, row.end)
-    pairs, begin = vec(2 * lanes, "i16"), f.at(weights, head_bytes(lanes))
+    pairs, begin = vec(2 * lanes, "i16"), f.gep(weights, head_bytes(lanes))
 
     def pixel(_: Reg, now: list[Reg]) -> list[Reg]:
-        total, sums = number(0, vec(lanes, "i32")), ending.bias
+        total, sums = const(0, vec(lanes, "i32")), ending.bias
         for n, (y, x) in enumerate(np.ndindex(*row.kernel)):
             word = ending.words(f.load(vec(lanes, "i16"), now[0], y * row.line + x * row.tap))
             tap = f.load(pairs, begin, 4 * lanes * n, 4)  # each weight, and a zero for what stands above a word
-            made = multiply_pairs(f, f.bits(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
+            made = multiply_pairs(f, f.bitcast(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
             if row.wide:
                 sums = [f.add(a, b) for a, b in zip(ending.widen(made), sums, strict=True)]
             else:
@@ -192,6 +192,6 @@ def _depthwise_panel(f: Function, isa: ISA, row: WordRow, weights: Reg, places: 
         if not row.wide:
             sums = [f.add(a, b) for a, b in zip(ending.widen(total), sums, strict=True)]
         ending.store(sums, used, now[1])
-        return [f.at(now[0], row.data_pixel), f.at(now[1], row.out_pixel)]
+        return [f.gep(now[0], row.data_pixel), f.gep(now[1], row.out_pixel)]
 
-    f.repeat(row.columns, places, pixel)
+    f.loop(row.columns, places, pixel)

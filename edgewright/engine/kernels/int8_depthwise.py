@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import Dots, interleave
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.int8_store import Ending, Finish, Notes, column_order, load_factors, no_factor
@@ -121,14 +121,14 @@ def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
                      weights: Reg = weights) -> list[Reg]:  # fmt: skip
             offset = f.add(f.mul(index, width), starts[0])
             if starts[-1] % width:
-                offset = f.call("llvm.umin.i64", I64, offset, number(starts[-1], I64))
-            own = f.at(weights, f.mul(index, block_bytes(row, width)))
-            _Block(f, isa, row, width, own).along([f.at(p, offset) for p in start])
+                offset = f.call("llvm.umin.i64", I64, offset, const(starts[-1], I64))
+            own = f.gep(weights, f.mul(index, block_bytes(row, width)))
+            _Block(f, isa, row, width, own).along([f.gep(p, offset) for p in start])
             return []
 
-        f.repeat(len(starts), [], channels)
-        weights = f.at(weights, len(starts) * block_bytes(row, width))
-    f.give()
+        f.loop(len(starts), [], channels)
+        weights = f.gep(weights, len(starts) * block_bytes(row, width))
+    f.ret()
     return f
 
 
@@ -150,12 +150,12 @@ class _Block:
 
         def tile(_: Reg, now: list[Reg]) -> list[Reg]:
             self._tile(now, at_once)
-            return [f.at(p, at_once * s) for p, s in zip(now, steps, strict=True)]
+            return [f.gep(p, at_once * s) for p, s in zip(now, steps, strict=True)]
 
-        after = f.repeat(times, places, tile)
+        after = f.loop(times, places, tile)
         if rest * 10 > 9 * at_once or (rest and times > 9):  # little is done again if the last tile is a whole one
             back = rest - at_once
-            self._tile([f.at(p, back * s) for p, s in zip(after, steps, strict=True)], at_once)
+            self._tile([f.gep(p, back * s) for p, s in zip(after, steps, strict=True)], at_once)
         elif rest:
             self._tile(after, rest)
 
@@ -166,8 +166,8 @@ class _Block:
         sums = [list(bias) for _ in range(pixels)]
         for dy in range(row.kernel[0]):
             self._line(data[dy], dy, sums)
-        factors = load_factors(f, row.ending, f.at(self.weights, 4 * width), width // 4, 4, 16)
-        finish = Finish(f, row.ending, f.at(self.weights, 4 * width * (1 + row.ending.words)))
+        factors = load_factors(f, row.ending, f.gep(self.weights, 4 * width), width // 4, 4, 16)
+        finish = Finish(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.words)))
         for p, four in enumerate(sums):
             other = f.load(self.kind, second, p * row.second_pixel) if row.ending.sum else None
             f.store_first(finish.store(four, factors, other), self.used, out, p * row.out_pixel)
@@ -195,12 +195,12 @@ class _Block:
         half = vec(self.width // 2, "i16")
 
         def pixel(c: int) -> Reg:
-            return f.load(self.kind, data, c * self.row.data_pixel, 1) if c in taps else number(0, self.kind)
+            return f.load(self.kind, data, c * self.row.data_pixel, 1) if c in taps else const(0, self.kind)
 
         for c in (column, column + 2 * d):
             if c not in pairs:
                 pairs[c] = interleave(f, pixel(c), pixel(c + d))
         quad: list[Reg] = []
         for a, b in zip(pairs[column], pairs[column + 2 * d], strict=True):
-            quad += interleave(f, f.bits(a, half), f.bits(b, half))
-        return [f.bits(q, self.kind) for q in quad]
+            quad += interleave(f, f.bitcast(a, half), f.bitcast(b, half))
+        return [f.bitcast(q, self.kind) for q in quad]

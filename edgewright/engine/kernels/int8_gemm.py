@@ -13,7 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, count, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, lane_count, vec
 from edgewright.engine.codegen.vector import LINE, Dots, Pairs, fetch
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window, around
@@ -74,7 +74,7 @@ def best_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threa
             small, longer = divmod(columns, tiles)
             share = -(-rows * tiles // threads) * threads / (rows * tiles)
             sizes = ((small + 1, longer), (small, tiles - longer))
-            cycles = sum(count * _cycles(vectors, size, steps, 4 * width * steps) for size, count in sizes)
+            cycles = sum(tile_count * _cycles(vectors, size, steps, 4 * width * steps) for size, tile_count in sizes)
             cycles *= _TWO_SIZES if longer else 1.0
             found[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
     return tuple(sorted(found, key=lambda tile: (found[tile], -tile[0], -tile[1])))
@@ -106,24 +106,24 @@ def pack(
     fours = np.ascontiguousarray(filters).view(np.int32)
     left, start, tail = room, 0, notes.pack()
     for panel, run in groupby(made):
-        count, order = len(list(run)), column_order(isa.lanes, panel.vectors)
+        panel_count, order = len(list(run)), column_order(isa.lanes, panel.vectors)
         width = len(order)
         front = 4 * width * (1 + ending.words)
         head = front + len(tail)
         size = head + 4 * width * fours.shape[1]
-        here, left = np.split(left, [count * size])
-        blocks = here.reshape(count, size)
-        wanted = start + panel.used * np.arange(count)[:, None] + order
+        here, left = np.split(left, [panel_count * size])
+        blocks = here.reshape(panel_count, size)
+        wanted = start + panel.used * np.arange(panel_count)[:, None] + order
         there, channels = wanted < len(fours), np.minimum(wanted, len(fours) - 1)
         body = fours[channels]
         body[~there] = 0
         blocks[:, : 4 * width].view(np.int32)[:] = np.where(there, bias[channels], 0)
         words = np.where(there, factors.view(np.int32)[:, channels], no_factor(ending)[:, None, None])
-        blocks[:, 4 * width : front].view(np.int32).reshape(count, ending.words, width)[:] = words.swapaxes(0, 1)
+        blocks[:, 4 * width : front].view(np.int32).reshape(panel_count, ending.words, width)[:] = words.swapaxes(0, 1)
         blocks[:, front:head] = tail
-        parts = body.reshape(count, panel.streams, -1, fours.shape[1])
+        parts = body.reshape(panel_count, panel.streams, -1, fours.shape[1])
         blocks[:, head:].view(np.int32).reshape(*parts.shape[:2], fours.shape[1], -1)[:] = parts.swapaxes(2, 3)
-        start += count * panel.used
+        start += panel_count * panel.used
     assert not len(left)
 
 
@@ -139,8 +139,8 @@ def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: W
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     sums = _multiply(f, isa, pixels, panel, window, ending, ahead)
     lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
-    factors = load_factors(f, ending, f.at(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
-    finish = Finish(f, ending, f.at(f.arg("weights"), (1 + ending.words) * head))
+    factors = load_factors(f, ending, f.gep(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
+    finish = Finish(f, ending, f.gep(f.arg("weights"), (1 + ending.words) * head))
     together = 4 // panel.vectors
     for start in range(0, pixels, together):
         chosen = [min(start + i, pixels - 1) for i in range(together)]
@@ -149,7 +149,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: W
         packed = finish.store(four, factors * together, second)
         for p, row in zip(dict.fromkeys(chosen), rows_of(f, packed, panel.vectors), strict=False):
             f.store_first(row, panel.used, f.arg("out"), p * out_step)
-    f.give()
+    f.ret()
     return f
 
 
@@ -163,7 +163,7 @@ def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Wind
               ahead: bool) -> list[Reg]:  # fmt: skip
     size, weights = 4 * isa.lanes, f.arg("weights")
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
-    begin = f.at(weights, (1 + ending.words) * panel.vectors * size + ending.notes)
+    begin = f.gep(weights, (1 + ending.words) * panel.vectors * size + ending.notes)
     further = panel_bytes(isa, panel, ending, window.elements) if ahead else 0
     return multiply(f, Dots(f, isa), pixels, window, begin, bias, further, near=False, streams=panel.streams)
 
@@ -174,7 +174,7 @@ def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin
 
     ``ahead``: the weights so many bytes farther on will be needed next; ``near``: in the first cache.
     """
-    vectors, lanes = len(bias), count(bias[0].type)
+    vectors, lanes = len(bias), lane_count(bias[0].type)
     size, bytes_, each = 4 * lanes, vec(4 * lanes, "i8"), vectors // streams
     places = [s * each * size * window.elements + j * size for s in range(streams) for j in range(each)]
 
@@ -184,10 +184,10 @@ def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin
         for offset in range(0, vectors * size if ahead else 0, LINE):
             fetch(f, weights, ahead + offset, near)
         for p in range(pixels):
-            x = dots.data(f.bits(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
+            x = dots.data(f.bitcast(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
             for j, w in enumerate(row):
                 sums[p * vectors + j] = dots.add(sums[p * vectors + j], x, w)
-        return [f.at(data, 4), f.at(weights, each * size), *sums]
+        return [f.gep(data, 4), f.gep(weights, each * size), *sums]
 
     return around(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.fixed_point import bounded, halves, joined
 from edgewright.engine.codegen.vector import int_max, int_min, widen
 from edgewright.engine.kernels.elementwise import Loops, emit_units
@@ -28,13 +28,13 @@ class ByteRows:
 def emit_softmax(module: Module, name: str, lanes: int, rows: ByteRows) -> None:
     """Slots: data, exponentials (256 of 32 bits), what each adds to a sum, output."""
     f = module.kernel(name)
-    data, powers, parts, out = (f.slot(PTR, i) for i in range(4))
+    data, powers, parts, out = (f.load_arg(PTR, i) for i in range(4))
 
     def row(now: list[Reg], at: Reg, _: int) -> None:
-        source, target = (f.at(p, f.mul(at, o.strides[-1])) for p, o in zip(now, rows.loops.operands, strict=True))
+        source, target = (f.gep(p, f.mul(at, o.strides[-1])) for p, o in zip(now, rows.loops.operands, strict=True))
 
         def bytes_at(place: Reg, width: int) -> Reg:
-            return widen(f, f.load(vec(width, "i8"), f.at(source, place)))
+            return widen(f, f.load(vec(width, "i8"), f.gep(source, place)))
 
         largest = _folded(f, lanes, rows.length, 0, lambda p, w, now: int_max(f, now, bytes_at(p, w)), _most)
 
@@ -47,10 +47,10 @@ def emit_softmax(module: Module, name: str, lanes: int, rows: ByteRows) -> None:
 
         def store(place: Reg, width: int, now: Reg) -> Reg:
             made = _shares(f, entries(f, powers, below(place, width)), inverse, bits)
-            f.store(f.cast("trunc", made, vec(width, "i8")), f.at(target, place))
+            f.store(f.cast("trunc", made, vec(width, "i8")), f.gep(target, place))
             return now
 
-        _folded(f, lanes, rows.length, 0, store, lambda f, x: number(0, "i32"))
+        _folded(f, lanes, rows.length, 0, store, lambda f, x: const(0, "i32"))
 
     emit_units(f, 1, rows.loops, [data, out], row)
 
@@ -66,21 +66,21 @@ def _sum(f: Function, x: Reg) -> Reg:
 def _folded(f: Function, lanes: int, length: int, start: int, each: Each, join: Callable[[Function, Reg], Reg]) -> Reg:
     """``each(place, width, value)`` along a row: vectors, made one number by ``join``, then what is left one by one."""
     whole = length // lanes * lanes
-    value = number(start, "i32")
+    value = const(start, "i32")
     if whole:
-        wide = number(start, vec(lanes, "i32"))
-        value = join(f, f.repeat(whole, [wide], lambda i, now: [each(i, lanes, now[0])], lanes)[0])
+        wide = const(start, vec(lanes, "i32"))
+        value = join(f, f.loop(whole, [wide], lambda i, now: [each(i, lanes, now[0])], lanes)[0])
     if length > whole:
-        value = f.repeat(length - whole, [value], lambda i, now: [each(f.add(i, whole), 1, now[0])])[0]
+        value = f.loop(length - whole, [value], lambda i, now: [each(f.add(i, whole), 1, now[0])])[0]
     return value
 
 
 def entries(f: Function, table: Reg, at: Reg) -> Reg:
     """Words of 32 bits of a table."""
-    lanes = count(at.type)
+    lanes = lane_count(at.type)
     if lanes == 1:
-        return f.load("i32", f.at(table, f.mul(f.cast("zext", at, I64), 4)))
-    where = f.let(f"<{lanes} x ptr>", f"getelementptr i32, ptr {table}, {at.type} {at}")
+        return f.load("i32", f.gep(table, f.mul(f.cast("zext", at, I64), 4)))
+    where = f.emit(f"<{lanes} x ptr>", f"getelementptr i32, ptr {table}, {at.type} {at}")
     every, none = Reg("splat (i1 true)", f"<{lanes} x i1>"), Reg("zeroinitializer", at.type)
     return f.call(f"llvm.masked.gather.v{lanes}i32.v{lanes}p0", at.type, where, Reg("4", "i32"), every, none)
 
@@ -93,24 +93,24 @@ def _high(f: Function, a: Reg, b: Reg | int) -> Reg:
 def _inverse(f: Function, total: Reg) -> tuple[Reg, Reg]:
     """One over a row's sum, and how far its products are shifted: as ``ir/tflite/fixed_point_math.py`` has it."""
     f.module.declare("declare i32 @llvm.ctlz.i32(i32, i1)")
-    room = f.cast("zext", f.let("i32", f"call i32 @llvm.ctlz.i32(i32 {total}, i1 true)"), I64)
+    room = f.cast("zext", f.emit("i32", f"call i32 @llvm.ctlz.i32(i32 {total}, i1 true)"), I64)
     scaled = f.op("shl", f.cast("zext", total, I64), room)
     half = f.op("ashr", scaled, 1)  # the sum less 2**31, plus 2**31
     x = f.add(_high(f, half, FIRST[1]), FIRST[0])
     for _ in range(ROUNDS):
-        missing = f.op("sub", number(1 << 29, I64), _high(f, half, x))
+        missing = f.op("sub", const(1 << 29, I64), _high(f, half, x))
         x = f.op("add", x, bounded(f, f.op("shl", _high(f, x, missing), 2), _LOW, _HIGH))
     made = bounded(f, f.op("shl", x, 1), _LOW, _HIGH)
-    return made, f.op("sub", number(SUM_BITS + 31 - _STEPS, I64), room)
+    return made, f.op("sub", const(SUM_BITS + 31 - _STEPS, I64), room)
 
 
 def _shares(f: Function, power: Reg, inverse: Reg, bits: Reg) -> Reg:
     """Products of exponentials and the inverse, in steps of 1/256, at most 255 of them."""
     made = []
     for part in halves(f, power):
-        lanes = count(part.type)
+        lanes = lane_count(part.type)
         share = _high(f, part, f.splat(inverse, lanes))
-        half = f.op("shl", number(1, I64), f.add(bits, -1))
+        half = f.op("shl", const(1, I64), f.add(bits, -1))
         made.append(f.op("ashr", f.op("add", share, f.splat(half, lanes)), f.splat(bits, lanes)))
     whole = joined(f, made)
-    return int_min(f, whole, number(255, whole.type))
+    return int_min(f, whole, const(255, whole.type))

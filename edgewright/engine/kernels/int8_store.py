@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Reg, count, number, vec
+from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
 from edgewright.engine.codegen.requant import ROUNDINGS, Requantize
 from edgewright.engine.codegen.vector import bytes_to_four, four_to_bytes, int_max, int_min, permute_bytes
 from edgewright.ir.graph import Array
@@ -81,7 +81,7 @@ class Finish:
 
     def store(self, sums: Sequence[Reg], factors: Sequence[Requantize], second: Reg | None) -> Reg:
         f, ending = self.f, self.ending
-        lanes = count(sums[0].type)
+        lanes = lane_count(sums[0].type)
         whole = [factor(total) for total, factor in zip(sums, factors, strict=True)]
         if second is not None:
             whole = self._add(whole, bytes_to_four(f, second), lanes)
@@ -90,7 +90,7 @@ class Finish:
             x = int_max(f, x, self._word(1, 4 * lanes, "i8"), signed=False)
         if ending.high:
             x = int_min(f, x, self._word(2, 4 * lanes, "i8"), signed=False)
-        return look_up(f, f.at(self.notes, 64), x) if ending.table else x
+        return look_up(f, f.gep(self.notes, 64), x) if ending.table else x
 
     def _add(self, whole: Sequence[Reg], others: Sequence[Reg], lanes: int) -> list[Reg]:
         """Both in the output's steps, as the reference has it: integers, half a step rounded up."""
@@ -106,14 +106,14 @@ class Finish:
 
 def look_up(f: Function, table: Reg, x: Reg) -> Reg:
     """Each byte by a table of 256: two halves, each in one instruction; shorter vectors as a part of a long one."""
-    if count(x.type) < 64:
-        own = list(range(count(x.type)))
-        first = f.let("<2 x i8>", f"insertelement <2 x i8> poison, i8 {x}, i32 0") if len(own) == 1 else x
+    if lane_count(x.type) < 64:
+        own = list(range(lane_count(x.type)))
+        first = f.emit("<2 x i8>", f"insertelement <2 x i8> poison, i8 {x}, i32 0") if len(own) == 1 else x
         whole = look_up(f, table, f.shuffle(first, first, [*own, *[-1] * (64 - len(own))]))
         return f.shuffle(whole, whole, own)
     quarters = [f.load(x.type, table, 64 * i, 64) for i in range(4)]
     low, high = (permute_bytes(f, quarters[i], x, quarters[i + 1]) for i in (0, 2))
-    return f.select(f.compare("slt", x, number(0, x.type)), high, low)
+    return f.select(f.compare("slt", x, const(0, x.type)), high, low)
 
 
 def column_order(lanes: int, vectors: int) -> Array:
@@ -130,10 +130,10 @@ def rows_of(f: Function, packed: Reg, vectors: int) -> list[Reg]:
     together = 4 // vectors
     kind = {2: "i64", 1: "i32"}[vectors]
     size = {2: 8, 1: 4}[vectors]
-    pieces = f.bits(packed, vec(count(packed.type) // size, kind))
-    each = count(pieces.type) // together
+    pieces = f.bitcast(packed, vec(lane_count(packed.type) // size, kind))
+    each = lane_count(pieces.type) // together
     rows = [f.shuffle(pieces, pieces, [r + together * i for i in range(each)]) for r in range(together)]
-    return [f.bits(r, vec(each * size, "i8")) for r in rows]
+    return [f.bitcast(r, vec(each * size, "i8")) for r in rows]
 
 
 def from_rows(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
@@ -142,10 +142,10 @@ def from_rows(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
         return rows[0]
     together = 4 // vectors
     kind, size = {2: ("i64", 8), 1: ("i32", 4)}[vectors]
-    each = count(rows[0].type) // size
-    joined = [f.bits(r, vec(each, kind)) for r in rows]
+    each = lane_count(rows[0].type) // size
+    joined = [f.bitcast(r, vec(each, kind)) for r in rows]
     while len(joined) > 1:
-        wide = count(joined[0].type)
+        wide = lane_count(joined[0].type)
         joined = [f.shuffle(a, b, range(2 * wide)) for a, b in zip(joined[::2], joined[1::2], strict=True)]
     turned = f.shuffle(joined[0], joined[0], [each * r + i for i in range(each) for r in range(together)])
-    return f.bits(turned, vec(each * together * size, "i8"))
+    return f.bitcast(turned, vec(each * together * size, "i8"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import Pairs
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window
@@ -64,13 +64,13 @@ def emit_tile(module: Module, isa: ISA, pixels: int, vectors: int, window: Windo
     """``tile(data, weights, out, second)``: sums of 32 bits."""
     name = f"tile_{pixels}_{vectors}"
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
-    zeros = [number(0, vec(isa.lanes, "i32"))] * vectors
+    zeros = [const(0, vec(isa.lanes, "i32"))] * vectors
     panel = window.depth * vectors * 4 * isa.lanes
     sums = multiply(f, Pairs(f, isa), pixels, window, f.arg("weights"), zeros, ahead=panel)
     for p in range(pixels):
         for j in range(vectors):
             f.store(sums[p * vectors + j], f.arg("out"), p * out_step + 4 * isa.lanes * j, 4)
-    f.give()
+    f.ret()
     return f
 
 
@@ -78,7 +78,7 @@ def _out_of(f: Function, x: list[Reg]) -> list[Reg]:
     """One dimension of the output transform, 24 times as large."""
 
     def times(a: Reg, factor: int) -> Reg:
-        return f.op("mul", a, number(factor, a.type))
+        return f.op("mul", a, const(factor, a.type))
 
     def add(a: Reg, b: Reg) -> Reg:
         return f.op("add", a, b)
@@ -101,9 +101,9 @@ def _sums(f: Function, patches: Patches, lanes: int, now: list[Reg]) -> list[Reg
     bias = f.load(kind, ends, 0, 4)
     for r in range(4):
         for c, x in enumerate(_out_of(f, [line[r] for line in lines])):
-            whole = f.op("ashr", f.op("mul", x, number(_NINTH, kind)), _SIXTY_FOURTH)
+            whole = f.op("ashr", f.op("mul", x, const(_NINTH, kind)), _SIXTY_FOURTH)
             f.store(f.op("add", whole, bias), points, (r * 4 + c) * patches.point, 4)
-    return [f.at(points, vector), f.at(ends, vector)]
+    return [f.gep(points, vector), f.gep(ends, vector)]
 
 
 def emit_outputs(module: Module, lanes: int, outputs: Outputs, ending: Ending) -> Function:
@@ -114,9 +114,9 @@ def emit_outputs(module: Module, lanes: int, outputs: Outputs, ending: Ending) -
 
     def tile(f: Function, now: list[Reg], columns: int) -> list[Reg]:
         points, out, second, ends = now
-        f.repeat(4, [points, ends], lambda _, each: _sums(f, patches, lanes, each))
-        factors = load_factors(f, ending, f.at(ends, 4 * vector), lanes, 4, 4)
-        finish = Finish(f, ending, f.at(f.arg("bias"), notes))
+        f.loop(4, [points, ends], lambda _, each: _sums(f, patches, lanes, each))
+        factors = load_factors(f, ending, f.gep(ends, 4 * vector), lanes, 4, 4)
+        finish = Finish(f, ending, f.gep(f.arg("bias"), notes))
 
         def store(r: int) -> None:
             for c in range(columns):
@@ -128,7 +128,7 @@ def emit_outputs(module: Module, lanes: int, outputs: Outputs, ending: Ending) -
 
         store(0)
         for r in range(1, 4):
-            f.when(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
-        return [f.at(points, 4 * vector), f.at(out, vector), f.at(second, vector), f.at(ends, head)]
+            f.if_then(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
+        return [f.gep(points, 4 * vector), f.gep(out, vector), f.gep(second, vector), f.gep(ends, head)]
 
     return emit_tiles(module, outputs, 4 * lanes, tile)

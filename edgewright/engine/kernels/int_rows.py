@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.requant import Affine, whole_of
 from edgewright.engine.codegen.vector import int_max, to_real
 from edgewright.engine.kernels.elementwise import Loops, emit_units
@@ -35,7 +35,7 @@ class Stored:
 
     def store(self, f: Function, real: Reg, place: Reg) -> None:
         whole = f.add(whole_of(f, real, self.affine, self.low, self.high), self.moved)
-        f.store(f.cast("trunc", whole, vec(count(real.type), f"i{self.bits}")), place)
+        f.store(f.cast("trunc", whole, vec(lane_count(real.type), f"i{self.bits}")), place)
 
 
 @dataclass(frozen=True)
@@ -53,32 +53,32 @@ class SoftmaxRows:
 def emit_softmax(module: Module, name: str, lanes: int, rows: SoftmaxRows) -> None:
     """Slots: data, output, exponentials of 32 bits."""
     f = module.kernel(name)
-    data, out, table = (f.slot(PTR, i) for i in range(3))
+    data, out, table = (f.load_arg(PTR, i) for i in range(3))
     given, made = rows.given, rows.made
 
     def row(now: list[Reg], index: Reg, _: int) -> None:
         source, target = _starts(f, rows.loops, now, index)
 
         def at(place: Reg, like: Reg) -> Reg:
-            return given.load(f, f.at(source, f.mul(place, given.bits // 8)), count(like.type))
+            return given.load(f, f.gep(source, f.mul(place, given.bits // 8)), lane_count(like.type))
 
-        largest = fold(f, lanes, rows.length, number(-(1 << 31), "i32"), lambda i, now: int_max(f, now, at(i, now)),
+        largest = fold(f, lanes, rows.length, const(-(1 << 31), "i32"), lambda i, now: int_max(f, now, at(i, now)),
                        lambda f, x: halved(f, x, lambda a, b: int_max(f, a, b)))  # fmt: skip
 
         def below(place: Reg, like: Reg) -> Reg:
-            return f.op("sub", f.splat(largest, count(like.type)), at(place, like))
+            return f.op("sub", f.splat(largest, lane_count(like.type)), at(place, like))
 
-        total = fold(f, lanes, rows.length, number(0, "i32"),
+        total = fold(f, lanes, rows.length, const(0, "i32"),
                      lambda i, now: f.add(now, entries(f, table, below(i, now))), _added)  # fmt: skip
         finish = _shares(f, table, total) if rows.one is None else _logs(f, rows, total)
         _each(f, lanes, rows.length, lambda i, like: made.store(
-            f, finish(below(i, like)), f.at(target, f.mul(i, made.bits // 8))))  # fmt: skip
+            f, finish(below(i, like)), f.gep(target, f.mul(i, made.bits // 8))))  # fmt: skip
 
     emit_units(f, 1, rows.loops, [data, out], row)
 
 
 def _starts(f: Function, loops: Loops, now: list[Reg], index: Reg) -> list[Reg]:
-    return [f.at(p, f.mul(index, o.strides[-1])) for p, o in zip(now, loops.operands, strict=True)]
+    return [f.gep(p, f.mul(index, o.strides[-1])) for p, o in zip(now, loops.operands, strict=True)]
 
 
 def _added(f: Function, x: Reg) -> Reg:
@@ -90,44 +90,44 @@ def _each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]
         body(at, now)
         return now
 
-    fold(f, lanes, length, number(0, "i32"), step, lambda f, x: number(0, "i32"))
+    fold(f, lanes, length, const(0, "i32"), step, lambda f, x: const(0, "i32"))
 
 
 def _shares(f: Function, table: Reg, total: Reg) -> Callable[[Reg], Reg]:
     whole = to_real(f, total)
-    return lambda below: f.op("fdiv", to_real(f, entries(f, table, below)), f.splat(whole, count(below.type)))
+    return lambda below: f.op("fdiv", to_real(f, entries(f, table, below)), f.splat(whole, lane_count(below.type)))
 
 
 def _logs(f: Function, rows: SoftmaxRows, total: Reg) -> Callable[[Reg], Reg]:
     assert rows.one is not None
-    log = f.op("fsub", _logarithm(f, total), number(rows.one, "double"))
+    log = f.op("fsub", _logarithm(f, total), const(rows.one, "double"))
 
     def made(below: Reg) -> Reg:
-        wide = f.cast("sitofp", below, vec(count(below.type), "double"))
+        wide = f.cast("sitofp", below, vec(lane_count(below.type), "double"))
         far = f.op(
-            "fadd", f.op("fmul", wide, number(rows.given.affine.scale, wide.type)), f.splat(log, count(below.type))
+            "fadd", f.op("fmul", wide, const(rows.given.affine.scale, wide.type)), f.splat(log, lane_count(below.type))
         )
-        minus = f.let(far.type, f"fneg {far.type} {far}")
-        return f.cast("fptrunc", minus, vec(count(below.type), "float"))
+        minus = f.emit(far.type, f"fneg {far.type} {far}")
+        return f.cast("fptrunc", minus, vec(lane_count(below.type), "float"))
 
     return made
 
 
 def _logarithm(f: Function, whole: Reg) -> Reg:
     """Of an integer from 1."""
-    bits = f.bits(f.cast("sitofp", whole, "double"), I64)
+    bits = f.bitcast(f.cast("sitofp", whole, "double"), I64)
     power = f.add(f.op("lshr", bits, 52), -1023)
-    rest = f.bits(f.op("or", f.op("and", bits, (1 << 52) - 1), _ONE), "double")
-    above = f.compare("ogt", rest, number(MIDDLE, "double"))
-    rest = f.select(above, f.op("fmul", rest, number(0.5, "double")), rest)
+    rest = f.bitcast(f.op("or", f.op("and", bits, (1 << 52) - 1), _ONE), "double")
+    above = f.compare("ogt", rest, const(MIDDLE, "double"))
+    rest = f.select(above, f.op("fmul", rest, const(0.5, "double")), rest)
     power = f.op("add", power, f.cast("zext", above, I64))
-    one = number(1.0, "double")
+    one = const(1.0, "double")
     part = f.op("fdiv", f.op("fsub", rest, one), f.op("fadd", rest, one))
-    square, total = f.op("fmul", part, part), number(SERIES[0], "double")
+    square, total = f.op("fmul", part, part), const(SERIES[0], "double")
     for term in SERIES[1:]:
-        total = f.op("fadd", f.op("fmul", total, square), number(term, "double"))
-    twice = f.op("fmul", part, number(2.0, "double"))
-    first = f.op("fmul", f.cast("sitofp", power, "double"), number(LN2, "double"))
+        total = f.op("fadd", f.op("fmul", total, square), const(term, "double"))
+    twice = f.op("fmul", part, const(2.0, "double"))
+    first = f.op("fmul", f.cast("sitofp", power, "double"), const(LN2, "double"))
     return f.op("fadd", first, f.op("fmul", twice, total))
 
 
@@ -153,12 +153,12 @@ class NormRows:
 def emit_norm(module: Module, name: str, lanes: int, norm: NormRows) -> None:
     """Slots: data, output, factors, and what is added, in single precision."""
     f = module.kernel(name)
-    data, out, weights, biases = (f.slot(PTR, i) for i in range(4))
+    data, out, weights, biases = (f.load_arg(PTR, i) for i in range(4))
     items = [s.bits // 8 for s in (norm.given, norm.made)]
 
     def normalize(source: Reg, target: Reg, first: Reg | None) -> None:
         def centred(place: Reg, width: int) -> Reg:
-            stored = norm.given.load(f, f.at(source, f.mul(place, items[0])), width)
+            stored = norm.given.load(f, f.gep(source, f.mul(place, items[0])), width)
             return f.add(stored, -norm.given.affine.zero - norm.given.moved)
 
         moments = _moments(f, lanes, norm, centred)
@@ -167,16 +167,16 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormRows) -> None:
             return
 
         def store(i: Reg, like: Reg) -> None:
-            places = [f.at(p, f.mul(i, 4)) for p in (weights, biases)]
-            factors = [f.load(vec(count(like.type), "float"), p) for p in places]
-            real = _normal(f, centred(i, count(like.type)), *moments, factors, norm.bias)
-            norm.made.store(f, real, f.at(target, f.mul(i, items[1])))
+            places = [f.gep(p, f.mul(i, 4)) for p in (weights, biases)]
+            factors = [f.load(vec(lane_count(like.type), "float"), p) for p in places]
+            real = _normal(f, centred(i, lane_count(like.type)), *moments, factors, norm.bias)
+            norm.made.store(f, real, f.gep(target, f.mul(i, items[1])))
 
         _each(f, lanes, norm.length, store)
 
     def row(index: Reg) -> None:
         first = f.mul(f.op("urem", index, norm.groups), norm.length // norm.spread)
-        source, target = (f.at(p, f.mul(index, norm.length * n)) for p, n in zip((data, out), items, strict=True))
+        source, target = (f.gep(p, f.mul(index, norm.length * n)) for p, n in zip((data, out), items, strict=True))
         normalize(source, target, first)
 
     if norm.loops is not None:
@@ -188,36 +188,36 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormRows) -> None:
 
         emit_units(f, 1, loops, [data, out], apart)
         return
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _moments(f: Function, lanes: int, norm: NormRows, centred: Callable[[Reg, int], Reg]) -> tuple[Reg, Reg]:
     """The mean and the factor that elements are brought to, in single precision."""
 
     def wide(place: Reg, like: Reg) -> Reg:
-        return f.cast("sext", centred(place, count(like.type)), like.type)
+        return f.cast("sext", centred(place, lane_count(like.type)), like.type)
 
     def squared(place: Reg, now: Reg) -> Reg:
         x = wide(place, now)
         return f.op("add", now, f.op("mul", x, x))
 
-    none, count_, half = number(0, I64), norm.length, lanes // 2 or 1
+    none, count_, half = const(0, I64), norm.length, lanes // 2 or 1
     total = fold(f, half, count_, none, lambda i, now: f.op("add", now, wide(i, now)), _added) if norm.centre else none
     squares = fold(f, half, count_, none, squared, _added)
     spread = f.op("sub", f.mul(squares, count_), f.op("mul", total, total))
-    variance = f.op("fdiv", f.cast("sitofp", spread, "double"), number(float(count_ * count_), "double"))
+    variance = f.op("fdiv", f.cast("sitofp", spread, "double"), const(float(count_ * count_), "double"))
     scale = norm.given.affine.scale
-    moved = f.op("fadd", f.op("fmul", variance, number(scale * scale, "double")), number(norm.epsilon, "double"))
+    moved = f.op("fadd", f.op("fmul", variance, const(scale * scale, "double")), const(norm.epsilon, "double"))
     root = f.call("llvm.sqrt.f64", "double", moved)
-    factor = f.op("fdiv", number(scale, "double"), root)
-    mean = f.op("fdiv", f.cast("sitofp", total, "double"), number(float(count_), "double"))
+    factor = f.op("fdiv", const(scale, "double"), root)
+    mean = f.op("fdiv", f.cast("sitofp", total, "double"), const(float(count_), "double"))
     short = [f.cast("fptrunc", x, "float") for x in (mean, factor)]
     return short[0], short[1]
 
 
 def _normal(f: Function, x: Reg, mean: Reg, factor: Reg, factors: list[Reg], bias: bool) -> Reg:
-    lanes = count(x.type)
+    lanes = lane_count(x.type)
     real = f.op("fmul", f.op("fsub", to_real(f, x), f.splat(mean, lanes)), f.splat(factor, lanes))
     real = f.op("fmul", real, factors[0])
     return f.op("fadd", real, factors[1]) if bias else real
@@ -230,15 +230,15 @@ def _by_channel(f: Function, lanes: int, norm: NormRows, tables: tuple[Reg, Reg]
 
     def channel(c: Reg, _: list[Reg]) -> list[Reg]:
         at = f.mul(f.op("add", first, c), 4)
-        numbers, begin = [f.load("float", f.at(t, at)) for t in tables], f.mul(c, norm.spread)
+        numbers, begin = [f.load("float", f.gep(t, at)) for t in tables], f.mul(c, norm.spread)
 
         def store(i: Reg, like: Reg) -> None:
-            place, width = f.op("add", begin, i), count(like.type)
+            place, width = f.op("add", begin, i), lane_count(like.type)
             factors = [f.splat(n, width) for n in numbers]
             real = _normal(f, centred(place, width), *moments, factors, norm.bias)
-            norm.made.store(f, real, f.at(target, f.mul(place, item)))
+            norm.made.store(f, real, f.gep(target, f.mul(place, item)))
 
         _each(f, lanes, norm.spread, store)
         return []
 
-    f.repeat(norm.length // norm.spread, [], channel)
+    f.loop(norm.length // norm.spread, [], channel)

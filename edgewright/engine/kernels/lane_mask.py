@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from edgewright.engine.codegen.builder import I64, Function, Reg, count, element, number, vec
+from edgewright.engine.codegen.builder import I64, Function, Reg, const, element_type, lane_count, vec
 
 _SHORT = {"float": "f32", "i32": "i32"}
 
 
 def first_lanes(f: Function, used: Reg, lanes: int) -> Reg:
     """A mask of the first ``used`` (i64) of so many lanes; all of them if it is more."""
-    most = f.call("llvm.smin.i64", I64, used, number(lanes, I64))
+    most = f.call("llvm.smin.i64", I64, used, const(lanes, I64))
     wide = f.splat(f.cast("trunc", most, "i32"), lanes)
     listed = ", ".join(f"i32 {i}" for i in range(lanes))
     return f.compare("slt", Reg(f"<{listed}>", vec(lanes, "i32")), wide)
@@ -17,11 +17,11 @@ def first_lanes(f: Function, used: Reg, lanes: int) -> Reg:
 
 def load_first(f: Function, kind: str, place: Reg, mask: Reg) -> Reg:
     """Elements of four bytes; 0 where the mask is not."""
-    name = f"llvm.masked.load.v{count(kind)}{_SHORT[element(kind)]}.p0"
-    return f.call(name, kind, place, number(4, "i32"), mask, number(0, kind))
+    name = f"llvm.masked.load.v{lane_count(kind)}{_SHORT[element_type(kind)]}.p0"
+    return f.call(name, kind, place, const(4, "i32"), mask, const(0, kind))
 
 
 def store_first(f: Function, value: Reg, place: Reg, mask: Reg) -> None:
     """Nothing is written where the mask is not."""
-    name = f"llvm.masked.store.v{count(value.type)}{_SHORT[element(value.type)]}.p0"
-    f.call(name, "void", value, place, number(4, "i32"), mask)
+    name = f"llvm.masked.store.v{lane_count(value.type)}{_SHORT[element_type(value.type)]}.p0"
+    f.call(name, "void", value, place, const(4, "i32"), mask)

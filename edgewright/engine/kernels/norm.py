@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, count, number
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.codegen.vector import fma
 from edgewright.engine.kernels.row_reduce import each, fold, load, store, sum_of
@@ -29,22 +29,22 @@ class Norm:
 def emit_norm(module: Module, name: str, lanes: int, norm: Norm) -> None:
     """Units are rows. Slots: data, output, factors, sums. Within 1e-6 of the largest result."""
     f = module.kernel(name)
-    data, out, weight, bias = (f.slot(PTR, i) for i in range(4))
+    data, out, weight, bias = (f.load_arg(PTR, i) for i in range(4))
 
     def row(y: Reg) -> None:
         offset = f.mul(y, 4 * norm.length)
-        source, target = f.at(data, offset), f.at(out, offset)
+        source, target = f.gep(data, offset), f.gep(out, offset)
         own = f.mul(f.op("urem", y, norm.groups), 4 * (norm.length // norm.spread)) if norm.groups > 1 else 0
         mean, scale = _moments(f, lanes, norm, source)
-        _scale(f, lanes, norm, (source, target, f.at(weight, own), f.at(bias, own)), mean, scale)
+        _scale(f, lanes, norm, (source, target, f.gep(weight, own), f.gep(bias, own)), mean, scale)
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _moments(f: Function, lanes: int, norm: Norm, source: Reg) -> tuple[Reg, Reg]:
     """The mean of a row, and one over its deviation."""
-    share, zero = number(1 / norm.length, "float"), number(0, "float")
+    share, zero = const(1 / norm.length, "float"), const(0, "float")
     mean = zero
     if norm.centred:
         sums = lambda at, now: f.op("fadd", now, load(f, source, at, now))  # noqa: E731
@@ -52,19 +52,19 @@ def _moments(f: Function, lanes: int, norm: Norm, source: Reg) -> tuple[Reg, Reg
 
     def square(at: Reg, now: Reg) -> Reg:
         x = load(f, source, at, now)
-        x = f.op("fsub", x, f.splat(mean, count(now.type))) if norm.centred else x
+        x = f.op("fsub", x, f.splat(mean, lane_count(now.type))) if norm.centred else x
         return fma(f, x, x, now)
 
     variance = f.op("fmul", fold(f, lanes, norm.length, zero, square, sum_of), share)
-    root = FUNCTIONS["sqrt"](f, f.op("fadd", variance, number(norm.eps, "float")))
-    return mean, f.op("fdiv", number(1, "float"), root)
+    root = FUNCTIONS["sqrt"](f, f.op("fadd", variance, const(norm.eps, "float")))
+    return mean, f.op("fdiv", const(1, "float"), root)
 
 
 def _scale(f: Function, lanes: int, norm: Norm, places: tuple[Reg, Reg, Reg, Reg], mean: Reg, scale: Reg) -> None:
     source, target, weight, bias = places
 
     def finish(at: Reg, like: Reg, w: Reg | None, b: Reg | None, source: Reg, target: Reg) -> None:
-        x, lanes_ = load(f, source, at, like), count(like.type)
+        x, lanes_ = load(f, source, at, like), lane_count(like.type)
         x = f.op("fsub", x, f.splat(mean, lanes_)) if norm.centred else x
         x = f.op("fmul", x, f.splat(scale, lanes_))
         x = f.op("fmul", x, w) if w is not None else x
@@ -85,10 +85,10 @@ def _scale(f: Function, lanes: int, norm: Norm, places: tuple[Reg, Reg, Reg, Reg
                 for p, used in ((weight, norm.weight), (bias, norm.bias)))  # fmt: skip
 
         def element(at: Reg, like: Reg) -> None:
-            wide = [None if x is None else f.splat(x, count(like.type)) for x in (w, b)]
+            wide = [None if x is None else f.splat(x, lane_count(like.type)) for x in (w, b)]
             finish(at, like, wide[0], wide[1], now[0], now[1])
 
         each(f, lanes, norm.spread, element)
-        return [f.at(p, 4 * norm.spread) for p in now]
+        return [f.gep(p, 4 * norm.spread) for p in now]
 
-    f.repeat(norm.length // norm.spread, [source, target], channel)
+    f.loop(norm.length // norm.spread, [source, target], channel)

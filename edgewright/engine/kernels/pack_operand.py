@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.requant import Affine
 from edgewright.engine.codegen.vector import Dots, transpose
 from edgewright.engine.isa import ISA
@@ -43,25 +43,25 @@ def emit_packing(module: Module, name: str, isa: ISA, packing: Packing) -> None:
     """Units are panels, of one matrix after the other. Slots: the matrices, where panels go."""
     made = {panel: _emit_panel(module, isa, packing, panel) for panel in dict.fromkeys(packing.panels)}
     f = module.kernel(name)
-    source, target = f.slot(PTR, 0), f.slot(PTR, 1)
+    source, target = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     count, first, rest = len(packing.panels), packing.panels[0], packing.panels[-1]
 
     def unit(index: Reg) -> None:
         panel, matrix = f.op("urem", index, count), f.op("udiv", index, count)
-        there = f.at(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
-        here = f.at(_matrix(f, packing, source, matrix), f.mul(panel, first.used * packing.along))
+        there = f.gep(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
+        here = f.gep(_matrix(f, packing, source, matrix), f.mul(panel, first.used * packing.along))
         whole, last = (Reg(f"@{made[p].name}", PTR) for p in (first, rest))
         chosen = whole if first == rest else f.select(f.compare("eq", panel, count - 1), last, whole)
-        f.run(chosen, here, there)
+        f.call_void(chosen, here, there)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _matrix(f: Function, packing: Packing, source: Reg, index: Reg) -> Reg:
     """Where a matrix starts."""
     for n, stride in zip(reversed(packing.batch), reversed(packing.strides), strict=True):
-        source = f.at(source, f.mul(f.op("urem", index, n), stride))
+        source = f.gep(source, f.mul(f.op("urem", index, n), stride))
         index = f.op("udiv", index, n)
     return source
 
@@ -85,9 +85,9 @@ def _emit_panel(module: Module, isa: ISA, packing: Packing, panel: Panel) -> Fun
     f = module.function(f"pack_{panel.columns}_{panel.used}", [(PTR, "source"), (PTR, "target")])
     start = 0
     for width in panel.widths:
-        f.store(number(0, vec(width, "float")), f.arg("target"), 4 * start)
+        f.store(const(0, vec(width, "float")), f.arg("target"), 4 * start)
         start += width
-    packed = f.at(f.arg("target"), 4 * panel.columns)
+    packed = f.gep(f.arg("target"), 4 * panel.columns)
     item = 4 if packing.affine is None and packing.zero is None else 1
     if packing.zero is not None:
         (_fours if packing.step == 1 else _four_by_four)(f, isa, packing, panel, packed)
@@ -97,7 +97,7 @@ def _emit_panel(module: Module, isa: ISA, packing: Packing, panel: Panel) -> Fun
         _turned(f, isa.lanes, packing, panel, packed)
     else:
         _one_by_one(f, packing, panel, packed)
-    f.give()
+    f.ret()
     return f
 
 
@@ -105,9 +105,9 @@ def _straight(f: Function, lanes: int, packing: Packing, panel: Panel, packed: R
     def row(_: Reg, now: list[Reg]) -> list[Reg]:
         for start, length in pieces(panel.used, lanes):
             f.store(_real(f, packing, now[0], length, start * packing.along), now[1], 4 * start)
-        return [f.at(now[0], packing.step), f.at(now[1], 4 * panel.columns)]
+        return [f.gep(now[0], packing.step), f.gep(now[1], 4 * panel.columns)]
 
-    f.repeat(packing.depth, [f.arg("source"), packed], row)
+    f.loop(packing.depth, [f.arg("source"), packed], row)
 
 
 def _real(f: Function, packing: Packing, place: Reg, length: int, offset: int = 0) -> Reg:
@@ -124,32 +124,32 @@ def _turned(f: Function, lanes: int, packing: Packing, panel: Panel, packed: Reg
     def square(at: Reg) -> None:
         for start in range(0, panel.used, side):
             here = min(side, panel.used - start)
-            rows = [f.load(vec(side, "float"), f.at(f.arg("source"), f.mul(at, 4)), (start + i) * packing.along)
+            rows = [f.load(vec(side, "float"), f.gep(f.arg("source"), f.mul(at, 4)), (start + i) * packing.along)
                     for i in range(here)]  # fmt: skip
             turned = transpose(f, [*rows, *rows[:1] * (side - here)])
             for i, x in enumerate(turned):
-                place = f.at(packed, f.mul(at, 4 * panel.columns))
+                place = f.gep(packed, f.mul(at, 4 * panel.columns))
                 f.store_first(x, here, place, 4 * (i * panel.columns + start))
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:
         square(i)
         return []
 
-    f.repeat(packing.depth // side * side, [], once, side)
+    f.loop(packing.depth // side * side, [], once, side)
     if packing.depth % side:
-        square(number(packing.depth - side, I64))
+        square(const(packing.depth - side, I64))
 
 
 def _one_by_one(f: Function, packing: Packing, panel: Panel, packed: Reg) -> None:
     def column(_: Reg, now: list[Reg]) -> list[Reg]:
         f.store(_real(f, packing, now[0], 1), now[1])
-        return [f.at(now[0], packing.along), f.at(now[1], 4)]
+        return [f.gep(now[0], packing.along), f.gep(now[1], 4)]
 
     def row(_: Reg, now: list[Reg]) -> list[Reg]:
-        f.repeat(panel.used, now, column)
-        return [f.at(now[0], packing.step), f.at(now[1], 4 * panel.columns)]
+        f.loop(panel.used, now, column)
+        return [f.gep(now[0], packing.step), f.gep(now[1], 4 * panel.columns)]
 
-    f.repeat(packing.depth, [f.arg("source"), packed], row)
+    f.loop(packing.depth, [f.arg("source"), packed], row)
 
 
 _SIGNS = -0x7F7F7F80  # 0x80 in each of four bytes
@@ -160,21 +160,21 @@ def _fours(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -
     assert packing.zero is not None
     side = next(n for n in (isa.lanes, 8, 4) if n <= isa.lanes and packing.depth % n == 0)
     kind, dots = vec(side, "i32"), Dots(f, isa)
-    zero = dots.data(number(packing.zero, vec(4 * side, "i8")))
+    zero = dots.data(const(packing.zero, vec(4 * side, "i8")))
     for start in range(0, panel.used, side):
         here = min(side, panel.used - start)
 
         def square(at: Reg, now: list[Reg], start: int = start, here: int = here) -> list[Reg]:
-            source, total = f.at(f.arg("source"), f.mul(at, 4)), now[0]
+            source, total = f.gep(f.arg("source"), f.mul(at, 4)), now[0]
             loaded = [f.load(kind, source, (start + i) * packing.along) for i in range(here)]
             rows = [f.op("xor", x, _SIGNS) for x in loaded]
             for i, x in enumerate(transpose(f, [*rows, *rows[:1] * (side - here)])):
-                f.store_first(x, here, f.at(packed, f.mul(at, 4 * panel.columns)), 4 * (i * panel.columns + start))
-                total = dots.add(total, zero, dots.weights(f.bits(x, vec(4 * side, "i8"))))
+                f.store_first(x, here, f.gep(packed, f.mul(at, 4 * panel.columns)), 4 * (i * panel.columns + start))
+                total = dots.add(total, zero, dots.weights(f.bitcast(x, vec(4 * side, "i8"))))
             return [total]
 
-        total = f.repeat(packing.depth, [number(0, kind)], square, side)[0]
-        f.store_first(f.op("sub", number(0, kind), total), here, f.arg("target"), 4 * start)
+        total = f.loop(packing.depth, [const(0, kind)], square, side)[0]
+        f.store_first(f.op("sub", const(0, kind), total), here, f.arg("target"), 4 * start)
 
 
 def _four_by_four(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -> None:
@@ -184,19 +184,19 @@ def _four_by_four(f: Function, isa: ISA, packing: Packing, panel: Panel, packed:
     def column(_: Reg, now: list[Reg]) -> list[Reg]:
         def four(_: Reg, inner: list[Reg]) -> list[Reg]:
             source, target, total = inner
-            joined = number(0, "i32")
+            joined = const(0, "i32")
             for i in range(4):
                 signed = f.op("xor", f.load("i8", source, i * packing.step), -128)
                 total = f.op("add", total, f.cast("sext", signed, "i32"))
                 joined = f.op("or", joined, f.op("shl", f.cast("zext", signed, "i32"), 8 * i))
             f.store(joined, target)
-            return [f.at(source, 4 * packing.step), f.at(target, 4 * panel.columns), total]
+            return [f.gep(source, 4 * packing.step), f.gep(target, 4 * panel.columns), total]
 
-        total = f.repeat(packing.depth, [now[0], now[1], number(0, "i32")], four)[2]
+        total = f.loop(packing.depth, [now[0], now[1], const(0, "i32")], four)[2]
         f.store(f.op("mul", total, -packing.zero), now[2])  # type: ignore[operator]
-        return [f.at(now[0], packing.along), f.at(now[1], 4), f.at(now[2], 4)]
+        return [f.gep(now[0], packing.along), f.gep(now[1], 4), f.gep(now[2], 4)]
 
-    f.repeat(panel.used, [f.arg("source"), packed, f.arg("target")], column)
+    f.loop(panel.used, [f.arg("source"), packed, f.arg("target")], column)
 
 
 def merged(batch: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:

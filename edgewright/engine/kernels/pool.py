@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, const, lane_count, vec
 from edgewright.engine.codegen.epilogue import Tail, finish
 from edgewright.engine.codegen.requant import Affine, quantize
 from edgewright.engine.codegen.vector import int_max, to_real, widen
@@ -48,46 +48,46 @@ class Pool:
 def emit_pool(module: Module, name: str, isa: ISA, pool: Pool) -> None:
     """Units are output rows of one image. Slots: data, output."""
     f = module.kernel(name)
-    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     most = isa.lanes if pool.item == 4 or pool.kind == "mean" else isa.bytes
 
     def row(y: Reg) -> None:
         above, first_y, end_y = _reach(f, pool.high, y)
-        top, line = f.at(data, above), f.at(out, f.mul(y, pool.out_row))
+        top, line = f.gep(data, above), f.gep(out, f.mul(y, pool.out_row))
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
             beside, first_x, end_x = _reach(f, pool.wide, x)
-            corner, place = f.at(top, beside), f.at(line, f.mul(x, pool.out_pixel))
+            corner, place = f.gep(top, beside), f.gep(line, f.mul(x, pool.out_pixel))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = bytes_to(f, first, pool.item)
-                result = _window(f, pool, width, f.at(corner, at), (first_y, end_y), (first_x, end_x))
-                f.store_first(result, used, f.at(place, at))
+                result = _window(f, pool, width, f.gep(corner, at), (first_y, end_y), (first_x, end_x))
+                f.store_first(result, used, f.gep(place, at))
 
             over_channels(f, pool.channels, most, widths, vector)
             return []
 
-        f.repeat(pool.columns, [], pixel)
+        f.loop(pool.columns, [], pixel)
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _reach(f: Function, axis: Axis, index: Reg) -> tuple[Reg, Reg, Reg]:
     """Bytes to a window's corner (perhaps outside), and the taps that lie inside."""
     corner = f.add(f.mul(index, axis.stride), -axis.padding)
-    zero, d = number(0, I64), axis.dilation
-    below = f.op("sub", number(d - 1, I64), corner)
+    zero, d = const(0, I64), axis.dilation
+    below = f.op("sub", const(d - 1, I64), corner)
     first = f.call("llvm.smax.i64", I64, f.op("sdiv", below, d) if d > 1 else below, zero)
-    room = f.op("sub", number(axis.size + d - 1, I64), corner)
-    end = f.call("llvm.smin.i64", I64, f.op("sdiv", room, d) if d > 1 else room, number(axis.kernel, I64))
+    room = f.op("sub", const(axis.size + d - 1, I64), corner)
+    end = f.call("llvm.smin.i64", I64, f.op("sdiv", room, d) if d > 1 else room, const(axis.kernel, I64))
     return f.mul(corner, axis.step), first, end
 
 
 def _window(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
     kind = vec(width, "float" if pool.item == 4 else "i8")
     if pool.kind == "max":
-        lowest = number(float("-inf") if pool.item == 4 else 0, kind)
+        lowest = const(float("-inf") if pool.item == 4 else 0, kind)
         best = _nested(f, pool, here, rows, taps, lowest, lambda best, at: _larger(f, best, f.load(kind, at)))
         return _bounded(f, pool, best)
     return _mean(f, pool, width, here, rows, taps)
@@ -102,10 +102,10 @@ def _larger(f: Function, best: Reg, x: Reg) -> Reg:
 def _bounded(f: Function, pool: Pool, x: Reg) -> Reg:
     if pool.item == 4:
         return finish(f, x, pool.tail)
-    name = f"v{count(x.type)}i8"
+    name = f"v{lane_count(x.type)}i8"
     if pool.low > 0:
-        x = f.call(f"llvm.umax.{name}", x.type, x, number(pool.low, x.type))
-    return f.call(f"llvm.umin.{name}", x.type, x, number(pool.top, x.type)) if pool.top < 255 else x
+        x = f.call(f"llvm.umax.{name}", x.type, x, const(pool.low, x.type))
+    return f.call(f"llvm.umin.{name}", x.type, x, const(pool.top, x.type)) if pool.top < 255 else x
 
 
 def _nested(f: Function, pool: Pool, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg], start: Reg,
@@ -113,24 +113,24 @@ def _nested(f: Function, pool: Pool, here: Reg, rows: tuple[Reg, Reg], taps: tup
     """``body(value, address)`` for every tap inside, row after row."""
 
     def line(y: Reg, now: list[Reg]) -> list[Reg]:
-        at = f.at(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
+        at = f.gep(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
         return [_row(f, pool, at, taps, now[0], body)]
 
-    return f.repeat(f.op("sub", rows[1], rows[0]), [start], line)[0]
+    return f.loop(f.op("sub", rows[1], rows[0]), [start], line)[0]
 
 
 def _row(f: Function, pool: Pool, at: Reg, taps: tuple[Reg, Reg], start: Reg, body: Callable[[Reg, Reg], Reg]) -> Reg:
     step = pool.wide.dilation * pool.wide.step
 
     def tap(x: Reg, now: list[Reg]) -> list[Reg]:
-        return [body(now[0], f.at(at, f.mul(f.op("add", taps[0], x), step)))]
+        return [body(now[0], f.gep(at, f.mul(f.op("add", taps[0], x), step)))]
 
-    return f.repeat(f.op("sub", taps[1], taps[0]), [start], tap)[0]
+    return f.loop(f.op("sub", taps[1], taps[0]), [start], tap)[0]
 
 
 def _mean(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
     """Sums along rows, then over them, then divided: in the reference's order, so rounded as there."""
-    kind, zero = vec(width, "float"), number(0, vec(width, "float"))
+    kind, zero = vec(width, "float"), const(0, vec(width, "float"))
 
     def load(total: Reg, at: Reg) -> Reg:
         if pool.given is None:
@@ -138,10 +138,10 @@ def _mean(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg],
         return f.op("fadd", total, pool.given.real(f, f.load(vec(width, "i8"), at)))
 
     def line(y: Reg, now: list[Reg]) -> list[Reg]:
-        at = f.at(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
+        at = f.gep(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
         return [f.op("fadd", now[0], _row(f, pool, at, taps, zero, load))]
 
-    total = f.repeat(f.op("sub", rows[1], rows[0]), [zero], line)[0]
+    total = f.loop(f.op("sub", rows[1], rows[0]), [zero], line)[0]
     elements = f.op("mul", f.op("sub", rows[1], rows[0]), f.op("sub", taps[1], taps[0]))
     mean = f.op("fdiv", total, f.splat(f.cast("sitofp", elements, "float"), width))
     mean = finish(f, mean, pool.tail)
@@ -171,21 +171,21 @@ class Mean:
 def emit_mean(module: Module, name: str, isa: ISA, mean: Mean) -> None:
     """Units are blocks of channels; the last may be shorter. Slots: data, output."""
     f = module.kernel(name)
-    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     whole, rest = divmod(mean.channels, mean.block)
 
     def block(channels: int) -> Callable[[Reg], None]:
         def emit(unit: Reg) -> None:
             start = f.mul(unit, mean.block * mean.item)
-            _mean_block(f, isa, mean, f.at(data, start), f.at(out, start), channels)
+            _mean_block(f, isa, mean, f.gep(data, start), f.gep(out, start), channels)
 
         return emit
 
-    last = number(whole, I64)
-    f.span(f.arg("begin"), f.call("llvm.smin.i64", I64, f.arg("end"), last), block(mean.block))
+    last = const(whole, I64)
+    f.for_range(f.arg("begin"), f.call("llvm.smin.i64", I64, f.arg("end"), last), block(mean.block))
     if rest:
-        f.span(f.call("llvm.smax.i64", I64, f.arg("begin"), last), f.arg("end"), block(rest))
-    f.give()
+        f.for_range(f.call("llvm.smax.i64", I64, f.arg("begin"), last), f.arg("end"), block(rest))
+    f.ret()
 
 
 def _mean_block(f: Function, isa: ISA, mean: Mean, data: Reg, out: Reg, channels: int) -> None:
@@ -200,20 +200,20 @@ def _mean_block(f: Function, isa: ISA, mean: Mean, data: Reg, out: Reg, channels
         return [f.add(t, widen(f, x)) for t, x in zip(now, loaded, strict=True)]
 
     def row(y: Reg, now: list[Reg]) -> list[Reg]:
-        line = f.at(data, f.mul(y, mean.row))
-        return f.repeat(mean.columns, now, lambda x, sums: add(f.at(line, f.mul(x, mean.pixel)), sums))
+        line = f.gep(data, f.mul(y, mean.row))
+        return f.loop(mean.columns, now, lambda x, sums: add(f.gep(line, f.mul(x, mean.pixel)), sums))
 
-    totals = f.repeat(mean.rows, [number(0, k) for k in kinds], row)
+    totals = f.loop(mean.rows, [const(0, k) for k in kinds], row)
     for total, (_, used), offset in zip(totals, vectors, offsets, strict=True):
         f.store_first(_mean_result(f, mean, total), used, out, offset)
 
 
 def _mean_result(f: Function, mean: Mean, total: Reg) -> Reg:
     if mean.made is None:
-        share = f.op("fmul", total, number(1 / (mean.rows * mean.columns), total.type))
+        share = f.op("fmul", total, const(1 / (mean.rows * mean.columns), total.type))
         return finish(f, share, mean.tail)
     real = to_real(f, f.add(total, -mean.shift))
-    scaled = f.op("fmul", real, number(mean.factor, real.type))
+    scaled = f.op("fmul", real, const(mean.factor, real.type))
     if mean.offset:
-        scaled = f.op("fadd", scaled, number(mean.offset, real.type))
+        scaled = f.op("fadd", scaled, const(mean.offset, real.type))
     return mean.made.store(f, scaled, mean.low, mean.top)

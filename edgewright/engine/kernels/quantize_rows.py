@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.vector import clamp, four_to_bytes, int_max, int_min, larger, round_to_int, smaller
 from edgewright.engine.kernels.row_reduce import along, halved
 
@@ -40,20 +40,20 @@ class Rows:
 def emit_rows(module: Module, name: str, lanes: int, rows: Rows) -> None:
     """Units are rows. Slots: reals, bytes. Bytes are kept 128 higher, as unsigned ones."""
     f = module.kernel(name)
-    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
 
     def row(y: Reg) -> None:
-        source, target = f.at(data, _offset(f, rows, y)), f.at(out, f.mul(y, rows.pitch))
+        source, target = f.gep(data, _offset(f, rows, y)), f.gep(out, f.mul(y, rows.pitch))
         scale, zero = _choose(f, *_extremes(f, lanes, rows.length, source))
-        notes = f.at(target, rows.notes)
-        f.store(f.op("fdiv", number(1, "float"), scale), notes, INVERSE)
+        notes = f.gep(target, rows.notes)
+        f.store(f.op("fdiv", const(1, "float"), scale), notes, INVERSE)
         f.store(zero, notes, ZERO)
         f.store(scale, notes, SCALE)
 
         _store(f, lanes, rows.length, source, target, scale, zero)
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _offset(f: Function, rows: Rows, y: Reg) -> Reg:
@@ -69,27 +69,27 @@ def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale
     """Bytes of a row: four vectors at a time, then those that are left."""
 
     def scaled(at: Reg, wide: int) -> Reg:
-        x = f.load(vec(wide, "float"), f.at(source, f.mul(at, 4)))
+        x = f.load(vec(wide, "float"), f.gep(source, f.mul(at, 4)))
         return round_to_int(f, f.op("fmul", x, f.splat(scale, wide)))
 
     def store(at: Reg, like: Reg) -> None:
-        moved = f.op("add", scaled(at, count(like.type)), f.splat(zero, count(like.type)))
-        bounded = int_min(f, int_max(f, moved, number(0, moved.type)), number(255, moved.type))
-        f.store(f.cast("trunc", bounded, vec(count(like.type), "i8")), f.at(target, at))
+        moved = f.op("add", scaled(at, lane_count(like.type)), f.splat(zero, lane_count(like.type)))
+        bounded = int_min(f, int_max(f, moved, const(0, moved.type)), const(255, moved.type))
+        f.store(f.cast("trunc", bounded, vec(lane_count(like.type), "i8")), f.gep(target, at))
 
     def four(i: Reg, _: list[Reg]) -> list[Reg]:
         words = f.splat(f.cast("trunc", zero, "i16"), 2 * lanes)
         packed = four_to_bytes(f, [scaled(f.add(i, k * lanes), lanes) for k in range(4)], words)
-        fours = f.bits(packed, vec(lanes, "i32"))
+        fours = f.bitcast(packed, vec(lanes, "i32"))
         order = [part * 4 + k for k in range(4) for part in range(lanes // 4)]
-        f.store(f.shuffle(fours, fours, order), f.at(target, i))
+        f.store(f.shuffle(fours, fours, order), f.gep(target, i))
         return []
 
     done = length // (4 * lanes) * 4 * lanes if lanes >= 8 else 0
     if done:
-        f.repeat(done, [], four, 4 * lanes)
+        f.loop(done, [], four, 4 * lanes)
     if done < length:
-        source, target = f.at(source, 4 * done), f.at(target, done)
+        source, target = f.gep(source, 4 * done), f.gep(target, done)
         along(f, lanes, length - done, store)
 
 
@@ -101,7 +101,7 @@ def _extremes(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, R
     kind = vec(lanes, "float")
 
     def take(places: list[Reg], now: list[Reg]) -> list[Reg]:
-        read = [f.load(kind, f.at(source, f.mul(p, 4))) for p in places]
+        read = [f.load(kind, f.gep(source, f.mul(p, 4))) for p in places]
         pairs = zip(now[::2], now[1::2], read, strict=False)
         made = [x for low, high, new in pairs for x in (smaller(f, low, new), larger(f, high, new))]
         return [*made, *now[len(made) :]]
@@ -110,10 +110,10 @@ def _extremes(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, R
         return take([f.add(i, k * lanes) for k in range(together)], now)
 
     rounds = vectors // together * together
-    found = f.repeat(rounds * lanes, [number(0, kind)] * (2 * together), once, together * lanes)
-    left = [number(k * lanes, I64) for k in range(rounds, vectors)]
+    found = f.loop(rounds * lanes, [const(0, kind)] * (2 * together), once, together * lanes)
+    left = [const(k * lanes, I64) for k in range(rounds, vectors)]
     if rest:  # the last vector covers some elements again, which changes nothing
-        left.append(number(length - lanes, I64))
+        left.append(const(length - lanes, I64))
     for start in range(0, len(left), together):
         found = take(left[start : start + together], found)
     return tuple(_joined(f, found[i::2], better) for i, better in enumerate((smaller, larger)))  # type: ignore[return-value]
@@ -129,11 +129,11 @@ def _joined(f: Function, found: list[Reg], better: Callable[[Function, Reg, Reg]
 def _choose(f: Function, low: Reg, high: Reg) -> tuple[Reg, Reg]:
     """Steps per unit, and the byte that stands for 0."""
     flat = f.compare("oeq", low, high)
-    one = number(1, "float")
-    scale = f.op("fdiv", number(255, "float"), f.select(flat, one, f.op("fsub", high, low)))
+    one = const(1, "float")
+    scale = f.op("fdiv", const(255, "float"), f.select(flat, one, f.op("fsub", high, low)))
     scale = f.select(flat, one, scale)
     below, above = f.op("fmul", low, scale), f.op("fmul", high, scale)
-    sides = f.op("fadd", f.op("fadd", number(-128, "float"), below), f.op("fadd", number(127, "float"), above))
-    first, second = f.op("fsub", number(-128, "float"), below), f.op("fsub", number(127, "float"), above)
-    zero = f.select(f.compare("ogt", sides, number(0, "float")), first, second)
+    sides = f.op("fadd", f.op("fadd", const(-128, "float"), below), f.op("fadd", const(127, "float"), above))
+    first, second = f.op("fsub", const(-128, "float"), below), f.op("fsub", const(127, "float"), above)
+    zero = f.select(f.compare("ogt", sides, const(0, "float")), first, second)
     return scale, f.add(round_to_int(f, clamp(f, zero, -128, 127)), 128)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, const, lane_count, vec
 from edgewright.engine.kernels.pack_operand import pieces
 from edgewright.engine.kernels.row_reduce import fold, halved, larger, load, smaller
 
@@ -89,27 +89,27 @@ class _Dims:
 
 def _given(f: Function, reduce: Reduce) -> _Dims:
     """From slots, after the addresses."""
-    count = len(reduce.kept) + len(reduce.gone)
-    pairs = tuple((f.slot(I64, 2 + 2 * i), f.slot(I64, 3 + 2 * i)) for i in range(count))
-    share = f.slot("float", 2 + 2 * count) if reduce.kind == "mean" else None
+    dim_count = len(reduce.kept) + len(reduce.gone)
+    pairs = tuple((f.load_arg(I64, 2 + 2 * i), f.load_arg(I64, 3 + 2 * i)) for i in range(dim_count))
+    share = f.load_arg("float", 2 + 2 * dim_count) if reduce.kind == "mean" else None
     return _Dims(pairs[: len(reduce.kept)], pairs[len(reduce.kept) :], share)
 
 
 def emit_reduce(module: Module, name: str, lanes: int, reduce: Reduce, given: bool = False) -> None:
     """Units are results, or blocks of them. Slots: data, output, and with ``given`` the ``numbers``."""
     f = module.kernel(name)
-    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
-    share = None if reduce.share == 1.0 else number(reduce.share, "float")
+    data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
+    share = None if reduce.share == 1.0 else const(reduce.share, "float")
     dims = _given(f, reduce) if given else _Dims(reduce.kept, reduce.gone, share)
     emit = _across if reduce.inside else _beside
-    f.span(f.arg("begin"), f.arg("end"), lambda index: emit(f, lanes, reduce, dims, data, out, index))
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), lambda index: emit(f, lanes, reduce, dims, data, out, index))
+    f.ret()
 
 
 def _start(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
     """Where the elements of a result begin."""
     for n, step in reversed(dims.kept):
-        data = f.at(data, f.mul(f.op("urem", index, n), step))
+        data = f.gep(data, f.mul(f.op("urem", index, n), step))
         index = f.op("udiv", index, n)
     return data
 
@@ -122,13 +122,13 @@ def _around(f: Function, gone: Sequence[tuple[Operand, Operand]], start: Reg, su
     (n, step), rest = gone[0], gone[1:]
 
     def once(_: Reg, now: list[Reg]) -> list[Reg]:
-        return [f.at(now[0], step), *_around(f, rest, now[0], now[1:], body)]
+        return [f.gep(now[0], step), *_around(f, rest, now[0], now[1:], body)]
 
-    return f.repeat(n, [start, *sums], once)[1:]
+    return f.loop(n, [start, *sums], once)[1:]
 
 
 def _shared(f: Function, dims: _Dims, x: Reg) -> Reg:
-    return x if dims.share is None else f.op("fmul", x, f.splat(dims.share, count(x.type)))
+    return x if dims.share is None else f.op("fmul", x, f.splat(dims.share, lane_count(x.type)))
 
 
 def _across(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
@@ -138,12 +138,12 @@ def _across(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out
     def row(at: Reg, now: list[Reg]) -> list[Reg]:
         step = lambda i, total: join(f, total, load(f, at, i, total))  # noqa: E731
         made = fold(
-            f, lanes, reduce.inner, number(first, "float"), step, lambda f, x: halved(f, x, lambda a, b: join(f, a, b))
+            f, lanes, reduce.inner, const(first, "float"), step, lambda f, x: halved(f, x, lambda a, b: join(f, a, b))
         )
         return [join(f, now[0], made)]
 
-    total = _around(f, dims.gone, _start(f, dims, data, index), [number(first, "float")], row)[0]
-    f.store(_shared(f, dims, total), f.at(out, f.mul(index, 4)))
+    total = _around(f, dims.gone, _start(f, dims, data, index), [const(first, "float")], row)[0]
+    f.store(_shared(f, dims, total), f.gep(out, f.mul(index, 4)))
 
 
 def _beside(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
@@ -151,13 +151,13 @@ def _beside(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out
     size, blocks = block(lanes), -(-reduce.inner // block(lanes))
     which, outer = f.op("urem", index, blocks), f.op("udiv", index, blocks)
     column = f.mul(which, size)
-    source = f.at(_start(f, dims, data, outer), f.mul(column, 4))
-    target = f.at(f.at(out, f.mul(outer, 4 * reduce.inner)), f.mul(column, 4))
+    source = f.gep(_start(f, dims, data, outer), f.mul(column, 4))
+    target = f.gep(f.gep(out, f.mul(outer, 4 * reduce.inner)), f.mul(column, 4))
     last = reduce.inner - (blocks - 1) * size
     is_last = f.compare("eq", which, blocks - 1)
-    f.when(is_last, lambda: _columns(f, lanes, reduce, dims, (source, target), last))
+    f.if_then(is_last, lambda: _columns(f, lanes, reduce, dims, (source, target), last))
     if blocks > 1:
-        f.when(
+        f.if_then(
             f.op("xor", is_last, Reg("true", "i1")), lambda: _columns(f, lanes, reduce, dims, (source, target), size)
         )
 
@@ -169,6 +169,6 @@ def _columns(f: Function, lanes: int, reduce: Reduce, dims: _Dims, places: tuple
     def row(at: Reg, now: list[Reg]) -> list[Reg]:
         return [join(f, total, f.load(total.type, at, 4 * start)) for total, (start, _) in zip(now, parts, strict=True)]
 
-    sums = _around(f, dims.gone, source, [number(first, vec(n, "float")) for _, n in parts], row)
+    sums = _around(f, dims.gone, source, [const(first, vec(n, "float")) for _, n in parts], row)
     for total, (start, _) in zip(sums, parts, strict=True):
         f.store(_shared(f, dims, total), target, 4 * start)

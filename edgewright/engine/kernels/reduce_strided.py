@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.kernels.elementwise import Loops, emit_units
 
 Fold = Callable[[Function, Reg, Reg], Reg]
@@ -16,20 +16,20 @@ def emit_fold(module: Module, name: str, lanes: int, loops: Loops, along: Sequen
     """``first`` makes a vector of an element as it is stored, ``fold`` one of two such; ``body`` is given what became
     of the first operand, and the others as they are. ``along``: how many elements, how many bytes apart."""
     f = module.kernel(name)
-    pointers = [f.slot(PTR, i) for i in range(len(loops.operands))]
+    pointers = [f.load_arg(PTR, i) for i in range(len(loops.operands))]
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
         data, *others = loops.operands[:-1]
-        place = f.at(now[0], f.mul(at, data.strides[-1]))
+        place = f.gep(now[0], f.mul(at, data.strides[-1]))
         total = _along(f, place, along, lambda where: first(f, f.load(vec(width, data.kind), where)), fold)
         given = [total]
         for where, operand in zip(now[1:-1], others, strict=True):
             step = operand.strides[-1]
             wide = vec(width, operand.kind)
-            given.append(f.load(wide, f.at(where, f.mul(at, step))) if step else
+            given.append(f.load(wide, f.gep(where, f.mul(at, step))) if step else
                          f.splat(f.load(operand.kind, where), width))  # fmt: skip
         out = loops.operands[-1]
-        f.store(body(f, given), f.at(now[-1], f.mul(at, out.strides[-1])))
+        f.store(body(f, given), f.gep(now[-1], f.mul(at, out.strides[-1])))
 
     emit_units(f, lanes, loops, pointers, element)
 
@@ -44,7 +44,7 @@ def _along(f: Function, place: Reg, along: Sequence[tuple[int, int]], load: Call
         return start
 
     def once(i: Reg, now: list[Reg]) -> list[Reg]:
-        where = f.at(place, f.mul(f.op("add", i, number(1, I64)), step))
+        where = f.gep(place, f.mul(f.op("add", i, const(1, I64)), step))
         return [fold(f, now[0], _along(f, where, inner, load, fold))]
 
-    return f.repeat(count - 1, [start], once)[0]
+    return f.loop(count - 1, [start], once)[0]

@@ -44,34 +44,34 @@ def table(places: tuple[Array, Array], weights: tuple[Array, Array], step: int) 
 def emit_resize(module: Module, name: str, lanes: int, resize: Resize) -> None:
     """Units are output rows of one image. Slots: data, output, the table of rows, of columns."""
     f = module.kernel(name)
-    data, out, rows, columns = (f.slot(PTR, i) for i in range(4))
+    data, out, rows, columns = (f.load_arg(PTR, i) for i in range(4))
 
     def row(y: Reg) -> None:
-        line = f.at(out, f.mul(y, resize.out_row))
+        line = f.gep(out, f.mul(y, resize.out_row))
         (above, below), down = _entry(f, rows, y)
-        sources = [f.at(data, above), f.at(data, below)]
+        sources = [f.gep(data, above), f.gep(data, below)]
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
             (left, right), along = _entry(f, columns, x)
-            four = [[f.at(s, at) for at in (left, right)] for s in sources]
-            place = f.at(line, f.mul(x, resize.out_pixel))
+            four = [[f.gep(s, at) for at in (left, right)] for s in sources]
+            place = f.gep(line, f.mul(x, resize.out_pixel))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = bytes_to(f, first, resize.item)
                 result = _mix(f, resize, width, four, at, down, along)
-                f.store_first(result, used, f.at(place, at))
+                f.store_first(result, used, f.gep(place, at))
 
             over_channels(f, resize.channels, lanes, widths, vector)
             return []
 
-        f.repeat(resize.columns, [], pixel)
+        f.loop(resize.columns, [], pixel)
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _entry(f: Function, entries: Reg, index: Reg) -> tuple[tuple[Reg, Reg], tuple[Reg, Reg]]:
-    at = f.at(entries, f.mul(index, _ENTRY))
+    at = f.gep(entries, f.mul(index, _ENTRY))
     first, second = f.load(I64, at, 0, 8), f.load(I64, at, 8, 8)
     return (first, second), (f.load("float", at, 16, 4), f.load("float", at, 20, 4))
 

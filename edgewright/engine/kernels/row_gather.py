@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.kernels.pack_operand import pieces
 
 Steps = tuple[int, int]
@@ -49,12 +49,12 @@ class _Numbers:
 
     def __init__(self, f: Function, item: int) -> None:
         self.f, self.item = f, item
-        self.count, self.size, *steps = (f.slot(I64, i) for i in range(3, 11))
+        self.count, self.size, *steps = (f.load_arg(I64, i) for i in range(3, 11))
         self.whole, self.rows, self.places = steps[:2], steps[2:4], steps[4:]
 
     def at(self, base: Reg, steps: list[Reg], outer: Reg, row: Reg) -> Reg:
         f = self.f
-        return f.at(base, f.op("add", f.op("mul", outer, steps[0]), f.op("mul", row, steps[1])))
+        return f.gep(base, f.op("add", f.op("mul", outer, steps[0]), f.op("mul", row, steps[1])))
 
     def given(self, listed: Reg, outer: Reg, row: Reg) -> Reg:
         f = self.f
@@ -63,14 +63,14 @@ class _Numbers:
     def place(self, listed: Reg, outer: Reg, row: Reg) -> Reg:
         f, given = self.f, self.given(listed, outer, row)
         wrapped = f.select(f.compare("slt", given, 0), f.op("add", given, self.size), given)
-        least = f.call("llvm.smax.i64", I64, wrapped, number(0, I64))
+        least = f.call("llvm.smax.i64", I64, wrapped, const(0, I64))
         return f.call("llvm.smin.i64", I64, least, f.add(self.size, -1))
 
 
 def emit_gather(module: Module, name: str, run: int, item: int) -> None:
     """Units are rows of the result. Slots: the tensor, places, rows, then ``Places.numbers``."""
     f = module.kernel(name)
-    data, listed, out = (f.slot(PTR, i) for i in range(3))
+    data, listed, out = (f.load_arg(PTR, i) for i in range(3))
     n = _Numbers(f, item)
 
     def row(unit: Reg) -> None:
@@ -78,8 +78,8 @@ def emit_gather(module: Module, name: str, run: int, item: int) -> None:
         source = n.at(data, n.whole, outer, n.place(listed, outer, at))
         copy_row(f, run, source, n.at(out, n.rows, outer, at))
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def emit_put(module: Module, name: str, run: int, item: int, skips: bool = False) -> None:
@@ -88,7 +88,7 @@ def emit_put(module: Module, name: str, run: int, item: int, skips: bool = False
     Slots: rows, places, the tensor, then ``Places.numbers``.
     """
     f = module.kernel(name)
-    data, listed, out = (f.slot(PTR, i) for i in range(3))
+    data, listed, out = (f.load_arg(PTR, i) for i in range(3))
     n = _Numbers(f, item)
 
     def one(outer: Reg) -> None:
@@ -98,15 +98,15 @@ def emit_put(module: Module, name: str, run: int, item: int, skips: bool = False
         def row(at: Reg, _: list[Reg]) -> list[Reg]:
             if skips:
                 place = n.given(listed, outer, at)
-                f.when(f.compare("ult", place, n.size), lambda: put(at, place))
+                f.if_then(f.compare("ult", place, n.size), lambda: put(at, place))
             else:
                 put(at, n.place(listed, outer, at))
             return []
 
-        f.repeat(n.count, [], row)
+        f.loop(n.count, [], row)
 
-    f.span(f.arg("begin"), f.arg("end"), one)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), one)
+    f.ret()
 
 
 def emit_inside(module: Module, name: str, item: int) -> None:
@@ -116,27 +116,27 @@ def emit_inside(module: Module, name: str, item: int) -> None:
     are from it on, the number.
     """
     f = module.kernel(name)
-    listed, found = (f.slot(PTR, i) for i in range(2))
-    count, line, step, least, size, who = (f.slot(I64, i) for i in range(2, 8))
+    listed, found = (f.load_arg(PTR, i) for i in range(2))
+    count, line, step, least, size, who = (f.load_arg(I64, i) for i in range(2, 8))
 
     def one(outer: Reg) -> None:
-        start = f.at(listed, f.op("mul", outer, line))
+        start = f.gep(listed, f.op("mul", outer, line))
 
         def look(at: Reg, wrong: list[Reg]) -> list[Reg]:
-            place = f.cast("sext", f.load(f"i{8 * item}", f.at(start, f.op("mul", at, step))), I64)
+            place = f.cast("sext", f.load(f"i{8 * item}", f.gep(start, f.op("mul", at, step))), I64)
             there = f.compare("ult", f.op("sub", place, least), size)
             return [f.select(there, wrong[0], place)]
 
-        (wrong,) = f.repeat(count, [number(0, I64)], look)  # 0 is a place that every tensor has
+        (wrong,) = f.loop(count, [const(0, I64)], look)  # 0 is a place that every tensor has
 
         def write() -> None:
             f.store(wrong, found, 8)
             f.store(who, found)
 
-        f.when(f.compare("ne", wrong, 0), write)
+        f.if_then(f.compare("ne", wrong, 0), write)
 
-    f.span(f.arg("begin"), f.arg("end"), one)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), one)
+    f.ret()
 
 
 def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:
@@ -144,10 +144,10 @@ def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:
     whole = size // 64 * 64
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:
-        f.store(f.load(vec(64, "i8"), f.at(source, i)), f.at(target, i))
+        f.store(f.load(vec(64, "i8"), f.gep(source, i)), f.gep(target, i))
         return []
 
     if whole:
-        f.repeat(whole, [], once, 64)
+        f.loop(whole, [], once, 64)
     for start, length in pieces(size - whole, 32):
         f.store(f.load(vec(length, "i8"), source, whole + start), target, whole + start)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewright.engine.codegen.builder import I64, Function, Reg, count, element, number, vec
+from edgewright.engine.codegen.builder import I64, Function, Reg, const, element_type, lane_count, vec
 
 Step = Callable[[Reg, Reg], Reg]
 
 
 def load(f: Function, source: Reg, at: Reg, like: Reg) -> Reg:
     """Elements of four bytes from number ``at`` on, as many as ``like`` has."""
-    return f.load(like.type, f.at(source, f.mul(at, 4)))
+    return f.load(like.type, f.gep(source, f.mul(at, 4)))
 
 
 def store(f: Function, x: Reg, target: Reg, at: Reg) -> None:
-    f.store(x, f.at(target, f.mul(at, 4)))
+    f.store(x, f.gep(target, f.mul(at, 4)))
 
 
 def larger(f: Function, a: Reg, b: Reg) -> Reg:
@@ -30,8 +30,8 @@ def smaller(f: Function, a: Reg, b: Reg) -> Reg:
 
 def halved(f: Function, x: Reg, join: Callable[[Reg, Reg], Reg]) -> Reg:
     """All elements of a vector made one."""
-    while count(x.type) > 1:
-        half = count(x.type) // 2
+    while lane_count(x.type) > 1:
+        half = lane_count(x.type) // 2
         x = join(f.shuffle(x, x, range(half)), f.shuffle(x, x, range(half, 2 * half)))
     return x
 
@@ -47,7 +47,7 @@ def sum_of(f: Function, x: Reg) -> Reg:
 def joined(f: Function, parts: list[Reg]) -> Reg:
     """One vector of several: a power of two of them."""
     while len(parts) > 1:
-        size = count(parts[0].type)
+        size = lane_count(parts[0].type)
         parts = [f.shuffle(a, b, range(2 * size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
@@ -57,16 +57,16 @@ def fold(f: Function, lanes: int, length: int, start: Reg, body: Step, join: Cal
     whole = length // lanes * lanes
     value = start
     if whole:
-        wide = Reg(f"splat ({start.type} {start})", vec(lanes, element(start.type))) if lanes > 1 else start
+        wide = Reg(f"splat ({start.type} {start})", vec(lanes, element_type(start.type))) if lanes > 1 else start
         # As many hide each other's latency; single elements make no vector.
         together = next(n for n in (4, 2, 1) if n == 1 or (lanes > 1 and whole % (n * lanes) == 0))
 
         def once(i: Reg, now: list[Reg]) -> list[Reg]:
             return [body(f.add(i, k * lanes), n) for k, n in enumerate(now)]
 
-        value = join(f, joined(f, f.repeat(whole, [wide] * together, once, together * lanes)))
+        value = join(f, joined(f, f.loop(whole, [wide] * together, once, together * lanes)))
     if length > whole:
-        value = f.repeat(length - whole, [value], lambda i, now: [body(f.add(i, whole), now[0])])[0]
+        value = f.loop(length - whole, [value], lambda i, now: [body(f.add(i, whole), now[0])])[0]
     return value
 
 
@@ -77,19 +77,19 @@ def each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None])
         body(at, now)
         return now
 
-    fold(f, lanes, length, number(0, "float"), step, lambda f, x: number(0, "float"))
+    fold(f, lanes, length, const(0, "float"), step, lambda f, x: const(0, "float"))
 
 
 def along(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
     """``body(index, like)`` along a row, at least once for every element: the last vector lies over the one before."""
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
-    like = number(0, vec(lanes, "float"))
+    like = const(0, vec(lanes, "float"))
     whole = length // lanes * lanes
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:
         body(i, like)
         return []
 
-    f.repeat(whole, [], once, lanes)
+    f.loop(whole, [], once, lanes)
     if whole < length:
-        body(number(length - lanes, I64), like)
+        body(const(length - lanes, I64), like)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.typed_arith import TYPED, real
 from edgewright.ir.dtypes import DType
 
@@ -49,20 +49,20 @@ Line = Callable[[Function, Reg, Reg, int], None]
 def _emit(module: Module, name: str, lines: Lines, lanes: int, out_line: int, out_item: int, line: Line) -> None:
     """``line(f, first, result, width)`` for each; ``out_line``: elements of a result's line. Slots: data, output."""
     f = module.kernel(name)
-    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     width, item = lines.width(lanes), lines.type.itemsize
     blocks = -(-lines.inner // width)
 
     def unit(index: Reg) -> None:
         outer, block = f.op("udiv", index, blocks), f.op("urem", index, blocks)
         # The last block lies over the one before it.
-        column = f.call("llvm.umin.i64", I64, f.mul(block, width), number(lines.inner - width, I64))
+        column = f.call("llvm.umin.i64", I64, f.mul(block, width), const(lines.inner - width, I64))
         first = f.add(f.mul(outer, lines.size * lines.inner), column)
         made = f.add(f.mul(outer, out_line * lines.inner), column)
-        line(f, f.at(data, f.mul(first, item)), f.at(out, f.mul(made, out_item)), width)
+        line(f, f.gep(data, f.mul(first, item)), f.gep(out, f.mul(made, out_item)), width)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def emit_cumsum(module: Module, name: str, lines: Lines, lanes: int) -> None:
@@ -70,15 +70,15 @@ def emit_cumsum(module: Module, name: str, lines: Lines, lanes: int) -> None:
     dtype, step = lines.type, lines.inner * lines.type.itemsize
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
-        start = number(0, vec(width, "double" if real(dtype) else kind_of(dtype)))
+        start = const(0, vec(width, "double" if real(dtype) else kind_of(dtype)))
 
         def one(_: Reg, now: list[Reg]) -> list[Reg]:
             x = f.load(vec(width, kind_of(dtype)), now[0])
             total = f.op("fadd", now[2], f.cast("fpext", x, now[2].type)) if real(dtype) else f.op("add", now[2], x)
             f.store(f.cast("fptrunc", total, x.type), now[1])
-            return [f.at(now[0], step), f.at(now[1], step), total]
+            return [f.gep(now[0], step), f.gep(now[1], step), total]
 
-        f.repeat(lines.size, [first, result, start], one)
+        f.loop(lines.size, [first, result, start], one)
 
     _emit(module, name, lines, lanes, lines.size, dtype.itemsize, line)
 
@@ -93,9 +93,9 @@ def emit_reduced(module: Module, name: str, lines: Lines, lanes: int, kind: str)
         if lines.size > 1:
 
             def one(_: Reg, now: list[Reg]) -> list[Reg]:
-                return [f.at(now[0], step), TYPED[REDUCED[kind]](f, dtype, [now[1], f.load(kept, now[0])])]
+                return [f.gep(now[0], step), TYPED[REDUCED[kind]](f, dtype, [now[1], f.load(kept, now[0])])]
 
-            total = f.repeat(lines.size - 1, [f.at(first, step), total], one)[1]
+            total = f.loop(lines.size - 1, [f.gep(first, step), total], one)[1]
         f.store(total, result)
 
     _emit(module, name, lines, lanes, 1, dtype.itemsize, line)
@@ -103,14 +103,14 @@ def emit_reduced(module: Module, name: str, lines: Lines, lanes: int, kind: str)
 
 def _rank(f: Function, lines: Lines, x: Reg) -> Reg:
     """Integers in the order of elements; equal ones are equal."""
-    dtype, lanes = lines.type, count(x.type)
+    dtype, lanes = lines.type, lane_count(x.type)
     wide = vec(lanes, I64)
     if not real(dtype):
         return f.cast("sext" if dtype.kind == "i" else "zext", x, wide)
     whole = vec(lanes, "i32")
-    bits = f.bits(f.op("fadd", x, number(0, x.type)), whole)  # there is one zero
+    bits = f.bitcast(f.op("fadd", x, const(0, x.type)), whole)  # there is one zero
     rank = f.select(f.compare("slt", bits, 0), f.op("xor", bits, 0x7FFFFFFF), bits)
-    most = number(0x7FFFFFFF, whole)  # what is no number is larger than all
+    most = const(0x7FFFFFFF, whole)  # what is no number is larger than all
     return f.cast("sext", f.select(f.compare("uno", x, x), most, rank), wide)
 
 
@@ -123,7 +123,7 @@ def emit_best(module: Module, name: str, lines: Lines, lanes: int) -> None:
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
         wide = vec(width, I64)
-        none = number(-1, wide)
+        none = const(-1, wide)
 
         def pick(turn: Reg, last: list[Reg]) -> list[Reg]:
             fresh = f.splat(f.compare("eq", turn, 0), width)
@@ -135,12 +135,12 @@ def emit_best(module: Module, name: str, lines: Lines, lanes: int) -> None:
                 left = f.op("or", fresh, f.op("or", f.compare(above, last[1], rank), later))
                 better = f.op("or", f.compare("eq", now[2], none), f.compare(above, rank, now[1]))
                 take = f.op("and", left, better)
-                return [f.at(now[0], step), f.select(take, rank, now[1]), f.select(take, at, now[2])]
+                return [f.gep(now[0], step), f.select(take, rank, now[1]), f.select(take, at, now[2])]
 
-            found = f.repeat(lines.size, [first, number(0, wide), none], one)
+            found = f.loop(lines.size, [first, const(0, wide), none], one)
             f.store(found[2], last[0])
-            return [f.at(last[0], 8 * lines.inner), found[1], found[2]]
+            return [f.gep(last[0], 8 * lines.inner), found[1], found[2]]
 
-        f.repeat(lines.picks, [result, number(0, wide), none], pick)
+        f.loop(lines.picks, [result, const(0, wide), none], pick)
 
     _emit(module, name, lines, lanes, lines.picks, 8, line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.math_float64 import call
 
 
@@ -21,36 +21,36 @@ class Bands:
 def emit_bands(module: Module, name: str, bands: Bands, lanes: int) -> None:
     """Units are results' rows of ``inner``. Slots: data, output, starts and counts of 32 bits, weights."""
     f = module.kernel(name)
-    data, out, starts, counts, weights = (f.slot(PTR, i) for i in range(5))
+    data, out, starts, counts, weights = (f.load_arg(PTR, i) for i in range(5))
     row = 4 * bands.inner
     width = lanes if bands.inner >= lanes else 1
 
     def unit(index: Reg) -> None:
         outer, which = f.op("udiv", index, bands.count), f.op("urem", index, bands.count)
-        start, number_of = (f.cast("zext", f.load("i32", f.at(p, f.mul(which, 4)), align=4), I64)
+        start, number_of = (f.cast("zext", f.load("i32", f.gep(p, f.mul(which, 4)), align=4), I64)
                             for p in (starts, counts))  # fmt: skip
         first = f.add(f.mul(outer, bands.size), start)
-        source, target = f.at(data, f.mul(first, row)), f.at(out, f.mul(index, row))
-        factors = f.at(weights, f.mul(which, 4 * bands.taps))
+        source, target = f.gep(data, f.mul(first, row)), f.gep(out, f.mul(index, row))
+        factors = f.gep(weights, f.mul(which, 4 * bands.taps))
 
         def block(at: Reg, _: list[Reg]) -> list[Reg]:
             # The last block lies over the one before it.
-            column = f.mul(f.call("llvm.umin.i64", I64, at, number(bands.inner - width, I64)), 4)
-            total = _summed(f, f.at(source, column), factors, number_of, row, width)
-            f.store(total, f.at(target, column))
+            column = f.mul(f.call("llvm.umin.i64", I64, at, const(bands.inner - width, I64)), 4)
+            total = _summed(f, f.gep(source, column), factors, number_of, row, width)
+            f.store(total, f.gep(target, column))
             return []
 
-        f.repeat(bands.inner, [], block, width)
+        f.loop(bands.inner, [], block, width)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _summed(f: Function, source: Reg, factors: Reg, times: Reg, row: int, width: int) -> Reg:
     kind = vec(width, "float")
 
     def tap(k: Reg, now: list[Reg]) -> list[Reg]:
-        weight = f.splat(f.load("float", f.at(factors, f.mul(k, 4))), width)
-        return [f.at(now[0], row), call(f, "fma", weight, f.load(kind, now[0]), now[1])]
+        weight = f.splat(f.load("float", f.gep(factors, f.mul(k, 4))), width)
+        return [f.gep(now[0], row), call(f, "fma", weight, f.load(kind, now[0]), now[1])]
 
-    return f.repeat(times, [source, number(0, kind)], tap)[1]
+    return f.loop(times, [source, const(0, kind)], tap)[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.epilogue import Tail, finish
 from edgewright.engine.codegen.vector import fma, transpose
 from edgewright.engine.kernels.pack_operand import pieces
@@ -47,7 +47,7 @@ def emit_thin(module: Module, name: str, lanes: int, thin: Thin) -> None:
     whole = emit(module, lanes, thin, min(size, thin.columns))
     last = emit(module, lanes, thin, thin.columns - (blocks - 1) * size)
     f = module.kernel(name)
-    pointers = [f.slot(PTR, i) for i in range(4)]
+    pointers = [f.load_arg(PTR, i) for i in range(4)]
 
     def unit(index: Reg) -> None:
         column, places = f.op("urem", index, blocks), list(pointers)
@@ -55,15 +55,15 @@ def emit_thin(module: Module, name: str, lanes: int, thin: Thin) -> None:
         for d in range(len(thin.batch) - 1, -1, -1):
             here = f.op("urem", product, thin.batch[d])
             product = f.op("udiv", product, thin.batch[d])
-            places = [f.at(p, f.mul(here, s[d])) if s[d] else p for p, s in zip(places, thin.strides, strict=True)]
+            places = [f.gep(p, f.mul(here, s[d])) if s[d] else p for p, s in zip(places, thin.strides, strict=True)]
         moves = (0, size * thin.along, 4 * size, 4 * size)
-        places = [f.at(p, f.mul(column, m)) if m else p for p, m in zip(places, moves, strict=True)]
+        places = [f.gep(p, f.mul(column, m)) if m else p for p, m in zip(places, moves, strict=True)]
         made = [Reg(f"@{g.name}", PTR) for g in (last, whole)]
         chosen = made[0] if whole is last else f.select(f.compare("eq", column, blocks - 1), *made)
-        f.run(chosen, *places)
+        f.call_void(chosen, *places)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _function(module: Module, name: str) -> tuple[Function, bool]:
@@ -85,7 +85,7 @@ def _emit_straight(module: Module, lanes: int, thin: Thin, columns: int) -> Func
     if not new:
         return f
     parts = pieces(columns, lanes)
-    zeros = [number(0, vec(n, "float")) for _ in range(thin.rows) for _, n in parts]
+    zeros = [const(0, vec(n, "float")) for _ in range(thin.rows) for _, n in parts]
 
     def step(_: Reg, now: list[Reg]) -> list[Reg]:
         data, matrix, *sums = now
@@ -95,13 +95,13 @@ def _emit_straight(module: Module, lanes: int, thin: Thin, columns: int) -> Func
             for j, w in enumerate(line):
                 at = r * len(line) + j
                 sums[at] = fma(f, f.splat(x, parts[j][1]), w, sums[at])
-        return [f.at(data, 4), f.at(matrix, thin.step), *sums]
+        return [f.gep(data, 4), f.gep(matrix, thin.step), *sums]
 
-    sums = f.repeat(thin.depth, [f.arg("data"), f.arg("matrix"), *zeros], step)[2:]
+    sums = f.loop(thin.depth, [f.arg("data"), f.arg("matrix"), *zeros], step)[2:]
     for r in range(thin.rows):
         for (start, _), total in zip(parts, sums[r * len(parts) : (r + 1) * len(parts)], strict=True):
             _store(f, thin, r, start, total)
-    f.give()
+    f.ret()
     return f
 
 
@@ -116,7 +116,7 @@ def _emit_turned(module: Module, lanes: int, thin: Thin, columns: int) -> Functi
             for first in range(start, start + n, 4):  # four columns at a time: as many sums hide the latency
                 sums += _dots(f, lanes, thin, r, first, min(4, start + n - first))
             _store(f, thin, r, start, _joined(f, sums))
-    f.give()
+    f.ret()
     return f
 
 
@@ -128,26 +128,26 @@ def _dots(f: Function, lanes: int, thin: Thin, row: int, first: int, together: i
     def multiply(at: Reg, now: list[Reg], keep: int = 0) -> list[Reg]:
         """The first ``keep`` elements do not count."""
         offset = f.mul(at, 4)
-        x = f.load(kind, f.at(f.at(f.arg("data"), offset), row * thin.data))
+        x = f.load(kind, f.gep(f.gep(f.arg("data"), offset), row * thin.data))
         if keep:
             listed = ", ".join(f"i1 {int(lane >= keep)}" for lane in range(wide))
             mask = Reg(f"<{listed}>", vec(wide, "i1"))
         made = []
         for c in range(together):
-            w = f.load(kind, f.at(f.at(f.arg("matrix"), offset), (first + c) * thin.along))
+            w = f.load(kind, f.gep(f.gep(f.arg("matrix"), offset), (first + c) * thin.along))
             total = fma(f, x, w, now[c])
             made.append(f.select(mask, total, now[c]) if keep else total)
         return made
 
-    sums = f.repeat(whole, [number(0, kind)] * together, multiply, wide)
+    sums = f.loop(whole, [const(0, kind)] * together, multiply, wide)
     if thin.depth > whole:
-        sums = multiply(number(thin.depth - wide, I64), sums, wide - (thin.depth - whole))
+        sums = multiply(const(thin.depth - wide, I64), sums, wide - (thin.depth - whole))
     return sums
 
 
 def _joined(f: Function, sums: list[Reg]) -> Reg:
     """One vector of all sums, each added up: a power of two of them."""
-    parts, wide = sums, count(sums[0].type)
+    parts, wide = sums, lane_count(sums[0].type)
     while wide > max(len(parts), 1):
         wide //= 2
         parts = [f.op("fadd", f.shuffle(p, p, range(wide)), f.shuffle(p, p, range(wide, 2 * wide))) for p in parts]
@@ -165,8 +165,8 @@ def _gathered(f: Function, parts: list[Reg]) -> Reg:
     kind = vec(len(parts), "float")
     made = Reg("poison", kind)
     for i, p in enumerate(parts):
-        while count(p.type) > 1:
-            half = count(p.type) // 2
+        while lane_count(p.type) > 1:
+            half = lane_count(p.type) // 2
             p = f.op("fadd", f.shuffle(p, p, range(half)), f.shuffle(p, p, range(half, 2 * half)))
-        made = f.let(kind, f"insertelement {kind} {made}, float {p}, i32 {i}")
+        made = f.emit(kind, f"insertelement {kind} {made}, float {p}, i32 {i}")
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import power_of_two
 from edgewright.engine.kernels.row_reduce import fold, larger, largest_of, load, store, sum_of
 
@@ -12,35 +12,35 @@ LOG2E = 1.4426950408889634
 def emit_softmax(module: Module, name: str, lanes: int, length: int) -> None:
     """Units are rows. Slots: data, output. Results are within 1e-6 of the largest."""
     f = module.kernel(name)
-    data, out = f.slot(PTR, 0), f.slot(PTR, 1)
+    data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
 
     def row(y: Reg) -> None:
         offset = f.mul(y, 4 * length)
-        _row(f, lanes, length, f.at(data, offset), f.at(out, offset))
+        _row(f, lanes, length, f.gep(data, offset), f.gep(out, offset))
 
-    f.span(f.arg("begin"), f.arg("end"), row)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), row)
+    f.ret()
 
 
 def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None:
     whole, kind = length // lanes * lanes, vec(lanes, "float")
-    rest, last = length - whole, number(length - lanes, I64)  # the last vector lies over the one before it
-    lowest = number(float("-inf"), "float")
+    rest, last = length - whole, const(length - lanes, I64)  # the last vector lies over the one before it
+    lowest = const(float("-inf"), "float")
     top = fold(f, lanes, whole, lowest, lambda at, now: larger(f, now, load(f, source, at, now)), largest_of)
     if rest:
         top = larger(f, top, largest_of(f, f.load(kind, source, 4 * (length - lanes))))
 
     def power(at: Reg) -> Reg:
-        less = f.op("fsub", f.load(kind, f.at(source, f.mul(at, 4))), f.splat(top, lanes))
-        made = power_of_two(f, f.op("fmul", less, number(LOG2E, kind)))
+        less = f.op("fsub", f.load(kind, f.gep(source, f.mul(at, 4))), f.splat(top, lanes))
+        made = power_of_two(f, f.op("fmul", less, const(LOG2E, kind)))
         store(f, made, target, at)
         return made
 
-    total = fold(f, lanes, whole, number(0, "float"), lambda at, now: f.op("fadd", now, power(at)), sum_of)
+    total = fold(f, lanes, whole, const(0, "float"), lambda at, now: f.op("fadd", now, power(at)), sum_of)
     if rest:
         total = f.op("fadd", total, sum_of(f, _only_last(f, power(last), rest)))
-    inverse = f.splat(f.op("fdiv", number(1, "float"), total), lanes)
+    inverse = f.splat(f.op("fdiv", const(1, "float"), total), lanes)
 
     def share(at: Reg, now: Reg) -> Reg:
         store(f, f.op("fmul", load(f, target, at, now), inverse), target, at)
@@ -49,11 +49,11 @@ def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None
     if rest:  # before the others: they are not yet what they will be
         x = f.op("fmul", f.load(kind, target, 4 * (length - lanes)), inverse)
         f.store_first(f.shuffle(x, x, [*range(lanes - rest, lanes), *range(lanes - rest)]), rest, target, 4 * whole)
-    fold(f, lanes, whole, number(0, "float"), share, lambda f, x: number(0, "float"))
+    fold(f, lanes, whole, const(0, "float"), share, lambda f, x: const(0, "float"))
 
 
 def _only_last(f: Function, x: Reg, rest: int) -> Reg:
     """The last elements of a vector, and 0 for the others."""
-    lanes = count(x.type)
+    lanes = lane_count(x.type)
     listed = ", ".join(f"i1 {int(lane >= lanes - rest)}" for lane in range(lanes))
-    return f.select(Reg(f"<{listed}>", vec(lanes, "i1")), x, number(0, x.type))
+    return f.select(Reg(f"<{listed}>", vec(lanes, "i1")), x, const(0, x.type))

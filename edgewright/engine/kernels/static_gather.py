@@ -36,7 +36,7 @@ def table(shape: list[int], strides: list[int], lists: list[Array]) -> Array:
 def emit_picks(module: Module, name: str, picks: Picks) -> None:
     """Units are all dimensions but the last. Slots: data, output, table."""
     f = module.kernel(name)
-    data, out, numbers = (f.slot(PTR, i) for i in range(3))
+    data, out, numbers = (f.load_arg(PTR, i) for i in range(3))
     heads = [_head(f, numbers, picks, dim) for dim in range(picks.rank)]
 
     def unit(index: Reg) -> None:
@@ -44,22 +44,22 @@ def emit_picks(module: Module, name: str, picks: Picks) -> None:
         for dim in range(picks.rank - 2, -1, -1):
             size, stride, places = heads[dim]
             here, index = (f.op("urem", index, size), f.op("udiv", index, size)) if dim else (index, index)
-            source = f.at(source, f.load(I64, f.at(places, f.mul(here, 8)), 0, 8))
-            target = f.at(target, f.mul(here, stride) if isinstance(stride, int) else f.op("mul", here, stride))
+            source = f.gep(source, f.load(I64, f.gep(places, f.mul(here, 8)), 0, 8))
+            target = f.gep(target, f.mul(here, stride) if isinstance(stride, int) else f.op("mul", here, stride))
         size, stride, places = heads[-1]
 
         def one(_: Reg, now: list[Reg]) -> list[Reg]:
-            copy_row(f, picks.run, f.at(source, f.load(I64, now[0], 0, 8)), now[1])
-            return [f.at(now[0], 8), f.at(now[1], stride)]
+            copy_row(f, picks.run, f.gep(source, f.load(I64, now[0], 0, 8)), now[1])
+            return [f.gep(now[0], 8), f.gep(now[1], stride)]
 
-        f.repeat(size, [places, target], one)
+        f.loop(size, [places, target], one)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _head(f: Function, numbers: Reg, picks: Picks, dim: int) -> tuple[Reg | int, Reg | int, Reg]:
     """A dimension's size, the bytes from one to the next in the result, and the list of its places."""
     size, stride, start = (f.load(I64, numbers, 8 * (3 * dim + n), 8) for n in range(3))
-    places = f.at(numbers, f.mul(start, 8))
+    places = f.gep(numbers, f.mul(start, 8))
     return (picks.shape[dim], picks.strides[dim], places) if picks.shape else (size, stride, places)

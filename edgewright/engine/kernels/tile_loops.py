@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, number
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, const
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ def emit_nest(module: Module, name: str, grid: Grid, runs: list[Run], by_panel: 
     """A kernel whose units are tiles, or with ``by_panel`` panels. Its slots: data, weights, output, second operand."""
     nest = _Nest(grid, runs)
     f = module.kernel(name)
-    nest.start(f, [f.slot(PTR, i) for i in range(4)])
+    nest.start(f, [f.load_arg(PTR, i) for i in range(4)])
     nest.emit(f.arg("begin"), f.arg("end"), by_panel, panels_outside)
-    f.give()
+    f.ret()
 
 
 def emit_all(module: Module, name: str, grid: Grid, runs: list[Run]) -> Function:
@@ -78,8 +78,8 @@ def emit_all(module: Module, name: str, grid: Grid, runs: list[Run]) -> Function
     nest = _Nest(grid, runs)
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     nest.start(f, [f.arg(n) for n in ("data", "weights", "out", "second")])
-    nest.emit(number(0, I64), number(grid.rows * grid.tiles, I64), False, False)
-    f.give()
+    nest.emit(const(0, I64), const(grid.rows * grid.tiles, I64), False, False)
+    f.ret()
     return f
 
 
@@ -94,29 +94,29 @@ class _Nest:
 
     def emit(self, begin: Reg, end: Reg, by_panel: bool, panels_outside: bool) -> None:
         f = self.f
-        every = number(0, I64), number(self.grid.rows * self.grid.tiles, I64)
+        every = const(0, I64), const(self.grid.rows * self.grid.tiles, I64)
         if by_panel:
             first = 0
             for run in self.runs:
                 low = self._bounded("smax", begin, first)
                 high = self._bounded("smin", end, first + run.count)
-                f.span(low, high, self._panel_of(run, first, *every))
+                f.for_range(low, high, self._panel_of(run, first, *every))
                 first += run.count
         elif panels_outside:
             for run in self.runs:
-                f.span(number(0, I64), number(run.count, I64), self._panel_of(run, 0, begin, end))
+                f.for_range(const(0, I64), const(run.count, I64), self._panel_of(run, 0, begin, end))
         else:
-            f.span(begin, end, self._panels)
+            f.for_range(begin, end, self._panels)
 
     def _bounded(self, how: str, a: Reg, b: int) -> Reg:
-        return self.f.call(f"llvm.{how}.i64", I64, a, number(b, I64))
+        return self.f.call(f"llvm.{how}.i64", I64, a, const(b, I64))
 
     def _panel_of(self, run: Run, first: int, begin: Reg, end: Reg) -> Callable[[Reg], None]:
         """What is done for a panel, counted from ``first``: tiles ``begin`` to ``end``."""
 
         def tiles(panel: Reg) -> None:
             own = self.f.add(panel, -first)
-            self.f.span(begin, end, lambda tile: self._one(run, own, *self._decode(tile)))
+            self.f.for_range(begin, end, lambda tile: self._one(run, own, *self._decode(tile)))
 
         return tiles
 
@@ -128,14 +128,14 @@ class _Nest:
                 self._one(run, panel, *where)
                 return []
 
-            self.f.repeat(run.count, [], once)
+            self.f.loop(run.count, [], once)
 
     def _decode(self, tile: Reg) -> tuple[Reg, Reg]:
         """The row of a tile, and its place in the row."""
         if self.grid.rows == 1:
-            return number(0, I64), tile
+            return const(0, I64), tile
         if self.grid.tiles == 1:
-            return tile, number(0, I64)
+            return tile, const(0, I64)
         return self.f.op("udiv", tile, self.grid.tiles), self.f.op("urem", tile, self.grid.tiles)
 
     def _one(self, run: Run, panel: Reg, row: Reg, place: Reg) -> None:
@@ -147,14 +147,14 @@ class _Nest:
         def move(steps: Steps) -> Reg:
             return f.op("add", f.mul(row, steps.row), f.mul(column, steps.pixel))
 
-        data = f.at(self.data, move(grid.data))
-        weights = f.at(self.weights, f.add(f.mul(panel, run.size), run.offset))
+        data = f.gep(self.data, move(grid.data))
+        weights = f.gep(self.weights, f.add(f.mul(panel, run.size), run.offset))
         if grid.weights:
-            weights = f.at(weights, f.mul(row, grid.weights))
+            weights = f.gep(weights, f.mul(row, grid.weights))
         beside: Operand = f.add(f.mul(panel, run.width), run.column)
-        out = f.at(f.at(self.out, move(grid.out)), beside)
-        second = f.at(f.at(self.second, move(grid.second)), beside)
-        f.run(self._function(run, place), data, weights, out, second)
+        out = f.gep(f.gep(self.out, move(grid.out)), beside)
+        second = f.gep(f.gep(self.second, move(grid.second)), beside)
+        f.call_void(self._function(run, place), data, weights, out, second)
 
     def _function(self, run: Run, place: Reg) -> Function | Reg:
         grid = self.grid

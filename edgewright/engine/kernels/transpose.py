@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import transpose
 
 _SIDE = 8  # elements of a square's side: 8 rows and what turns them fit in any machine's registers
@@ -48,7 +48,7 @@ def plan_turn(shape: Sequence[int], source: Sequence[int], target: Sequence[int]
 def emit_turn(module: Module, name: str, turn: Turn) -> None:
     """Units are blocks of columns. Slots: source, target. The last square lies over the one before it."""
     f = module.kernel(name)
-    pointers = [f.slot(PTR, 0), f.slot(PTR, 1)]
+    pointers = [f.load_arg(PTR, 0), f.load_arg(PTR, 1)]
 
     def unit(index: Reg) -> None:
         block, rest = f.op("urem", index, turn.blocks), f.op("udiv", index, turn.blocks)
@@ -56,22 +56,22 @@ def emit_turn(module: Module, name: str, turn: Turn) -> None:
         for d in range(len(turn.outer) - 1, -1, -1):
             here = f.op("urem", rest, turn.outer[d])
             rest = f.op("udiv", rest, turn.outer[d])
-            places = [f.at(p, f.mul(here, s[d])) for p, s in zip(places, turn.strides, strict=True)]
-        start = f.call("llvm.umin.i64", I64, f.mul(block, _SIDE), number(turn.columns - _SIDE, I64))
-        column = f.at(places[0], f.mul(start, turn.source)), f.at(places[1], f.mul(start, 4))
+            places = [f.gep(p, f.mul(here, s[d])) for p, s in zip(places, turn.strides, strict=True)]
+        start = f.call("llvm.umin.i64", I64, f.mul(block, _SIDE), const(turn.columns - _SIDE, I64))
+        column = f.gep(places[0], f.mul(start, turn.source)), f.gep(places[1], f.mul(start, 4))
         _column(f, turn, *column)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _column(f: Function, turn: Turn, source: Reg, target: Reg) -> None:
     """Squares one below the other."""
 
     def square(row: Reg) -> None:
-        here = f.at(source, f.mul(row, 4))
+        here = f.gep(source, f.mul(row, 4))
         rows = [f.load(vec(_SIDE, "i32"), here, i * turn.source) for i in range(_SIDE)]
-        there = f.at(target, f.mul(row, turn.target))
+        there = f.gep(target, f.mul(row, turn.target))
         for i, x in enumerate(transpose(f, rows)):
             f.store(x, there, i * turn.target)
 
@@ -79,6 +79,6 @@ def _column(f: Function, turn: Turn, source: Reg, target: Reg) -> None:
         square(row)
         return []
 
-    f.repeat(turn.rows // _SIDE * _SIDE, [], once, _SIDE)
+    f.loop(turn.rows // _SIDE * _SIDE, [], once, _SIDE)
     if turn.rows % _SIDE:
-        square(number(turn.rows - _SIDE, I64))
+        square(const(turn.rows - _SIDE, I64))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, element, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, element_type, vec
 from edgewright.engine.codegen.epilogue import Tail, finish
 from edgewright.engine.codegen.vector import fma
 from edgewright.engine.kernels import gemm
@@ -68,7 +68,7 @@ class _Linear:
         self.f = f
 
     def _real(self, a: Reg) -> bool:
-        return element(a.type) == "float"
+        return element_type(a.type) == "float"
 
     def add(self, a: Reg, b: Reg) -> Reg:
         return self.f.op("fadd" if self._real(a) else "add", a, b)
@@ -79,8 +79,8 @@ class _Linear:
     def times(self, a: Reg, factor: int, b: Reg) -> Reg:
         """a * factor + b."""
         if self._real(a):
-            return fma(self.f, a, number(factor, a.type), b)
-        return self.f.op("add", self.f.op("mul", a, number(factor, a.type)), b)
+            return fma(self.f, a, const(factor, a.type), b)
+        return self.f.op("add", self.f.op("mul", a, const(factor, a.type)), b)
 
 
 # Which outputs of the input transform are made together, and what they need.
@@ -140,16 +140,16 @@ def emit_patches(module: Module, lanes: int, patches: Patches) -> Function:
                 for which in _GROUPS[m]:
                     for c, x in _into(f, m, which, line).items():
                         f.store(x, points, (r * patches.side + c) * patches.point, item)
-        return [f.at(data, lanes * (4 if item == 4 else 1)), f.at(points, item * lanes)]
+        return [f.gep(data, lanes * (4 if item == 4 else 1)), f.gep(points, item * lanes)]
 
     def patch(i: Reg, _: list[Reg]) -> list[Reg]:
-        data = f.at(f.arg("data"), f.mul(i, m * patches.pixel))
-        points = f.at(f.arg("points"), f.mul(i, item * patches.channels))
-        f.repeat(patches.channels // lanes, [data, points], block)
+        data = f.gep(f.arg("data"), f.mul(i, m * patches.pixel))
+        points = f.gep(f.arg("points"), f.mul(i, item * patches.channels))
+        f.loop(patches.channels // lanes, [data, points], block)
         return []
 
-    f.repeat(patches.tiles, [], patch)
-    f.give()
+    f.loop(patches.tiles, [], patch)
+    f.ret()
     return f
 
 
@@ -186,21 +186,21 @@ def emit_tiles(module: Module, outputs: Outputs, block: int, body: Tile) -> Func
         def tile(i: Reg, _: list[Reg]) -> list[Reg]:
             index = f.add(i, first)
             start = [
-                f.at(f.arg("points"), f.mul(index, 4 * patches.channels)),
-                f.at(f.arg("out"), f.mul(index, patches.m * patches.pixel)),
-                f.at(f.arg("second"), f.mul(index, patches.m * outputs.second_pixel)),
+                f.gep(f.arg("points"), f.mul(index, 4 * patches.channels)),
+                f.gep(f.arg("out"), f.mul(index, patches.m * patches.pixel)),
+                f.gep(f.arg("second"), f.mul(index, patches.m * outputs.second_pixel)),
                 f.arg("bias"),
             ]
-            f.repeat(patches.channels // block, start, lambda _, now: body(f, now, columns))
+            f.loop(patches.channels // block, start, lambda _, now: body(f, now, columns))
             return []
 
-        f.repeat(count, [], tile)
+        f.loop(count, [], tile)
 
     if whole:
         tiles(0, whole, patches.m)
     if rest:
         tiles(whole, 1, rest)
-    f.give()
+    f.ret()
     return f
 
 
@@ -223,8 +223,8 @@ def _tile(f: Function, lanes: int, outputs: Outputs, now: list[Reg], columns: in
 
     store(0)
     for r in range(1, m):
-        f.when(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
-    return [f.at(p, 4 * lanes) for p in now]
+        f.if_then(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
+    return [f.gep(p, 4 * lanes) for p in now]
 
 
 @dataclass(frozen=True)
@@ -253,9 +253,9 @@ def emit_point(f: Function, points: Points, tiles: dict[int, Function], data: Re
 
         def once(i: Reg, _: list[Reg], size: int = size, done: int = done) -> list[Reg]:
             row = f.add(f.mul(i, size), done)
-            target = f.at(out, f.mul(row, row_out))
-            f.run(tiles[size], f.at(data, f.mul(row, row_in)), weights, target, target)
+            target = f.gep(out, f.mul(row, row_out))
+            f.call_void(tiles[size], f.gep(data, f.mul(row, row_in)), weights, target, target)
             return []
 
-        f.repeat(count, [], once)
+        f.loop(count, [], once)
         done += size * count

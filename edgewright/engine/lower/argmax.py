@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.codegen.typed_arith import fixed
 from edgewright.engine.graph.nodes import Node, single
@@ -95,20 +95,20 @@ def _build(module: Module, name: str, lanes: int, best: Best) -> None:
     given, made = best.loops.operands
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
-        place = f.at(now[0], f.mul(at, given.strides[-1]))
-        start = [f.load(vec(width, given.kind), place), number(0, vec(width, made.kind))]
+        place = f.gep(now[0], f.mul(at, given.strides[-1]))
+        start = [f.load(vec(width, given.kind), place), const(0, vec(width, made.kind))]
 
         def once(i: Reg, held: list[Reg]) -> list[Reg]:
-            index = f.op("add", i, number(1, I64))
-            x = f.load(vec(width, given.kind), f.at(place, f.mul(index, best.step)))
+            index = f.op("add", i, const(1, I64))
+            x = f.load(vec(width, given.kind), f.gep(place, f.mul(index, best.step)))
             better = _better(f, x, held[0], best)
             here = f.splat(f.cast("trunc", index, made.kind), width)
             return [f.select(better, x, held[0]), f.select(better, here, held[1])]
 
-        found = f.repeat(best.length - 1, start, once)[1] if best.length > 1 else start[1]
-        f.store(found, f.at(now[1], f.mul(at, made.strides[-1])))
+        found = f.loop(best.length - 1, start, once)[1] if best.length > 1 else start[1]
+        f.store(found, f.gep(now[1], f.mul(at, made.strides[-1])))
 
-    emit_units(f, lanes, best.loops, [f.slot(PTR, i) for i in range(2)], element)
+    emit_units(f, lanes, best.loops, [f.load_arg(PTR, i) for i in range(2)], element)
 
 
 def _better(f: Function, x: Reg, held: Reg, best: Best) -> Reg:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const
 from edgewright.engine.codegen.typed_arith import TYPED, fixed, real
 from edgewright.engine.graph.layout import dense_strides
 from edgewright.engine.graph.nodes import Node
@@ -40,27 +40,27 @@ class Spots:
 def emit_spots(module: Module, name: str, spots: Spots) -> None:
     """Units are lines of places. Slots: places, the other operand, the tensor."""
     f = module.kernel(name)
-    pointers = [f.slot(PTR, i) for i in range(3)]
+    pointers = [f.load_arg(PTR, i) for i in range(3)]
     dtype = np.dtype(spots.dtype)
 
     def unit(index: Reg) -> None:
         now = list(pointers)
         for d in range(len(spots.shape) - 2, -1, -1):
             here, index = f.op("urem", index, spots.shape[d]), f.op("udiv", index, spots.shape[d])
-            now = [f.at(p, f.mul(here, s[d])) for p, s in zip(now, spots.steps, strict=True)]
+            now = [f.gep(p, f.mul(here, s[d])) for p, s in zip(now, spots.steps, strict=True)]
 
         def one(_: Reg, moving: list[Reg]) -> list[Reg]:
             given = f.cast("sext", f.load(f"i{8 * spots.item}", moving[0]), I64)
-            place = f.call("llvm.smax.i64", I64, given, number(0, I64))
-            place = f.call("llvm.smin.i64", I64, place, number(spots.size - 1, I64))
+            place = f.call("llvm.smax.i64", I64, given, const(0, I64))
+            place = f.call("llvm.smin.i64", I64, place, const(spots.size - 1, I64))
             there = None if spots.outside is None else f.compare("ult", given, spots.size)
-            _exchange(f, spots, dtype, moving[1], f.at(now[2], f.mul(place, spots.steps[2][-1])), there)
-            return [f.at(p, s[-1]) for p, s in zip(moving, spots.steps, strict=False)]
+            _exchange(f, spots, dtype, moving[1], f.gep(now[2], f.mul(place, spots.steps[2][-1])), there)
+            return [f.gep(p, s[-1]) for p, s in zip(moving, spots.steps, strict=False)]
 
-        f.repeat(spots.shape[-1], now[:2], one)
+        f.loop(spots.shape[-1], now[:2], one)
 
-    f.span(f.arg("begin"), f.arg("end"), unit)
-    f.give()
+    f.for_range(f.arg("begin"), f.arg("end"), unit)
+    f.ret()
 
 
 def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg, there: Reg | None) -> None:
@@ -68,7 +68,7 @@ def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg, th
     kind = kind_of(dtype)
     old = f.load(kind, spot)
     if spots.kind == "gather":
-        made, target, otherwise = old, other, number(_fill(spots, dtype), kind)
+        made, target, otherwise = old, other, const(_fill(spots, dtype), kind)
     else:
         made, target, otherwise = f.load(kind, other), spot, old
     if spots.kind == "scatter_add":
@@ -99,8 +99,8 @@ def spots_of(op: Op) -> Spots | None:
     turned = tuple(tuple(s[d] for d in order) for s in steps)
     shape = tuple(int(index.bound[d]) for d in order)
     outside = op.args.get("outside")
-    number = outside.number if isinstance(outside, Outside) else None
-    return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, number)
+    check_id = outside.number if isinstance(outside, Outside) else None
+    return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, check_id)
 
 
 class Spot(Dense):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import I64, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.epilogue import Tail, combine, finish
 from edgewright.engine.codegen.requant import Affine, affine_of, bounded_ints, limits_of, quantize, scale_of
 from edgewright.engine.codegen.vector import to_real, widen
@@ -144,10 +144,10 @@ class Table(Lowering):
         numbers = tuple(int(n) for n in table)
 
         def body(f: Function, given: list[Reg]) -> Reg:
-            place = f.module.table("bytes", numbers, "i8")
+            place = f.module.constant_array("bytes", numbers, "i8")
             if wide:
                 return look_up(f, place, given[0])
-            return f.load("i8", f.at(place, f.cast("zext", given[0], I64)))
+            return f.load("i8", f.gep(place, f.cast("zext", given[0], I64)))
 
         home, lanes = context.home(value), context.isa.bytes if wide else 1
         element_wise(context, "table", [home], context.home(self.node.out), numbers, body, lanes)
@@ -185,7 +185,7 @@ def product(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tu
     def body(f: Function, given: list[Reg]) -> Reg:
         x, y = (f.add(widen(f, v), -q.zero) for v, q in zip(given, (left, right), strict=True))
         real = to_real(f, f.op("mul", x, y))
-        return made.store(f, f.op("fmul", real, number(float(factor), real.type)), *bounds)
+        return made.store(f, f.op("fmul", real, const(float(factor), real.type)), *bounds)
 
     return (float(factor), left.zero, right.zero, made.zero, bounds), body
 
@@ -202,11 +202,11 @@ def total(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int])
     rest = (1 << shift - 1) - left.zero * first - right.zero * second
 
     def body(f: Function, given: list[Reg]) -> Reg:
-        x, y = (f.op("mul", widen(f, v), number(n, vec(count(v.type), "i32"))) for v, n in
+        x, y = (f.op("mul", widen(f, v), const(n, vec(lane_count(v.type), "i32"))) for v, n in
                 zip(given, (first, second), strict=True))  # fmt: skip
         moved = f.op("ashr", f.add(f.op("add", x, y), rest), shift)
         bounded = bounded_ints(f, f.add(moved, made.zero), *bounds)
-        return f.cast("trunc", bounded, vec(count(bounded.type), "i8"))
+        return f.cast("trunc", bounded, vec(lane_count(bounded.type), "i8"))
 
     return (first, second, rest, shift, made.zero, bounds), body
 

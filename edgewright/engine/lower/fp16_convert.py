@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.engine.codegen.builder import Function, Reg, count, vec
+from edgewright.engine.codegen.builder import Function, Reg, lane_count, vec
 from edgewright.engine.codegen.epilogue import finish
 from edgewright.engine.codegen.math_float32 import bfloat_bits
 from edgewright.engine.graph.layout import Layout
@@ -45,20 +45,20 @@ class Halves(Lowering):
 
 
 def _store(f: Function, x: Reg) -> Reg:
-    lanes = count(x.type)
-    return f.bits(f.cast("fptrunc", x, vec(lanes, "half")), vec(lanes, "i16"))
+    lanes = lane_count(x.type)
+    return f.bitcast(f.cast("fptrunc", x, vec(lanes, "half")), vec(lanes, "i16"))
 
 
 def _load(f: Function, x: Reg) -> Reg:
-    lanes = count(x.type)
-    return f.cast("fpext", f.bits(x, vec(lanes, "half")), vec(lanes, "float"))
+    lanes = lane_count(x.type)
+    return f.cast("fpext", f.bitcast(x, vec(lanes, "half")), vec(lanes, "float"))
 
 
 def store_brain(f: Function, x: Reg) -> Reg:
     """The upper 16 bits, rounded."""
-    return f.cast("trunc", bfloat_bits(f, x), vec(count(x.type), "i16"))
+    return f.cast("trunc", bfloat_bits(f, x), vec(lane_count(x.type), "i16"))
 
 
 def _load_brain(f: Function, x: Reg) -> Reg:
-    lanes = count(x.type)
-    return f.bits(f.op("shl", f.cast("zext", x, vec(lanes, "i32")), 16), vec(lanes, "float"))
+    lanes = lane_count(x.type)
+    return f.bitcast(f.op("shl", f.cast("zext", x, vec(lanes, "i32")), 16), vec(lanes, "float"))

@@ -78,12 +78,12 @@ def _table(value: Value, node: Node, numerics: Numerics) -> Array:
 def _build(module: Module, name: str, loops: Loops) -> None:
     """Slots: data, output, table."""
     f = module.kernel(name)
-    table = f.slot(PTR, 2)
+    table = f.load_arg(PTR, 2)
     given, made = loops.operands
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
-        x = f.cast("zext", f.load(given.kind, f.at(now[0], f.mul(at, given.strides[-1]))), I64)
-        found = f.load(made.kind, f.at(table, f.mul(x, made.item)))
-        f.store(found, f.at(now[1], f.mul(at, made.strides[-1])))
+        x = f.cast("zext", f.load(given.kind, f.gep(now[0], f.mul(at, given.strides[-1]))), I64)
+        found = f.load(made.kind, f.gep(table, f.mul(x, made.item)))
+        f.store(found, f.gep(now[1], f.mul(at, made.strides[-1])))
 
-    emit_units(f, 1, loops, [f.slot(PTR, i) for i in range(2)], element)
+    emit_units(f, 1, loops, [f.load_arg(PTR, i) for i in range(2)], element)

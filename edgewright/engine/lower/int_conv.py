@@ -129,20 +129,20 @@ def _build(module: Module, name: str, lanes: int, loops: Loops, window: _Window)
     def over(dim: int, place: Reg, weights: Reg, total: Reg, width: int) -> list[Reg]:
         """Along a dimension of the window and those inside it: the next weights, and the sum."""
         if dim == 3:
-            return [f.at(weights, 4 * window.channels), product(place, weights, total, width)]
+            return [f.gep(weights, 4 * window.channels), product(place, weights, total, width)]
 
         def once(_: Reg, now: list[Reg]) -> list[Reg]:
-            return [f.at(now[0], window.steps[dim]), *over(dim + 1, now[0], now[1], now[2], width)]
+            return [f.gep(now[0], window.steps[dim]), *over(dim + 1, now[0], now[1], now[2], width)]
 
-        return f.repeat(window.counts[dim], [place, weights, total], once)[1:]
+        return f.loop(window.counts[dim], [place, weights, total], once)[1:]
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
-        place = now[0] if spread else f.at(now[0], f.mul(at, data.strides[-1]))
+        place = now[0] if spread else f.gep(now[0], f.mul(at, data.strides[-1]))
         weights, biases = (
-            f.at(p, f.mul(at, o.strides[-1])) for p, o in zip(now[1:3], loops.operands[1:3], strict=True)
+            f.gep(p, f.mul(at, o.strides[-1])) for p, o in zip(now[1:3], loops.operands[1:3], strict=True)
         )
         start = f.load(vec(width, "i32"), biases)
         total = over(0, place, weights, start, width)[1]
-        f.store(total, f.at(now[3], f.mul(at, loops.operands[3].strides[-1])))
+        f.store(total, f.gep(now[3], f.mul(at, loops.operands[3].strides[-1])))
 
-    emit_units(f, lanes, loops, [f.slot(PTR, i) for i in range(4)], element)
+    emit_units(f, lanes, loops, [f.load_arg(PTR, i) for i in range(4)], element)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, count, number, vec
+from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.float_rescale import EXACT, scaled
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.requant import shift_of
@@ -80,7 +80,7 @@ class WholeMatMul(Lowering):
         return self.zeros[which] + (0 if q is None else shift_of(q))
 
     def _ending(self, f: Function, total: Reg) -> Reg:
-        i, scaling, out = Integers(f, count(total.type)), self.node.op.args["scaling"], self.node.out
+        i, scaling, out = Integers(f, lane_count(total.type)), self.node.op.args["scaling"], self.node.out
         assert out.dtype is not None
         if isinstance(scaling, RealScaling):
             made = Whole(scaled(f, total, scaling), scaling.low, scaling.high)
@@ -110,11 +110,11 @@ class WholeMatMul(Lowering):
 
     def _emit(self, module: Module, name: str, lanes: int, loops: Loops, steps: tuple[int, int]) -> None:
         f = module.kernel(name)
-        pointers = [f.slot(PTR, i) for i in range(3)]
+        pointers = [f.load_arg(PTR, i) for i in range(3)]
 
         def element(now: list[Reg], at: Reg, width: int) -> None:
             first, column = (
-                f.at(p, f.mul(at, o.strides[-1])) for p, o in zip(now[:2], loops.operands[:2], strict=True)
+                f.gep(p, f.mul(at, o.strides[-1])) for p, o in zip(now[:2], loops.operands[:2], strict=True)
             )
 
             def step(_: Reg, carried: list[Reg]) -> list[Reg]:
@@ -124,11 +124,11 @@ class WholeMatMul(Lowering):
                 if not self._small:
                     a, b = (f.cast("sext", x, total.type) for x in (a, b))
                 product = f.cast("sext", f.op("mul", a, b), total.type)
-                return [f.at(row, steps[0]), f.at(here, steps[1]), f.op("add", total, product)]
+                return [f.gep(row, steps[0]), f.gep(here, steps[1]), f.op("add", total, product)]
 
-            none = number(0, vec(width, self._kind))
-            total = f.repeat(self.depth, [first, column, none], step)[2]
-            f.store(self._ending(f, total), f.at(now[2], f.mul(at, loops.operands[2].strides[-1])))
+            none = const(0, vec(width, self._kind))
+            total = f.loop(self.depth, [first, column, none], step)[2]
+            f.store(self._ending(f, total), f.gep(now[2], f.mul(at, loops.operands[2].strides[-1])))
 
         rows, columns = (o.strides[-1] for o in loops.operands[:2])
         emit_units(f, 1 if rows or not columns else lanes, loops, pointers, element)  # one column: rows side by side
@@ -136,7 +136,7 @@ class WholeMatMul(Lowering):
     def _centred(self, f: Function, x: Reg, which: int) -> Reg:
         value: Value = self.pair[which]
         signed = value.dtype is not None and value.dtype.kind == "i" and (value.q is None or not shift_of(value.q))
-        wide = f.cast("sext" if signed else "zext", x, vec(count(x.type), "i32"))
+        wide = f.cast("sext" if signed else "zext", x, vec(lane_count(x.type), "i32"))
         return f.add(wide, -self._shift(which))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import Function, Module, Reg, count
+from edgewright.engine.codegen.builder import Function, Module, Reg, lane_count
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.requant import affine_of, shift_of
 from edgewright.engine.codegen.vector import int_max, int_min
@@ -93,7 +93,7 @@ class Folded(Lowering):
 
     def _ending(self, f: Function, given: list[Reg]) -> Reg:
         """From what was folded to what is stored."""
-        i, fold, out = Integers(f, count(given[0].type)), self.fold, self.node.out
+        i, fold, out = Integers(f, lane_count(given[0].type)), self.fold, self.node.out
         low, high = bounds(fold.data)
         times = fold.count if fold.how == "sum" else 1
         own = f.add(given[0], -_stored(fold.data) * times)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, count, vec
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, lane_count, vec
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
@@ -51,7 +51,7 @@ class Mixed(Lowering):
     def _ending(self, f: Function, total: Reg) -> Reg:
         if self.real:
             return quotient(f, total, self.mixing.divisor)
-        i, out = Integers(f, count(total.type)), self.node.out
+        i, out = Integers(f, lane_count(total.type)), self.node.out
         made, (low, high) = self.mixing.finish(i, Whole(total, *self.reach)), bounds(out)
         if made.low < low or made.high > high:
             raise NotWholeError(f"{made.low} to {made.high} as {out.dtype}")
@@ -83,20 +83,20 @@ class Mixed(Lowering):
 
     def _build(self, module: Module, name: str, lanes: int, data: Home, out: Home) -> None:
         f = module.kernel(name)
-        source, target, rows, columns = (f.slot(PTR, i) for i in range(4))
+        source, target, rows, columns = (f.load_arg(PTR, i) for i in range(4))
         _, high, wide, channels = out.layout.shape
 
         def row(unit: Reg) -> None:
             batch, y = f.op("udiv", unit, high), f.op("urem", unit, high)
-            line = f.at(f.at(target, f.mul(batch, out.layout.image)), f.mul(y, out.layout.row))
+            line = f.gep(f.gep(target, f.mul(batch, out.layout.image)), f.mul(y, out.layout.row))
             places, down = self._entry(f, rows, y)
-            image = f.at(source, f.mul(batch, data.layout.image))
-            lines = [f.at(image, p) for p in places]
+            image = f.gep(source, f.mul(batch, data.layout.image))
+            lines = [f.gep(image, p) for p in places]
 
             def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
                 sides, along = self._entry(f, columns, x)
-                four = [f.at(start, side) for start in lines for side in sides]
-                place = f.at(line, f.mul(x, out.layout.pixel))
+                four = [f.gep(start, side) for start in lines for side in sides]
+                place = f.gep(line, f.mul(x, out.layout.pixel))
 
                 def vector(first: Operand, width: int, _: int) -> None:
                     there, here = (bytes_to(f, first, home.layout.item) for home in (data, out))
@@ -106,13 +106,13 @@ class Mixed(Lowering):
                 over_channels(f, channels, lanes, _exactly, vector)
                 return []
 
-            f.repeat(wide, [], pixel)
+            f.loop(wide, [], pixel)
 
-        f.span(f.arg("begin"), f.arg("end"), row)
-        f.give()
+        f.for_range(f.arg("begin"), f.arg("end"), row)
+        f.ret()
 
     def _entry(self, f: Function, entries: Reg, index: Reg) -> tuple[list[Reg], list[Reg]]:
-        at = f.at(entries, f.mul(index, _ENTRY))
+        at = f.gep(entries, f.mul(index, _ENTRY))
         return [f.load(I64, at, 8 * n, 8) for n in (0, 1)], [f.load(self.kind, at, 16 + 8 * n, 8) for n in (0, 1)]
 
     def _load(self, f: Function, at: Reg, there: Operand, width: int) -> Reg:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewright.engine.codegen.builder import Function, Reg, count
+from edgewright.engine.codegen.builder import Function, Reg, lane_count
 from edgewright.engine.codegen.ranged_int import Integers
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
@@ -33,7 +33,7 @@ class QnnConversion(Lowering):
         x, out = self.node.op.args["inputs"][0], self.node.out
 
         def body(f: Function, given: list[Reg]) -> Reg:
-            i = Integers(f, count(given[0].type))
+            i = Integers(f, lane_count(given[0].type))
             if out.q is None:
                 return real(i, i.load(given[0], *bounds(x), _moved(x)), x)
             return i.store(stored(i, given[0], out), 8 * out.q.dtype.itemsize, _moved(out))

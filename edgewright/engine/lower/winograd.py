@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, number
+from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const
 from edgewright.engine.graph.layout import Border
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import gemm
@@ -183,75 +183,75 @@ class Work:
 
         def one(unit: Reg) -> None:
             point, index = f.op("udiv", unit, count), f.op("urem", unit, count)
-            source, target = f.at(data, f.mul(point, self.points.data)), f.at(out, f.mul(point, self.points.out))
-            own = f.at(f.at(weights, f.mul(point, self.size)), f.mul(index, self.panel))
-            beside = f.at(target, f.mul(index, self.width))
+            source, target = f.gep(data, f.mul(point, self.points.data)), f.gep(out, f.mul(point, self.points.out))
+            own = f.gep(f.gep(weights, f.mul(point, self.size)), f.mul(index, self.panel))
+            beside = f.gep(target, f.mul(index, self.width))
             if len(tiles) == 1:
                 emit_point(f, self.points, tiles[0], source, own, beside)
                 return
             last = f.compare("eq", index, count - 1)
-            f.when(last, lambda: emit_point(f, self.points, tiles[1], source, own, beside))
+            f.if_then(last, lambda: emit_point(f, self.points, tiles[1], source, own, beside))
             other = f.compare("ne", index, count - 1)
-            f.when(other, lambda: emit_point(f, self.points, tiles[0], source, own, beside))
+            f.if_then(other, lambda: emit_point(f, self.points, tiles[0], source, own, beside))
 
-        f.span(begin, end, one)
+        f.for_range(begin, end, one)
 
     def _rows_left(self, f: Function, row: Reg) -> Reg:
-        left = f.op("sub", number(self.conv.size[0], I64), f.mul(row, self.cut.m))
-        return f.call("llvm.umin.i64", I64, left, number(self.cut.m, I64))
+        left = f.op("sub", const(self.conv.size[0], I64), f.mul(row, self.cut.m))
+        return f.call("llvm.umin.i64", I64, left, const(self.cut.m, I64))
 
     def _build_rows(self, module: Module, name: str) -> None:
         """Units are rows of tiles, each done from input to output in the thread's own memory."""
         patches, outputs = self.emit_patches(module), self.emit_outputs(module)
         tiles, cut = self.tiles(module), self.cut
         f = module.kernel(name)
-        data, weights, out, second, biases = (f.slot(PTR, i) for i in range(5))
+        data, weights, out, second, biases = (f.load_arg(PTR, i) for i in range(5))
         points = f.arg("scratch")
-        made = f.at(points, cut.points * self.patches.point)
+        made = f.gep(points, cut.points * self.patches.point)
 
         def row(y: Reg) -> None:
-            f.run(patches, f.at(data, f.mul(y, cut.m * self.patches.row)), points)
-            total = number(cut.points * self.panels, I64)
-            self._all_points(f, tiles, points, weights, made, number(0, I64), total)
-            target = f.at(out, f.mul(y, cut.m * self.outputs.patches.row))
-            beside = f.at(second, f.mul(y, cut.m * self.outputs.second_row))
-            f.run(outputs, made, target, beside, biases, self._rows_left(f, y))
+            f.call_void(patches, f.gep(data, f.mul(y, cut.m * self.patches.row)), points)
+            total = const(cut.points * self.panels, I64)
+            self._all_points(f, tiles, points, weights, made, const(0, I64), total)
+            target = f.gep(out, f.mul(y, cut.m * self.outputs.patches.row))
+            beside = f.gep(second, f.mul(y, cut.m * self.outputs.second_row))
+            f.call_void(outputs, made, target, beside, biases, self._rows_left(f, y))
 
-        f.span(f.arg("begin"), f.arg("end"), row)
-        f.give()
+        f.for_range(f.arg("begin"), f.arg("end"), row)
+        f.ret()
 
     def _build_patches(self, module: Module, name: str) -> None:
         patches = self.emit_patches(module)
         f = module.kernel(name)
-        data, points = f.slot(PTR, 0), f.slot(PTR, 1)
+        data, points = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
         step = self.cut.wide * self.conv.inputs * self.patches.item
 
         def row(y: Reg) -> None:
-            f.run(patches, f.at(data, f.mul(y, self.cut.m * self.patches.row)), f.at(points, f.mul(y, step)))
+            f.call_void(patches, f.gep(data, f.mul(y, self.cut.m * self.patches.row)), f.gep(points, f.mul(y, step)))
 
-        f.span(f.arg("begin"), f.arg("end"), row)
-        f.give()
+        f.for_range(f.arg("begin"), f.arg("end"), row)
+        f.ret()
 
     def _build_points(self, module: Module, name: str) -> None:
         tiles = self.tiles(module)
         f = module.kernel(name)
-        points, weights, made = (f.slot(PTR, i) for i in range(3))
+        points, weights, made = (f.load_arg(PTR, i) for i in range(3))
         self._all_points(f, tiles, points, weights, made, f.arg("begin"), f.arg("end"))
-        f.give()
+        f.ret()
 
     def _build_outputs(self, module: Module, name: str) -> None:
         outputs = self.emit_outputs(module)
         f = module.kernel(name)
-        made, out, second, biases = (f.slot(PTR, i) for i in range(4))
+        made, out, second, biases = (f.load_arg(PTR, i) for i in range(4))
         step = self.cut.wide * self.conv.outputs * 4
 
         def row(y: Reg) -> None:
-            target = f.at(out, f.mul(y, self.cut.m * self.outputs.patches.row))
-            beside = f.at(second, f.mul(y, self.cut.m * self.outputs.second_row))
-            f.run(outputs, f.at(made, f.mul(y, step)), target, beside, biases, self._rows_left(f, y))
+            target = f.gep(out, f.mul(y, self.cut.m * self.outputs.patches.row))
+            beside = f.gep(second, f.mul(y, self.cut.m * self.outputs.second_row))
+            f.call_void(outputs, f.gep(made, f.mul(y, step)), target, beside, biases, self._rows_left(f, y))
 
-        f.span(f.arg("begin"), f.arg("end"), row)
-        f.give()
+        f.for_range(f.arg("begin"), f.arg("end"), row)
+        f.ret()
 
 
 class RealWork(Work):
