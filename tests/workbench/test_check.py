@@ -12,8 +12,9 @@ import torch
 
 import edgewright as ew
 from edgewright import to_edge_transform_and_lower
-from edgewright.api import locate
+from edgewright.api import locate, self_check
 from edgewright.api.data import Call
+from edgewright.api.deviation import Output
 from edgewright.api.graph_interpreter import Override, Reference
 from edgewright.api.self_check import check_cases, check_program
 from edgewright.backends import find_partitioner
@@ -312,3 +313,16 @@ def test_an_example_of_one_number_is_varied() -> None:
     assert first is example
     assert second.args[0].std() > 0 and torch.equal(second.args[1], example.args[1])
     assert check_cases(torch.export.export(net(), (calls(1)[0],)), Call((calls(1)[0],)), [])[0][1:] == []
+
+
+@pytest.mark.parametrize(("distance", "called"), [(1.5, "faulty_layer"), (3.0, "locate")])
+def test_accumulated_errors_of_a_chaotic_network_are_judged_by_its_layers(
+    distance: float, called: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An output is beyond the sampled bound of rounding, which is as large as the output itself."""
+    asked: list[str] = []
+    for name in ("faulty_layer", "locate"):
+        monkeypatch.setattr(self_check, name, lambda *given, name=name: asked.append(name))
+    output = Output(np.ones(4), distance=distance, allowed=1.0, discrete=False)
+    assert self_check._explained(None, [], [], [output])
+    assert asked == [called]
