@@ -13,10 +13,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "soundness.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 # What no composition reaches, and why.
 UNREACHED = {
-    "lowering bf16_gemm.PairProduct": "only with `EDGEWRIGHT_BF16`, which rounds operands to 16 bits (`test_bf16.py`)",
+    "lowering bf16_gemm.Bf16Gemm": "only with `EDGEWRIGHT_BF16`, which rounds operands to 16 bits (`test_bf16.py`)",
     "kernel gemm_pairs": "the kernel of the same",
-    "lowering general.General": "chooses among others, and is never a node's lowering itself",
-    "lowering vendor.Vendor": "the same, for vendors' operators",
+    "lowering general.CoreDispatch": "chooses among others, and is never a node's lowering itself",
+    "lowering vendor.VendorDispatch": "the same, for vendors' operators",
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine.jit.shape_specialization import Forms
-from edgewright.engine.lower.static_gather import MOVES, lists_of
+from edgewright.engine.lower.static_gather import GATHER_OPS, separable_indices
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
@@ -46,7 +46,7 @@ def made(kind: str, args: dict[str, Any], given: Any) -> tuple[Graph, Any]:
 
 
 def test_all_moves_are_tried() -> None:
-    assert set(CASES) == MOVES
+    assert set(CASES) == GATHER_OPS
 
 
 @pytest.mark.parametrize("cpu", cpus())
@@ -71,7 +71,7 @@ def test_other_sizes_need_no_other_code(kind: str) -> None:
 
 
 def test_places_that_are_no_sums_have_no_lists() -> None:
-    assert lists_of(np.array([[0, 1], [2, 4]])) is None
+    assert separable_indices(np.array([[0, 1], [2, 4]])) is None
 
 
 @pytest.mark.parametrize("cpu", cpus())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering
 from edgewright.engine.lower.move import Move
-from edgewright.engine.lower.row_gather import Put
+from edgewright.engine.lower.row_gather import RowScatter
 from edgewright.ir.graph import Graph, Value
 
 
@@ -53,7 +53,7 @@ def _versions(
     versions = [value]
     while versions[0] in makers:
         node = nodes[makers[versions[0]]]
-        if not isinstance(lower(node), Put) or node.out is not versions[0]:
+        if not isinstance(lower(node), RowScatter) or node.out is not versions[0]:
             break
         versions.insert(0, node.op.args["self"])
     return versions
@@ -70,7 +70,7 @@ def _in_turn(
             return False
         for at, reads in readers.get(version, Counter[int]()).items():
             lowering = lower(nodes[at])
-            wanted = lowering.border()
+            wanted = lowering.required_border()
             if not lowering.exact_reads or (wanted is not None and wanted[0] is version):
                 return False
             late = at > written or (at == written and reads > 1)

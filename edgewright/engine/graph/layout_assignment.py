@@ -13,21 +13,21 @@ from edgewright.engine.graph.dynamic_quantization import on_the_fly
 from edgewright.engine.graph.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
 from edgewright.engine.graph.nodes import byte
 from edgewright.engine.graph.views import KINDS, made_there, viewed
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.channel_planes import PlanesToPixels
-from edgewright.engine.lower.conv import RealProduct
-from edgewright.engine.lower.conv_geometry import even_rows
-from edgewright.engine.lower.dynamic_gemm import row_layout
-from edgewright.engine.lower.elementwise import Map
-from edgewright.engine.lower.move import Move, common_shape, part_of
-from edgewright.engine.lower.reference_step import Reference
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.channel_planes import PlanesToChannelsLast
+from edgewright.engine.lower.conv import FloatConv
+from edgewright.engine.lower.conv_geometry import has_uniform_rows
+from edgewright.engine.lower.dynamic_gemm import quantized_row_layout
+from edgewright.engine.lower.elementwise import FloatElementwise
+from edgewright.engine.lower.move import Move, common_shape, concat_slice
+from edgewright.engine.lower.reference_step import ReferenceStep
 from edgewright.ir.graph import Op, Value
 
 
 class Placing:
     """What the nodes' lowerings want of each other's values, decided before anything has an address."""
 
-    def __init__(self, context: Context, lowerings: list[Lowering]) -> None:
+    def __init__(self, context: LoweringContext, lowerings: list[Lowering]) -> None:
         self.context, self.lowerings = context, lowerings
         self.borders: dict[Value, Border] = {}
         self.rows: set[Value] = set()  # what linear layers read many rows of
@@ -46,23 +46,23 @@ class Placing:
 
     def _demand_borders(self) -> None:
         for lowering in self.lowerings:
-            wanted = lowering.border()
+            wanted = lowering.required_border()
             if wanted is not None:
                 value, border = wanted
                 self.borders[value] = self.borders.get(value, Border()).joined(border)
         self._spread_rows()
-        images = {low.node.out for low in self.lowerings if isinstance(low, PlanesToPixels)}
+        images = {low.node.out for low in self.lowerings if isinstance(low, PlanesToChannelsLast)}
         for lowering in self.lowerings:
-            tight = lowering.tight()
+            tight = lowering.prefers_unpadded()
             if tight is not None and tight in images and self._reads[tight] == 1:
                 self.tight.add(tight)
 
     def _spread_rows(self) -> None:
         """Rows of linear layers may have gaps between them if all who make and read them can do with it."""
-        easy, readers = (RealProduct, Map, Move), self._readers_of()
+        easy, readers = (FloatConv, FloatElementwise, Move), self._readers_of()
         makers = {low.node.out: low for low in self.lowerings}
         for low in self.lowerings:
-            if isinstance(low, RealProduct) and low.node.op.kind == "linear" and low.conv.size[1] > 1:
+            if isinstance(low, FloatConv) and low.node.op.kind == "linear" and low.conv.size[1] > 1:
                 value = low.node.op.args["input"]
                 if all(isinstance(o, easy) for o in (*readers.get(value, ()), makers.get(value))):
                     self.rows.add(value)
@@ -76,8 +76,8 @@ class Placing:
         """What needs dense tensors and does not get them is left to the reference."""
         for i, low in enumerate(self.lowerings):
             values = (*low.node.reads(), low.node.out)
-            if low.wants_dense and not all(self.layout(v).dense for v in values):
-                self.lowerings[i] = Reference(low.node)
+            if low.requires_dense and not all(self.layout(v).dense for v in values):
+                self.lowerings[i] = ReferenceStep(low.node)
 
     def _find_views(self) -> None:
         """Permuted, cut or reshaped values that all who read them can read where they were made."""
@@ -94,16 +94,16 @@ class Placing:
             given = there is not None
             if there is not None and there.raw:
                 continue  # the caller's bytes, which are others inside
-            if found[0].dense and low.alias() is source and source not in self.views and not given:
+            if found[0].dense and low.aliased_input() is source and source not in self.views and not given:
                 continue  # another name, no more
-            if all(r.takes(out, found[0]) and (r.exact_reads or not given) for r in read):
+            if all(r.reads_layout(out, found[0]) and (r.exact_reads or not given) for r in read):
                 self.views[out] = (op, found[0])
 
     def _free(self, value: Value, layout: Layout, readers: Sequence[Lowering]) -> bool:
         """Whether nothing asks for room beside a value: bytes have it, unless all who read them say otherwise."""
         if value.q is None:
             return self.layout(value) == dense(layout.shape, layout.item)
-        return byte(value.q) and bool(readers) and all(r.anywhere for r in readers)
+        return byte(value.q) and bool(readers) and all(r.ignores_channel_padding for r in readers)
 
     def _readers_of(self) -> dict[Value, list[Lowering]]:
         readers: dict[Value, list[Lowering]] = {}
@@ -115,7 +115,7 @@ class Placing:
     def _find_aliases(self) -> None:
         """Other names for values whose elements lie densely, unless either has a place or a border of its own."""
         for i, lowering in enumerate(self.lowerings):
-            source, out = lowering.alias(), lowering.node.out
+            source, out = lowering.aliased_input(), lowering.node.out
             if source is None or out in self.views:
                 continue
             free = not any(v in self.context.homes or v in self.views for v in (out, source))
@@ -124,7 +124,7 @@ class Placing:
             if free and plain and not source.constant:
                 self.aliases[out] = self.root(source)
             elif not (self.layout(source).dense or self.layout(out).dense or shared):
-                self.lowerings[i] = Reference(lowering.node)
+                self.lowerings[i] = ReferenceStep(lowering.node)
 
     def _find_parts(self) -> None:
         """Tensors that are only made to be joined are made where they will lie."""
@@ -136,7 +136,7 @@ class Placing:
             for value in lowering.node.op.args["tensors"]:
                 maker = makers.get(value)
                 if maker is not None and self._may_lie_inside(value, lowering.node.out, maker):
-                    joined = partial(part_of, dim=dim, start=start, value=value)
+                    joined = partial(concat_slice, dim=dim, start=start, value=value)
                     self.parts[value] = (lowering.node.out, joined)
                 start += int(value.bound[dim])
 
@@ -164,7 +164,7 @@ class Placing:
                    readers: dict[Value, list[Lowering]]) -> None:  # fmt: skip
         maker = makers.get(value)
         taken = (*self.context.homes, *self.borders, *self.tight, *self.parts)
-        fits = maker is not None and maker.makes(layout) and value not in taken and len(readers[value]) == 1
+        fits = maker is not None and maker.writes_layout(layout) and value not in taken and len(readers[value]) == 1
         if fits and out not in self.context.homes and value.q is None:
             self.parts[value] = (out, lambda home: replace(home, value=value, layout=layout))
 
@@ -175,7 +175,7 @@ class Placing:
         whole = maker.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
         outside = out in self.context.homes and self.context.homes[out].raw
         there = replace(self.layout(out), shape=tuple(int(n) for n in value.bound))
-        fits = maker.any_strides and (maker.node.op.kind != "linear" or even_rows(there))
+        fits = maker.any_strides and (maker.node.op.kind != "linear" or has_uniform_rows(there))
         return free and not named and not outside and whole and fits and self._reads[value] == 1
 
     def root(self, value: Value) -> Value:
@@ -193,7 +193,7 @@ class Placing:
             return self.views[value][1]
         assert value.dtype is not None
         if on_the_fly(value):
-            return row_layout(value)
+            return quantized_row_layout(value)
         shape, item = tuple(int(n) for n in value.bound), value.dtype.itemsize
         border = self.borders.get(value, Border())
         last = (shape[-1] if shape else 1) * item

@@ -19,28 +19,29 @@ from edgewright.engine.graph.verify_plan import Access, verify_plan
 from edgewright.engine.graph.views import view_of
 from edgewright.engine.isa import ISA
 from edgewright.engine.lower.attention import FusedAttention
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.bf16_gemm import PairProduct
-from edgewright.engine.lower.channel_planes import PlanesToPixels
-from edgewright.engine.lower.conv import RealDepthwise, RealProduct, RealTransposed
-from edgewright.engine.lower.conv_chain import RealChain, chain_nodes
-from edgewright.engine.lower.dynamic_gemm import QuantizeRows, RowProduct
-from edgewright.engine.lower.dynamic_shape import OPEN
-from edgewright.engine.lower.elementwise import ByteSum, Map, Table
-from edgewright.engine.lower.fp16_convert import Halves
-from edgewright.engine.lower.general import General
-from edgewright.engine.lower.int8_conv import ByteDepthwise, ByteProduct, ByteTransposed
-from edgewright.engine.lower.int8_winograd import ByteWinograd
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.bf16_gemm import Bf16Gemm
+from edgewright.engine.lower.channel_planes import PlanesToChannelsLast
+from edgewright.engine.lower.conv import FloatConv, FloatConvTranspose, FloatDepthwiseConv
+from edgewright.engine.lower.conv_chain import FloatConvChain, fuse_conv_chains
+from edgewright.engine.lower.dynamic_gemm import DynamicQuantize, DynamicQuantizedGemm
+from edgewright.engine.lower.dynamic_shape import DYNAMIC_SHAPE_LOWERINGS
+from edgewright.engine.lower.elementwise import FloatElementwise, Int8Arithmetic, Int8Table
+from edgewright.engine.lower.fp16_convert import Fp16Convert
+from edgewright.engine.lower.general import CoreDispatch
+from edgewright.engine.lower.int8_conv import Int8Conv, Int8ConvTranspose, Int8DepthwiseConv
+from edgewright.engine.lower.int8_winograd import Int8WinogradConv
 from edgewright.engine.lower.matmul import MatMul
-from edgewright.engine.lower.move import Move, frame
+from edgewright.engine.lower.move import Move, emit_border_fill
 from edgewright.engine.lower.norm import Normalize
-from edgewright.engine.lower.pool import GlobalMean, Pooling
-from edgewright.engine.lower.reduce import Reduction
-from edgewright.engine.lower.reference_step import Reference
-from edgewright.engine.lower.resize import Bilinear, Softmax
-from edgewright.engine.lower.row_gather import Gather, Put
-from edgewright.engine.lower.vendor import Vendor
-from edgewright.engine.lower.winograd import Winograd
+from edgewright.engine.lower.pool import GlobalAvgPool, Pool2d
+from edgewright.engine.lower.reduce import FloatReduce
+from edgewright.engine.lower.reference_step import ReferenceStep
+from edgewright.engine.lower.resize import BilinearResize
+from edgewright.engine.lower.row_gather import RowGather, RowScatter
+from edgewright.engine.lower.softmax import Softmax
+from edgewright.engine.lower.vendor import VendorDispatch
+from edgewright.engine.lower.winograd import WinogradConv
 from edgewright.engine.plan import ALIGN, Place, Plan
 from edgewright.engine.tuning_params import Choices
 from edgewright.ir.graph import Graph, Op, Value
@@ -48,36 +49,36 @@ from edgewright.ir.numerics import Numerics
 
 LOWERINGS: list[type[Lowering]] = [
     FusedAttention,
-    RealChain,
-    Winograd,
-    QuantizeRows,
-    RowProduct,
-    PairProduct,
-    RealProduct,
-    RealDepthwise,
-    RealTransposed,
+    FloatConvChain,
+    WinogradConv,
+    DynamicQuantize,
+    DynamicQuantizedGemm,
+    Bf16Gemm,
+    FloatConv,
+    FloatDepthwiseConv,
+    FloatConvTranspose,
     MatMul,
-    ByteWinograd,
-    ByteProduct,
-    ByteDepthwise,
-    ByteTransposed,
-    Pooling,
-    GlobalMean,
-    Bilinear,
+    Int8WinogradConv,
+    Int8Conv,
+    Int8DepthwiseConv,
+    Int8ConvTranspose,
+    Pool2d,
+    GlobalAvgPool,
+    BilinearResize,
     Softmax,
     Normalize,
-    Reduction,
-    Gather,
-    Put,
-    PlanesToPixels,
-    Halves,
+    FloatReduce,
+    RowGather,
+    RowScatter,
+    PlanesToChannelsLast,
+    Fp16Convert,
     Move,
-    Table,
-    Map,
-    ByteSum,
-    General,
-    Vendor,
-    Reference,
+    Int8Table,
+    FloatElementwise,
+    Int8Arithmetic,
+    CoreDispatch,
+    VendorDispatch,
+    ReferenceStep,
 ]
 
 
@@ -86,11 +87,11 @@ def schedule(
     shared: SharedWeights | None = None,
 ) -> Plan:  # fmt: skip
     """The plan of a verified graph whose shapes are all known; with ``shared`` they may be others the next time."""
-    return _Scheduler(graph, Context(isa, numerics, threads, memory, choices or Choices(), shared=shared)).run()
+    return _Scheduler(graph, LoweringContext(isa, numerics, threads, memory, choices or Choices(), shared=shared)).run()
 
 
 class _Scheduler(Placing):
-    def __init__(self, graph: Graph, context: Context) -> None:
+    def __init__(self, graph: Graph, context: LoweringContext) -> None:
         self.graph, self.context = graph, context
         self.inputs = {v: i for i, v in enumerate(graph.inputs)}
         self._lowered: dict[Node, Lowering] = {}
@@ -101,7 +102,7 @@ class _Scheduler(Placing):
     def run(self) -> Plan:
         self.decide()
         self._place()
-        self.context.found = self.arena
+        self.context.error_slot = self.arena
         given = [self.context.homes[value] for value in self.graph.inputs]
         for i, lowering in enumerate(self.lowerings):
             self.context.temporaries = [offset for offset, _ in self.temporaries.get(i, [])]
@@ -129,7 +130,7 @@ class _Scheduler(Placing):
         """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
         attention = find_attention(self.graph) if self.context.shared is None else []
         nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes, attention).run()
-        nodes = chain_nodes(self.graph, nodes, self.context)
+        nodes = fuse_conv_chains(self.graph, nodes, self.context)
         self.updates = find_updates(self.graph, nodes, self._lower)
         for update in self.updates:
             place = Place("output", 0, update.output)
@@ -155,7 +156,7 @@ class _Scheduler(Placing):
         return Node([Op("clone", {"self": value}, [inside])])
 
     def _needs_border(self, node: Node, value: Value) -> bool:
-        wanted = self._lower(node).border()
+        wanted = self._lower(node).required_border()
         return wanted is not None and wanted[0] is value
 
     def _copy_out(self, index: int, value: Value, nodes: Sequence[Node]) -> Node | None:
@@ -165,7 +166,7 @@ class _Scheduler(Placing):
         read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
         if maker is not None and not read and value not in self.context.homes and not home.raw:
             lowering = self._lower(maker)
-            if lowering.exact_writes and lowering.alias() is None:
+            if lowering.exact_writes and lowering.aliased_input() is None:
                 self.context.homes[value] = home
                 return None
         outside = twin(value)
@@ -179,8 +180,8 @@ class _Scheduler(Placing):
 
     def _choose(self, node: Node) -> Lowering:
         if node.before or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
-            return Reference(node)
-        lowerings = LOWERINGS if self.context.shared is None else [*OPEN, *LOWERINGS]
+            return ReferenceStep(node)
+        lowerings = LOWERINGS if self.context.shared is None else [*DYNAMIC_SHAPE_LOWERINGS, *LOWERINGS]
         return next(made for kind in lowerings if (made := kind.accept(node, self.context)) is not None)
 
     # ------------------------------------------------------------------------------------------------------ memory
@@ -242,9 +243,9 @@ class _Scheduler(Placing):
         context, out = self.context, lowering.node.out
         home = context.home(out)
         if home.layout.border:
-            frame(context, home, 0 if out.q is None else affine_of(out.q).zero)
+            emit_border_fill(context, home, 0 if out.q is None else affine_of(out.q).zero)
         lowering.emit(context)
-        context.choices.emitted(lowering.node, first, len(context.steps))
+        context.tuning.emitted(lowering.node, first, len(context.steps))
         touched = sum(context.home(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
         if len(context.steps) > first:
             context.steps[-1] = replace(context.steps[-1], bytes=touched)

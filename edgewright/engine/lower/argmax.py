@@ -13,16 +13,16 @@ from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.codegen.typed_arith import fixed
 from edgewright.engine.graph.nodes import Node, single
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
-from edgewright.engine.lower.base import Context, Lowering, only
-from edgewright.engine.lower.elementwise import kind_of
-from edgewright.engine.lower.scan import dim_of
+from edgewright.engine.lower.base import Lowering, LoweringContext, is_unfused
+from edgewright.engine.lower.elementwise import llvm_type
+from edgewright.engine.lower.scan import scan_dim
 from edgewright.ir.graph import Op, Value
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "int32"))
 
 
 @dataclass(frozen=True)
-class Best:
+class ArgReduceSpec:
     """``length`` elements, each ``step`` bytes further than the one before, for each that ``loops`` have."""
 
     loops: Loops
@@ -42,8 +42,8 @@ class ArgMax(Lowering):
         self.data, self.axis = data, axis
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
-        found = _operand(node.op) if only(node, "tosa.argmax", "argmax", "argmin") else None
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        found = _operand(node.op) if is_unfused(node, "tosa.argmax", "argmax", "argmin") else None
         if found is None or node.out.q is not None:
             return None
         data, axis, places = found
@@ -52,18 +52,18 @@ class ArgMax(Lowering):
         lies = node.out.bound in (_without(data.bound, axis), (*data.bound[:axis], 1, *data.bound[axis + 1 :]))
         return cls(node, data, axis) if lies else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.data), context.home(self.node.out)
         shape, ends, item = out.layout.shape, out.layout.strides, out.layout.item
         if len(shape) == len(data.layout.shape):
             shape, ends = _without(shape, self.axis), _without(ends, self.axis)
         starts = _without(data.layout.strides, self.axis)
-        operands = [Operand(kind_of(self.data), data.layout.item, starts), Operand(f"i{8 * item}", item, ends)]
+        operands = [Operand(llvm_type(self.data), data.layout.item, starts), Operand(f"i{8 * item}", item, ends)]
         length, step = data.layout.shape[self.axis], data.layout.strides[self.axis]
         for loops, moved in plan_loops(list(shape), operands):
-            best = Best(loops, length, step, _signed(self.data), self.node.op.kind != "argmin")
+            best = ArgReduceSpec(loops, length, step, _signed(self.data), self.node.op.kind != "argmin")
 
-            def build(module: Module, name: str, best: Best = best) -> None:
+            def build(module: Module, name: str, best: ArgReduceSpec = best) -> None:
                 _build(module, name, context.isa.lanes, best)
 
             slots = [h.at(m) for h, m in zip((data, out), moved, strict=True)]
@@ -76,7 +76,7 @@ def _operand(op: Op) -> tuple[Value, int, str] | None:
     if op.kind == "tosa.argmax":
         data: Value = op.args["input"]
         return (data, int(op.args["axis"]), "int32") if single(data) or data.dtype in _TYPES else None
-    data, dim = op.args["self"], dim_of(op)
+    data, dim = op.args["self"], scan_dim(op)
     known = data.q is None and data.dtype is not None and fixed(data.dtype) and not data.constant
     return (data, dim, "int64") if known and dim is not None else None
 
@@ -90,7 +90,7 @@ def _signed(data: Value) -> bool:
     return data.dtype is not None and data.dtype.kind == "i" and (data.q is None or not shift_of(data.q))
 
 
-def _build(module: Module, name: str, lanes: int, best: Best) -> None:
+def _build(module: Module, name: str, lanes: int, best: ArgReduceSpec) -> None:
     f = module.kernel(name)
     given, made = best.loops.operands
 
@@ -111,7 +111,7 @@ def _build(module: Module, name: str, lanes: int, best: Best) -> None:
     emit_units(f, lanes, best.loops, [f.load_arg(PTR, i) for i in range(2)], element)
 
 
-def _better(f: Function, x: Reg, held: Reg, best: Best) -> Reg:
+def _better(f: Function, x: Reg, held: Reg, best: ArgReduceSpec) -> Reg:
     """Larger, or smaller; of real numbers what is none is the best."""
     beyond = "gt" if best.largest else "lt"
     if "float" not in x.type:

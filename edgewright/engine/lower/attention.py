@@ -12,7 +12,7 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.attention import Attention, Walk, emit_attention
 from edgewright.engine.kernels.pack_operand import Packing, emit_packing
-from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Place
 from edgewright.ir.graph import Value
 
@@ -22,7 +22,7 @@ _RATE = 45.0  # products per nanosecond, about
 class FusedAttention(Lowering):
     """Two products and the softmax between them."""
 
-    anywhere = True
+    ignores_channel_padding = True
 
     def __init__(self, node: Node, found: Found) -> None:
         super().__init__(node)
@@ -32,21 +32,21 @@ class FusedAttention(Lowering):
         self.many = math.prod(int(n) for n in found.out.bound[:-2])
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         return None if node.attention is None else cls(node, node.attention)
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         """Keys and values are packed from wherever they lie."""
         read = (self.found.query.value, self.found.mask)
         return layout.straight or not any(value is v for v in read)
 
-    def makes(self, layout: Layout) -> bool:
+    def writes_layout(self, layout: Layout) -> bool:
         return layout.straight
 
-    def temporaries(self, context: Context) -> list[int]:
+    def temporaries(self, context: LoweringContext) -> list[int]:
         return [self.many * size for size in self._sizes(*self._panels(context))]
 
-    def _panels(self, context: Context) -> tuple[list[gemm.Panel], list[gemm.Panel]]:
+    def _panels(self, context: LoweringContext) -> tuple[list[gemm.Panel], list[gemm.Panel]]:
         isa, values = context.isa, gemm.panels(context.isa, self.width, self.queries)
         if not self.found.bytes:
             return gemm.panels(isa, self.keys, self.queries), values
@@ -59,7 +59,7 @@ class FusedAttention(Lowering):
         depth = self.depth // 4 if self.found.bytes else self.depth
         return gemm.packed_size(keys, depth), gemm.packed_size(values, self.keys)
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         isa, found, panels = context.isa, self.found, self._panels(context)
         query, keys, values = (context.home(o.value) for o in (found.query, found.keys, found.values))
         out, mask = context.home(found.out), query if found.mask is None else context.home(found.mask)
@@ -104,7 +104,7 @@ class FusedAttention(Lowering):
         affine = None if values.value.q is None else affine_of(values.value.q)
         return Packing(shape[:-2], strides[:-2], self.keys, strides[-2], strides[-1], tuple(panels), affine)
 
-    def _pack(self, context: Context, matrix: Home, packing: Packing, place: Place) -> None:
+    def _pack(self, context: LoweringContext, matrix: Home, packing: Packing, place: Place) -> None:
         name = context.kernel("packing", packing, lambda module, name: emit_packing(module, name, context.isa, packing))
         context.step(name, [matrix.at(), place], self.many * len(packing.panels), self.many * packing.matrix * 0.05)
 

@@ -26,21 +26,21 @@ _CHUNK = 700  # nanoseconds of work that are worth handing to another thread
 
 
 @dataclass
-class Context:
+class LoweringContext:
     """What is known and what has been made so far."""
 
     isa: ISA
     numerics: Numerics
     threads: int
     memory: int = 4 << 30  # bytes that values may take at a time
-    choices: Choices = field(default_factory=Choices)
+    tuning: Choices = field(default_factory=Choices)
     weights: Weights = field(default_factory=Weights)
     shared: SharedWeights | None = None  # of graphs whose sizes vary: kernels then do for every size, where they can
     homes: dict[Value, Home] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
-    found: int = 0  # where in the arena code says which of them failed, and why
+    error_slot: int = 0  # where in the arena code says which of them failed, and why
     scratch: int = 0
     temporaries: list[int] = field(default_factory=list)  # where the node's own memory is in the arena
     barrier: bool = True  # of the next step
@@ -49,7 +49,7 @@ class Context:
     def home(self, value: Value) -> Home:
         if value not in self.homes:
             assert value.data is not None
-            data = stored(value)
+            data = encode_constant(value)
             self.homes[value] = Home(value, self._keep(value, data), dense(data.shape, data.dtype.itemsize))
         return self.homes[value]
 
@@ -89,7 +89,7 @@ class Context:
         self.barrier = True
 
 
-def stored(value: Value) -> Array:
+def encode_constant(value: Value) -> Array:
     """A constant as the engine stores it."""
     data = np.asarray(value.data)
     if value.q is not None and value.q.dtype == np.dtype(np.int8):
@@ -102,60 +102,61 @@ class Lowering:
 
     ``exact_reads``: nothing beyond an operand's elements is read, so they may be the caller's own arrays.
     ``exact_writes``: nothing beyond the result's elements is written. ``any_strides``: the result may lie in rows with
-    gaps; without it, operands and result must be dense, but for an image's border. ``wants_dense``: no border either.
+    gaps; without it, operands and result must be dense, but for an image's border. ``requires_dense``: no
+    border either.
     ``anywhere``: bytes too are read where ``takes`` says they may lie, whatever is beside them.
     """
 
     exact_reads: ClassVar[bool] = False
     exact_writes: ClassVar[bool] = True
     any_strides: ClassVar[bool] = True
-    wants_dense: ClassVar[bool] = False
-    anywhere: ClassVar[bool] = False
+    requires_dense: ClassVar[bool] = False
+    ignores_channel_padding: ClassVar[bool] = False
 
     def __init__(self, node: Node) -> None:
         self.node = node
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         """A lowering of the node, or None if it is not of this kind."""
         raise NotImplementedError
 
-    def border(self) -> tuple[Value, Border] | None:
+    def required_border(self) -> tuple[Value, Border] | None:
         """An input that must have pixels around it."""
         return None
 
-    def tight(self) -> Value | None:
+    def prefers_unpadded(self) -> Value | None:
         """An input of bytes whose pixels had better lie without gaps."""
         return None
 
-    def alias(self) -> Value | None:
+    def aliased_input(self) -> Value | None:
         """The input that the output is, in other words."""
         return None
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         """Whether an operand may lie so."""
         return layout.dense
 
-    def makes(self, layout: Layout) -> bool:
+    def writes_layout(self, layout: Layout) -> bool:
         """Whether the result may lie so."""
         return layout.dense
 
-    def temporaries(self, context: Context) -> list[int]:
+    def temporaries(self, context: LoweringContext) -> list[int]:
         """Sizes of memory in the arena that only this node's steps use."""
         return []
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         raise NotImplementedError
 
 
-class Dense(Lowering):
+class DenseLowering(Lowering):
     """Operands and result lie in one piece, and nothing beside them is read."""
 
     exact_reads = True
     any_strides = False
-    wants_dense = True
+    requires_dense = True
 
 
-def only(node: Node, *kinds: str) -> bool:
+def is_unfused(node: Node, *kinds: str) -> bool:
     """One operator of these kinds, into which nothing is fused, and whose result is not limited."""
     return node.op.kind in kinds and len(node.ops) == 1 and node.op.args.get("limits") is None

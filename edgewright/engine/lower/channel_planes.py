@@ -7,17 +7,17 @@ from dataclasses import replace
 from edgewright.engine.codegen.requant import affine_of, limits_of
 from edgewright.engine.graph.nodes import Node, byte, single
 from edgewright.engine.kernels.channel_planes import Planes, emit_planes
-from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.base import Lowering, LoweringContext
 
 
-class PlanesToPixels(Lowering):
+class PlanesToChannelsLast(Lowering):
     """permute (0, 2, 3, 1) of up to four real channels, alone or after a conversion to bytes."""
 
     exact_reads = True
     any_strides = False
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         last = node.ops[-1]
         if last.kind != "permute" or list(last.args["dims"]) != [0, 2, 3, 1] or len(node.ops) > 2:
             return None
@@ -29,7 +29,7 @@ class PlanesToPixels(Lowering):
             return cls(node) if single(node.out) else None
         return cls(node) if node.op.kind == "convert" and byte(node.out.q) and node.middle.q == node.out.q else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         (x,) = self.node.reads()
         data, out = context.home(x), context.home(self.node.out)
         batch, channels, high, wide = (int(n) for n in x.bound)

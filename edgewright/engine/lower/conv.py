@@ -14,17 +14,17 @@ from edgewright.engine.graph.nodes import Node, limits, single
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.tile_loops import Grid, Run, emit_nest
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv_base import Transposed, Windowed, depthwise_steps
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv_base import ConvLowering, ConvTransposeLowering, emit_depthwise_steps
 from edgewright.engine.lower.conv_geometry import (
-    Convolution,
-    Part,
-    convolution,
-    even_rows,
-    linear,
-    parts,
-    phases,
-    window,
+    ConvGeometry,
+    GemmPart,
+    conv_geometry,
+    gemm_parts,
+    has_uniform_rows,
+    input_window,
+    linear_geometry,
+    transposed_conv_phases,
 )
 from edgewright.engine.plan import Place
 from edgewright.ir.graph import Array, Value
@@ -32,16 +32,16 @@ from edgewright.ir.graph import Array, Value
 _RATE = 50.0  # products per nanosecond, about
 
 
-def order(part: Part, panels: int, weight_bytes: int, channels: int, threads: int) -> tuple[bool, bool]:
+def loop_order(part: GemmPart, panels: int, weight_bytes: int, channels: int, threads: int) -> tuple[bool, bool]:
     """(units are panels, panels are the outer loop): the larger side is walked once, if threads share it evenly."""
     pixels = part.grid.rows * part.grid.columns
     tiles = part.grid.rows * part.grid.tiles
-    by_panel = channels > pixels and evenly(panels, threads) >= 0.97 * evenly(tiles, threads)
+    by_panel = channels > pixels and thread_utilization(panels, threads) >= 0.97 * thread_utilization(tiles, threads)
     return by_panel, weight_bytes > 128 << 10
 
 
 @dataclass(frozen=True)
-class Tile:
+class GemmTile:
     """How a product is cut: vectors of a panel, pixels of a tile, and whether loops go the other way than by rule."""
 
     vectors: int
@@ -52,21 +52,21 @@ class Tile:
         return f"{self.vectors} x {self.pixels}" + (", loops turned" if self.turned else "")
 
 
-def evenly(units: int, threads: int) -> float:
+def thread_utilization(units: int, threads: int) -> float:
     """How much of the threads' time is used."""
     return units / (threads * -(-units // threads))
 
 
-def tiles(isa: ISA, channels: int, pixels: int) -> list[Tile]:
+def candidate_tiles(isa: ISA, channels: int, pixels: int) -> list[GemmTile]:
     """The rule's, and others that may be faster."""
     usual = gemm.usual_vectors(isa, channels, pixels)
     others = (2, 4, 8) if pixels == 1 else (1, 2, 3, 4) if isa.registers >= 32 else (1, 2, 3)
     wide = [usual, *(v for v in others if v != usual and (v - 1) * isa.lanes < channels)]
-    made = [Tile(v, gemm.most_pixels(isa, min(v, -(-channels // isa.lanes)))) for v in wide]
-    return [*made, Tile(made[0].vectors, made[0].pixels, True)] if pixels > 1 else made
+    made = [GemmTile(v, gemm.most_pixels(isa, min(v, -(-channels // isa.lanes)))) for v in wide]
+    return [*made, GemmTile(made[0].vectors, made[0].pixels, True)] if pixels > 1 else made
 
 
-def real_weights(node: Node) -> bool:
+def is_float_conv(node: Node) -> bool:
     """Everything in single precision, weights and bias constant."""
     x, weight, bias = (node.op.args.get(n) for n in ("input", "weight", "bias"))
     assert x is not None and weight is not None
@@ -74,44 +74,46 @@ def real_weights(node: Node) -> bool:
     return fits and (bias is None or (bias.constant and single(bias)))
 
 
-class RealProduct(Windowed):
+class FloatConv(ConvLowering):
     """conv2d and linear: ``filters`` [channels, height, width, inputs]."""
 
     pairs: ClassVar[bool] = False  # elements are pairs of 16 bits
 
-    def __init__(self, node: Node, conv: Convolution, filters: Array) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, filters: Array) -> None:
         super().__init__(node, conv)
         self.filters = filters
         self.tail: Tail = limits(node.op) + node.tail
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("conv2d", "linear") or len(node.middle.bound) == 0 or not real_weights(node):
+        if op.kind not in ("conv2d", "linear") or len(node.middle.bound) == 0 or not is_float_conv(node):
             return None
         data = np.asarray(op.args["weight"].data)
         if op.kind == "conv2d":
-            conv = convolution(op)
+            conv = conv_geometry(op)
             return cls(node, conv, data) if conv.few else None
         turned = data.T if op.args.get("transposed") else data
-        return cls(node, linear(op), turned[:, None, None, :])
+        return cls(node, linear_geometry(op), turned[:, None, None, :])
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         """Rows of a linear layer may have gaps between them, all alike."""
-        return layout.dense or (self.node.op.kind == "linear" and layout.straight and even_rows(layout))
+        return layout.dense or (self.node.op.kind == "linear" and layout.straight and has_uniform_rows(layout))
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         data, out = self.source(context), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
         pixels = conv.size[0] * conv.size[1] * (conv.images if conv.flat else 1)
-        reach = window(conv, data, 4)
-        tile = context.choices.pick(self.node, "tile", (conv, reach, self.tail), tiles(isa, conv.outputs, pixels))
+        reach = input_window(conv, data, 4)
+        tile = context.tuning.pick(
+            self.node, "tile", (conv, reach, self.tail), candidate_tiles(isa, conv.outputs, pixels)
+        )
         made = gemm.panels(isa, conv.outputs, pixels, tile.vectors)
         places = [self.pack(context, made, g) for g in range(conv.groups)]
-        for part in parts(conv, tile.pixels, data, out, second):
+        for part in gemm_parts(conv, tile.pixels, data, out, second):
             size = sum(p.columns for p in made) * (reach.elements + 1) * 4
-            by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
+            by_panel, outside = loop_order(part, len(made), size, conv.outputs, context.threads)
             outside ^= tile.turned
             name = self._kernel(context, part, made, reach, by_panel, outside)
             beside = second.at(part.second) if second else out.at(0)
@@ -120,11 +122,11 @@ class RealProduct(Windowed):
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def source(self, context: Context) -> Home:
+    def source(self, context: LoweringContext) -> Home:
         """What is multiplied."""
         return context.home(self.node.op.args["input"])
 
-    def pack(self, context: Context, made: list[gemm.Panel], group: int) -> Place:
+    def pack(self, context: LoweringContext, made: list[gemm.Panel], group: int) -> Place:
         conv, bias = self.conv, self.node.op.args.get("bias")
         span = slice(group * conv.outputs, (group + 1) * conv.outputs)
         filters = self.filters[span].reshape(conv.outputs, -1)
@@ -132,8 +134,8 @@ class RealProduct(Windowed):
         size = gemm.packed_size(made, filters.shape[1])
         return context.weights.reserve(size, lambda room: gemm.pack(room, filters, row, made), filters)
 
-    def _kernel(self, context: Context, part: Part, made: list[gemm.Panel], reach: gemm.Window, by_panel: bool,
-                outside: bool) -> str:  # fmt: skip
+    def _kernel(self, context: LoweringContext, part: GemmPart, made: list[gemm.Panel], reach: gemm.Window,
+                by_panel: bool, outside: bool) -> str:  # fmt: skip
         grid, tail = part.grid, self.tail
 
         def build(module: Module, name: str) -> None:
@@ -142,11 +144,11 @@ class RealProduct(Windowed):
         key = (grid, tuple(made), reach, tail, by_panel, outside)
         return context.kernel("gemm_pairs" if self.pairs else "gemm", key, build)
 
-    def _runs(self, module: Module, part: Part, made: list[gemm.Panel], reach: gemm.Window) -> list[Run]:
-        return product_runs(module, part.grid, made, reach, self.tail, pairs=self.pairs)
+    def _runs(self, module: Module, part: GemmPart, made: list[gemm.Panel], reach: gemm.Window) -> list[Run]:
+        return panel_runs(module, part.grid, made, reach, self.tail, pairs=self.pairs)
 
 
-def product_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm.Window, tail: Tail,
+def panel_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm.Window, tail: Tail,
                  prefix: str = "", pairs: bool = False) -> list[Run]:  # fmt: skip
     """The panels of a product, and what makes the function for their tiles."""
     runs: list[Run] = []
@@ -163,46 +165,46 @@ def product_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm
     return runs
 
 
-class RealTransposed(Transposed):
+class FloatConvTranspose(ConvTransposeLowering):
     """conv_transpose2d."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "conv_transpose2d" or not real_weights(node) or list(op.args["dilation"]) != [1, 1]:
+        if op.kind != "conv_transpose2d" or not is_float_conv(node) or list(op.args["dilation"]) != [1, 1]:
             return None
-        made = phases(op)
+        made = transposed_conv_phases(op)
         if sum(conv.images * conv.groups for conv, *_ in made) > 1024:
             return None
         data = np.asarray(op.args["weight"].data)
-        return cls(node, [RealProduct(node, conv, taps_of(data, *taps)) for conv, *taps in made])
+        return cls(node, [FloatConv(node, conv, select_taps(data, *taps)) for conv, *taps in made])
 
 
-def taps_of(filters: Array, rows: list[int], columns: list[int]) -> Array:
+def select_taps(filters: Array, rows: list[int], columns: list[int]) -> Array:
     """Some rows and columns of filters; zeros for -1."""
     padded = np.pad(filters, ((0, 0), (0, 1), (0, 1), (0, 0)))
     return padded[:, rows][:, :, columns]
 
 
-class RealDepthwise(Windowed):
+class FloatDepthwiseConv(ConvLowering):
     """A filter for each channel."""
 
-    def __init__(self, node: Node, conv: Convolution) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry) -> None:
         super().__init__(node, conv)
         self.tail: Tail = limits(node.op) + node.tail
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind != "depthwise_conv2d":
             return None
-        if not real_weights(node):
+        if not is_float_conv(node):
             return None
-        conv = convolution(op)
+        conv = conv_geometry(op)
         fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= 64
         return cls(node, conv) if fits else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         conv, op, isa = self.conv, self.node.op, context.isa
         data, out = context.home(op.args["input"]).layout, context.home(self.node.out).layout
         second = out if self.node.second is None else context.home(self.node.second).layout
@@ -210,9 +212,9 @@ class RealDepthwise(Windowed):
                             out.pixel, second.pixel, self.tail)  # fmt: skip
         make = lambda module: depthwise.emit_row(module, isa, row)  # noqa: E731
         weights = context.weights.add(self.pack(context))
-        depthwise_steps(context, self, "depthwise", row, make, weights, conv.macs / _RATE * 1.5)
+        emit_depthwise_steps(context, self, "depthwise", row, make, weights, conv.macs / _RATE * 1.5)
 
-    def pack(self, context: Context) -> Array:
+    def pack(self, context: LoweringContext) -> Array:
         bias = self.node.op.args.get("bias")
         filters = np.asarray(self.node.op.args["weight"].data).reshape(-1, self.conv.groups)
         return depthwise.pack(context.isa, filters, None if bias is None else np.asarray(bias.data).reshape(-1))

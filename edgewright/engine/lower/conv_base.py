@@ -8,44 +8,44 @@ from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.graph.layout import Border
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.depthwise import emit_depthwise
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv_geometry import Convolution
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv_geometry import ConvGeometry
 from edgewright.engine.plan import Slot
 from edgewright.ir.graph import Value
 
 
-class Windowed(Lowering):
+class ConvLowering(Lowering):
     """A convolution, whose image may need pixels around it."""
 
-    def __init__(self, node: Node, conv: Convolution) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry) -> None:
         super().__init__(node)
         self.conv = conv
 
-    def border(self) -> tuple[Value, Border] | None:
+    def required_border(self) -> tuple[Value, Border] | None:
         return (self.node.op.args["input"], self.conv.border) if self.conv.border else None
 
 
-class Transposed(Lowering):
+class ConvTransposeLowering(Lowering):
     """conv_transpose2d: a plain convolution for each of the outputs that lie ``stride`` apart."""
 
-    def __init__(self, node: Node, parts: Sequence[Windowed]) -> None:
+    def __init__(self, node: Node, parts: Sequence[ConvLowering]) -> None:
         super().__init__(node)
         self.parts = parts
 
-    def border(self) -> tuple[Value, Border] | None:
+    def required_border(self) -> tuple[Value, Border] | None:
         joined = Border()
         for part in self.parts:
             joined = joined.joined(part.conv.border)
         return (self.node.op.args["input"], joined) if joined else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         for part in self.parts:
             part.emit(context)
 
 
-def depthwise_steps(
-    context: Context, low: Windowed, kind: str, row: object, emit_row: Callable[[Module], Function], weights: Slot,
-    nanoseconds: float,
+def emit_depthwise_steps(
+    context: LoweringContext, low: ConvLowering, kind: str, row: object, emit_row: Callable[[Module], Function],
+    weights: Slot, nanoseconds: float,
 ) -> None:  # fmt: skip
     """A step for each image, of rows that ``emit_row`` makes; ``row`` says what they depend on."""
     conv, node = low.conv, low.node

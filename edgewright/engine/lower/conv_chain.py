@@ -10,15 +10,15 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.conv_chain import Chain, emit_chain
 from edgewright.engine.kernels.tile_loops import Grid, Steps, emit_all
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv import RealDepthwise, RealProduct, product_runs
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv import FloatConv, FloatDepthwiseConv, panel_runs
 from edgewright.ir.graph import Graph, Value
 
 _RATE = 50.0
 _LARGE = 1 << 20  # bytes of the tensor between: as much as the second cache holds
 
 
-def chain_nodes(graph: Graph, nodes: list[Node], context: Context) -> list[Node]:
+def fuse_conv_chains(graph: Graph, nodes: list[Node], context: LoweringContext) -> list[Node]:
     """The nodes, with each run of three that pays made one."""
     readers: dict[Value, list[Node]] = {}
     for node in nodes:
@@ -43,7 +43,7 @@ def chain_nodes(graph: Graph, nodes: list[Node], context: Context) -> list[Node]
     return [joined.get(n, n) for n in nodes if n not in gone or n in joined]
 
 
-def _pays(parts: list[Node], context: Context) -> bool:
+def _pays(parts: list[Node], context: LoweringContext) -> bool:
     first, second, third = parts
     if first.op.kind != "conv2d" or second.op.kind != "depthwise_conv2d" or third.op.kind != "conv2d":
         return False
@@ -51,9 +51,9 @@ def _pays(parts: list[Node], context: Context) -> bool:
         return False
     if any(0 in v.bound for p in parts for v in (*p.reads(), *p.outputs)):
         return False
-    one, three = (RealProduct.accept(p, context) for p in (first, third))
-    two = RealDepthwise.accept(second, context)
-    if not isinstance(one, RealProduct) or not isinstance(two, RealDepthwise) or not isinstance(three, RealProduct):
+    one, three = (FloatConv.accept(p, context) for p in (first, third))
+    two = FloatDepthwiseConv.accept(second, context)
+    if not isinstance(one, FloatConv) or not isinstance(two, FloatDepthwiseConv) or not isinstance(three, FloatConv):
         return False
     flat = one.conv.flat and three.conv.flat and one.conv.groups == three.conv.groups == 1
     window = two.conv.kernel[0] <= 7 and two.conv.stride[0] <= two.conv.kernel[0] and two.conv.dilation == (1, 1)
@@ -61,24 +61,24 @@ def _pays(parts: list[Node], context: Context) -> bool:
     return flat and window and whole and first.out.nbytes // one.conv.images > _LARGE
 
 
-class RealChain(Lowering):
+class FloatConvChain(Lowering):
     """Three nodes in single precision."""
 
-    def __init__(self, node: Node, expand: RealProduct, across: RealDepthwise, project: RealProduct) -> None:
+    def __init__(self, node: Node, expand: FloatConv, across: FloatDepthwiseConv, project: FloatConv) -> None:
         super().__init__(node)
         self.expand, self.across, self.project = expand, across, project
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if not node.parts:
             return None
-        expand, project = (RealProduct.accept(node.parts[i], context) for i in (0, 2))
-        across = RealDepthwise.accept(node.parts[1], context)
-        assert isinstance(expand, RealProduct) and isinstance(project, RealProduct)
-        assert isinstance(across, RealDepthwise)
+        expand, project = (FloatConv.accept(node.parts[i], context) for i in (0, 2))
+        across = FloatDepthwiseConv.accept(node.parts[1], context)
+        assert isinstance(expand, FloatConv) and isinstance(project, FloatConv)
+        assert isinstance(across, FloatDepthwiseConv)
         return cls(node, expand, across, project)
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data = context.home(self.expand.node.op.args["input"])
         out = context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
@@ -107,7 +107,7 @@ class RealChain(Lowering):
         return Chain(high, wide, conv.kernel[0], conv.stride[0], conv.border.top, conv.border.left, conv.border.right,
                      pixel, data.layout.row, out.layout.row, second.layout.row, conv.size[1] * pixel)  # fmt: skip
 
-    def _build(self, module: Module, name: str, context: Context, chain: Chain, panels: list[list[gemm.Panel]],
+    def _build(self, module: Module, name: str, context: LoweringContext, chain: Chain, panels: list[list[gemm.Panel]],
                homes: tuple[Home, Home, Home]) -> None:  # fmt: skip
         isa, conv = context.isa, self.across.conv
         data, out, second = (h.layout for h in homes)
@@ -120,10 +120,10 @@ class RealChain(Lowering):
         emit_chain(module, name, isa.lanes, chain, [expand, across, project])
 
     @staticmethod
-    def _product(module: Module, context: Context, name: str, way: RealProduct, panels: list[gemm.Panel],
+    def _product(module: Module, context: LoweringContext, name: str, way: FloatConv, panels: list[gemm.Panel],
                  steps: tuple[int, int, int], columns: int) -> Function:  # fmt: skip
         """One row of a pointwise convolution; ``steps`` from pixel to pixel of data, output and second operand."""
         largest = gemm.most_pixels(context.isa, max(len(p.widths) for p in panels))
         grid = Grid(1, columns, largest, *(Steps(0, s) for s in steps))
         reach = gemm.Window((), way.conv.inputs, steps[0])
-        return emit_all(module, name, grid, product_runs(module, grid, panels, reach, way.tail, name))
+        return emit_all(module, name, grid, panel_runs(module, grid, panels, reach, way.tail, name))

@@ -16,7 +16,7 @@ _NEAR = 256 << 10  # bytes of weights that may still be where they were used las
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ConvGeometry:
     """Sizes of a convolution of channels-last images by filters [output, height, width, input]."""
 
     images: int
@@ -51,7 +51,7 @@ class Convolution:
         return self.images * math.prod((*self.size, *self.kernel)) * self.groups * self.inputs * self.outputs
 
 
-def convolution(op: Op) -> Convolution:
+def conv_geometry(op: Op) -> ConvGeometry:
     x, weight, out = op.args["input"].bound, op.args["weight"].bound, op.outputs[0]
     assert out is not None
     depthwise = op.kind == "depthwise_conv2d"
@@ -62,19 +62,19 @@ def convolution(op: Op) -> Convolution:
     reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(size, stride, dilation, kernel, strict=True)]
     border = Border(top, max(0, reach[0] - x[1] - top), left, max(0, reach[1] - x[2] - left))
     inputs, outputs = (1, weight[3] // groups) if depthwise else (weight[3], weight[0] // groups)
-    return Convolution(x[0], size, kernel, stride, dilation, border, groups, inputs, outputs, (-top, -left))
+    return ConvGeometry(x[0], size, kernel, stride, dilation, border, groups, inputs, outputs, (-top, -left))
 
 
-def linear(op: Op) -> Convolution:
+def linear_geometry(op: Op) -> ConvGeometry:
     """A product of rows: one image of one row, a pixel for each."""
     weight = op.args["weight"].bound
     outputs, inputs = (weight[1], weight[0]) if op.args.get("transposed") else weight
     rows = math.prod(op.args["input"].bound[:-1])
-    return Convolution(1, (1, rows), (1, 1), (1, 1), (1, 1), Border(), 1, inputs, outputs)
+    return ConvGeometry(1, (1, rows), (1, 1), (1, 1), (1, 1), Border(), 1, inputs, outputs)
 
 
 @dataclass(frozen=True)
-class Part:
+class GemmPart:
     """One product: a grid of pixels and bytes to where it starts in data, output and second operand."""
 
     grid: Grid
@@ -84,7 +84,7 @@ class Part:
     group: int
 
 
-def window(conv: Convolution, data: Home, item: int) -> Window:
+def input_window(conv: ConvGeometry, data: Home, item: int) -> Window:
     """``depth`` in elements. Columns of a kernel row are one run of elements; padded channels between them are part of
     it for integers, whose filters are padded with zeros. Floats cannot: 0 times what padding holds may be NaN."""
     if conv.flat:
@@ -103,14 +103,14 @@ def _pixel(home: Home) -> int:
     return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
 
 
-def parts(conv: Convolution, largest: int, data: Home, out: Home, second: Home | None) -> Iterator[Part]:
+def gemm_parts(conv: ConvGeometry, largest: int, data: Home, out: Home, second: Home | None) -> Iterator[GemmPart]:
     """Products that together are the convolution: one for each image and group, or one for all rows of pixels."""
     homes = [data, out, *([second] if second else [])]
     if conv.flat and conv.groups == 1:  # a linear layer's ``size`` says nothing of rows that a border sets apart
         for block in row_blocks(*(h.layout for h in homes)):
             steps = [Steps(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
             beside = block.start[2] if second else 0
-            yield Part(Grid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], beside, 0)
+            yield GemmPart(Grid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], beside, 0)
         return
     (high, wide), (down, along) = conv.size, conv.stride
     into = Steps(down * data.layout.row, along * data.layout.pixel)
@@ -121,7 +121,7 @@ def parts(conv: Convolution, largest: int, data: Home, out: Home, second: Home |
             grid = Grid(high, wide, largest, into, *onto)
             skips = [n * h.layout.image + g * c * h.layout.item for h, c in zip(homes, _channels(conv), strict=False)]
             skips[1:] = [s + _at(h, conv.first) for s, h in zip(skips[1:], homes[1:], strict=True)]
-            yield Part(grid, skips[0] + corner, skips[1], skips[2] if second else 0, g)
+            yield GemmPart(grid, skips[0] + corner, skips[1], skips[2] if second else 0, g)
 
 
 def _at(home: Home, pixel: tuple[int, int]) -> int:
@@ -129,16 +129,16 @@ def _at(home: Home, pixel: tuple[int, int]) -> int:
     return pixel[0] * home.layout.row + pixel[1] * home.layout.pixel
 
 
-def _channels(conv: Convolution) -> tuple[int, int, int]:
+def _channels(conv: ConvGeometry) -> tuple[int, int, int]:
     return conv.inputs, conv.outputs, conv.outputs
 
 
-def evenly_spaced(home: Home) -> bool:
+def has_uniform_pixels(home: Home) -> bool:
     """Pixels lie at equal distances, from the first of the first image to the last of the last."""
-    return even_rows(home.layout)
+    return has_uniform_rows(home.layout)
 
 
-def from_afar(grid: Grid, weight_bytes: int, panels_outside: bool) -> bool:
+def should_prefetch(grid: Grid, weight_bytes: int, panels_outside: bool) -> bool:
     """Whether panels of bytes had better be on their way before they are needed: no near cache holds them all, and
     each is used for long enough. (Products of reals take four times as long, and need not wait anyway.)"""
     return panels_outside and weight_bytes > _NEAR and grid.rows * grid.tiles > 2
@@ -178,7 +178,7 @@ def row_blocks(*layouts: Layout) -> Iterator[RowBlock]:
         yield RowBlock(rows, columns, tuple(start), row, pixel)
 
 
-def even_rows(layout: Layout) -> bool:
+def has_uniform_rows(layout: Layout) -> bool:
     strides, shape = layout.strides, layout.shape
     expected = strides[-2] if len(strides) > 1 else 0
     for n, step in zip(reversed(shape[:-1]), reversed(strides[:-1]), strict=True):
@@ -188,7 +188,7 @@ def even_rows(layout: Layout) -> bool:
     return True
 
 
-def phases(op: Op) -> list[tuple[Convolution, list[int], list[int]]]:
+def transposed_conv_phases(op: Op) -> list[tuple[ConvGeometry, list[int], list[int]]]:
     """A transposed convolution as plain ones: outputs ``stride`` apart are made of the same taps.
 
     Each with the rows and columns of filters it uses, in the order of its window; -1 where there is none.
@@ -206,7 +206,7 @@ def phases(op: Op) -> list[tuple[Convolution, list[int], list[int]]]:
             ends = [at + len(taps) + count - 1 for at, taps, count in
                     ((at_y, taps_y, count_y), (at_x, taps_x, count_x))]  # fmt: skip
             border = Border(max(0, -at_y), max(0, ends[0] - x[1]), max(0, -at_x), max(0, ends[1] - x[2]))
-            conv = Convolution(
+            conv = ConvGeometry(
                 x[0], (count_y, count_x), (len(taps_y), len(taps_x)), (1, 1), (1, 1), border, outer, weight[3],
                 weight[0] // outer, (at_y, at_x), (int(op.args["stride"][0]), int(op.args["stride"][1])),
                 (start_y, start_x),

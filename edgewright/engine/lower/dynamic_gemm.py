@@ -16,16 +16,16 @@ from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import dynamic_gemm
 from edgewright.engine.kernels.quantize_rows import Rows, emit_rows
 from edgewright.engine.kernels.tile_loops import Grid, Run, Steps, emit_nest
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv import order
-from edgewright.engine.lower.conv_geometry import Part, even_rows, from_afar, row_blocks
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv import loop_order
+from edgewright.engine.lower.conv_geometry import GemmPart, has_uniform_rows, row_blocks, should_prefetch
 from edgewright.engine.plan import Place
 from edgewright.ir.graph import Array, Value
 
 _RATE = 150.0  # products per nanosecond, about
 
 
-def row_layout(value: Value) -> Layout:
+def quantized_row_layout(value: Value) -> Layout:
     """How rows that carry their own scale lie."""
     shape = tuple(int(n) for n in value.bound)
     pitch, steps = Rows(shape[-1]).pitch, [1]
@@ -36,20 +36,20 @@ def row_layout(value: Value) -> Layout:
     return Layout(shape, 1, tuple(reversed(steps)), 0, step)
 
 
-class QuantizeRows(Lowering):
+class DynamicQuantize(Lowering):
     """convert to bytes on the fly."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         fits = node.op.kind == "convert" and on_the_fly(node.out) and single(node.op.args["self"])
         return cls(node) if fits and len(node.ops) == 1 else None
 
-    def takes(self, value: Value, layout: Layout) -> bool:
-        return layout.straight and even_rows(layout)
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
+        return layout.straight and has_uniform_rows(layout)
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         lanes, length = context.isa.lanes, out.layout.shape[-1]
         for block in row_blocks(data.layout, out.layout):
@@ -64,7 +64,7 @@ class QuantizeRows(Lowering):
             context.step(name, slots, block.rows * block.columns, block.rows * block.columns * length * 0.15)
 
 
-class RowProduct(Lowering):
+class DynamicQuantizedGemm(Lowering):
     """linear, and pointwise convolutions, of such rows."""
 
     def __init__(self, node: Node) -> None:
@@ -84,16 +84,16 @@ class RowProduct(Lowering):
         self.tail: Tail = limits(op) + node.tail
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         x = node.op.args.get("input")
         if node.op.kind not in ("linear", "conv2d") or x is None or not on_the_fly(x) or node.before:
             return None
         return cls(node)
 
-    def takes(self, value: Value, layout: Layout) -> bool:
-        return layout.dense or (layout.straight and even_rows(layout))
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
+        return layout.dense or (layout.straight and has_uniform_rows(layout))
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
         homes = (data, out, second)
@@ -104,8 +104,10 @@ class RowProduct(Lowering):
         for block in row_blocks(*(h.layout for h in homes)):
             steps = [Steps(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
             grid = Grid(block.rows, block.columns, largest, *steps)
-            by_panel, outside = order(Part(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads)
-            ahead = from_afar(grid, sum(sizes), by_panel or outside)
+            by_panel, outside = loop_order(
+                GemmPart(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads
+            )
+            ahead = should_prefetch(grid, sum(sizes), by_panel or outside)
             name = self._kernel(context, grid, made, by_panel, outside, ahead)
             macs = block.rows * block.columns * self.depth * self.columns
             units = len(made) if by_panel else grid.rows * grid.tiles
@@ -113,8 +115,8 @@ class RowProduct(Lowering):
             slots = [starts[0], packed, *starts[1:]]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def _kernel(self, context: Context, grid: Grid, made: list[dynamic_gemm.RowPanel], by_panel: bool, outside: bool,
-                ahead: bool) -> str:  # fmt: skip
+    def _kernel(self, context: LoweringContext, grid: Grid, made: list[dynamic_gemm.RowPanel], by_panel: bool,
+                outside: bool, ahead: bool) -> str:  # fmt: skip
         def build(module: Module, name: str) -> None:
             emit_nest(module, name, grid, self.runs(module, context.isa, grid, made, ahead), by_panel, outside)
 
@@ -140,7 +142,7 @@ class RowProduct(Lowering):
             offset, column = offset + count * size, column + count * panel.used
         return runs
 
-    def _pack(self, context: Context, made: list[dynamic_gemm.RowPanel]) -> Place:
+    def _pack(self, context: LoweringContext, made: list[dynamic_gemm.RowPanel]) -> Place:
         size = sum(self.weights.size(p.vectors * context.isa.lanes) for p in made)
         write, source = self.writer(context.isa, made), np.asarray(self.node.op.args["weight"].data)
         return context.weights.reserve(size, write, source)

@@ -9,11 +9,11 @@ from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Home
 from edgewright.engine.kernels.dynamic_loops import emit_open_loops, plan_open
 from edgewright.engine.kernels.elementwise import Body, Operand
-from edgewright.engine.lower.base import Context
+from edgewright.engine.lower.base import LoweringContext
 
 
-def open_loops(
-    context: Context, what: str, homes: Sequence[Home], shape: Sequence[int], operands: Sequence[Operand],
+def emit_dynamic_loops(
+    context: LoweringContext, what: str, homes: Sequence[Home], shape: Sequence[int], operands: Sequence[Operand],
     key: object, body: Body, lanes: int,
 ) -> None:  # fmt: skip
     """A step over all elements; the last of ``homes`` is written."""

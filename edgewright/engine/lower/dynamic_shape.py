@@ -17,12 +17,12 @@ from edgewright.engine.kernels.dynamic_matmul import (
 from edgewright.engine.kernels.dynamic_softmax import emit_open_softmax
 from edgewright.engine.kernels.dynamic_tile_loops import OpenGrid, emit_open_nest
 from edgewright.engine.kernels.tile_loops import Grid, Steps
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv import RealProduct, product_runs
-from edgewright.engine.lower.conv_geometry import even_rows, window
-from edgewright.engine.lower.dynamic_gemm import RowProduct
-from edgewright.engine.lower.matmul import MatMul, _moved, _products
-from edgewright.engine.lower.resize import Softmax
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv import FloatConv, panel_runs
+from edgewright.engine.lower.conv_geometry import has_uniform_rows, input_window
+from edgewright.engine.lower.dynamic_gemm import DynamicQuantizedGemm
+from edgewright.engine.lower.matmul import MatMul, batch_runs, offset_place
+from edgewright.engine.lower.softmax import Softmax
 from edgewright.engine.plan import Place, Slot
 from edgewright.ir.graph import Value
 
@@ -36,27 +36,27 @@ def _between(home: Home) -> int:
     return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
 
 
-class OpenProduct(RealProduct):
+class DynamicShapeLinear(FloatConv):
     """linear of any number of rows."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         return super().accept(node, context) if node.op.kind == "linear" else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, conv, isa = self.node.op, self.conv, context.isa
         data, out = context.home(op.args["input"]), context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
-        if not all(even_rows(h.layout) for h in (data, out, second)):
+        if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
         made = gemm.panels(isa, conv.outputs, _MANY)
         grid = OpenGrid(gemm.most_pixels(isa, max(len(p.widths) for p in made)), *map(_between, (data, out, second)))
-        reach, tail, size = window(conv, data, 4), self.tail, gemm.packed_size(made, conv.inputs)
+        reach, tail, size = input_window(conv, data, 4), self.tail, gemm.packed_size(made, conv.inputs)
 
         def build(module: Module, name: str) -> None:
             fixed = Grid(1, 1, 1, Steps(0, grid.data), Steps(0, grid.out), Steps(0, grid.second))
-            emit_open_nest(module, name, grid, product_runs(module, fixed, made, reach, tail), size > _LARGE)
+            emit_open_nest(module, name, grid, panel_runs(module, fixed, made, reach, tail), size > _LARGE)
 
         name = context.kernel("open_gemm", (grid, tuple(made), reach, tail, size > _LARGE), build)
         rows, filters = conv.size[1], self.filters.reshape(conv.outputs, -1)
@@ -71,17 +71,17 @@ class OpenProduct(RealProduct):
         context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if size > _LARGE else 8)
 
 
-class OpenRowProduct(RowProduct):
+class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
     """linear of any number of rows that are quantized by their own range."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         return super().accept(node, context) if node.op.kind == "linear" else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
-        if not all(even_rows(h.layout) for h in (data, out, second)):
+        if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
         made = dynamic_gemm.panels(isa, self.columns, _MANY)
@@ -104,40 +104,40 @@ class OpenRowProduct(RowProduct):
         context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if size > _LARGE else 8)
 
 
-class OpenMatMul(MatMul):
+class DynamicShapeMatMul(MatMul):
     """bmm of any sizes."""
 
     def _sizes(self) -> Sizes:
         return Sizes(self.rows, self.depth, self.columns)
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         only_right = value is self.right and value is not self.left and value is not self.node.second
         return only_right or layout.straight
 
-    def temporaries(self, context: Context) -> list[int]:
+    def temporaries(self, context: LoweringContext) -> list[int]:
         return [math.prod(self.batch) * self._sizes().packed(context.isa)]
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, matrix, out = (context.home(v) for v in (self.left, self.right, self.node.out))
         second = out if self.node.second is None else context.home(self.node.second)
         strides = [self._spread(h.layout.shape, h.layout.strides) for h in (data, matrix, out, second)]
         room, done = Place("arena", context.temporaries[0]), 0
         groups = []
-        for many, own, moves in _products(self.batch, strides):
+        for many, own, moves in batch_runs(self.batch, strides):
             packed = 1 if own[1] == 0 else many
-            self._pack_open(context, matrix.at(moves[1]), _moved(room, done), packed, own[1])
+            self._pack_open(context, matrix.at(moves[1]), offset_place(room, done), packed, own[1])
             groups.append((many, own, moves, done))
             done += packed * self._sizes().packed(context.isa)
             context.barrier = False
         context.barrier = True
         for many, own, moves, start in groups:
             between = 0 if own[1] == 0 else self._sizes().packed(context.isa)
-            homes = [data.at(moves[0]), _moved(room, start), out.at(moves[2]), second.at(moves[3])]
+            homes = [data.at(moves[0]), offset_place(room, start), out.at(moves[2]), second.at(moves[3])]
             steps = [_between(h) for h in (data, out, second)] + [own[0], own[2], own[3], between]
             self._multiply_open(context, homes, steps, many)
             context.barrier = False
 
-    def _pack_open(self, context: Context, source: Place, target: Place, many: int, between: int) -> None:
+    def _pack_open(self, context: LoweringContext, source: Place, target: Place, many: int, between: int) -> None:
         isa, sizes, layout = context.isa, self._sizes(), context.home(self.right).layout
         step, along = layout.strides[-2:]
         along = 4 if self.columns == 1 else along
@@ -148,7 +148,7 @@ class OpenMatMul(MatMul):
         slots: list[Slot] = [source, target, self.depth, self.columns, step, along, between, sizes.panel(isa), panels]
         context.step(name, slots, many * panels, many * self.depth * self.columns * 0.1)
 
-    def _multiply_open(self, context: Context, homes: list[Place], steps: list[int], many: int) -> None:
+    def _multiply_open(self, context: LoweringContext, homes: list[Place], steps: list[int], many: int) -> None:
         isa, tail, sizes = context.isa, self.tail, self._sizes()
         name = context.kernel("open_matmul", tail, lambda module, name: emit_open_product(module, name, isa, tail))
         tiles = max(1, -(-self.rows // largest_tile(isa)))
@@ -157,10 +157,10 @@ class OpenMatMul(MatMul):
         context.step(name, [*homes, *numbers], many * tiles, macs / _RATE, macs)
 
 
-class OpenSoftmax(Softmax):
+class DynamicShapeSoftmax(Softmax):
     """softmax along a last dimension of any length."""
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         length, lanes = out.layout.shape[-1], context.isa.lanes
         assert data.layout.dense and out.layout.dense
@@ -169,4 +169,9 @@ class OpenSoftmax(Softmax):
         context.step(name, [data.at(), out.at(), length], rows, rows * length * 1.0)
 
 
-OPEN: list[type[Lowering]] = [OpenRowProduct, OpenProduct, OpenMatMul, OpenSoftmax]
+DYNAMIC_SHAPE_LOWERINGS: list[type[Lowering]] = [
+    DynamicShapeQuantizedLinear,
+    DynamicShapeLinear,
+    DynamicShapeMatMul,
+    DynamicShapeSoftmax,
+]

@@ -12,8 +12,8 @@ from edgewright.engine.codegen.typed_arith import TYPED, fixed, real
 from edgewright.engine.graph.layout import dense_strides
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.scan import kind_of
-from edgewright.engine.lower.base import Context, Dense, Lowering, only
-from edgewright.engine.lower.move import copy
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
+from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
@@ -23,7 +23,7 @@ KINDS = ("gather", "scatter", "scatter_add")
 
 
 @dataclass(frozen=True)
-class Spots:
+class ElementGatherSpec:
     """``shape`` of the places, the named dimension last, with bytes from one to the next of places, the other operand
     and the tensor they are places in, of which the last has ``size`` such. ``outside``: what is read at places it does
     not have, and nothing is written there; None: they are taken for the nearest."""
@@ -37,7 +37,7 @@ class Spots:
     outside: float | None = None
 
 
-def emit_spots(module: Module, name: str, spots: Spots) -> None:
+def emit_element_gather(module: Module, name: str, spots: ElementGatherSpec) -> None:
     """Units are lines of places. Slots: places, the other operand, the tensor."""
     f = module.kernel(name)
     pointers = [f.load_arg(PTR, i) for i in range(3)]
@@ -63,7 +63,7 @@ def emit_spots(module: Module, name: str, spots: Spots) -> None:
     f.ret()
 
 
-def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg, there: Reg | None) -> None:
+def _exchange(f: Function, spots: ElementGatherSpec, dtype: DType, other: Reg, spot: Reg, there: Reg | None) -> None:
     """``there``: whether the spot is the one that was meant."""
     kind = kind_of(dtype)
     old = f.load(kind, spot)
@@ -76,7 +76,7 @@ def _exchange(f: Function, spots: Spots, dtype: DType, other: Reg, spot: Reg, th
     f.store(made if there is None else f.select(there, made, otherwise), target)
 
 
-def _fill(spots: Spots, dtype: DType) -> int | float:
+def _fill(spots: ElementGatherSpec, dtype: DType) -> int | float:
     """What is read where there is nothing, in bits that have a sign."""
     given = 0.0 if spots.outside is None else spots.outside
     if real(dtype):
@@ -84,7 +84,7 @@ def _fill(spots: Spots, dtype: DType) -> int | float:
     return int(np.array([int(given)]).astype(dtype).view(f"i{dtype.itemsize}")[0])
 
 
-def spots_of(op: Op) -> Spots | None:
+def element_gather_spec(op: Op) -> ElementGatherSpec | None:
     x, index, dim = op.args["self"], op.args["index"], int(op.args["dim"])
     rank = len(x.bound)
     plain = all(v.q is None for v in (x, index)) and x.dtype is not None and fixed(x.dtype) and index.dtype in _WHOLE
@@ -100,33 +100,33 @@ def spots_of(op: Op) -> Spots | None:
     shape = tuple(int(index.bound[d]) for d in order)
     outside = op.args.get("outside")
     check_id = outside.number if isinstance(outside, Outside) else None
-    return Spots(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, check_id)
+    return ElementGatherSpec(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, check_id)
 
 
-class Spot(Dense):
+class ElementGather(DenseLowering):
     """gather, scatter and scatter_add."""
 
-    def __init__(self, node: Node, spots: Spots) -> None:
+    def __init__(self, node: Node, spots: ElementGatherSpec) -> None:
         super().__init__(node)
         self.spots = spots
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if not only(node, *KINDS):
+        if not is_unfused(node, *KINDS):
             return None
-        spots = spots_of(op)
+        spots = element_gather_spec(op)
         values = [op.args["self"], out, *([] if op.kind == "gather" else [op.args["src"]])]
         alike = all(isinstance(v, Value) and v.q is None and v.dtype == out.dtype for v in values)
         return cls(node, spots) if spots is not None and alike and len({len(v.bound) for v in values}) == 1 else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, spots = self.node.op, self.spots
         data, index, out = (context.home(v) for v in (op.args["self"], op.args["index"], self.node.out))
-        name = context.kernel("spots", spots, lambda module, name: emit_spots(module, name, spots))
+        name = context.kernel("spots", spots, lambda module, name: emit_element_gather(module, name, spots))
         slots = [index.at(), out.at(), data.at()]
         if op.kind != "gather":
-            copy(context, data, out)
+            emit_copy(context, data, out)
             context.barrier = True
             slots = [index.at(), context.home(op.args["src"]).at(), out.at()]
         total = math.prod(spots.shape)

@@ -9,37 +9,37 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import I64, Function, Module, Reg, const, lane_count, vec
 from edgewright.engine.codegen.epilogue import Tail, combine, finish
-from edgewright.engine.codegen.requant import Affine, affine_of, bounded_ints, limits_of, quantize, scale_of
+from edgewright.engine.codegen.requant import affine_of, bounded_ints, limits_of, quantize, scale_of
 from edgewright.engine.codegen.vector import to_real, widen
 from edgewright.engine.graph.layout import Home, Layout
 from edgewright.engine.graph.nodes import BINARY, PRODUCTS, Node, byte, limits, single, unary_items
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_pointwise, plan_loops
 from edgewright.engine.kernels.int8_store import look_up
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.dynamic_loops import open_loops
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.dynamic_loops import emit_dynamic_loops
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
 
 Body = Callable[[Function, list[Reg]], Reg]
 
 
-def kind_of(value: Value) -> str:
+def llvm_type(value: Value) -> str:
     """LLVM's type of a stored element."""
     if value.q is None and value.dtype == np.dtype(np.float32):
         return "float"
     return f"i{8 * (value.dtype.itemsize if value.dtype is not None else 1)}"
 
 
-def element_wise(
-    context: Context, what: str, values: Sequence[Home], out: Home, key: object, body: Body, lanes: int = 0
+def emit_elementwise(
+    context: LoweringContext, what: str, values: Sequence[Home], out: Home, key: object, body: Body, lanes: int = 0
 ) -> None:
     """Steps that make ``out`` of ``values``, which are broadcast to its shape."""
     lanes = lanes or context.isa.lanes
     shape = list(out.layout.shape)
-    operands = [Operand(kind_of(h.value), h.layout.item, _spread(h, shape)) for h in (*values, out)]
+    operands = [Operand(llvm_type(h.value), h.layout.item, _spread(h, shape)) for h in (*values, out)]
     wide = _whole_pixels(shape, operands, [*values, out])
     if context.shared is not None:
-        open_loops(context, what, [*values, out], wide, operands, key, body, lanes)
+        emit_dynamic_loops(context, what, [*values, out], wide, operands, key, body, lanes)
         return
     for loops, moved in plan_loops(wide, operands):
 
@@ -67,18 +67,18 @@ def _whole_pixels(shape: list[int], operands: Sequence[Operand], homes: Sequence
     return [*shape[:-1], pixel // item] if alike and shape[-1] > 1 and pixel > shape[-1] * item else shape
 
 
-class Map(Lowering):
+class FloatElementwise(Lowering):
     """Real arithmetic on one or two operands; bytes become real numbers first, and results bytes again."""
 
     exact_reads = True
-    anywhere = True
+    ignores_channel_padding = True
 
     def __init__(self, node: Node, operands: list[Value], first: Tail) -> None:
         super().__init__(node)
         self.operands, self.first = operands, first
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if node.table is not None or not (single(node.out) or byte(node.out.q)):
             return None
@@ -95,13 +95,13 @@ class Map(Lowering):
         known = op.kind in ("clamp", "clone", "convert") or items
         return cls(node, operands, items) if known and len(operands) == 1 else None
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         return layout.straight
 
-    def makes(self, layout: Layout) -> bool:
+    def writes_layout(self, layout: Layout) -> bool:
         return layout.straight
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         node, op = self.node, self.node.op
         second = [] if node.second is None else [node.second]
         values = [*self.operands, *second]
@@ -119,7 +119,7 @@ class Map(Lowering):
 
         homes = [context.home(v) for v in values]
         key = (pair, affine, made, tail, bounds)
-        element_wise(context, "map", homes, context.home(node.out), key, body)
+        emit_elementwise(context, "map", homes, context.home(node.out), key, body)
 
     def _rest(self) -> Tail:
         return self.node.tail if self.node.middle is not self.node.out or self.node.out.q is None else ()
@@ -129,16 +129,16 @@ class Map(Lowering):
         return given
 
 
-class Table(Lowering):
+class Int8Table(Lowering):
     """Bytes by a table of 256."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         return cls(node) if node.table is not None and node.op.kind not in PRODUCTS else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         (value,), table, wide = self.node.reads(), self.node.table, context.isa.permute_bytes
         assert table is not None
         numbers = tuple(int(n) for n in table)
@@ -150,35 +150,35 @@ class Table(Lowering):
             return f.load("i8", f.gep(place, f.cast("zext", given[0], I64)))
 
         home, lanes = context.home(value), context.isa.bytes if wide else 1
-        element_wise(context, "table", [home], context.home(self.node.out), numbers, body, lanes)
+        emit_elementwise(context, "table", [home], context.home(self.node.out), numbers, body, lanes)
 
 
-class ByteSum(Lowering):
+class Int8Arithmetic(Lowering):
     """Sums, differences and products of bytes, as integers."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind not in ("add", "sub", "mul") or node.table is not None:
             return None
         a, b, out = (v.q for v in (op.args["self"], op.args["other"], node.out))
         if not (a and b and out and byte(a) and byte(b) and byte(out)):
             return None
-        return cls(node) if op.kind == "mul" or sum_fits(a, b, out) else None
+        return cls(node) if op.kind == "mul" or int8_add_fits(a, b, out) else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, out = self.node.op, self.node.out
         a, b = op.args["self"], op.args["other"]
         bounds = limits_of(context.numerics, out.q, op.args.get("limits")) if out.q else (0, 255)
         assert a.q is not None and b.q is not None and out.q is not None
-        key, body = product(a.q, b.q, out.q, bounds) if op.kind == "mul" else total(op, a.q, b.q, out.q, bounds)
+        key, body = int8_mul(a.q, b.q, out.q, bounds) if op.kind == "mul" else int8_add(op, a.q, b.q, out.q, bounds)
         homes = [context.home(a), context.home(b)]
-        element_wise(context, "bytes", homes, context.home(out), (op.kind, key), body)
+        emit_elementwise(context, "bytes", homes, context.home(out), (op.kind, key), body)
 
 
-def product(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
+def int8_mul(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
     factor = scale_of(a) * scale_of(b) / scale_of(out)
     left, right, made = affine_of(a), affine_of(b), affine_of(out)
 
@@ -190,14 +190,14 @@ def product(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tu
     return (float(factor), left.zero, right.zero, made.zero, bounds), body
 
 
-def sum_factors(a: QParams, b: QParams, out: QParams, negative: bool) -> tuple[int, int, int]:
+def int8_add_factors(a: QParams, b: QParams, out: QParams, negative: bool) -> tuple[int, int, int]:
     """The integers that the reference multiplies two operands by, and how far it shifts their sum."""
     first, second, shift = XNNPACK.sum_factors((a, b), out)
     return first, -second if negative else second, shift
 
 
-def total(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
-    first, second, shift = sum_factors(a, b, out, op.kind == "sub")
+def int8_add(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
+    first, second, shift = int8_add_factors(a, b, out, op.kind == "sub")
     left, right, made = affine_of(a), affine_of(b), affine_of(out)
     rest = (1 << shift - 1) - left.zero * first - right.zero * second
 
@@ -211,9 +211,6 @@ def total(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int])
     return (first, second, rest, shift, made.zero, bounds), body
 
 
-def sum_fits(a: QParams, b: QParams, out: QParams) -> bool:
+def int8_add_fits(a: QParams, b: QParams, out: QParams) -> bool:
     """The factors and the shift are such that 32 bits are enough."""
-    return 1 <= sum_factors(a, b, out, False)[2] <= 30
-
-
-__all__ = ["Affine", "ByteSum", "Map", "Table", "element_wise", "sum_factors", "sum_fits"]
+    return 1 <= int8_add_factors(a, b, out, False)[2] <= 30

@@ -8,8 +8,8 @@ from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.enn_elementwise import real, stored
 from edgewright.engine.graph.nodes import Node, single
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import element_wise
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.graph import Value
 
@@ -20,7 +20,7 @@ class EnnConversion(Lowering):
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind not in ("enn.QUANTIZE", "enn.DEQUANTIZE") or len(node.ops) > 1:
             return None
         ends = [inputs_of(node.op)[0], result_of(node.op)]
@@ -28,7 +28,7 @@ class EnnConversion(Lowering):
         fits = whole.q is not None and whole.q.axis is None and single(other) and not ends[0].constant
         return cls(node) if fits else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         x, out = inputs_of(self.node.op)[0], result_of(self.node.op)
 
         def body(f: Function, given: list[Reg]) -> Reg:
@@ -39,7 +39,7 @@ class EnnConversion(Lowering):
             return i.store(made, 8 * out.q.dtype.itemsize, _moved(out))
 
         key = (x.q, out.q)
-        element_wise(context, "conversion", [context.home(x)], context.home(out), key, body)
+        emit_elementwise(context, "conversion", [context.home(x)], context.home(out), key, body)
 
 
 def _moved(value: Value) -> int:

@@ -8,19 +8,19 @@ from edgewright.engine.codegen.math_float32 import bfloat_bits
 from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, single
 from edgewright.engine.graph.widen_fp16 import half
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import element_wise
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Value
 
 
-class Halves(Lowering):
+class Fp16Convert(Lowering):
     """convert, to or from 16 bits, with what follows on real numbers."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind != "convert" or node.op.args.get("limits") is not None:
             return None
         x: Value = node.op.args["self"]
@@ -28,20 +28,20 @@ class Halves(Lowering):
             return cls(node)
         return cls(node) if half(x) and single(node.middle) and single(node.out) else None
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         return layout.straight
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         node, x, out = self.node, self.node.op.args["self"], self.node.out
         narrow, brain, tail = half(out), bfloat16 in (x.dtype, out.dtype), self.node.tail
-        read, write = (_load_brain, store_brain) if brain else (_load, _store)
+        read, write = (_load_brain, round_to_bf16) if brain else (_load, _store)
 
         def body(f: Function, given: list[Reg]) -> Reg:
             return write(f, given[0]) if narrow else finish(f, read(f, given[0]), tail, lambda: given[-1])
 
         values = [x] if node.second is None else [x, node.second]
         homes = [context.home(v) for v in values]
-        element_wise(context, "half", homes, context.home(out), (narrow, brain, tail), body)
+        emit_elementwise(context, "half", homes, context.home(out), (narrow, brain, tail), body)
 
 
 def _store(f: Function, x: Reg) -> Reg:
@@ -54,7 +54,7 @@ def _load(f: Function, x: Reg) -> Reg:
     return f.cast("fpext", f.bitcast(x, vec(lanes, "half")), vec(lanes, "float"))
 
 
-def store_brain(f: Function, x: Reg) -> Reg:
+def round_to_bf16(f: Function, x: Reg) -> Reg:
     """The upper 16 bits, rounded."""
     return f.cast("trunc", bfloat_bits(f, x), vec(lane_count(x.type), "i16"))
 

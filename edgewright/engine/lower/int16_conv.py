@@ -14,10 +14,10 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.int16_gemm import WordEnd, WordRow, WordTile, emit_depthwise, emit_tile, pack_head
 from edgewright.engine.kernels.tile_loops import Run, emit_nest
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv import order
-from edgewright.engine.lower.conv_base import Windowed
-from edgewright.engine.lower.conv_geometry import Convolution, Part, convolution, parts, window
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv import loop_order
+from edgewright.engine.lower.conv_base import ConvLowering
+from edgewright.engine.lower.conv_geometry import ConvGeometry, GemmPart, conv_geometry, gemm_parts, input_window
 from edgewright.ir.graph import Array, Op
 
 _WORDS = (np.dtype(np.int16), np.dtype(np.uint16))
@@ -26,7 +26,7 @@ _LARGEST = 1 << 15  # of the data
 _MOST_TAPS = 49
 
 
-class _Numbers:
+class _Int16ConvParams:
     """Filters [channels, height, width, inputs], bias and factors; and whether 64 bits are enough for all of them."""
 
     def __init__(self, op: Op, filters: Array) -> None:
@@ -84,31 +84,31 @@ def _fits(node: Node, kind: str) -> bool:
         bias is None or bias.constant)  # fmt: skip
 
 
-class _WordWindows(Windowed):
+class _Int16ConvLowering(ConvLowering):
     """A convolution of 16 bits, with what its sums become."""
 
-    def __init__(self, node: Node, conv: Convolution, numbers: _Numbers) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, numbers: _Int16ConvParams) -> None:
         super().__init__(node, conv)
         self.numbers = numbers
 
 
-class WordProduct(_WordWindows):
+class Int16Conv(_Int16ConvLowering):
     """conv2d."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if not _fits(node, "conv2d"):
             return None
-        conv, numbers = convolution(node.op), _Numbers(node.op, np.asarray(node.op.args["weight"].data))
+        conv, numbers = conv_geometry(node.op), _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data))
         return cls(node, conv, numbers) if conv.groups == 1 and conv.few and numbers.exact else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         conv, lanes = self.conv, context.isa.lanes
         data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
         reach, packed = self._packed(data, lanes)
         place, size = context.weights.add(packed), packed.shape[1]
-        for part in parts(conv, 6 if context.isa.registers >= 32 else 3, data, out, None):
-            by_panel, outside = order(part, len(packed), packed.nbytes, conv.outputs, context.threads)
+        for part in gemm_parts(conv, 6 if context.isa.registers >= 32 else 3, data, out, None):
+            by_panel, outside = loop_order(part, len(packed), packed.nbytes, conv.outputs, context.threads)
             name = self._kernel(context, part, reach, size, by_panel, outside)
             units = len(packed) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
@@ -117,7 +117,7 @@ class WordProduct(_WordWindows):
 
     def _packed(self, data: Home, lanes: int) -> tuple[Window, Array]:
         """The window in runs of pairs that 32 bits can sum, and the panels: [panels, bytes]."""
-        plain = window(self.conv, data, 2)
+        plain = input_window(self.conv, data, 2)
         largest = max(1, self.numbers.largest)
         most = max(1, ((1 << 31) - 1) // (2 * _LARGEST * largest))
         pairs = -(-plain.depth // 2)
@@ -148,7 +148,9 @@ class WordProduct(_WordWindows):
         wide[..., : rows.shape[2]] = rows
         return wide.reshape(channels, -1)
 
-    def _kernel(self, context: Context, part: Part, reach: Window, size: int, by_panel: bool, outside: bool) -> str:
+    def _kernel(
+        self, context: LoweringContext, part: GemmPart, reach: Window, size: int, by_panel: bool, outside: bool
+    ) -> str:
         grid, isa, end = part.grid, context.isa, self.numbers.end
         whole, rest = divmod(self.conv.outputs, isa.lanes)
 
@@ -169,19 +171,19 @@ class WordProduct(_WordWindows):
         return context.kernel("words", key, build)
 
 
-class WordDepthwise(_WordWindows):
+class Int16DepthwiseConv(_Int16ConvLowering):
     """A filter for each channel."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if not _fits(node, "depthwise_conv2d"):
             return None
-        conv = convolution(node.op)
-        numbers = _Numbers(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))
+        conv = conv_geometry(node.op)
+        numbers = _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))
         fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= _MOST_TAPS
         return cls(node, conv, numbers) if fits and numbers.exact else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         wide = _LARGEST * int(self.numbers.sizes.max(initial=0)) >= 1 << 31
         homes = [context.home(v) for v in (self.node.op.args["input"], self.node.out)]

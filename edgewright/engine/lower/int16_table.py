@@ -13,8 +13,8 @@ from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
 from edgewright.engine.graph.elementwise_trees import leaves
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import kind_of
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Value
 from edgewright.ir.numerics import Numerics
@@ -22,13 +22,13 @@ from edgewright.ir.numerics import Numerics
 _NANOSECONDS = 1.0  # for one element
 
 
-class Lookup(Lowering):
+class Int16Table(Lowering):
     """Trees of vendors' operators that make one tensor of another, element by element."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.table is not None or not all(op.kind in ELEMENTS or op.kind in TABULAR for op in node.ops):
             return None
         found = leaves(node.ops)
@@ -36,11 +36,11 @@ class Lookup(Lowering):
             return None
         return cls(node) if all(_small(v) for v in (found[0], node.out)) else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         value, out = leaves(self.node.ops)[0], context.home(self.node.out)
         data, table = context.home(value), context.weights.add(_table(value, self.node, context.numerics))
         shape = list(out.layout.shape)
-        operands = [Operand(kind_of(h.value), h.layout.item, h.layout.strides) for h in (data, out)]
+        operands = [Operand(llvm_type(h.value), h.layout.item, h.layout.strides) for h in (data, out)]
         for loops, moved in plan_loops(shape, operands):
 
             def build(module: Module, name: str, loops: Loops = loops) -> None:

@@ -10,22 +10,22 @@ from edgewright.engine.graph.nodes import Node, byte
 from edgewright.engine.kernels import int8_depthwise, int8_gemm
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.tile_loops import Run, emit_nest
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv import Tile, order, taps_of
-from edgewright.engine.lower.conv_base import Transposed, Windowed, depthwise_steps
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv import GemmTile, loop_order, select_taps
+from edgewright.engine.lower.conv_base import ConvLowering, ConvTransposeLowering, emit_depthwise_steps
 from edgewright.engine.lower.conv_geometry import (
-    Convolution,
-    Part,
-    convolution,
-    evenly_spaced,
-    from_afar,
-    linear,
-    parts,
-    phases,
-    window,
+    ConvGeometry,
+    GemmPart,
+    conv_geometry,
+    gemm_parts,
+    has_uniform_pixels,
+    input_window,
+    linear_geometry,
+    should_prefetch,
+    transposed_conv_phases,
 )
-from edgewright.engine.lower.elementwise import sum_fits
-from edgewright.engine.lower.int8_params import Numbers
+from edgewright.engine.lower.elementwise import int8_add_fits
+from edgewright.engine.lower.int8_params import Int8ConvParams
 from edgewright.engine.plan import ALIGN, Place
 from edgewright.ir.graph import Array, Op, Value
 
@@ -65,49 +65,51 @@ def _fits(node: Node) -> bool:
         last = node.sum.outputs[0].q
         if "scaling" in op.args:
             return False
-        return last is not None and out.q is not None and sum_fits(out.q, node.second.q, last)
+        return last is not None and out.q is not None and int8_add_fits(out.q, node.second.q, last)
     return True
 
 
-class _ByteWindows(Windowed):
+class _Int8ConvLowering(ConvLowering):
     """A convolution of bytes, with what its sums become."""
 
     exact_writes = False
 
-    def __init__(self, node: Node, conv: Convolution, numbers: Numbers) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, numbers: Int8ConvParams) -> None:
         super().__init__(node, conv)
         self.numbers = numbers
 
 
-class ByteProduct(_ByteWindows):
+class Int8Conv(_Int8ConvLowering):
     """conv2d and linear."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind not in ("conv2d", "linear") or not _fits(node):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None
-        conv = linear(op) if op.kind == "linear" else convolution(op)
+        conv = linear_geometry(op) if op.kind == "linear" else conv_geometry(op)
         if (conv.groups > 1 and conv.outputs % 16) or not conv.few:
             return None
-        numbers = Numbers(node, context, _filters(op))
+        numbers = Int8ConvParams(node, context, _filters(op))
         return cls(node, conv, numbers) if numbers.exact else None
 
-    def tight(self) -> Value | None:
+    def prefers_unpadded(self) -> Value | None:
         """Three channels of several columns take fewer steps of four bytes than columns of four."""
         conv = self.conv
         fewer = conv.inputs == 3 and -(-3 * conv.kernel[1] // 4) < conv.kernel[1]
         return self.node.op.args["input"] if fewer and conv.groups == 1 and conv.dilation[1] == 1 else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
         reach = self._window(data)
         flat = (
-            conv.flat and conv.groups == 1 and all(evenly_spaced(h) for h in (data, out, *([second] if second else [])))
+            conv.flat
+            and conv.groups == 1
+            and all(has_uniform_pixels(h) for h in (data, out, *([second] if second else [])))
         )
         columns = conv.images * conv.size[0] * conv.size[1] if flat else conv.size[1]
         stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
@@ -115,11 +117,11 @@ class ByteProduct(_ByteWindows):
         tile = self._tile(context, (reach, stored, rows, columns))
         made = int8_gemm.panels(isa, stored, tile.vectors, rows * columns)
         places = self._pack(context, data, made, reach.elements)
-        for part in parts(conv, tile.pixels, data, out, second):
+        for part in gemm_parts(conv, tile.pixels, data, out, second):
             size = sum(int8_gemm.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
-            by_panel, outside = order(part, len(made), size, conv.outputs, context.threads)
+            by_panel, outside = loop_order(part, len(made), size, conv.outputs, context.threads)
             outside ^= tile.turned
-            ahead = from_afar(part.grid, size, by_panel or outside)
+            ahead = should_prefetch(part.grid, size, by_panel or outside)
             name = self._kernel(context, part, made, reach, by_panel, outside, ahead)
             beside = second.at(part.second) if second else out.at(0)
             units = len(made) if by_panel else part.grid.rows * part.grid.tiles
@@ -127,23 +129,23 @@ class ByteProduct(_ByteWindows):
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def _tile(self, context: Context, sizes: tuple[Window, int, int, int]) -> Tile:
+    def _tile(self, context: LoweringContext, sizes: tuple[Window, int, int, int]) -> GemmTile:
         """The tile that takes the fewest cycles by the model; measuring may prefer one that comes soon after it."""
         reach, stored, rows, columns = sizes
         best = int8_gemm.best_tiles(context.isa, stored, reach.elements, rows, columns, context.threads)
-        tiles = [Tile(*sizes) for sizes in best[:_LOOKED_AT]]
-        turned = [Tile(*best[0], True)] if rows * columns > 1 else []
+        tiles = [GemmTile(*sizes) for sizes in best[:_LOOKED_AT]]
+        turned = [GemmTile(*best[0], True)] if rows * columns > 1 else []
         spec = (self.conv, sizes, self.numbers.ending)
-        return context.choices.pick(self.node, "tile", spec, [*tiles, *turned])
+        return context.tuning.pick(self.node, "tile", spec, [*tiles, *turned])
 
     def _window(self, data: Home) -> Window:
         """The window in steps of four bytes."""
-        plain = window(self.conv, data, 1)
+        plain = input_window(self.conv, data, 1)
         return Window(plain.loops, -(-plain.depth // 4), plain.step)
 
     def _arranged(self, data: Home) -> Array:
         """Filters as the window goes: [channels, steps * 4]."""
-        plain = window(self.conv, data, 1)
+        plain = input_window(self.conv, data, 1)
         filters = self.numbers.filters
         channels, high, _, inputs = filters.shape
         if len(plain.loops) == 1:  # all columns of a row, with the bytes between them
@@ -152,7 +154,7 @@ class ByteProduct(_ByteWindows):
             filters = filters.reshape(channels, -1, inputs)
         return _widened(filters, -(-plain.depth // 4) * 4).reshape(channels, -1)
 
-    def _pack(self, context: Context, data: Home, made: list[int8_gemm.BytePanel], steps: int) -> list[Place]:
+    def _pack(self, context: LoweringContext, data: Home, made: list[int8_gemm.BytePanel], steps: int) -> list[Place]:
         """For each group the place of its panels."""
         numbers, count = self.numbers, self.conv.outputs
         size = sum(int8_gemm.panel_bytes(context.isa, p, numbers.ending, steps) for p in made)
@@ -168,8 +170,8 @@ class ByteProduct(_ByteWindows):
         first = context.weights.reserve(self.conv.groups * stride, write, numbers.filters)
         return [Place("weights", first.offset + g * stride) for g in range(self.conv.groups)]
 
-    def _kernel(self, context: Context, part: Part, made: list[int8_gemm.BytePanel], reach: Window, by_panel: bool,
-                outside: bool, ahead: bool) -> str:  # fmt: skip
+    def _kernel(self, context: LoweringContext, part: GemmPart, made: list[int8_gemm.BytePanel], reach: Window,
+                by_panel: bool, outside: bool, ahead: bool) -> str:  # fmt: skip
         def build(module: Module, name: str) -> None:
             runs = self._runs(context, module, part, made, reach, ahead)
             emit_nest(module, name, part.grid, runs, by_panel, outside)
@@ -177,8 +179,8 @@ class ByteProduct(_ByteWindows):
         key = (part.grid, tuple(made), reach, self.numbers.ending, by_panel, outside, ahead)
         return context.kernel("gemm8", key, build)
 
-    def _runs(self, context: Context, module: Module, part: Part, made: list[int8_gemm.BytePanel], reach: Window,
-              ahead: bool) -> list[Run]:  # fmt: skip
+    def _runs(self, context: LoweringContext, module: Module, part: GemmPart, made: list[int8_gemm.BytePanel],
+              reach: Window, ahead: bool) -> list[Run]:  # fmt: skip
         runs: list[Run] = []
         offset = column = 0
         isa, ending, grid = context.isa, self.numbers.ending, part.grid
@@ -196,44 +198,44 @@ class ByteProduct(_ByteWindows):
         return runs
 
 
-class ByteTransposed(Transposed):
+class Int8ConvTranspose(ConvTransposeLowering):
     """conv_transpose2d."""
 
     exact_writes = False
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind != "conv_transpose2d" or not _fits(node) or list(op.args["dilation"]) != [1, 1]:
             return None
-        made = phases(op)
+        made = transposed_conv_phases(op)
         if sum(conv.images * conv.groups for conv, *_ in made) > 1024 or (
             made[0][0].groups > 1 and made[0][0].outputs % 16
         ):
             return None
         data = np.asarray(op.args["weight"].data)
-        numbers = [Numbers(node, context, taps_of(data, *taps)) for _, *taps in made]
+        numbers = [Int8ConvParams(node, context, select_taps(data, *taps)) for _, *taps in made]
         if not all(n.exact for n in numbers):
             return None
-        return cls(node, [ByteProduct(node, conv, n) for (conv, *_), n in zip(made, numbers, strict=True)])
+        return cls(node, [Int8Conv(node, conv, n) for (conv, *_), n in zip(made, numbers, strict=True)])
 
 
-class ByteDepthwise(_ByteWindows):
+class Int8DepthwiseConv(_Int8ConvLowering):
     """A filter for each channel."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind != "depthwise_conv2d" or not _fits(node):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None
-        conv = convolution(node.op)
+        conv = conv_geometry(node.op)
         if conv.outputs != 1 or conv.images > 1024 or conv.kernel[0] * conv.kernel[1] > 64:
             return None
-        numbers = Numbers(node, context, _filters(node.op))
+        numbers = Int8ConvParams(node, context, _filters(node.op))
         return cls(node, conv, numbers) if numbers.exact else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         conv, isa, node, numbers = self.conv, context.isa, self.node, self.numbers
         homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
         data, out, second = (h.layout for h in homes)
@@ -243,4 +245,4 @@ class ByteDepthwise(_ByteWindows):
         make = lambda module: int8_depthwise.emit_row(module, isa, row)  # noqa: E731
         filters = numbers.filters[..., 0].transpose(1, 2, 0)
         packed = int8_depthwise.pack(isa, row, filters, numbers.bias, numbers.factors, numbers.notes)
-        depthwise_steps(context, self, "depthwise8", row, make, context.weights.add(packed), conv.macs / _RATE * 3)
+        emit_depthwise_steps(context, self, "depthwise8", row, make, context.weights.add(packed), conv.macs / _RATE * 3)

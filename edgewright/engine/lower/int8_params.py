@@ -10,8 +10,8 @@ from edgewright.engine.codegen.requant import affine_of, limits_of, scale_of, sh
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import int8_gemm
 from edgewright.engine.kernels.int8_store import Ending, Notes
-from edgewright.engine.lower.base import Context
-from edgewright.engine.lower.elementwise import sum_factors
+from edgewright.engine.lower.base import LoweringContext
+from edgewright.engine.lower.elementwise import int8_add_factors
 from edgewright.ir.graph import Array, QParams
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ _WIDE = 1 << 31
 _FAR = 1 << 30
 
 
-class Numbers:
+class Int8ConvParams:
     """A product's integers: filters, bias without the input's zero point, factors, and how its sums end.
 
     Factors are of XNNPACK's rounding, unless the operator has a ``scaling`` of its own.
     """
 
-    def __init__(self, node: Node, context: Context, filters: Array) -> None:
+    def __init__(self, node: Node, context: LoweringContext, filters: Array) -> None:
         op = node.op
         x, out = op.args["input"], node.middle
         assert x.q is not None and out.q is not None
@@ -98,7 +98,7 @@ class Numbers:
         low, high = limits_of(self.context.numerics, first, node.op.args.get("limits"))
         ours_first = op.args["other"] is node.second
         a, b = (first, other) if ours_first else (other, first)
-        left, right, shift = sum_factors(a, b, last, op.kind == "sub")
+        left, right, shift = int8_add_factors(a, b, last, op.kind == "sub")
         mine, theirs = (left, right) if ours_first else (right, left)
         rest = (1 << shift - 1) - affine_of(other).zero * theirs
         return low - zero, high - zero, mine, theirs, rest, shift

@@ -9,26 +9,26 @@ import numpy as np
 from edgewright.engine.graph.nodes import Node, byte
 from edgewright.engine.kernels.elementwise import Operand, plan_loops
 from edgewright.engine.kernels.int8_softmax import ByteRows, emit_softmax
-from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.tflite.fixed_point_math import powers
 
 _MOST = 4095  # elements of a row, whose sum then has 31 bits
 
 
-class ByteSoftmax(Lowering):
+class Int8Softmax(Lowering):
     """Along the last dimension."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind != "tflite.SOFTMAX" or len(node.ops) > 1:
             return None
         x, out = node.op.args["inputs"][0], node.out
         signed = all(byte(v.q) and v.dtype == np.dtype(np.int8) for v in (x, out))
         return cls(node) if signed and x.bound == out.bound and x.bound and 0 < x.bound[-1] <= _MOST else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op = self.node.op
         homes = [context.home(v) for v in (op.args["inputs"][0], self.node.out)]
         shape = [*homes[0].layout.shape[:-1], 1]

@@ -10,11 +10,11 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import int8_winograd
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.winograd import Outputs, Patches, Points, emit_patches
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv_geometry import Convolution
-from edgewright.engine.lower.int8_conv import ByteProduct
-from edgewright.engine.lower.int8_params import Numbers
-from edgewright.engine.lower.winograd import Sizes, Work, reach, simple_window
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv_geometry import ConvGeometry
+from edgewright.engine.lower.int8_conv import Int8Conv
+from edgewright.engine.lower.int8_params import Int8ConvParams
+from edgewright.engine.lower.winograd import TileGrid, WinogradEmitter, patch_border, suits_winograd
 from edgewright.ir.graph import Value
 
 _INSIDE = 640 << 10  # bytes of weights that stay in the second cache while tile rows go by
@@ -22,50 +22,50 @@ _STREAMED = 8 << 20  # bytes of weights that take longer to fetch than the produ
 _WASTE = 1.4  # outputs computed for each that is wanted, at most
 
 
-def sizes(conv: Convolution) -> Sizes:
+def int8_tile_grid(conv: ConvGeometry) -> TileGrid:
     high, wide = (-(-n // 4) for n in conv.size)
-    return Sizes(4, high, wide, 1 if conv.inputs * conv.outputs * 72 <= _INSIDE else high)
+    return TileGrid(4, high, wide, 1 if conv.inputs * conv.outputs * 72 <= _INSIDE else high)
 
 
-class ByteWinograd(ByteProduct):
+class Int8WinogradConv(Int8Conv):
     """conv2d."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
-        made = ByteProduct.accept(node, context) if node.op.kind == "conv2d" else None
-        if not isinstance(made, ByteProduct) or not simple_window(made.conv):
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        made = Int8Conv.accept(node, context) if node.op.kind == "conv2d" else None
+        if not isinstance(made, Int8Conv) or not suits_winograd(made.conv):
             return None
-        conv, lanes, cut = made.conv, context.isa.lanes, sizes(made.conv)
+        conv, lanes, grid = made.conv, context.isa.lanes, int8_tile_grid(made.conv)
         if conv.inputs % (2 * lanes) or conv.outputs % (4 * lanes) or conv.inputs < 64:
             return None
         if int8_winograd.largest(made.numbers.filters) >= int8_winograd.LIMIT:
             return None
-        wasteful = cut.high * cut.wide * 16 > _WASTE * conv.size[0] * conv.size[1]
+        wasteful = grid.high * grid.wide * 16 > _WASTE * conv.size[0] * conv.size[1]
         usual = not wasteful and conv.inputs * conv.outputs * 72 <= _STREAMED
         spec = ("winograd", conv, made.numbers.ending)
         return (
-            cls(node, conv, made.numbers, cut) if context.choices.pick(node, "way", spec, (usual, not usual)) else None
+            cls(node, conv, made.numbers, grid) if context.tuning.pick(node, "way", spec, (usual, not usual)) else None
         )
 
-    def __init__(self, node: Node, conv: Convolution, numbers: Numbers, cut: Sizes | None = None) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, numbers: Int8ConvParams, grid: TileGrid | None = None) -> None:
         super().__init__(node, conv, numbers)
-        self.cut = cut or sizes(conv)
+        self.grid = grid or int8_tile_grid(conv)
 
-    def border(self) -> tuple[Value, Border] | None:
-        return reach(self.node.op.args["input"], self.cut, self.conv.border)
+    def required_border(self) -> tuple[Value, Border] | None:
+        return patch_border(self.node.op.args["input"], self.grid, self.conv.border)
 
-    def tight(self) -> Value | None:
+    def prefers_unpadded(self) -> Value | None:
         return None
 
-    def temporaries(self, context: Context) -> list[int]:
-        if self.cut.band == 1:
+    def temporaries(self, context: LoweringContext) -> list[int]:
+        if self.grid.band == 1:
             return []
-        tiles = self.cut.points * self.cut.high * self.cut.wide
+        tiles = self.grid.points * self.grid.high * self.grid.wide
         return [tiles * self.conv.inputs * 2, tiles * self.conv.outputs * 4]
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         numbers, lanes = self.numbers, context.isa.lanes
-        work = ByteWork(context, self)
+        work = Int8WinogradEmitter(context, self)
         size = 72 * self.conv.inputs * self.conv.outputs
         weights = context.weights.reserve(
             size, lambda room: int8_winograd.pack(room, lanes, numbers.filters, work.vectors), numbers.filters
@@ -76,16 +76,16 @@ class ByteWinograd(ByteProduct):
             work.emit(n, weights, place)
 
 
-class ByteWork(Work):
+class Int8WinogradEmitter(WinogradEmitter):
     rate = 100.0
 
-    def __init__(self, context: Context, way: ByteWinograd) -> None:
-        super().__init__(context, way.node, way.conv, way.cut)
-        conv, cut, lanes = self.conv, self.cut, context.isa.lanes
-        tiles = cut.band * cut.wide
+    def __init__(self, context: LoweringContext, way: Int8WinogradConv) -> None:
+        super().__init__(context, way.node, way.conv, way.grid)
+        conv, grid, lanes = self.conv, self.grid, context.isa.lanes
+        tiles = grid.band * grid.wide
         data, out, second = self.data.layout, self.out.layout, self.second.layout
-        self.patches = Patches(4, cut.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 2, 2)
-        results = Patches(4, cut.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
+        self.patches = Patches(4, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 2, 2)
+        results = Patches(4, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
         self.outputs = Outputs(results, conv.size[1], second.row, second.pixel)
         self.vectors, largest = (2, 14) if context.isa.registers >= 32 else (2, 4)
         self.points = Points(36, tiles, largest, 2 * conv.inputs, self.patches.point, results.point)

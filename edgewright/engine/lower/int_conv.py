@@ -12,8 +12,8 @@ from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import kind_of
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Op, Value
 
 _KINDS = ("tosa.conv2d", "tosa.depthwise_conv2d")
@@ -32,7 +32,7 @@ class _Window:
     channels: int
 
 
-class Sums(Lowering):
+class IntAccumulatorConv(Lowering):
     """Products of an image and constants, summed in 32 bits that hold them all."""
 
     exact_reads = True
@@ -49,7 +49,7 @@ class Sums(Lowering):
             raise NotWholeError("sums of more than 32 bits")
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind not in _KINDS or len(node.ops) > 1 or node.out.dtype != _INT32 or any(op.args["pad"]):
             return None
@@ -62,7 +62,7 @@ class Sums(Lowering):
         except NotWholeError:
             return None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.data), context.home(self.node.out)
         (down, across), (tall, wide) = ([int(n) for n in self.node.op.args[name]] for name in ("stride", "dilation"))
         layout, item = data.layout, data.layout.item
@@ -72,7 +72,7 @@ class Sums(Lowering):
         window = _Window((*kernel, 1 if self.deep else self.weights.shape[2]), (tall * layout.row, wide * layout.pixel,
                          item), moved + int(self.node.op.args["input_zp"]), signed and not moved, channels)  # fmt: skip
         steps = (layout.image, down * layout.row, across * layout.pixel, item if self.deep else 0)
-        operands = [Operand(kind_of(self.data), item, steps), Operand("i32", 4, (0, 0, 0, 4)),
+        operands = [Operand(llvm_type(self.data), item, steps), Operand("i32", 4, (0, 0, 0, 4)),
                     Operand("i32", 4, (0, 0, 0, 4)), Operand("i32", 4, out.layout.strides)]  # fmt: skip
         packed = [context.weights.add(a.astype(np.int32).view(np.uint8)) for a in (self.weights, self.bias)]
         places = [data.at(), *packed, out.at()]

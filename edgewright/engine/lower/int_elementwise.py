@@ -10,12 +10,12 @@ from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import ELEMENTS, bounds, operands
 from edgewright.engine.graph.elementwise_trees import leaves, numbers
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import element_wise, kind_of
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import emit_elementwise, llvm_type
 from edgewright.ir.graph import Value
 
 
-class WholeMap(Lowering):
+class IntElementwise(Lowering):
     """Integers of any size, exactly as the reference has them."""
 
     exact_reads = True
@@ -26,7 +26,7 @@ class WholeMap(Lowering):
         self.text = text
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.table is not None or not all(op.kind in ELEMENTS for op in node.ops):
             return None
         try:
@@ -34,14 +34,14 @@ class WholeMap(Lowering):
         except NotWholeError:
             return None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         node = self.node
 
         def body(f: Function, given: list[Reg]) -> Reg:
             return _emit(f, node, self.leaves, given)
 
         homes = [context.home(v) for v in self.leaves]
-        element_wise(context, "whole", homes, context.home(node.out), self.text, body)
+        emit_elementwise(context, "whole", homes, context.home(node.out), self.text, body)
 
 
 def _trial(node: Node) -> str:
@@ -53,7 +53,7 @@ def _trial(node: Node) -> str:
         raise NotWholeError("a constant")
     if node.out.dtype is None or any(v.dtype is None or v.dtype.kind not in "biu" for v in (*found, node.out)):
         raise NotWholeError("real numbers")
-    given = [f.load(vec(4, kind_of(v)), f.arg("data"), 64 * n) for n, v in enumerate(found)]
+    given = [f.load(vec(4, llvm_type(v)), f.arg("data"), 64 * n) for n, v in enumerate(found)]
     f.store(_emit(f, node, found, given), f.arg("data"))
     return module.text()
 

@@ -14,8 +14,8 @@ from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.graph.layout import Home
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import kind_of
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.fixed_point_scale import Scaling
 from edgewright.ir.float_scale import RealScaling
 from edgewright.ir.graph import Value
@@ -23,7 +23,7 @@ from edgewright.ir.graph import Value
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))
 
 
-class WholeMatMul(Lowering):
+class IntMatMul(Lowering):
     """whole_matmul: each element is a sum along the first one's rows and the second one's columns."""
 
     exact_reads = True
@@ -36,7 +36,7 @@ class WholeMatMul(Lowering):
         self.text = self._trial()
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind != "whole_matmul" or len(node.ops) > 1 or not _one(node.op.args["scaling"]):
             return None
         values = [node.op.args["self"], node.op.args["other"], node.out]
@@ -89,14 +89,14 @@ class WholeMatMul(Lowering):
             made = i.clamp(i.plus(made, scaling.zero), scaling.low, scaling.high)
         return i.store(made, 8 * out.dtype.itemsize, 0 if out.q is None else shift_of(out.q))
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         left, right, out = (context.home(v) for v in (*self.pair, self.node.out))
         shape = list(out.layout.shape)
         steps = (left.layout.strides[-1], right.layout.strides[-2])
         operands = [
-            Operand(kind_of(left.value), left.layout.item, (*_spread(left, shape)[:-1], 0)),
-            Operand(kind_of(right.value), right.layout.item, _columns(right, shape)),
-            Operand(kind_of(out.value), out.layout.item, out.layout.strides),
+            Operand(llvm_type(left.value), left.layout.item, (*_spread(left, shape)[:-1], 0)),
+            Operand(llvm_type(right.value), right.layout.item, _columns(right, shape)),
+            Operand(llvm_type(out.value), out.layout.item, out.layout.strides),
         ]
         for loops, moved in plan_loops(shape, operands):
 

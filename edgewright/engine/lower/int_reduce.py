@@ -18,8 +18,8 @@ from edgewright.engine.graph.layout import Border, Home
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
 from edgewright.engine.kernels.reduce_strided import Fold, emit_fold
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import kind_of
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value
 
 _PAIRS: dict[str, Fold] = {
@@ -30,7 +30,7 @@ _PAIRS: dict[str, Fold] = {
 
 
 @dataclass(frozen=True)
-class Reach:
+class StridedInput:
     """Where a result's elements are: bytes to the first from the operand's start, strides, how many how far apart."""
 
     start: int
@@ -38,7 +38,7 @@ class Reach:
     along: tuple[tuple[int, int], ...]
 
 
-class Folded(Lowering):
+class IntReduce(Lowering):
     """One operand folded over windows or dimensions."""
 
     def __init__(self, node: Node, fold: Folding, finish: Finish) -> None:
@@ -47,7 +47,7 @@ class Folded(Lowering):
         self.text = self._trial()
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         finish = finishing(node.op, context.numerics)
         if len(node.ops) > 1 or finish is None:
             return None
@@ -57,18 +57,18 @@ class Folded(Lowering):
         except NotWholeError:
             return None
 
-    def border(self) -> tuple[Value, Border] | None:
+    def required_border(self) -> tuple[Value, Border] | None:
         top, bottom, left, right = self.fold.pads
         return (self.fold.data, Border(top, bottom, left, right)) if any(self.fold.pads) else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         node, fold = self.node, self.fold
         data, out = context.home(fold.data), context.home(node.out)
         extras = [context.home(v) for v in fold.extras]
         reach, shape = _reach(data, fold), list(out.layout.shape)
-        operands = [Operand(kind_of(fold.data), data.layout.item, reach.strides)]
+        operands = [Operand(llvm_type(fold.data), data.layout.item, reach.strides)]
         operands += [Operand("i32", 4, _spread(h, shape)) for h in extras]
-        operands.append(Operand(kind_of(node.out), out.layout.item, out.layout.strides))
+        operands.append(Operand(llvm_type(node.out), out.layout.item, out.layout.strides))
         lanes, body = context.isa.lanes, self._ending
         for loops, moved in plan_loops(shape, operands):
 
@@ -112,17 +112,17 @@ def _spread(home: Home, shape: list[int]) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(home.layout.shape, home.layout.strides, strict=True))
 
 
-def _reach(data: Home, fold: Folding) -> Reach:
+def _reach(data: Home, fold: Folding) -> StridedInput:
     layout = data.layout
     if fold.window is not None:
         first, *inner, last = layout.strides
         start = -fold.pads[0] * inner[0] - fold.pads[2] * inner[-1]
         steps = (first, *(n * s for n, s in zip(fold.stride, inner, strict=True)), last)
-        return Reach(start, steps, tuple(zip(fold.window, inner, strict=True)))
+        return StridedInput(start, steps, tuple(zip(fold.window, inner, strict=True)))
     along = tuple((layout.shape[a], layout.strides[a]) for a in fold.axes)
     kept = [0 if d in fold.axes else s for d, s in enumerate(layout.strides)]
     strides = tuple(kept) if fold.keep else tuple(s for d, s in enumerate(kept) if d not in fold.axes)
-    return Reach(0, strides, along)
+    return StridedInput(0, strides, along)
 
 
 def _fits(node: Node, fold: Folding) -> bool:
@@ -140,4 +140,4 @@ def _stored(value: Value) -> int:
 
 def _widen(value: Value) -> Callable[[Function, Reg], Reg]:
     signed = bounds(value)[0] + _stored(value) < 0
-    return lambda f, x: f.cast("sext" if signed else "zext", x, x.type.replace(kind_of(value), "i32"))
+    return lambda f, x: f.cast("sext" if signed else "zext", x, x.type.replace(llvm_type(value), "i32"))

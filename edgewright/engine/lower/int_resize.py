@@ -13,14 +13,14 @@ from edgewright.engine.graph.layout import Home
 from edgewright.engine.graph.nodes import Node, single
 from edgewright.engine.kernels.channel_loop import bytes_to, over_channels
 from edgewright.engine.kernels.pack_operand import pieces
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import kind_of
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Value
 
 _ENTRY = 32  # bytes: two places, two weights
 
 
-class Mixed(Lowering):
+class IntResize(Lowering):
     """Exact integers, or real numbers in double precision."""
 
     exact_reads = True
@@ -33,7 +33,7 @@ class Mixed(Lowering):
         self.text = self._trial()
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if len(node.ops) > 1 or "." not in node.op.kind:
             return None
         try:
@@ -58,7 +58,7 @@ class Mixed(Lowering):
         assert out.dtype is not None
         return i.store(made, 8 * out.dtype.itemsize, _moved(out))
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.mixing.data), context.home(self.node.out)
         rows, columns = (
             context.weights.add(self._table(axis, step))
@@ -117,7 +117,7 @@ class Mixed(Lowering):
 
     def _load(self, f: Function, at: Reg, there: Operand, width: int) -> Reg:
         value = self.mixing.data
-        x = f.load(vec(width, kind_of(value)), at, there)
+        x = f.load(vec(width, llvm_type(value)), at, there)
         if self.real:
             return f.cast("fpext", x, vec(width, "double"))
         signed = bounds(value)[0] + _moved(value) < 0

@@ -12,7 +12,7 @@ from edgewright.engine.graph.layout import Home
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
 from edgewright.engine.kernels.int_rows import NormRows, SoftmaxRows, Stored, emit_norm, emit_softmax
-from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Place
 from edgewright.ir.enn.numerics import constant, inputs_of
 from edgewright.ir.graph import Op, Value
@@ -37,7 +37,7 @@ def _rows(homes: list[Home]) -> list[tuple[Loops, tuple[int, ...]]]:
     )
 
 
-class WholeSoftmax(Lowering):
+class IntSoftmax(Lowering):
     """Along the last dimension."""
 
     exact_reads = True
@@ -48,7 +48,7 @@ class WholeSoftmax(Lowering):
         self.table = powers(inputs_of(node.op)[0], node.out.bound[-1])
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind not in ("enn.SOFTMAX", "enn.LOGSOFTMAX") or len(node.ops) > 1:
             return None
         x = inputs_of(node.op)[0]
@@ -57,7 +57,7 @@ class WholeSoftmax(Lowering):
             return None
         return cls(node, (given, made)) if x.bound == node.out.bound and 0 < x.bound[-1] <= _LONGEST else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         lanes, length = context.isa.lanes, self.node.out.bound[-1]
         homes = [context.home(v) for v in (inputs_of(self.node.op)[0], self.node.out)]
         table = context.weights.add(self.table.astype(np.int32))
@@ -69,7 +69,7 @@ class WholeSoftmax(Lowering):
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)
 
 
-class WholeNorm(Lowering):
+class IntNorm(Lowering):
     """LAYERNORM, and RMSNORM of one dimension."""
 
     exact_reads = True
@@ -79,11 +79,11 @@ class WholeNorm(Lowering):
         self.norm = norm
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         norm = _norm(node)
         return cls(node, norm) if norm is not None and norm.length == node.out.bound[-1] and norm.spread == 1 else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         homes, lanes = _homes(self.node, context), context.isa.lanes
         for loops, moved in _rows(homes):
             norm = replace(self.norm, loops=loops)
@@ -92,18 +92,18 @@ class WholeNorm(Lowering):
             context.step(name, slots, loops.units, math.prod(loops.shape) * norm.length)
 
 
-class DenseNorm(WholeNorm):
+class DenseIntNorm(IntNorm):
     """GROUPNORM, and RMSNORM of several dimensions."""
 
     any_strides = False
-    wants_dense = True
+    requires_dense = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         norm = _norm(node)
         return None if norm is None else cls(node, norm)
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         norm, lanes, homes = self.norm, context.isa.lanes, _homes(self.node, context)
         name = context.kernel("normrows", norm, lambda module, name: emit_norm(module, name, lanes, norm))
         rows = math.prod(self.node.out.bound) // norm.length
@@ -111,11 +111,11 @@ class DenseNorm(WholeNorm):
         context.step(name, slots, rows, rows * norm.length)
 
 
-def _homes(node: Node, context: Context) -> list[Home]:
+def _homes(node: Node, context: LoweringContext) -> list[Home]:
     return [context.home(v) for v in (inputs_of(node.op)[0], node.out)]
 
 
-def _factors(node: Node, context: Context) -> list[Place]:
+def _factors(node: Node, context: LoweringContext) -> list[Place]:
     """Where factors and what is added are: the same if there is nothing to add."""
     held = [np.ascontiguousarray(constant(v).reshape(-1), np.float32) for v in inputs_of(node.op)[1:]]
     return [context.weights.add(held[0]), context.weights.add(held[-1])]

@@ -16,9 +16,9 @@ from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.pack_operand import Packing, emit_packing, merged
 from edgewright.engine.kernels.skinny_gemm import Thin, emit_thin, units
 from edgewright.engine.kernels.tile_loops import Grid, Steps, emit_nest
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv import order, product_runs
-from edgewright.engine.lower.conv_geometry import Part
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv import loop_order, panel_runs
+from edgewright.engine.lower.conv_geometry import GemmPart
 from edgewright.engine.plan import Place, Slot
 from edgewright.ir.graph import Value
 
@@ -39,32 +39,32 @@ class MatMul(Lowering):
         self.batch, self.depth = tuple(batch), int(self.left.bound[-1])
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind != "bmm" or not all(single(v) for v in (op.args["self"], op.args["other"], node.out)):
             return None
         made = cls(node)
         return made if math.prod(made.batch[:-1]) <= 1024 else None
 
-    def _panels(self, context: Context) -> list[gemm.Panel]:
+    def _panels(self, context: LoweringContext) -> list[gemm.Panel]:
         return gemm.panels(context.isa, self.columns, max(self.rows, 2))
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         """Packing takes any second operand; few rows want its rows or its columns side by side."""
         if value is self.right and value is not self.left and value is not self.node.second:
             return self.rows > _THIN or layout.straight or 4 in layout.strides[-2:] or self.depth == 1
         return layout.straight
 
-    def makes(self, layout: Layout) -> bool:
+    def writes_layout(self, layout: Layout) -> bool:
         return layout.straight
 
-    def temporaries(self, context: Context) -> list[int]:
+    def temporaries(self, context: LoweringContext) -> list[int]:
         if self.rows <= _THIN:
             return []
         matrices = math.prod(self.right.bound[:-2])
         return [matrices * gemm.packed_size(self._panels(context), self.depth)]
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, matrix, out = (context.home(v) for v in (self.left, self.right, self.node.out))
         second = out if self.node.second is None else context.home(self.node.second)
         if self.rows <= _THIN:
@@ -79,10 +79,10 @@ class MatMul(Lowering):
         strides.insert(1, self._spread(matrix.layout.shape, [int(s) for s in packed]))
         context.barrier = True
         largest = gemm.most_pixels(context.isa, max(len(p.widths) for p in made))
-        for many, own, moves in _products(self.batch, strides):
+        for many, own, moves in batch_runs(self.batch, strides):
             steps = [Steps(own[i], h.layout.strides[-2]) for i, h in ((0, data), (2, out), (3, second))]
             grid = Grid(many, self.rows, largest, *steps, weights=own[1])
-            slots = [data.at(moves[0]), _moved(place, moves[1]), out.at(moves[2]), second.at(moves[3])]
+            slots = [data.at(moves[0]), offset_place(place, moves[1]), out.at(moves[2]), second.at(moves[3])]
             self._multiply(context, grid, made, slots)
 
     def _spread(self, shape: Sequence[int], strides: Sequence[int]) -> list[int]:
@@ -94,28 +94,28 @@ class MatMul(Lowering):
         shape, strides = matrix.layout.shape, matrix.layout.strides
         return Packing(shape[:-2], strides[:-2], self.depth, strides[-2], strides[-1], tuple(made))
 
-    def _pack(self, context: Context, packing: Packing, matrix: Home, place: Place) -> None:
+    def _pack(self, context: LoweringContext, packing: Packing, matrix: Home, place: Place) -> None:
         name = context.kernel("packing", packing, lambda module, name: emit_packing(module, name, context.isa, packing))
         matrices = math.prod(packing.batch)
         nanoseconds = matrices * packing.matrix * (0.03 if packing.along == 4 else 0.08)
         context.step(name, [matrix.at(), place], matrices * len(packing.panels), nanoseconds)
 
-    def _multiply(self, context: Context, grid: Grid, made: list[gemm.Panel], slots: Sequence[Slot]) -> None:
+    def _multiply(self, context: LoweringContext, grid: Grid, made: list[gemm.Panel], slots: Sequence[Slot]) -> None:
         reach, tail = gemm.Window((), self.depth, grid.data.pixel), self.tail
         size = gemm.packed_size(made, self.depth)
         by_panel = outside = False
         if grid.rows == 1:
-            by_panel, outside = order(Part(grid, 0, 0, 0, 0), len(made), size, self.columns, context.threads)
+            by_panel, outside = loop_order(GemmPart(grid, 0, 0, 0, 0), len(made), size, self.columns, context.threads)
 
         def build(module: Module, name: str) -> None:
-            emit_nest(module, name, grid, product_runs(module, grid, made, reach, tail), by_panel, outside)
+            emit_nest(module, name, grid, panel_runs(module, grid, made, reach, tail), by_panel, outside)
 
         name = context.kernel("matmul", (grid, tuple(made), reach, tail, by_panel, outside), build)
         macs = grid.rows * grid.columns * self.depth * self.columns
         units = len(made) if by_panel else grid.rows * grid.tiles
         context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def _thin(self, context: Context, homes: list[Home]) -> None:
+    def _thin(self, context: LoweringContext, homes: list[Home]) -> None:
         data, matrix, out, second = homes
         strides = [self._spread(h.layout.shape, h.layout.strides) for h in homes]
         batch, steps = merged(self.batch, strides)
@@ -130,12 +130,12 @@ class MatMul(Lowering):
         context.step(name, [h.at() for h in homes], many * units(lanes, thin), macs / self.rows * 0.2, macs)
 
 
-def _products(batch: Sequence[int], strides: list[list[int]]) -> Iterator[tuple[int, list[int], list[int]]]:
+def batch_runs(batch: Sequence[int], strides: list[list[int]]) -> Iterator[tuple[int, list[int], list[int]]]:
     """Runs of products at equal distances: how many, the bytes between them, and where each operand starts."""
     sizes, steps = merged(batch, strides)
     for index in product(*(range(n) for n in sizes[:-1])):
         yield sizes[-1], [s[-1] for s in steps], [sum(i * n for i, n in zip(index, s, strict=False)) for s in steps]
 
 
-def _moved(place: Place, offset: int) -> Place:
+def offset_place(place: Place, offset: int) -> Place:
     return Place(place.buffer, place.offset + offset, place.index)

@@ -16,14 +16,14 @@ from edgewright.engine.graph.views import repeated
 from edgewright.engine.kernels.border import Frame, emit_frame
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_pointwise, merged, plan_loops
 from edgewright.engine.kernels.transpose import emit_turn, plan_turn
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.dynamic_loops import open_loops
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.dynamic_loops import emit_dynamic_loops
 from edgewright.ir.graph import Value
 
 _SIZES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
-def copy(context: Context, source: Home, target: Home, turn: bool = False) -> None:
+def emit_copy(context: LoweringContext, source: Home, target: Home, turn: bool = False) -> None:
     """All elements of one to the other, of the same shape; ``turn`` changes the sign bit of bytes."""
     item = source.layout.item
     shape, steps = list(source.layout.shape), [source.layout.strides, target.layout.strides]
@@ -39,7 +39,7 @@ def copy(context: Context, source: Home, target: Home, turn: bool = False) -> No
         return f.op("xor", given[0], mask) if mask else given[0]
 
     if context.shared is not None:
-        open_loops(context, "copy", [source, target], shape, operands, mask, body, context.isa.bytes // item)
+        emit_dynamic_loops(context, "copy", [source, target], shape, operands, mask, body, context.isa.bytes // item)
         return
     if source.layout.item == 4 and _turn(context, source, target):
         return
@@ -54,7 +54,7 @@ def copy(context: Context, source: Home, target: Home, turn: bool = False) -> No
         context.step(name, slots, loops.units, math.prod(loops.shape) * item * 0.1)
 
 
-def _turn(context: Context, source: Home, target: Home) -> bool:
+def _turn(context: LoweringContext, source: Home, target: Home) -> bool:
     """Copy by squares, if rows become columns."""
     shape, strides = merged(list(source.layout.shape), [list(h.layout.strides) for h in (source, target)])
     made = plan_turn(shape, *strides)
@@ -66,7 +66,7 @@ def _turn(context: Context, source: Home, target: Home) -> bool:
     return True
 
 
-def frame(context: Context, home: Home, fill: int) -> None:
+def emit_border_fill(context: LoweringContext, home: Home, fill: int) -> None:
     """The border of every image of a value."""
     layout = home.layout
     batch, high, wide, _ = layout.shape
@@ -89,10 +89,10 @@ class Move(Lowering):
     """One input's elements, in other places. ``pieces`` are pairs of parts of input and output."""
 
     exact_reads = True
-    anywhere = True
+    ignores_channel_padding = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
         kinds = ("permute", "view", "slice", "cat", "clone", "pad", "expand")
         if op.kind not in kinds or len(node.ops) > 1 or not _movable(out) or 0 in out.bound:
@@ -106,7 +106,7 @@ class Move(Lowering):
             return cls(node) if (same or bare) and op.kind != "clone" else None
         return cls(node) if op.args.get("limits") is None else None
 
-    def alias(self) -> Value | None:
+    def aliased_input(self) -> Value | None:
         op = self.node.op
         if op.kind in ("view", "clone"):
             return next(op.inputs())
@@ -116,18 +116,18 @@ class Move(Lowering):
             return next(op.inputs()) if kept == sorted(kept) else None
         return None
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         return True
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         out = context.home(self.node.out)
         for source, target in self._pieces(context, out):
             if source.place == target.place:
                 continue  # was made there
             turn = source.raw != out.raw and out.value.q is not None and out.value.q.dtype == np.dtype(np.int8)
-            copy(context, source, target, turn)
+            emit_copy(context, source, target, turn)
 
-    def _pieces(self, context: Context, out: Home) -> list[tuple[Home, Home]]:
+    def _pieces(self, context: LoweringContext, out: Home) -> list[tuple[Home, Home]]:
         op = self.node.op
         homes = [context.home(v) for v in op.inputs()]
         if op.kind == "permute":
@@ -149,7 +149,7 @@ class Move(Lowering):
             return [_reshaped(homes[0], out)]
         return [(homes[0], out)]
 
-    def _clear(self, context: Context, out: Home) -> None:
+    def _clear(self, context: LoweringContext, out: Home) -> None:
         """The whole output gets the padding's value; the copy comes after."""
         op, value = self.node.op, self.node.out
         fill = np.asarray(np.float32(op.args["value"]))
@@ -158,11 +158,11 @@ class Move(Lowering):
         ones = (1,) * len(value.bound)
         source = context.home(Value("fill", value.dtype, ones, (), fill.astype(value.dtype).reshape(ones), q=value.q))
         wide = replace(source, layout=replace(source.layout, shape=out.layout.shape, strides=(0,) * len(ones)))
-        copy(context, wide, out)
+        emit_copy(context, wide, out)
         context.barrier = True
 
 
-def part_of(out: Home, dim: int, start: int, value: Value) -> Home:
+def concat_slice(out: Home, dim: int, start: int, value: Value) -> Home:
     """Where one of the tensors that are joined lies in the result."""
     axis, shape = dim % len(out.layout.shape), tuple(int(n) for n in value.bound)
     place = out.at(start * out.layout.strides[axis])

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.engine.graph.nodes import Node, single
 from edgewright.engine.kernels.norm import Norm, emit_norm
-from edgewright.engine.lower.base import Context, Dense, Lowering
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext
 from edgewright.ir.graph import Op
 
 
@@ -27,7 +27,7 @@ def _norm(op: Op) -> Norm | None:
     return Norm(channels // groups * spread, True, float(op.args["eps"]), weight, bias, spread, groups)
 
 
-class Normalize(Dense):
+class Normalize(DenseLowering):
     """Rows of single precision that lie densely."""
 
     def __init__(self, node: Node, norm: Norm) -> None:
@@ -35,7 +35,7 @@ class Normalize(Dense):
         self.norm = norm
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind not in ("layer_norm", "rms_norm", "group_norm") or len(node.ops) > 1 or len(op.outputs) > 1:
             return None
@@ -43,7 +43,7 @@ class Normalize(Dense):
         fits = norm is not None and all(single(v) for v in (*op.inputs(), node.out))
         return cls(node, norm) if fits and norm is not None else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, norm, lanes = self.node.op, self.norm, context.isa.lanes
         data, out = context.home(op.args["input"]), context.home(self.node.out)
         assert data.layout.dense and out.layout.dense

@@ -10,18 +10,18 @@ from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, byte, limits, single
 from edgewright.engine.graph.validate import inside_everywhere
 from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
-from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams
 from edgewright.ir.numerics import Numerics
 
 _MOST_IMAGES = 1024  # each is a step of its own: a file must not ask for millions
 
 
-class Pooling(Lowering):
+class Pool2d(Lowering):
     """max_pool2d and avg_pool2d."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind not in ("max_pool2d", "avg_pool2d") or len(node.ops) > 1 or node.op.outputs[1:]:
             return None
@@ -44,7 +44,7 @@ class Pooling(Lowering):
                 return None
         return cls(node) if op.kind == "avg_pool2d" or x.q == node.out.q else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
         x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
         batch, high, wide, channels = node.out.bound
@@ -77,11 +77,11 @@ def _requantized(numerics: Numerics, given: QParams, made: QParams, count: int) 
             "offset": float(steps.offset), "made": replace(result, zero=steps.zero + result.shift)}  # fmt: skip
 
 
-class GlobalMean(Lowering):
+class GlobalAvgPool(Lowering):
     """global_avg_pool2d."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind != "global_avg_pool2d" or node.second is not None:
             return None
         x = node.op.args["self"]
@@ -90,7 +90,7 @@ class GlobalMean(Lowering):
         fits = (single(x) and single(node.out)) or (byte(x.q) and byte(node.out.q) and len(node.ops) == 1)
         return cls(node) if fits else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
         x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
         batch, high, wide, channels = (int(n) for n in x.bound)

@@ -8,8 +8,8 @@ from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.qnn_elementwise import real, stored
 from edgewright.engine.graph.nodes import Node, single
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import element_wise
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.graph import Value
 
 _KINDS = ("qnn.Quantize", "qnn.Dequantize", "qnn.Convert", "qnn.Cast")
@@ -21,7 +21,7 @@ class QnnConversion(Lowering):
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind not in _KINDS or len(node.ops) > 1:
             return None
         ends = [node.op.args["inputs"][0], node.out]
@@ -29,7 +29,7 @@ class QnnConversion(Lowering):
         fits = whole.q is not None and whole.q.axis is None and whole.q.dtype.itemsize <= 2 and single(other)
         return cls(node) if fits and not ends[0].constant else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         x, out = self.node.op.args["inputs"][0], self.node.out
 
         def body(f: Function, given: list[Reg]) -> Reg:
@@ -38,7 +38,7 @@ class QnnConversion(Lowering):
                 return real(i, i.load(given[0], *bounds(x), _moved(x)), x)
             return i.store(stored(i, given[0], out), 8 * out.q.dtype.itemsize, _moved(out))
 
-        element_wise(context, "rescale", [context.home(x)], context.home(out), (x.q, out.q), body)
+        emit_elementwise(context, "rescale", [context.home(x)], context.home(out), (x.q, out.q), body)
 
 
 def _moved(value: Value) -> int:

@@ -6,11 +6,11 @@ import math
 
 from edgewright.engine.graph.nodes import Node, single
 from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, numbers, opened, plan_reduce, units
-from edgewright.engine.lower.base import Context, Dense, Lowering, only
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.dtypes import ScalarType
 
 
-class Reduction(Dense):
+class FloatReduce(DenseLowering):
     """sum, mean, prod, amax, amin of single precision."""
 
     def __init__(self, node: Node, reduce: Reduce) -> None:
@@ -18,9 +18,9 @@ class Reduction(Dense):
         self.reduce = reduce
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if not only(node, *JOINS):
+        if not is_unfused(node, *JOINS):
             return None
         x = op.args["self"]
         if not (single(x) and single(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
@@ -30,7 +30,7 @@ class Reduction(Dense):
         axes = sorted({int(d) % rank for d in given}) if given and rank else list(range(rank))
         return cls(node, plan_reduce(op.kind, [int(n) for n in x.bound], axes))
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         reduce, lanes = self.reduce, context.isa.lanes
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         assert data.layout.dense and out.layout.dense

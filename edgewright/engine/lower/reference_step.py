@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.graph.layout import Home, Layout
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import PythonCall
 from edgewright.errors import ExecutionError
 from edgewright.ir.core.execute import Executor
@@ -18,19 +18,19 @@ from edgewright.ir.graph import Array, Graph, Value
 _BROKEN = (ValueError, LookupError, ArithmeticError, TypeError)  # numbers of a file that make no sense to numpy
 
 
-class Reference(Lowering):
+class ReferenceStep(Lowering):
     """Any node at all."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         return cls(node)
 
-    def takes(self, value: Value, layout: Layout) -> bool:
+    def reads_layout(self, value: Value, layout: Layout) -> bool:
         return True
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         node = self.node
         reads, writes = list(node.reads()), node.outputs
         executor = Executor(Graph("step", list(reads), list(writes), node.ops), context.numerics, context.memory)

@@ -11,9 +11,9 @@ from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Home
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.row_gather import Places, emit_gather, emit_inside, emit_put
-from edgewright.engine.lower.base import Context, Dense, Lowering, only
-from edgewright.engine.lower.move import copy
-from edgewright.engine.lower.static_gather import alike
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
+from edgewright.engine.lower.move import emit_copy
+from edgewright.engine.lower.static_gather import same_storage
 from edgewright.engine.plan import Check, Place
 from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.graph import Op, Value
@@ -50,7 +50,7 @@ def _places(op: Op) -> tuple[Value, Value, Places] | None:
     return data, index, Places(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skips)
 
 
-def _look(context: Context, outside: Outside | None, listed: Home, places: Places) -> None:
+def _look(context: LoweringContext, outside: Outside | None, listed: Home, places: Places) -> None:
     """Have places looked at, if those that are not there are somebody's error."""
     if outside is None or not outside.subject:
         return
@@ -59,10 +59,10 @@ def _look(context: Context, outside: Outside | None, listed: Home, places: Place
     name = context.kernel("inside", item, lambda module, name: emit_inside(module, name, item))
     lines = places.outer if line else 1
     numbers = (places.count, line, step, least, places.size - least, len(context.checks))
-    context.step(name, [listed.at(), Place("arena", context.found), *numbers], lines, lines * places.count * 1.0)
+    context.step(name, [listed.at(), Place("arena", context.error_slot), *numbers], lines, lines * places.count * 1.0)
 
 
-def _step(context: Context, homes: tuple[Home, Home, Home], places: Places, emit: Callable[..., None]) -> None:
+def _step(context: LoweringContext, homes: tuple[Home, Home, Home], places: Places, emit: Callable[..., None]) -> None:
     """``homes``: the tensor, places and rows, in the order of the kernel's slots."""
 
     def build(module: Module, name: str) -> None:
@@ -75,16 +75,16 @@ def _step(context: Context, homes: tuple[Home, Home, Home], places: Places, emit
     context.step(name, [*(h.at() for h in homes), *places.numbers], units, work)
 
 
-class Gather(Dense):
+class RowGather(DenseLowering):
     """embedding, index_select, and index by one list of places."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
-        found = _places(node.op) if only(node, "embedding", "index_select", "index") else None
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        found = _places(node.op) if is_unfused(node, "embedding", "index_select", "index") else None
         fits = found is not None and found[0].dtype == node.out.dtype and found[0].q == node.out.q
         return cls(node) if fits else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         found = _places(self.node.op)
         assert found is not None
         data, index, places = found
@@ -92,13 +92,13 @@ class Gather(Dense):
         _step(context, (context.home(data), context.home(index), context.home(self.node.out)), places, emit_gather)
 
 
-class Put(Dense):
+class RowScatter(DenseLowering):
     """index_put at one list of places: a copy, unless it lies there already, with rows written over."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        found = _places(op) if only(node, "index_put") and not op.args.get("accumulate") else None
+        found = _places(op) if is_unfused(node, "index_put") and not op.args.get("accumulate") else None
         if found is None:
             return None
         data, _, places = found
@@ -107,17 +107,17 @@ class Put(Dense):
         size = math.prod(int(n) for n in values.bound) * (values.dtype.itemsize if values.dtype is not None else 0)
         return cls(node) if fits and size == places.outer * places.count * places.run else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         found, out = _places(self.node.op), context.home(self.node.out)
         assert found is not None
         data, index, places = found
         if context.home(data).place != out.place:
-            copy(context, context.home(data), out)
+            emit_copy(context, context.home(data), out)
             context.barrier = True
         _step(context, (context.home(self.node.op.args["values"]), context.home(index), out), places, emit_put)
 
 
-class _Batched(Lowering):
+class _BatchedRows(Lowering):
     """What TOSA's gather and scatter have in common: ``[batch, size, channels]`` and ``[batch, count]`` places."""
 
     exact_reads = True
@@ -136,22 +136,22 @@ class _Batched(Lowering):
     @staticmethod
     def fits(whole: Value, rows: Value, places: Value) -> bool:
         ranks = (len(whole.bound), len(rows.bound), len(places.bound)) == (3, 3, 2)
-        if not ranks or places.dtype != np.dtype(np.int32) or not alike(whole, rows):
+        if not ranks or places.dtype != np.dtype(np.int32) or not same_storage(whole, rows):
             return False
         (batch, size, channels), (count, length) = whole.bound, places.bound
         return rows.bound == (batch, length, channels) and count == batch and 0 not in (batch, size, channels, length)
 
 
-class Taken(_Batched):
+class TosaGather(_BatchedRows):
     """gather."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         args = node.op.args
-        fits = only(node, "tosa.gather") and cls.fits(args["values"], node.out, args["indices"])
+        fits = is_unfused(node, "tosa.gather") and cls.fits(args["values"], node.out, args["indices"])
         return cls(node) if fits else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         args = self.node.op.args
         whole, listed, rows = (context.home(v) for v in (args["values"], args["indices"], self.node.out))
         places = self.places(whole, rows, listed)
@@ -159,20 +159,20 @@ class Taken(_Batched):
         _step(context, (whole, listed, rows), places, emit_gather)
 
 
-class Laid(_Batched):
+class TosaScatter(_BatchedRows):
     """scatter: a copy, with rows written over."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
-        if not only(node, "tosa.scatter"):
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        if not is_unfused(node, "tosa.scatter"):
             return None
         values, rows, places = (node.op.args[name] for name in ("values", "input", "indices"))
-        fits = cls.fits(values, rows, places) and alike(values, node.out) and values.bound == node.out.bound
+        fits = cls.fits(values, rows, places) and same_storage(values, node.out) and values.bound == node.out.bound
         return cls(node) if fits else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         args, out = self.node.op.args, context.home(self.node.out)
-        copy(context, context.home(args["values"]), out)
+        emit_copy(context, context.home(args["values"]), out)
         context.barrier = True
         rows, listed = context.home(args["input"]), context.home(args["indices"])
         places = self.places(out, rows, listed)

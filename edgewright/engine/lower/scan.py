@@ -9,14 +9,14 @@ import numpy as np
 from edgewright.engine.codegen.typed_arith import fixed
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.scan import REDUCED, Lines, emit_best, emit_cumsum, emit_reduced
-from edgewright.engine.lower.base import Context, Dense, Lowering, only
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.graph import Op
 
 _MOST = 1 << 22  # comparisons of a line: beyond, numpy's sort is faster
 _BEST = "topk_places"
 
 
-def dim_of(op: Op) -> int | None:
+def scan_dim(op: Op) -> int | None:
     """The one dimension an operator is along."""
     rank, dim = len(op.args["self"].bound), op.args.get("dim")
     if isinstance(dim, list | tuple):
@@ -26,8 +26,8 @@ def dim_of(op: Op) -> int | None:
     return None if dim is None or not rank else int(dim) % rank
 
 
-def lines_of(op: Op) -> Lines | None:
-    x, dim = op.args["self"], dim_of(op)
+def scan_lines(op: Op) -> Lines | None:
+    x, dim = op.args["self"], scan_dim(op)
     if dim is None or x.q is not None or x.dtype is None or not fixed(x.dtype) or x.constant:
         return None
     shape = [int(n) for n in x.bound]
@@ -35,7 +35,7 @@ def lines_of(op: Op) -> Lines | None:
     return Lines(*sizes, x.dtype.str, int(op.args.get("k", 1)), bool(op.args.get("largest", True)))
 
 
-class Along(Dense):
+class Scan(DenseLowering):
     """cumsum, sum, prod, amax and amin in an operand's own type; topk_places."""
 
     def __init__(self, node: Node, lines: Lines) -> None:
@@ -43,11 +43,11 @@ class Along(Dense):
         self.lines = lines
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if not only(node, _BEST, *REDUCED, "cumsum"):
+        if not is_unfused(node, _BEST, *REDUCED, "cumsum"):
             return None
-        lines = lines_of(op)
+        lines = scan_lines(op)
         if lines is None or out.q is not None or op.args.get("dtype") is not None:
             return None
         kept = np.dtype(np.int64) if op.kind == _BEST else op.args["self"].dtype
@@ -55,7 +55,7 @@ class Along(Dense):
             return None
         return cls(node, lines) if out.dtype == kept and 0 < lines.picks * lines.size <= _MOST else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         lines, kind, lanes = self.lines, self.node.op.kind, context.isa.lanes
         if kind == _BEST:
             name = context.kernel("best", lines, lambda module, name: emit_best(module, name, lines, lanes))

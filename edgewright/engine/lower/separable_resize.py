@@ -8,20 +8,20 @@ import numpy as np
 
 from edgewright.engine.graph.nodes import Node, single
 from edgewright.engine.kernels.separable_resize import Bands, emit_bands
-from edgewright.engine.lower.base import Context, Dense, Lowering, only
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 
 
-class Banded(Dense):
+class SeparableResize(DenseLowering):
     """bands, of single precision."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if not only(node, "bands"):
+        if not is_unfused(node, "bands"):
             return None
         return cls(node) if single(op.args["self"]) and single(node.out) and not op.args["self"].constant else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, lanes = self.node.op, context.isa.lanes
         data, out = context.home(op.args["self"]), context.home(self.node.out)
         shape, dim = data.layout.shape, int(op.args["dim"])

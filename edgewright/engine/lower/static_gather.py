@@ -14,31 +14,31 @@ from edgewright.engine.dialects.static_gather import PICKS, picked
 from edgewright.engine.graph.layout import Home
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.static_gather import Picks, emit_picks, table
-from edgewright.engine.lower.base import Context, Dense, Lowering, only
-from edgewright.engine.lower.move import copy
+from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
+from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Array, Op, Value
 
 _NANOSECONDS = 3.0  # for one run, and for 16 bytes of it
 _LONG = 64  # bytes of a run that is worth being a unit by itself
-MOVES = {
+GATHER_OPS = {
     "flip", "roll", "repeat", "as_strided", "unfold", "diagonal", "reflection_pad", "replication_pad", "pixel_shuffle",
     "pixel_unshuffle", "channel_shuffle", "upsample_nearest2d", "resize_nearest2d",
 }  # fmt: skip
 
 
-def alike(a: Value, b: Value) -> bool:
+def same_storage(a: Value, b: Value) -> bool:
     """Their elements are stored as the same bytes."""
     if a.dtype != b.dtype or (a.q is None) != (b.q is None) or a.dtype is None:
         return False
     return a.q is None or b.q is None or shift_of(a.q) == shift_of(b.q)
 
 
-def _pick(context: Context, data: Home, out: Home, lists: list[Array]) -> None:
+def _pick(context: LoweringContext, data: Home, out: Home, lists: list[Array]) -> None:
     """``lists``: for each dimension of the result, the bytes to each element's place in ``data``."""
     varies = context.shared is not None  # then dimensions of 1 are kept: the next time they may be larger
-    start = 0 if varies else sum(int(places[0]) for places in lists if len(places) == 1)
-    kept = [d for d, places in enumerate(lists) if varies or len(places) > 1]
+    start = 0 if varies else sum(int(indices[0]) for indices in lists if len(indices) == 1)
+    kept = [d for d, indices in enumerate(lists) if varies or len(indices) > 1]
     shape, strides = ([numbers[d] for d in kept] for numbers in (out.layout.shape, out.layout.strides))
     lists, run = [lists[d].astype(np.int64) for d in kept], out.layout.item
     while shape and (piece := _piece(lists[-1], run, strides[-1])):
@@ -56,16 +56,16 @@ def _pick(context: Context, data: Home, out: Home, lists: list[Array]) -> None:
     context.step(name, [data.at(start), out.at(), numbers], math.prod(shape[:-1]), work)
 
 
-def _piece(places: Array, run: int, stride: int) -> int:
+def _piece(indices: Array, run: int, stride: int) -> int:
     """How many runs lie side by side in both, wherever a row of so many begins; 0 if only one does, of several."""
-    if len(places) == 1:
+    if len(indices) == 1:
         return 1
-    breaks = np.flatnonzero(np.diff(places) != run) + 1
-    piece = math.gcd(len(places), *breaks.tolist()) if stride == run else 1
+    breaks = np.flatnonzero(np.diff(indices) != run) + 1
+    piece = math.gcd(len(indices), *breaks.tolist()) if stride == run else 1
     return piece if piece > 1 else 0
 
 
-class Picked(Lowering):
+class VendorStaticGather(Lowering):
     """A vendor's: elements of one operand, at places along each of its dimensions that are known now."""
 
     exact_reads = True
@@ -75,18 +75,18 @@ class Picked(Lowering):
         self.data, self.lists = data, lists
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
-        if not only(node, *PICKS) or not node.out.bound or 0 in node.out.bound:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        if not is_unfused(node, *PICKS) or not node.out.bound or 0 in node.out.bound:
             return None
         try:
             data, lists = picked(node.op)
         except (NotWholeError, ValueError, LookupError):
             return None
-        return cls(node, data, lists) if alike(data, node.out) else None
+        return cls(node, data, lists) if same_storage(data, node.out) else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.data), context.home(self.node.out)
-        lists = [places.astype(np.int64) * step for places, step in zip(self.lists, data.layout.strides, strict=True)]
+        lists = [indices.astype(np.int64) * step for indices, step in zip(self.lists, data.layout.strides, strict=True)]
         _pick(context, data, out, lists)
 
 
@@ -95,7 +95,7 @@ def _data(op: Op) -> Value:
     return data
 
 
-def places(op: Op) -> Array:
+def source_indices(op: Op) -> Array:
     """For each element of the result, which of the operand's it is: what the op table does to their numbers."""
     shape = _data(op).bound
     name = "input" if "input" in op.args else "self"
@@ -104,21 +104,21 @@ def places(op: Op) -> Array:
     return np.asarray(OPS[op.kind].call(given)[0], np.int64)
 
 
-def lists_of(found: Array) -> list[Array] | None:
+def separable_indices(found: Array) -> list[Array] | None:
     """Places as sums of one number for each dimension, all but the first of which begin with 0; None if they are not.
 
     >>> lists_of(np.array([[5, 4], [2, 1]]))
     [array([5, 2]), array([ 0, -1])]
     """
     lists = [found[tuple(slice(None) if d == dim else 0 for d in range(found.ndim))] for dim in range(found.ndim)]
-    lists = [*lists[:1], *(places - places[0] for places in lists[1:])]
+    lists = [*lists[:1], *(indices - indices[0] for indices in lists[1:])]
     total = np.zeros((), np.int64)
     for given in lists:
         total = np.add.outer(total, given)
     return lists if np.array_equal(total, found) else None
 
 
-class Move(Dense):
+class StaticGather(DenseLowering):
     """Whatever moves elements in the op table: copies with strides where there are some, else by lists."""
 
     def __init__(self, node: Node, lists: list[Array]) -> None:
@@ -126,24 +126,24 @@ class Move(Dense):
         self.lists = lists
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if not only(node, *MOVES) or not out.bound or 0 in out.bound:
+        if not is_unfused(node, *GATHER_OPS) or not out.bound or 0 in out.bound:
             return None
         data = _data(op)
         large = max(math.prod(v.bound) for v in (data, out))
         if data.q is not None or out.q is not None or data.dtype != out.dtype or data.constant:
             return None
-        lists = None if 16 * large > context.memory else lists_of(places(op))
+        lists = None if 16 * large > context.memory else separable_indices(source_indices(op))
         return None if lists is None else cls(node, lists)
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         data, out = context.home(_data(self.node.op)), context.home(self.node.out)
         item = data.layout.item
         steps = [int(given[1] - given[0]) if len(given) > 1 else 0 for given in self.lists]
         if all(np.array_equal(g, g[0] + np.arange(len(g)) * s) for g, s in zip(self.lists, steps, strict=True)):
             layout = replace(data.layout, shape=out.layout.shape, strides=tuple(s * item for s in steps))
             start = sum(int(given[0]) for given in self.lists) * item
-            copy(context, replace(data, layout=layout, place=data.at(start)), out)
+            emit_copy(context, replace(data, layout=layout, place=data.at(start)), out)
         else:
             _pick(context, data, out, [given * item for given in self.lists])

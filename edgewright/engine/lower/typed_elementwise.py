@@ -9,8 +9,8 @@ import numpy as np
 from edgewright.engine.codegen.builder import Function, Reg
 from edgewright.engine.codegen.typed_arith import TRUTHS, TYPED, cast, fixed
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.elementwise import element_wise
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
 
@@ -28,13 +28,13 @@ def _plain(value: Any) -> bool:
     return isinstance(value, Value) and value.q is None and value.dtype is not None and fixed(value.dtype)
 
 
-class Elements(Lowering):
+class TypedElementwise(Lowering):
     """Of one type, which is also the result's, or makes a truth of it; and conversions between types."""
 
     exact_reads = True
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
         if len(node.ops) > 1 or (op.kind not in TYPED and op.kind != "cast") or op.args.get("limits") is not None:
             return None
@@ -46,7 +46,7 @@ class Elements(Lowering):
         known = op.kind != "where" or given[0].dtype in (_TRUTH, np.dtype(np.uint8))
         return cls(node) if op.kind == "cast" or (alike and known and op.args.get("alpha", 1) == 1) else None
 
-    def emit(self, context: Context) -> None:
+    def emit(self, context: LoweringContext) -> None:
         op, out = self.node.op, self.node.out
         given = _operands(op)
         source, target = given[-1].dtype, out.dtype
@@ -58,7 +58,7 @@ class Elements(Lowering):
         homes = [context.home(v) for v in given]
         key = (op.kind, *(_letter(v.dtype) for v in (*given, out)))
         lanes = min(_FEW, context.isa.lanes) if op.kind in _SLOW else 0
-        element_wise(context, "typed", homes, context.home(out), key, body, lanes)
+        emit_elementwise(context, "typed", homes, context.home(out), key, body, lanes)
 
 
 def _letter(dtype: DType | None) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.lower.base import Context, Lowering
+from edgewright.engine.lower.base import Lowering, LoweringContext
 
 
-class Vendor(Lowering):
+class VendorDispatch(Lowering):
     """Chooses among them; they are loaded when the first is met, as most graphs have none."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if "." not in op.kind and "scaling" not in op.args:
             return None
@@ -23,18 +23,21 @@ class Vendor(Lowering):
 def _lowerings() -> list[type[Lowering]]:
     from edgewright.engine.lower.argmax import ArgMax
     from edgewright.engine.lower.enn_conversion import EnnConversion
-    from edgewright.engine.lower.int8_softmax import ByteSoftmax
-    from edgewright.engine.lower.int16_conv import WordDepthwise, WordProduct
-    from edgewright.engine.lower.int16_table import Lookup
-    from edgewright.engine.lower.int_conv import Sums
-    from edgewright.engine.lower.int_elementwise import WholeMap
-    from edgewright.engine.lower.int_matmul import WholeMatMul
-    from edgewright.engine.lower.int_reduce import Folded
-    from edgewright.engine.lower.int_resize import Mixed
-    from edgewright.engine.lower.int_rows import DenseNorm, WholeNorm, WholeSoftmax
+    from edgewright.engine.lower.int8_softmax import Int8Softmax
+    from edgewright.engine.lower.int16_conv import Int16Conv, Int16DepthwiseConv
+    from edgewright.engine.lower.int16_table import Int16Table
+    from edgewright.engine.lower.int_conv import IntAccumulatorConv
+    from edgewright.engine.lower.int_elementwise import IntElementwise
+    from edgewright.engine.lower.int_matmul import IntMatMul
+    from edgewright.engine.lower.int_reduce import IntReduce
+    from edgewright.engine.lower.int_resize import IntResize
+    from edgewright.engine.lower.int_rows import DenseIntNorm, IntNorm, IntSoftmax
     from edgewright.engine.lower.qnn_conversion import QnnConversion
-    from edgewright.engine.lower.row_gather import Laid, Taken
-    from edgewright.engine.lower.static_gather import Picked
+    from edgewright.engine.lower.row_gather import TosaGather, TosaScatter
+    from edgewright.engine.lower.static_gather import VendorStaticGather
 
-    return [WordProduct, WordDepthwise, WholeMap, Lookup, QnnConversion, Folded, ByteSoftmax, WholeMatMul, Picked,
-            Mixed, Taken, Laid, ArgMax, Sums, EnnConversion, WholeSoftmax, WholeNorm, DenseNorm]  # fmt: skip
+    return [
+        Int16Conv, Int16DepthwiseConv, IntElementwise, Int16Table, QnnConversion, IntReduce, Int8Softmax, IntMatMul,
+        VendorStaticGather, IntResize, TosaGather, TosaScatter, ArgMax, IntAccumulatorConv, EnnConversion, IntSoftmax,
+        IntNorm, DenseIntNorm,
+    ]  # fmt: skip

@@ -23,9 +23,9 @@ from edgewright.engine.kernels.winograd import (
     emit_point,
     pack,
 )
-from edgewright.engine.lower.base import Context, Lowering
-from edgewright.engine.lower.conv import RealProduct
-from edgewright.engine.lower.conv_geometry import Convolution
+from edgewright.engine.lower.base import Lowering, LoweringContext
+from edgewright.engine.lower.conv import FloatConv
+from edgewright.engine.lower.conv_geometry import ConvGeometry
 from edgewright.engine.plan import Place
 from edgewright.ir.graph import Array, Value
 
@@ -35,8 +35,8 @@ _STREAMED = 24 << 20  # bytes of weights that come from memory at every call
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """How an image is cut."""
+class TileGrid:
+    """How an image is grid."""
 
     m: int
     high: int  # rows of tiles
@@ -48,76 +48,76 @@ class Sizes:
         return (self.m + 2) ** 2
 
 
-def sizes(conv: Convolution) -> Sizes:
+def default_tile_grid(conv: ConvGeometry) -> TileGrid:
     """F(4x4), unless its weights would be so many that fetching them takes longer than the products it saves."""
-    return cut(conv, 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED else 2)
+    return tile_grid(conv, 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED else 2)
 
 
-def cut(conv: Convolution, m: int) -> Sizes:
+def tile_grid(conv: ConvGeometry, m: int) -> TileGrid:
     """Tiles of m x m."""
     high, wide = (-(-n // m) for n in conv.size)
     inside = conv.inputs * conv.outputs * (m + 2) ** 2 * 4 <= _INSIDE
-    return Sizes(m, high, wide, 1 if inside else high)
+    return TileGrid(m, high, wide, 1 if inside else high)
 
 
-def simple_window(conv: Convolution) -> bool:
+def suits_winograd(conv: ConvGeometry) -> bool:
     """3x3 at every pixel, and enough of them."""
     window = (conv.kernel, conv.stride, conv.dilation, conv.groups)
     return window == ((3, 3), (1, 1), (1, 1), 1) and min(conv.size) >= 4 and min(conv.inputs, conv.outputs) >= 16
 
 
-def reach(x: Value, cut: Sizes, border: Border) -> tuple[Value, Border]:
+def patch_border(x: Value, grid: TileGrid, border: Border) -> tuple[Value, Border]:
     """The border that the last patches reach into."""
-    bottom = cut.high * cut.m + 2 - border.top - int(x.bound[1])
-    right = cut.wide * cut.m + 2 - border.left - int(x.bound[2])
+    bottom = grid.high * grid.m + 2 - border.top - int(x.bound[1])
+    right = grid.wide * grid.m + 2 - border.left - int(x.bound[2])
     return x, Border(border.top, max(0, bottom), border.left, max(0, right))
 
 
-class Winograd(RealProduct):
+class WinogradConv(FloatConv):
     """conv2d."""
 
     @classmethod
-    def accept(cls, node: Node, context: Context) -> Lowering | None:
-        made = RealProduct.accept(node, context) if node.op.kind == "conv2d" else None
-        if not isinstance(made, RealProduct) or node.op.args.get("exact"):
+    def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
+        made = FloatConv.accept(node, context) if node.op.kind == "conv2d" else None
+        if not isinstance(made, FloatConv) or node.op.args.get("exact"):
             return None
         conv, lanes = made.conv, context.isa.lanes
-        if not simple_window(conv):
+        if not suits_winograd(conv):
             return None
         if conv.inputs % lanes or conv.outputs % lanes:
             return None
-        usual = sizes(conv).m
-        m = context.choices.pick(node, "way", ("winograd", conv, made.tail), (usual, 6 - usual, 0))
-        return cls(node, conv, made.filters, cut(conv, m)) if m else None
+        usual = default_tile_grid(conv).m
+        m = context.tuning.pick(node, "way", ("winograd", conv, made.tail), (usual, 6 - usual, 0))
+        return cls(node, conv, made.filters, tile_grid(conv, m)) if m else None
 
-    def __init__(self, node: Node, conv: Convolution, filters: Array, cut: Sizes | None = None) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, filters: Array, grid: TileGrid | None = None) -> None:
         super().__init__(node, conv, filters)
-        self.cut = cut or sizes(conv)
+        self.grid = grid or default_tile_grid(conv)
 
-    def border(self) -> tuple[Value, Border] | None:
-        return reach(self.node.op.args["input"], self.cut, self.conv.border)
+    def required_border(self) -> tuple[Value, Border] | None:
+        return patch_border(self.node.op.args["input"], self.grid, self.conv.border)
 
-    def temporaries(self, context: Context) -> list[int]:
+    def temporaries(self, context: LoweringContext) -> list[int]:
         """Bytes of the points of input and output, where all of an image is done at once."""
-        if self.cut.band == 1:
+        if self.grid.band == 1:
             return []
-        tiles = self.cut.points * self.cut.high * self.cut.wide * 4
+        tiles = self.grid.points * self.grid.high * self.grid.wide * 4
         return [tiles * self.conv.inputs, tiles * self.conv.outputs]
 
-    def emit(self, context: Context) -> None:
-        conv, cut, node = self.conv, self.cut, self.node
-        made = gemm.panels(context.isa, conv.outputs, max(2, cut.band * cut.wide))
-        size = cut.points * gemm.packed_size(made, conv.inputs)
-        weights = context.weights.reserve(size, lambda room: pack(room, self.filters, cut.m, made), self.filters)
+    def emit(self, context: LoweringContext) -> None:
+        conv, grid, node = self.conv, self.grid, self.node
+        made = gemm.panels(context.isa, conv.outputs, max(2, grid.band * grid.wide))
+        size = grid.points * gemm.packed_size(made, conv.inputs)
+        weights = context.weights.reserve(size, lambda room: pack(room, self.filters, grid.m, made), self.filters)
         bias = node.op.args.get("bias")
         shift = np.zeros(conv.outputs, np.float32) if bias is None else np.asarray(bias.data).reshape(-1)
         biases = context.weights.add(shift)
-        work = RealWork(context, self, made)
+        work = FloatWinogradEmitter(context, self, made)
         for n in range(conv.images):
             work.emit(n, weights, biases)
 
 
-class Work:
+class WinogradEmitter:
     """The steps of one image, whatever the elements are."""
 
     patches: Patches
@@ -131,36 +131,36 @@ class Work:
     ends: Hashable = ()  # what else outputs depend on
     rate: float  # products per nanosecond
 
-    def __init__(self, context: Context, node: Node, conv: Convolution, cut: Sizes) -> None:
-        self.context, self.conv, self.cut = context, conv, cut
+    def __init__(self, context: LoweringContext, node: Node, conv: ConvGeometry, grid: TileGrid) -> None:
+        self.context, self.conv, self.grid = context, conv, grid
         self.data, self.out = context.home(node.op.args["input"]), context.home(node.out)
         self.second = context.home(node.second) if node.second is not None else self.out
 
     def emit(self, image: int, weights: Place, biases: Place) -> None:
-        conv, cut, context = self.conv, self.cut, self.context
+        conv, grid, context = self.conv, self.grid, self.context
         corner = -conv.border.top * self.data.layout.row - conv.border.left * self.data.layout.pixel
         data = self.data.at(corner + image * self.data.layout.image)
         out = self.out.at(image * self.out.layout.image)
         second = self.second.at(image * self.second.layout.image)
         macs = conv.macs // conv.images
-        spent = macs / self.rate * (cut.points / (9 * cut.m * cut.m)) * 1.2
-        if cut.band == 1:
-            key = (self.patches, self.outputs, self.points, self.key, self.ends, conv.size[0], cut)
+        spent = macs / self.rate * (grid.points / (9 * grid.m * grid.m)) * 1.2
+        if grid.band == 1:
+            key = (self.patches, self.outputs, self.points, self.key, self.ends, conv.size[0], grid)
             name = context.kernel("winograd", key, self._build_rows)
-            context.scratch = max(context.scratch, cut.points * (self.patches.point + self.outputs.patches.point))
-            context.step(name, [data, weights, out, second, biases], cut.high, spent, macs)
+            context.scratch = max(context.scratch, grid.points * (self.patches.point + self.outputs.patches.point))
+            context.step(name, [data, weights, out, second, biases], grid.high, spent, macs)
             return
         points, made = (Place("arena", offset) for offset in context.temporaries)
         if image:
             context.barrier = True  # the points of the image before are done with
-        name = context.kernel("patches", (self.patches, cut), self._build_patches)
-        context.step(name, [data, points], cut.high, spent * 0.1)
+        name = context.kernel("patches", (self.patches, grid), self._build_patches)
+        context.step(name, [data, points], grid.high, spent * 0.1)
         context.barrier = True
         name = context.kernel("points", (self.points, self.key), self._build_points)
-        context.step(name, [points, weights, made], cut.points * self.panels, spent * 0.8, macs)
+        context.step(name, [points, weights, made], grid.points * self.panels, spent * 0.8, macs)
         context.barrier = True
-        name = context.kernel("outputs", (self.outputs, self.ends, conv.size[0], cut), self._build_outputs)
-        context.step(name, [made, out, second, biases], cut.high, spent * 0.1)
+        name = context.kernel("outputs", (self.outputs, self.ends, conv.size[0], grid), self._build_outputs)
+        context.step(name, [made, out, second, biases], grid.high, spent * 0.1)
 
     # -------------------------------------------------------------------------------------------------- kernels
 
@@ -197,24 +197,24 @@ class Work:
         f.for_range(begin, end, one)
 
     def _rows_left(self, f: Function, row: Reg) -> Reg:
-        left = f.op("sub", const(self.conv.size[0], I64), f.mul(row, self.cut.m))
-        return f.call("llvm.umin.i64", I64, left, const(self.cut.m, I64))
+        left = f.op("sub", const(self.conv.size[0], I64), f.mul(row, self.grid.m))
+        return f.call("llvm.umin.i64", I64, left, const(self.grid.m, I64))
 
     def _build_rows(self, module: Module, name: str) -> None:
         """Units are rows of tiles, each done from input to output in the thread's own memory."""
         patches, outputs = self.emit_patches(module), self.emit_outputs(module)
-        tiles, cut = self.tiles(module), self.cut
+        tiles, grid = self.tiles(module), self.grid
         f = module.kernel(name)
         data, weights, out, second, biases = (f.load_arg(PTR, i) for i in range(5))
         points = f.arg("scratch")
-        made = f.gep(points, cut.points * self.patches.point)
+        made = f.gep(points, grid.points * self.patches.point)
 
         def row(y: Reg) -> None:
-            f.call_void(patches, f.gep(data, f.mul(y, cut.m * self.patches.row)), points)
-            total = const(cut.points * self.panels, I64)
+            f.call_void(patches, f.gep(data, f.mul(y, grid.m * self.patches.row)), points)
+            total = const(grid.points * self.panels, I64)
             self._all_points(f, tiles, points, weights, made, const(0, I64), total)
-            target = f.gep(out, f.mul(y, cut.m * self.outputs.patches.row))
-            beside = f.gep(second, f.mul(y, cut.m * self.outputs.second_row))
+            target = f.gep(out, f.mul(y, grid.m * self.outputs.patches.row))
+            beside = f.gep(second, f.mul(y, grid.m * self.outputs.second_row))
             f.call_void(outputs, made, target, beside, biases, self._rows_left(f, y))
 
         f.for_range(f.arg("begin"), f.arg("end"), row)
@@ -224,10 +224,10 @@ class Work:
         patches = self.emit_patches(module)
         f = module.kernel(name)
         data, points = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
-        step = self.cut.wide * self.conv.inputs * self.patches.item
+        step = self.grid.wide * self.conv.inputs * self.patches.item
 
         def row(y: Reg) -> None:
-            f.call_void(patches, f.gep(data, f.mul(y, self.cut.m * self.patches.row)), f.gep(points, f.mul(y, step)))
+            f.call_void(patches, f.gep(data, f.mul(y, self.grid.m * self.patches.row)), f.gep(points, f.mul(y, step)))
 
         f.for_range(f.arg("begin"), f.arg("end"), row)
         f.ret()
@@ -243,32 +243,32 @@ class Work:
         outputs = self.emit_outputs(module)
         f = module.kernel(name)
         made, out, second, biases = (f.load_arg(PTR, i) for i in range(4))
-        step = self.cut.wide * self.conv.outputs * 4
+        step = self.grid.wide * self.conv.outputs * 4
 
         def row(y: Reg) -> None:
-            target = f.gep(out, f.mul(y, self.cut.m * self.outputs.patches.row))
-            beside = f.gep(second, f.mul(y, self.cut.m * self.outputs.second_row))
+            target = f.gep(out, f.mul(y, self.grid.m * self.outputs.patches.row))
+            beside = f.gep(second, f.mul(y, self.grid.m * self.outputs.second_row))
             f.call_void(outputs, f.gep(made, f.mul(y, step)), target, beside, biases, self._rows_left(f, y))
 
         f.for_range(f.arg("begin"), f.arg("end"), row)
         f.ret()
 
 
-class RealWork(Work):
+class FloatWinogradEmitter(WinogradEmitter):
     """In single precision."""
 
     rate = 50.0
 
-    def __init__(self, context: Context, way: Winograd, made: list[gemm.Panel]) -> None:
-        super().__init__(context, way.node, way.conv, way.cut)
-        conv, cut = self.conv, self.cut
-        tiles = cut.band * cut.wide
+    def __init__(self, context: LoweringContext, way: WinogradConv, made: list[gemm.Panel]) -> None:
+        super().__init__(context, way.node, way.conv, way.grid)
+        conv, grid = self.conv, self.grid
+        tiles = grid.band * grid.wide
         data, out, second = self.data.layout, self.out.layout, self.second.layout
-        self.patches = Patches(cut.m, cut.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 4)
-        results = Patches(cut.m, cut.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
+        self.patches = Patches(grid.m, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 4)
+        results = Patches(grid.m, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
         self.outputs = Outputs(results, conv.size[1], second.row, second.pixel, way.tail)
         largest = gemm.most_pixels(context.isa, max(len(p.widths) for p in made))
-        self.points = Points(cut.points, tiles, largest, 4 * conv.inputs, self.patches.point, results.point)
+        self.points = Points(grid.points, tiles, largest, 4 * conv.inputs, self.patches.point, results.point)
         self.made, self.panels, self.key = made, len(made), (tuple(made), conv.inputs)
         self.panel, self.width = 4 * made[0].columns * (conv.inputs + 1), 4 * made[0].used
         self.size = gemm.packed_size(made, conv.inputs)
@@ -282,7 +282,7 @@ class RealWork(Work):
     def tiles(self, module: Module) -> list[dict[int, Function]]:
         conv = self.conv
         window = gemm.Window((), conv.inputs, 4 * conv.inputs)
-        ahead = self.size * self.cut.points <= _NEAR
+        ahead = self.size * self.grid.points <= _NEAR
         return [
             {size: gemm.emit_tile(module, size, panel, window, 4 * conv.outputs, 0, (), ahead=ahead)
              for size, _ in self.points.sizes}
