@@ -25,7 +25,7 @@ class Stages:
 
     def __enter__(self) -> Stages:
         if self._shown:
-            from edgewright.cli.console import stage_bar
+            from edgewright.console import stage_bar
 
             self._bar = stage_bar()
             self._bar.start()

@@ -12,7 +12,7 @@ from edgewright.api.compile_report import POOR, CompileReport, columns, rows
 from edgewright.errors import EdgewrightError
 from edgewright.files import make_folder
 from edgewright.hints import not_among
-from edgewright.program.estimates import describe
+from edgewright.lowering.estimates import describe
 from edgewright.runtime.method import Method
 from edgewright.units import share, size
 
@@ -158,7 +158,7 @@ class CompileResults(Mapping[str, CompileResult]):
     @property
     def summary(self) -> str:
         """A table as text."""
-        from edgewright.cli.console import plain_table
+        from edgewright.console import plain_table
 
         told = plain_table(columns(), rows([r.report for r in self._results.values()]))
         return "\n".join([told, *(f"{name}: {error}" for name, error in self.failures.items())])

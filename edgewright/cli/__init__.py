@@ -158,7 +158,7 @@ def guard(action: Callable[[], int]) -> int:
 
 
 def _say(error: EdgewrightError, traceback: bool) -> None:
-    from edgewright.cli.console import print_error
+    from edgewright.console import print_error
 
     if traceback:
         logging.getLogger("edgewright.cli").debug("raised here:", exc_info=error)
@@ -169,7 +169,7 @@ def _say(error: EdgewrightError, traceback: bool) -> None:
 def _say_bug(error: Exception) -> None:
     import traceback
 
-    from edgewright.cli.console import print_error
+    from edgewright.console import print_error
 
     traceback.print_exception(error)
     print_error(

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.cli.console import console, note, progress, table
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run_method import Job, add_measured, load
+from edgewright.console import console, note, progress, table
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import MissingError, UsageError, VendorError
 from edgewright.peers import PEERS, Peer, measure, peer_of

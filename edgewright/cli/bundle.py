@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgewright.cli.console import clean, console, plural
 from edgewright.cli.inputs import load_inputs
+from edgewright.console import clean, console, plural
 from edgewright.errors import InputError, UsageError
 from edgewright.files import open_source, write_file
 from edgewright.formats.bpte import BundledProgram, TestCase, write_bundled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from edgewright.cli.console import console, note, plural
+from edgewright.console import console, note, plural
 from edgewright.engine.jit.cache import Cache, default_cache
 from edgewright.units import size
 

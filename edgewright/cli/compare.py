@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
-from edgewright.cli.console import clean, console, table
 from edgewright.cli.model_options import SPEC, chosen_targets, make_bench, quiet_imports
+from edgewright.console import clean, console, table
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.units import share

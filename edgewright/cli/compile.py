@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from edgewright.api.compile_report import EVALUATED, NOT_ASKED, POOR, Check
 from edgewright.backends import discover
 from edgewright.cli import artifacts, model_options
-from edgewright.cli.console import clean, console, plural, progress, table
 from edgewright.cli.run import parse_memory
 from edgewright.cli.stages import Stages, peak_memory
+from edgewright.console import clean, console, plural, progress, table
 from edgewright.errors import CoverageError, LimitError, UsageError
 from edgewright.files import check_writable, write_file
 from edgewright.hints import not_among
-from edgewright.program.estimates import describe
+from edgewright.lowering.estimates import describe
 from edgewright.units import duration, share, size
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, NOT_ASKED, POOR, CompileReport, columns, rows, time_note
 from edgewright.api.progress import Stages
-from edgewright.cli.console import clean, console, plural, print_error, table
 from edgewright.cli.model_options import chosen_targets, make_bench, model_name
+from edgewright.console import clean, console, plural, print_error, table
 from edgewright.errors import AccuracyError, CoverageError, EdgewrightError, LimitError, UsageError
 from edgewright.files import check_writable, make_folder, write_file
 from edgewright.units import duration, share, size

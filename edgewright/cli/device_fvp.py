@@ -15,9 +15,9 @@ from edgewright.backends.ethos_u import fvp
 from edgewright.backends.ethos_u.blob import read_blob
 from edgewright.backends.ethos_u.npu.stream import accelerator_of
 from edgewright.backends.ethos_u.target import ACCELERATORS, choose
-from edgewright.cli.console import clean, console
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.outputs import save_arrays
+from edgewright.console import clean, console
 from edgewright.errors import FileAccessError, MissingError, UsageError, VendorError
 from edgewright.files import write_file
 from edgewright.formats import schema

@@ -16,9 +16,9 @@ from edgewright.backends.qualcomm.libraries import Runner, find_runner, htp_file
 from edgewright.backends.qualcomm.phone import FOLDER, LIST, Needs, Phone, command, needs_of
 from edgewright.backends.qualcomm.results import read_outputs
 from edgewright.backends.qualcomm.target import CHIPSETS, get_soc_to_chipset_map
-from edgewright.cli.console import clean, console, note, plural, progress, table
 from edgewright.cli.inputs import load_inputs
 from edgewright.cli.outputs import save_arrays
+from edgewright.console import clean, console, note, plural, progress, table
 from edgewright.errors import MissingError, UsageError, VendorError
 from edgewright.files import write_file
 from edgewright.formats.pte_reader import read_program

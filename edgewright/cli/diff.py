@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from edgewright.cli.console import console, table
 from edgewright.cli.program_facts import program_facts
 from edgewright.cli.size import parts
+from edgewright.console import console, table
 from edgewright.files import open_source
 from edgewright.formats.pte_reader import read_program
 from edgewright.units import size

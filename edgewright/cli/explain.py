@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from edgewright.api.explain import lines, tree
 from edgewright.api.progress import Stages
 from edgewright.cli import model_options
-from edgewright.cli.console import clean, console
 from edgewright.cli.model_options import SPEC, chosen_targets, make_bench, model_name, quiet_imports
+from edgewright.console import clean, console
 
 if TYPE_CHECKING:
     from edgewright.api.compile_report import CompileReport

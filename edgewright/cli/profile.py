@@ -8,10 +8,10 @@ import statistics
 import time
 from dataclasses import asdict
 
-from edgewright.cli.console import console, progress
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run import show_profile
 from edgewright.cli.run_method import Job, add_measured, load
+from edgewright.console import console, progress
 from edgewright.errors import UsageError
 from edgewright.runtime.profile import Profile
 from edgewright.units import duration, size

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from edgewright.cli.console import clean, console, dims, plural, table
 from edgewright.cli.program_facts import Facts
-from edgewright.program.estimates import describe
+from edgewright.console import clean, console, dims, plural, table
+from edgewright.lowering.estimates import describe
 from edgewright.units import duration, share, size
 
 _TOP = 20  # rows of a long table that are shown unless everything is asked for

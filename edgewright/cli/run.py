@@ -6,10 +6,10 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.cli.console import clean, console, plural, table
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
 from edgewright.cli.run_method import Job, Result, execute, output_rows
+from edgewright.console import clean, console, plural, table
 from edgewright.runtime.delegates import describe_backend
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.profile import PartRow, Profile

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.cli.console import note, progress
 from edgewright.cli.inputs import Inputs, from_list, load_inputs, ones, read_list
 from edgewright.cli.outputs import save_raw
+from edgewright.console import note, progress
 from edgewright.errors import LimitError, MissingDataError, UsageError
 from edgewright.files import make_folder
 from edgewright.ir.dtypes import dtype_name

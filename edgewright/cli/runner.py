@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 
 from edgewright.cli import configure_logging, guard
-from edgewright.cli.console import clean
 from edgewright.cli.exit_codes import epilog
 from edgewright.cli.parser import Parser
 from edgewright.cli.run import both
 from edgewright.cli.run_method import Job, execute, output_rows
+from edgewright.console import clean
 from edgewright.units import duration
 
 

@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.cli.console import console, table
 from edgewright.cli.inspect import gather
+from edgewright.console import console, table
 from edgewright.errors import UsageError
 from edgewright.units import share, size
 

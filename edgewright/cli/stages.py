@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edgewright.cli.console import ProgressStep
+from edgewright.console import ProgressStep
 
 
 class Stages:

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from edgewright.cli.console import clean, console
+from edgewright.console import clean, console
 from edgewright.errors import UsageError
 from edgewright.files import open_source
 from edgewright.formats import schema

@@ -9,8 +9,8 @@ from typing import Any
 
 from edgewright.backends import find_quantizer
 from edgewright.backends.targets import all_targets
-from edgewright.cli.console import console, table
 from edgewright.cli.doctor_checks import NEEDS, found_version
+from edgewright.console import console, table
 from edgewright.errors import UsageError
 
 EXAMPLES = """examples:

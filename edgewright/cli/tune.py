@@ -6,9 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from edgewright.cli.console import console, note, progress, table
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run_method import Job, add_measured, load
+from edgewright.console import console, note, progress, table
 from edgewright.errors import UsageError
 from edgewright.units import duration
 

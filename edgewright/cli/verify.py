@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
-from edgewright.cli.console import console, plural, table
 from edgewright.cli.inspect import kind_of
+from edgewright.console import console, plural, table
 from edgewright.errors import MismatchError, MissingError
 from edgewright.formats.etdump import read_etdump
 from edgewright.formats.ptd import read_data

@@ -88,7 +88,7 @@ class ExecutorchProgramManager:
 
     def dump_executorch_program(self, verbose: bool = False, out: TextIO | None = None) -> None:
         """Print the program: a line for each instruction and, if ``verbose``, for each value."""
-        from edgewright.api.listing import Listing
+        from edgewright.program.listing import Listing
 
         for plan in self.executorch_program.execution_plan:
             listing = Listing(plan)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from edgewright.cli.console import progress
+from edgewright.console import progress
 from edgewright.errors import FileAccessError, FormatError, MissingError
 
 _PIECE, _TRIES, _SECONDS = 1 << 20, 3, 60

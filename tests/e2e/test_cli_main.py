@@ -14,7 +14,7 @@ from edgewright import cli as cli_package
 from edgewright import errors
 from edgewright._version import VERSION
 from edgewright.cli import exit_codes
-from edgewright.cli.console import clean
+from edgewright.console import clean
 from tests.e2e.cli import GOLDEN, Cli
 
 LINEAR = GOLDEN / "linear_fp32_portable.pte"

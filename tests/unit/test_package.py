@@ -52,7 +52,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 COMPILER = ("edgewright.frontend.", "edgewright.program.", "edgewright.quantize.", "edgewright.demo.model")
 FREE = {
     "frontend.export_advice", "frontend.origin", "program.config", "program.constants", "program.delegates",
-    "program.estimates", "program.inplace", "program.manifest", "program.memory", "program.storage",
+    "program.inplace", "program.manifest", "program.memory", "program.storage",
     "quantize.evaluate", "quantize.shared_scales",
 }  # fmt: skip
 NEED_TORCH = {

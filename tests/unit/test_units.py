@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewright.api.compile_report import CompileReport, measures
+from edgewright.lowering.estimates import describe
 from edgewright.lowering.partition.report import PartitionReport, Verdict
-from edgewright.program.estimates import describe
 from edgewright.units import duration, number, share, size
 
 TIMES = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}

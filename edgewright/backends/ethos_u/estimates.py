@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
-from edgewright.program.estimates import MEMORIES, describe
+from edgewright.lowering.estimates import MEMORIES, describe
 
 LABEL = "Vela's estimate"
 _REPORTED = {name.replace("_", ""): name for name in MEMORIES}  # memories as the in-process compiler calls them

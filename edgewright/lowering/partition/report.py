@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from edgewright.program.estimates import describe
+from edgewright.lowering.estimates import describe
 from edgewright.units import share
 
 _FLOAT = "fp32"

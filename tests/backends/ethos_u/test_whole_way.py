@@ -22,8 +22,8 @@ from edgewright.cli import main
 from edgewright.errors import EdgewrightError, MissingDataError
 from edgewright.formats import read_program
 from edgewright.formats.twin_writer import TWIN_KEY
+from edgewright.lowering.estimates import describe
 from edgewright.program import manifest
-from edgewright.program.estimates import describe
 from tests.golden.make_stock_ethos_u import Small
 
 INPUTS = (torch.linspace(-2, 2, 1024).reshape(1, 4, 16, 16),)

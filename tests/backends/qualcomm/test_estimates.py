@@ -11,7 +11,7 @@ from edgewright.backends.qualcomm.estimates import estimate
 from edgewright.backends.qualcomm.soc_peaks import ASSUMED, SOURCES, guide, peaks
 from edgewright.backends.qualcomm.target import CHIPSETS, QcomChipset
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.program.estimates import describe
+from edgewright.lowering.estimates import describe
 from tests.backends.qualcomm.rows import target_for
 
 
