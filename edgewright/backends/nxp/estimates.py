@@ -22,7 +22,7 @@ _FREE = ("RESHAPE",)
 
 
 def estimate(graph: Graph, target: NeutronTargetSpec) -> dict[str, Any]:
-    """Plain data, as ``program.estimates`` describes."""
+    """Plain data, as ``lowering.estimates`` describes."""
     info = target.neutron_target_info
     layers = [_layer(op, info.pipes, info.macs) for op in graph.ops]
     cycles, macs = (sum(layer[key] for layer in layers) for key in ("cycles", "macs"))

@@ -23,7 +23,7 @@ _FREE = ("Reshape",)
 
 
 def estimate(device: Graph, target: QnnTarget) -> dict[str, Any]:
-    """Plain data, as ``program.estimates`` describes, with the figures that it rests on."""
+    """Plain data, as ``lowering.estimates`` describes, with the figures that it rests on."""
     found = peaks(target.soc)
     vtcm = target.htp.vtcm << 20
     layers = [_layer(op, found, vtcm) for op in device.ops]

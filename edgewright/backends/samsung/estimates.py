@@ -25,7 +25,7 @@ _FREE = ("RESHAPE",)
 
 
 def estimate(graph: Graph, target: EnnTarget) -> dict[str, Any]:
-    """Plain data, as ``program.estimates`` describes."""
+    """Plain data, as ``lowering.estimates`` describes."""
     layers = [_layer(op) for op in graph.ops]
     cycles, macs = (sum(layer[key] for layer in layers) for key in ("cycles", "macs"))
     weights = sum(v.nbytes for v in graph.values() if v.data is not None)
