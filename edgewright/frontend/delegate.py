@@ -19,7 +19,7 @@ class LoweredBackendModule(torch.nn.Module):
 
     ``tail``: bytes that the delegate may read past the end of a tensor.
     ``twin``: the group as ``formats.twin_writer`` writes it (one graph), if the blob cannot be run on this machine.
-    ``estimates``: what a vendor's compiler expects of it, as plain data with its ``basis`` (see ``lowering.estimates``).
+    ``estimates``: what a vendor's compiler expects of it, as plain data with its ``basis`` (``lowering.estimates``).
     Its class name and the names of its fields are those that torch's own verifier lets an exported program hold.
     """
 
