@@ -153,10 +153,10 @@ def measure(network: str, precision: str, threads: int, args: argparse.Namespace
 
 def peak(precision: str, threads: int) -> float:
     """Products a millisecond, measured now."""
-    from edgewright.engine.isa import host
+    from edgewright.engine.isa import host_isa
     from edgewright.engine.roofline import measure as measure_peaks
 
-    return measure_peaks(threads, host()).gmacs(precision != "fp32") * 1e6
+    return measure_peaks(threads, host_isa()).gmacs(precision != "fp32") * 1e6
 
 
 def agreement(expected: np.ndarray, logits: list[float]) -> str:
@@ -216,10 +216,10 @@ def show(network: str, precision: str, threads: int, engines: dict[str, Engine],
 
 def show_reading(size: int, threads: int, engines: dict[str, Engine]) -> None:
     """How much of the memory's bandwidth each engine uses: of what a loop gets that only reads as much."""
-    from edgewright.engine.isa import host
-    from edgewright.engine.roofline import reading
+    from edgewright.engine.isa import host_isa
+    from edgewright.engine.roofline import measure_read_bandwidth
 
-    most = max(reading(size, threads, host()) for _ in range(8))
+    most = max(measure_read_bandwidth(size, threads, host_isa()) for _ in range(8))
     shares = {e.name: size / min(e.times) / 1e6 for e in engines.values()}
     listed = ", ".join(f"{name} {rate:.1f} ({rate / most:.0%})" for name, rate in shares.items())
     OUT.print(f"GB/s of {size / 1e6:.0f} MB of weights: {listed}; only reading them: {most:.1f}")

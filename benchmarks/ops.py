@@ -23,7 +23,7 @@ from rich.progress import track
 from rich.table import Table
 
 from edgewright.engine import compile, roofline
-from edgewright.engine.isa import host
+from edgewright.engine.isa import host_isa
 from edgewright.engine.roofline import Peaks, measure
 from edgewright.ir.graph import Graph, Op, QParams, Value
 
@@ -174,7 +174,7 @@ def seconds(graph: Graph, threads: int) -> float:
 def reading(size: int, threads: int) -> float:
     """How long it takes to read so many bytes."""
     if size > _NEAR:
-        return size / roofline.reading(size, threads, host()) / 1e9
+        return size / roofline.measure_read_bandwidth(size, threads, host_isa()) / 1e9
     x, y = value(64, max(size // 256, 16)), value(64)
     total = Op("sum", {"self": x, "dim": [1], "keepdim": False}, [y])
     return seconds(Graph("read", [x], [y], [total]), threads)
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--only", help="operators whose name has this in it")
     args = parser.parse_args()
     chosen = {name: make for name, make in CASES.items() if not args.only or args.only in name}
-    peaks, found = measure(args.threads, host()), []
+    peaks, found = measure(args.threads, host_isa()), []
     for name, make in track(chosen.items(), "measuring", console=Console(stderr=True), transient=True):
         case = make()
         took, least = seconds(case.graph, args.threads), floor(case, peaks, args.threads)

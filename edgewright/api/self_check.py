@@ -30,7 +30,7 @@ from edgewright.api.locate import Fault, faulty_layer, locate
 from edgewright.api.shape_samples import calls_at_bounds
 from edgewright.backends import load_backend
 from edgewright.backends.table import Rounding
-from edgewright.engine.isa import BRAIN
+from edgewright.engine.isa import BF16_VARIABLE
 from edgewright.errors import MiscompileError, MissingError
 
 _CALLS = 2
@@ -81,7 +81,7 @@ def _is_uniform(value: Any) -> bool:
 
 def rounding_of(backends: Iterable[str]) -> Rounding:
     """What holds for programs that these backends share, with kernels of the CPU between."""
-    found = Rounding(real=_BFLOAT16) if os.environ.get(BRAIN) == "1" else Rounding()
+    found = Rounding(real=_BFLOAT16) if os.environ.get(BF16_VARIABLE) == "1" else Rounding()
     for name in backends:
         found = found.joined(load_backend(name).rounding)
     return found

@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
 def _tune(args: argparse.Namespace) -> list[dict[str, Any]]:
     from edgewright.engine import tune
     from edgewright.engine.graph.infer_shapes import specialize
-    from edgewright.engine.runner import watching
+    from edgewright.engine.runner import record_compilations
 
-    with watching() as seen:
+    with record_compilations() as seen:
         method = load(Job(args.model, args.data, args.method))
         inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
         method.execute(inputs)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgewright.engine.dialects import translate
-from edgewright.engine.graph.legalize import reword
+from edgewright.engine.graph.legalize import legalize
 from edgewright.engine.graph.schedule import schedule
 from edgewright.engine.graph.shared_weights import SharedWeights
 from edgewright.engine.graph.validate import check_graph
 from edgewright.engine.graph.widen_fp16 import widen
-from edgewright.engine.isa import host
+from edgewright.engine.isa import host_isa
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.plan import Plan
-from edgewright.engine.tuning_params import Choices, tuned
+from edgewright.engine.tuning_params import TuningParams, load_tuned
 from edgewright.errors import LimitError
 from edgewright.ir.graph import Graph
 from edgewright.ir.numerics import XNNPACK, Numerics, named
@@ -29,7 +29,7 @@ def make_plan(
     numerics: Numerics | str = XNNPACK,
     cpu: str | None = None,
     memory: int = MEMORY,
-    choices: Choices | None = None,
+    choices: TuningParams | None = None,
     shared: SharedWeights | None = None,
 ) -> Plan:
     """What will be done, before machine code.
@@ -40,11 +40,11 @@ def make_plan(
     rounding = named(numerics)
     graph = translate(graph, rounding)
     check_graph(graph, memory)
-    wide = reword(widen(graph))
+    wide = legalize(widen(graph))
     if wide is not graph:
         check_graph(wide, memory)  # its constants are larger
-    isa, count = host(cpu), thread_count(threads)
-    plan = schedule(wide, isa, rounding, count, memory, choices or Choices(tuned(isa, count)), shared)
+    isa, count = host_isa(cpu), thread_count(threads)
+    plan = schedule(wide, isa, rounding, count, memory, choices or TuningParams(load_tuned(isa, count)), shared)
     if plan.arena_size > memory:
         raise LimitError("device graph", f"values may take {memory} bytes at a time", value=plan.arena_size)
     return replace(plan, code_limit=max(memory, _LEAST_CODE))

@@ -8,7 +8,7 @@ import sys
 from functools import cache
 
 _NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
-FAMILIES = ("x86_64", "aarch64")  # with machine code
+ARCHITECTURES = ("x86_64", "aarch64")  # with machine code
 _OTHERS_OWN_X18 = ("darwin", "win32")  # a register of AArch64 that the system may change at any time
 
 
@@ -19,13 +19,13 @@ def machine_name() -> str:
     return _NAMES.get(name, name)
 
 
-def on_arm() -> bool:
+def is_aarch64() -> bool:
     return machine_name() == "aarch64"
 
 
-def triple() -> str:
+def target_triple() -> str:
     """Objects are ELF everywhere: ``image.py`` reads no other; functions are called as this system does."""
-    if on_arm():
+    if is_aarch64():
         return "aarch64-unknown-linux-gnu" if sys.platform == "linux" else "aarch64-unknown-none-elf"
     return {"win32": "x86_64-pc-windows-msvc-elf", "linux": "x86_64-unknown-linux-gnu"}.get(
         sys.platform, "x86_64-unknown-unknown-elf"

@@ -12,14 +12,14 @@ import os
 from dataclasses import dataclass, replace
 from functools import cache
 
-from edgewright.engine.host_arch import arm_features, on_arm
-from edgewright.engine.jit.build import FINGERPRINT, processor
-from edgewright.engine.jit.cache import default_cache, key_of
+from edgewright.engine.host_arch import arm_features, is_aarch64
+from edgewright.engine.jit.build import FINGERPRINT, host_cpu
+from edgewright.engine.jit.cache import cache_key, default_cache
 from edgewright.errors import MissingError, UsageError
 from edgewright.hints import not_among
 
-VARIABLE = "EDGEWRIGHT_CPU"
-BRAIN = "EDGEWRIGHT_BF16"
+CPU_VARIABLE = "EDGEWRIGHT_CPU"
+BF16_VARIABLE = "EDGEWRIGHT_BF16"
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class ISA:
 
 _AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq")
 _AVX2 = ("avx2", "fma")
-X86 = ("avx2", "avxvnni", "avx512")
-ARM = ("neon", "dotprod", "i8mm")  # each with all before it
+X86_LEVELS = ("avx2", "avxvnni", "avx512")
+ARM_LEVELS = ("neon", "dotprod", "i8mm")  # each with all before it
 
 
 def _without(features: dict[str, bool], *names: str) -> dict[str, bool]:
@@ -59,11 +59,11 @@ def _flat(features: dict[str, bool]) -> str:
 def _machine() -> tuple[str, dict[str, bool]]:
     """What LLVM says of this processor; what it said before, if the system shows the same one."""
     store, shown = default_cache(), _shown()
-    key = key_of("processor", shown, FINGERPRINT)
+    key = cache_key("processor", shown, FINGERPRINT)
     if shown and (known := store.get(key)) is not None:
         cpu, features = json.loads(known)
         return cpu, features
-    cpu, features = processor()
+    cpu, features = host_cpu()
     if shown:
         store.put(key, json.dumps([cpu, features]).encode())
     return cpu, features
@@ -80,24 +80,26 @@ def _shown() -> str:
     return "\n".join(line for line in lines if line.startswith(kept))
 
 
-def host(wanted: str | None = None) -> ISA:
+def host_isa(wanted: str | None = None) -> ISA:
     """The best instruction set this machine has, or the lower one that was asked for."""
-    wanted = wanted or os.environ.get(VARIABLE, "")
-    known = ARM if on_arm() else X86
+    wanted = wanted or os.environ.get(CPU_VARIABLE, "")
+    known = ARM_LEVELS if is_aarch64() else X86_LEVELS
     if wanted not in ("", *known):
-        raise not_among(VARIABLE, wanted, known)
-    return replace(_arm(wanted) if on_arm() else _x86(wanted), bf16=_brain(wanted))
+        raise not_among(CPU_VARIABLE, wanted, known)
+    return replace(_arm(wanted) if is_aarch64() else _x86(wanted), bf16=_brain(wanted))
 
 
 def _brain(wanted: str) -> bool:
     """Whether products are to be rounded to 16 bits, which is nobody's default."""
-    asked = os.environ.get(BRAIN, "")
+    asked = os.environ.get(BF16_VARIABLE, "")
     if asked not in ("", "0", "1"):
-        raise UsageError(BRAIN, "must be 0 or 1", value=asked)
+        raise UsageError(BF16_VARIABLE, "must be 0 or 1", value=asked)
     if asked != "1":
         return False
-    if on_arm() or wanted not in ("", "avx512") or not _machine()[1].get("avx512bf16"):
-        raise UsageError(BRAIN, "needs a processor with AVX512_BF16", value="1", remedy=f"Unset {BRAIN}.")
+    if is_aarch64() or wanted not in ("", "avx512") or not _machine()[1].get("avx512bf16"):
+        raise UsageError(
+            BF16_VARIABLE, "needs a processor with AVX512_BF16", value="1", remedy=f"Unset {BF16_VARIABLE}."
+        )
     return True
 
 
@@ -106,9 +108,9 @@ def _arm(wanted: str) -> ISA:
     cpu, features = _machine()
     own = arm_features()
     if wanted and not own[wanted]:
-        raise UsageError(VARIABLE, "must be one that this machine has", value=wanted, remedy="Use neon.")
-    name = wanted or next(name for name in reversed(ARM) if own[name])
-    have = {feature: own[feature] and ARM.index(feature) <= ARM.index(name) for feature in ARM}
+        raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=wanted, remedy="Use neon.")
+    name = wanted or next(name for name in reversed(ARM_LEVELS) if own[name])
+    have = {feature: own[feature] and ARM_LEVELS.index(feature) <= ARM_LEVELS.index(name) for feature in ARM_LEVELS}
     told = _flat({**features, **own, **have})
     return ISA(name, 4, 32, have["dotprod"], False, cpu, told, signed=have["dotprod"] and not have["i8mm"])
 
@@ -120,8 +122,8 @@ def _x86(wanted: str) -> ISA:
     wide, vnni = all(features.get(name) for name in _AVX512), bool(features.get("avx512vnni"))
     have = {"avx2": True, "avxvnni": bool(features.get("avxvnni")) or (wide and vnni), "avx512": wide}
     if wanted and not have[wanted]:
-        raise UsageError(VARIABLE, "must be one that this machine has", value=wanted, remedy="Use avx2.")
-    name = wanted or next(name for name in reversed(X86) if have[name])
+        raise UsageError(CPU_VARIABLE, "must be one that this machine has", value=wanted, remedy="Use avx2.")
+    name = wanted or next(name for name in reversed(X86_LEVELS) if have[name])
     if name == "avx512":
         told = _flat({**features, "prefer-256-bit": False})
         return ISA(name, 16, 32, vnni, bool(features.get("avx512vbmi")), cpu, told)

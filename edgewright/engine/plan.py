@@ -12,7 +12,7 @@ from typing import Union
 
 import numpy as np
 
-from edgewright.engine.jit.elf import Image
+from edgewright.engine.jit.elf import CodeImage
 from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
@@ -22,7 +22,7 @@ SLACK = 256  # bytes beyond the arena and the weights that kernels may read and 
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """An address known when buffers are: ``buffer`` is ``arena``, ``weights``, ``shared``, ``input`` or ``output``."""
 
     buffer: str
@@ -31,14 +31,14 @@ class Place:
 
 
 # An int takes its slot as i64; a float is single precision in the slot's low half, the high half 0.
-Slot = Union[int, float, Place]
+KernelArg = Union[int, float, Address]
 
 
 @dataclass(frozen=True)
-class View:
+class TensorView:
     """A tensor in one of the buffers, as numpy sees it: strides in bytes."""
 
-    place: Place
+    address: Address
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -49,8 +49,8 @@ class PythonCall:
     """An operator without a kernel: ``run(reads, writes)`` is given views of the buffers."""
 
     run: Callable[[Sequence[Array], Sequence[Array]], None]
-    reads: tuple[View, ...]
-    writes: tuple[View, ...]
+    reads: tuple[TensorView, ...]
+    writes: tuple[TensorView, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Step:
     """
 
     kernel: str
-    args: tuple[Slot, ...]
+    args: tuple[KernelArg, ...]
     units: int
     grain: int
     barrier: bool = True
@@ -73,7 +73,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorSpec:
     """An input or output of the compiled graph: dense, in the order of its dimensions."""
 
     name: str
@@ -86,7 +86,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Check:
+class BoundsCheck:
     """What code looks after: places below ``size``, and whose error it is that there are others."""
 
     outside: Outside
@@ -106,12 +106,14 @@ class Plan:
     weights: Array  # uint8; kernels read it where ``pack.resident`` puts it
     arena_size: int
     scratch_size: int  # bytes for each thread
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
     cpu: str = ""  # what the code is generated for, as LLVM names it
     features: str = ""
-    image: Image | None = None
+    image: CodeImage | None = None
     shared: Sequence[Array] = ()  # weights that other plans have too
     updates: tuple[tuple[int, int], ...] = ()  # outputs, and the inputs that must lie in them when steps begin
     code_limit: int = 1 << 30  # characters of text that kernels may have
-    checks: tuple[Check, ...] = ()  # the arena's last ``ALIGN`` bytes: the number of one that failed, from 1, and why
+    checks: tuple[
+        BoundsCheck, ...
+    ] = ()  # the arena's last ``ALIGN`` bytes: the number of one that failed, from 1, and why

@@ -37,7 +37,7 @@ class EngineRun:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """A step over all runs. ``native`` is False for operators without a kernel, which run in Python."""
 
     label: str
@@ -79,7 +79,7 @@ class EngineProfile:
             times = begin + ((stamps - first) * rate).astype(np.int64)
             run.steps += [StepTime(s, int(start), int(end)) for s, (start, end) in zip(steps, times, strict=True)]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ProfileRow]:
         """Time per step over all runs, in the order they are executed."""
         times: dict[int, list[float]] = {}
         steps: dict[int, Step] = {}
@@ -134,9 +134,9 @@ def _now() -> tuple[int, int]:
     return int(driver().now()), time.perf_counter_ns()
 
 
-def _row(step: Step, spent: list[float], whole: float) -> Row:
+def _row(step: Step, spent: list[float], whole: float) -> ProfileRow:
     least = max(min(spent), 1e-3)
-    return Row(
+    return ProfileRow(
         label=step.label or step.kernel,
         kernel=step.kernel,
         native=step.python is None,

@@ -16,10 +16,10 @@ import numpy as np
 from edgewright._version import VERSION
 from edgewright.engine.codegen.builder import Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import STREAMS, Dots, fma
-from edgewright.engine.isa import ISA, host
-from edgewright.engine.jit.cache import Cache, default_cache, key_of
+from edgewright.engine.isa import ISA, host_isa
+from edgewright.engine.jit.cache import Cache, cache_key, default_cache
 from edgewright.engine.jit.thread_count import thread_count
-from edgewright.engine.plan import Place, Plan, Step
+from edgewright.engine.plan import Address, Plan, Step
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.lowering.partition.macs import count_macs
 
@@ -46,8 +46,8 @@ class Peaks:
 
 def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
     """Measured now, or before on this machine."""
-    count, isa, store = thread_count(threads), host(), cache or default_cache()
-    key = key_of("peaks", VERSION, isa.cpu, isa.features, str(count))
+    count, isa, store = thread_count(threads), host_isa(), cache or default_cache()
+    key = cache_key("peaks", VERSION, isa.cpu, isa.features, str(count))
     known = store.get(key)
     if known is not None:
         return Peaks(**json.loads(known))
@@ -61,11 +61,11 @@ def measure(threads: int, isa: ISA) -> Peaks:
     products = 16 * threads * _CHAINS * _ROUNDS * isa.lanes
     reals = _best(_arithmetic(isa, "peak_float", _float_chain), threads)
     bytes_ = _best(_arithmetic(isa, "peak_byte", _byte_chain), threads)
-    stream = reading(_STREAM, threads, isa)
+    stream = measure_read_bandwidth(_STREAM, threads, isa)
     return Peaks(threads, isa.name, products / reals / 1e9, 4 * products / bytes_ / 1e9, stream)
 
 
-def reading(size: int, threads: int, isa: ISA) -> float:
+def measure_read_bandwidth(size: int, threads: int, isa: ISA) -> float:
     """Thousand millions of bytes a second at which so many are read again and again: a part may stay in a cache."""
     whole = max(1, size // _PIECE) * _PIECE
     return whole / _best(_reading(isa, whole), threads) / 1e9
@@ -134,7 +134,7 @@ def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
     text = module.text()
-    step = Step("peak_read", (Place("weights", 0),), size // _PIECE, 1, macs=10**9)
+    step = Step("peak_read", (Address("weights", 0),), size // _PIECE, 1, macs=10**9)
     return lambda threads: _plan(isa, step, text, size)
 
 

@@ -25,20 +25,20 @@ from edgewright.logs import say
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
-    from edgewright.engine.jit.plan_cache import Origin
+    from edgewright.engine.jit.plan_cache import PlanSource
     from edgewright.engine.jit.shape_specialization import Specialized
-    from edgewright.engine.plan import Tensor
+    from edgewright.engine.plan import TensorSpec
     from edgewright.engine.profile import EngineProfile
 
-    Ends = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+    Ends = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
 
-VARIABLE = "EDGEWRIGHT_ENGINE"
+ENGINE_VARIABLE = "EDGEWRIGHT_ENGINE"
 _CHOICES = ("", "native", "reference")
 _BROKEN = (ValueError, LookupError, ArithmeticError, TypeError, AssertionError)  # numbers that fit no tensor
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompilationRecord:
     """A graph that was compiled: what ``engine.tune`` wants to know of it."""
 
     graph: Graph
@@ -47,13 +47,13 @@ class Compiled:
     memory: int
 
 
-_watched: list[list[Compiled]] = []
+_watched: list[list[CompilationRecord]] = []
 
 
 @contextmanager
-def watching() -> Iterator[list[Compiled]]:
+def record_compilations() -> Iterator[list[CompilationRecord]]:
     """The graphs that are compiled meanwhile; plans that were stored are not used."""
-    seen: list[Compiled] = []
+    seen: list[CompilationRecord] = []
     _watched.append(seen)
     try:
         yield seen
@@ -86,17 +86,17 @@ class GraphRunner(Runner, Protocol):
 
 def make_runner(
     graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None = None, *, varies: bool = False,
-    origin: Callable[[], Origin] | None = None, fallback: bool = True,
+    origin: Callable[[], PlanSource] | None = None, fallback: bool = True,
 ) -> GraphRunner:  # fmt: skip
     """``memory``: bytes that values may take at a time. ``varies``: shapes are not known before the first call.
 
     ``graph`` is not asked for if the graph of ``origin`` was compiled before. ``fallback``: whether the reference runs
     a graph that would need too much machine code; else it is an error.
     """
-    chosen = os.environ.get(VARIABLE, "")
+    chosen = os.environ.get(ENGINE_VARIABLE, "")
     if chosen not in _CHOICES:
-        raise not_among(VARIABLE, chosen, filter(None, _CHOICES))
-    problem = "" if chosen == "reference" else why_not()
+        raise not_among(ENGINE_VARIABLE, chosen, filter(None, _CHOICES))
+    problem = "" if chosen == "reference" else unavailable_reason()
     if chosen == "reference":
         return _Reference(graph(), numerics, memory, "numpy reference, as asked", varies)
     if not problem:
@@ -107,27 +107,27 @@ def make_runner(
                 raise
             problem = f"{error.subject} {error.rule}"
     if chosen == "native":
-        raise MissingError("engine", problem, remedy=f"Unset {VARIABLE}.")
+        raise MissingError("engine", problem, remedy=f"Unset {ENGINE_VARIABLE}.")
     _say(problem)
     return _Reference(graph(), numerics, memory, f"numpy reference: {problem}", varies)
 
 
-def native() -> bool:
+def native_available() -> bool:
     """Whether graphs will run as machine code."""
-    return os.environ.get(VARIABLE, "") != "reference" and not why_not()
+    return os.environ.get(ENGINE_VARIABLE, "") != "reference" and not unavailable_reason()
 
 
 @cache
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why there can be no machine code here; empty if there can."""
-    from edgewright.engine.host_arch import FAMILIES, machine_name
+    from edgewright.engine.host_arch import ARCHITECTURES, machine_name
 
-    if machine_name() not in FAMILIES:
+    if machine_name() not in ARCHITECTURES:
         return f"the engine has no code for {machine_name()} yet"
-    from edgewright.engine.isa import host
+    from edgewright.engine.isa import host_isa
 
     try:
-        host()
+        host_isa()
     except (ImportError, OSError) as error:
         return f"the engine needs llvmlite: {error}"
     except MissingError as error:
@@ -180,14 +180,14 @@ class _Reference:
 
 class _Native:
     def __init__(
-        self, graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None, origin: Origin | None,
-        varies: bool,
+        self, graph: Callable[[], Graph], numerics: Numerics, memory: int, threads: int | None,
+        origin: PlanSource | None, varies: bool,
     ) -> None:  # fmt: skip
-        from edgewright.engine.isa import host
-        from edgewright.engine.jit.plan_cache import load_form, save_form
+        from edgewright.engine.isa import host_isa
+        from edgewright.engine.jit.plan_cache import load_compiled, save_compiled
         from edgewright.engine.jit.thread_count import thread_count
 
-        count, isa = thread_count(threads), host()
+        count, isa = thread_count(threads), host_isa()
         self.how = f"engine, {isa.name}, {count} thread{'s' if count > 1 else ''}"
         self._make: Callable[[], Specialized] = lambda: _specialized(graph(), count, numerics, memory, varies)
         self._forms: Specialized | None = None
@@ -196,11 +196,11 @@ class _Native:
         self._told = (numerics, memory)
         key = None if origin is None else origin.key(isa, count, numerics.name, memory)
         if origin is not None and key is not None and not _watched:
-            self._usual = load_form(origin, key, isa, count)
+            self._usual = load_compiled(origin, key, isa, count)
         if self._usual is None and not varies:
             self._usual = self._compiled([value.bound for value in graph().inputs])
             if origin is not None and key is not None:
-                save_form(self._usual, origin, key)
+                save_compiled(self._usual, origin, key)
         self._graph = graph
         renew_in_child(self)
         self.input_count = len(graph().inputs) if self._usual is None else len(self._usual.plan.inputs)
@@ -223,7 +223,7 @@ class _Native:
         profile: EngineProfile | None = None,
     ) -> list[Array]:  # fmt: skip
         form = self._form([x.shape for x in inputs])
-        made = None if outputs is None else usable(outputs, form.plan.outputs)
+        made = None if outputs is None else usable_outputs(outputs, form.plan.outputs)
         return form.run(inputs, made, profile)
 
     def _form(self, shapes: list[tuple[int, ...]]) -> CompiledGraph:
@@ -237,7 +237,7 @@ class _Native:
             with self._lock, np.errstate(all="ignore"):  # numbers of a file may be anything; what they make is checked
                 self._forms = self._forms or self._make()
                 for seen in _watched:
-                    seen.append(Compiled(self._forms.graph, tuple(shapes), *self._told))
+                    seen.append(CompilationRecord(self._forms.graph, tuple(shapes), *self._told))
                 return self._forms.compiled(shapes)
         except EdgewrightError:
             raise
@@ -246,9 +246,9 @@ class _Native:
 
 
 def _ends(graph: Graph) -> Ends:
-    from edgewright.engine.graph.graph_io import tensor
+    from edgewright.engine.graph.graph_io import tensor_spec
 
-    return tuple(tensor(v) for v in graph.inputs), tuple(tensor(v) for v in graph.outputs)
+    return tuple(tensor_spec(v) for v in graph.inputs), tuple(tensor_spec(v) for v in graph.outputs)
 
 
 def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, varies: bool) -> Specialized:
@@ -257,15 +257,15 @@ def _specialized(graph: Graph, threads: int, numerics: Numerics, memory: int, va
     return Specialized(graph, threads, numerics, memory, varies=varies)
 
 
-def usable(offered: Sequence[Array | None], wanted: Sequence[Tensor]) -> list[Array]:
+def usable_outputs(offered: Sequence[Array | None], wanted: Sequence[TensorSpec]) -> list[Array]:
     """The arrays offered where results may be written straight to them, else new ones."""
     if len(offered) != len(wanted):
         raise ExecutionError("device graph", f"gives {len(wanted)} outputs", value=len(offered))
     made: list[Array] = []
-    for array, tensor in zip(offered, wanted, strict=True):
-        fits = array is not None and array.dtype == tensor.dtype and array.shape == tensor.shape
+    for array, spec in zip(offered, wanted, strict=True):
+        fits = array is not None and array.dtype == spec.dtype and array.shape == spec.shape
         if array is None or not fits or not _writable(array) or any(np.may_share_memory(array, m) for m in made):
-            array = np.empty(tensor.shape, tensor.dtype)
+            array = np.empty(spec.shape, spec.dtype)
         made.append(array)
     return made
 

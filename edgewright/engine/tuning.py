@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.compiler import MEMORY, make_plan
-from edgewright.engine.isa import host
+from edgewright.engine.isa import host_isa
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.thread_count import thread_count
-from edgewright.engine.plan import Tensor
+from edgewright.engine.plan import TensorSpec
 from edgewright.engine.profile import EngineProfile
-from edgewright.engine.tuning_params import Choices, Decision, store, tuned
+from edgewright.engine.tuning_params import Decision, TuningParams, load_tuned, store_tuned
 from edgewright.ir.graph import Array, Graph
 from edgewright.ir.numerics import XNNPACK, Numerics
 
@@ -72,11 +72,11 @@ def tune(
 
     ``inputs``: what to measure with; made up if not given. ``tell`` is called before every round.
     """
-    count, isa = thread_count(threads), host(cpu)
-    before = tuned(isa, count)
+    count, isa = thread_count(threads), host_isa(cpu)
+    before = load_tuned(isa, count)
 
     def planned(found: Mapping[str, int]) -> _Form:
-        choices = Choices(found)
+        choices = TuningParams(found)
         plan = make_plan(graph, count, numerics, cpu, memory, choices)
         return _Form(CompiledGraph(plan, 1), choices)
 
@@ -86,14 +86,14 @@ def tune(
     rule, chosen = bench.compare(count)
     kept = bool(bench.changes) and chosen < rule
     if kept:
-        store(isa, count, {**dict.fromkeys(set(before) & bench.keys, 0), **bench.found})
+        store_tuned(isa, count, {**dict.fromkeys(set(before) & bench.keys, 0), **bench.found})
     return Tuning(rule / 1e6, chosen / 1e6, len(bench.keys), bench.measured, tuple(bench.changes.values()), kept)
 
 
 @dataclass(frozen=True)
 class _Form:
     graph: CompiledGraph
-    choices: Choices
+    choices: TuningParams
 
     def label(self, decision: Decision) -> str:
         steps = [self.graph.plan.steps[i] for i in self.choices.steps.get(decision.node, ())]
@@ -186,7 +186,7 @@ def _total(form: _Form, spent: list[float], key: str) -> float:
     return sum(spent[i] for node in nodes for i in form.choices.steps.get(node, ()))
 
 
-def made_up(tensors: Sequence[Tensor]) -> list[Array]:
+def made_up(tensors: Sequence[TensorSpec]) -> list[Array]:
     """Inputs to measure with: noise; zeros where numbers may be places."""
     noise = np.random.default_rng(0)
     made: list[Array] = []

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from edgewright.engine.isa import ISA
 from edgewright.engine.jit.build import FINGERPRINT
-from edgewright.engine.jit.cache import default_cache, key_of
+from edgewright.engine.jit.cache import cache_key, default_cache
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Decision:
     node: object  # whose steps it changes
 
 
-class Choices:
+class TuningParams:
     """Decides as ``found`` says, by the rule where it says nothing, and keeps account."""
 
     def __init__(self, found: Mapping[str, int] | None = None) -> None:
@@ -53,24 +53,24 @@ class Choices:
 
 
 def _key(isa: ISA, threads: int) -> str:
-    return key_of("tuned", isa.cpu, isa.features, str(threads), FINGERPRINT)
+    return cache_key("tuned", isa.cpu, isa.features, str(threads), FINGERPRINT)
 
 
-def tuned_text(isa: ISA, threads: int) -> bytes:
+def tuned_fingerprint(isa: ISA, threads: int) -> bytes:
     """What is stored, as bytes; empty if nothing is."""
     return default_cache().get(_key(isa, threads)) or b""
 
 
-def tuned(isa: ISA, threads: int) -> dict[str, int]:
+def load_tuned(isa: ISA, threads: int) -> dict[str, int]:
     """What was found on this machine before."""
     try:
-        stored = json.loads(tuned_text(isa, threads) or b"{}")
+        stored = json.loads(tuned_fingerprint(isa, threads) or b"{}")
         return {str(key): at for key, at in stored.items() if type(at) is int}
     except (ValueError, AttributeError):
         return {}
 
 
-def store(isa: ISA, threads: int, found: Mapping[str, int]) -> None:
+def store_tuned(isa: ISA, threads: int, found: Mapping[str, int]) -> None:
     """Beside what was found before."""
-    joined = {key: at for key, at in {**tuned(isa, threads), **found}.items() if at}
+    joined = {key: at for key, at in {**load_tuned(isa, threads), **found}.items() if at}
     default_cache().put(_key(isa, threads), json.dumps(joined, sort_keys=True).encode())

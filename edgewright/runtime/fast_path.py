@@ -15,7 +15,7 @@ from edgewright.runtime.tensor import Array, TensorSlot, strides_of
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
-    from edgewright.engine.plan import Tensor
+    from edgewright.engine.plan import TensorSpec
 
 
 class Direct:
@@ -88,7 +88,7 @@ def _ends(chains: list[list[Any]], table: list[Any]) -> tuple[CompiledGraph, lis
     return None if graph is None or not graph.native else (graph, reads, writes)
 
 
-def _alike(slots: Sequence[TensorSlot], tensors: Sequence[Tensor]) -> bool:
+def _alike(slots: Sequence[TensorSlot], tensors: Sequence[TensorSpec]) -> bool:
     """Whether what the program has is what the graph takes, as it lies in memory."""
     if len(slots) != len(tensors):
         return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.engine.runner import native
+from edgewright.engine.runner import native_available
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.numerics import XNNPACK
@@ -26,7 +26,7 @@ from edgewright.runtime.tensor import Shape, TensorSlot
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
-    from edgewright.engine.jit.shape_specialization import Forms as EngineForms
+    from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
     from edgewright.runtime.profile import Part
 
 _KEEP = 8
@@ -45,7 +45,7 @@ def forms_of(
     worth = any(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and s.kernel.key in PRODUCTS) for s in steps)
     seen = {i for s in steps if isinstance(s, KernelStep) and s.name == VIEW for i in (*s.inputs, *s.outputs)}
     written = {i for s in steps for i in getattr(s, "changed", ())}
-    if not (worth and native() and all(map(foreseen, steps)) and calls_fit(steps)) or seen & written:
+    if not (worth and native_available() and all(map(foreseen, steps)) and calls_fit(steps)) or seen & written:
         return None
     return Forms(plan, values, chains, memory, threads)
 
@@ -62,7 +62,7 @@ class Forms:
         self.engines: dict[tuple[int, int], EngineForms] = defaultdict(self._engine)  # by where segments start
 
     def _engine(self) -> EngineForms:
-        from edgewright.engine.jit.shape_specialization import Forms as EngineForms
+        from edgewright.engine.jit.shape_specialization import Specializer as EngineForms
 
         return EngineForms(self.threads, XNNPACK, self.memory)
 
@@ -192,13 +192,13 @@ class _Form:
     """A compiled graph, as segments run it."""
 
     def __init__(self, form: CompiledGraph) -> None:
-        from edgewright.engine.isa import host
+        from edgewright.engine.isa import host_isa
 
         self.form, self.input_count = form, len(form.plan.inputs)
-        self.how = f"engine, {host().name}, {form.threads} thread{'s' if form.threads > 1 else ''}, for these sizes"
+        self.how = f"engine, {host_isa().name}, {form.threads} thread{'s' if form.threads > 1 else ''}, for these sizes"
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any] | None = None, profile: Any = None) -> list[Any]:
-        from edgewright.engine.runner import usable
+        from edgewright.engine.runner import usable_outputs
 
-        made = None if outputs is None else usable(outputs, self.form.plan.outputs)
+        made = None if outputs is None else usable_outputs(outputs, self.form.plan.outputs)
         return self.form.run(inputs, made, profile)

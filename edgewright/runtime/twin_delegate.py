@@ -19,8 +19,8 @@ from edgewright.formats.twin_writer import TWIN_KEY, method_key
 from edgewright.ir.graph import Array, Graph, GraphError
 
 if TYPE_CHECKING:
-    from edgewright.engine.jit.plan_cache import Origin
-    from edgewright.engine.plan import Tensor
+    from edgewright.engine.jit.plan_cache import PlanSource
+    from edgewright.engine.plan import TensorSpec
     from edgewright.engine.profile import EngineProfile
     from edgewright.engine.runner import GraphRunner
     from edgewright.ir.numerics import Numerics
@@ -54,10 +54,10 @@ class HostTwin:
 
         return make_runner(checked, numerics, memory, threads, origin=self._origin if self.digest else None)
 
-    def _origin(self) -> Origin:
-        from edgewright.engine.jit.plan_cache import Origin, sources
+    def _origin(self) -> PlanSource:
+        from edgewright.engine.jit.plan_cache import PlanSource, source_fingerprint
 
-        return Origin(f"twin {self.digest} {sources('ir')}", lambda name: None, ())
+        return PlanSource(f"twin {self.digest} {source_fingerprint('ir')}", lambda name: None, ())
 
 
 class Twins:
@@ -85,10 +85,10 @@ class Twins:
         """Of everything that twins are read from, which is held from now on; empty if there is nothing."""
         if self._source is None:
             return ""
-        from edgewright.engine.jit.cache import key_of
+        from edgewright.engine.jit.cache import cache_key
 
         self._source, _ = open_source(self._source, "twin")
-        return key_of(self._source, str(self._limit))
+        return cache_key(self._source, str(self._limit))
 
 
 def beside(source: Source) -> Source | None:
@@ -99,7 +99,9 @@ def beside(source: Source) -> Source | None:
     return path if path.exists() else None
 
 
-def fitting(inputs: Sequence[Array], tensors: Sequence[Tensor], what: str, bytes_alike: bool = False) -> list[Array]:
+def fitting(
+    inputs: Sequence[Array], tensors: Sequence[TensorSpec], what: str, bytes_alike: bool = False
+) -> list[Array]:
     """Inputs as a twin's graph takes them; with ``bytes_alike``, bytes of either sign are the integers it has."""
     if len(inputs) != len(tensors):
         raise ExecutionError(f"{what} delegate", f"takes {len(tensors)} inputs", value=len(inputs))
@@ -115,7 +117,7 @@ def fitting(inputs: Sequence[Array], tensors: Sequence[Tensor], what: str, bytes
 
 def graph_inside(given: DelegateBlob, what: str) -> HostTwin:
     """The graph of a blob that was made for this machine only: a twin in the blob's place."""
-    from edgewright.engine.jit.cache import key_of
+    from edgewright.engine.jit.cache import cache_key
 
     def read() -> Graph:
         from edgewright.formats.twin_reader import read_twin
@@ -125,7 +127,7 @@ def graph_inside(given: DelegateBlob, what: str) -> HostTwin:
             raise FormatError("must hold one graph", where=f"{what} blob", value=len(graphs))
         return graphs[0]
 
-    return HostTwin(key_of("inside", what, memoryview(given.blob).cast("B"), str(given.memory)), read)
+    return HostTwin(cache_key("inside", what, memoryview(given.blob).cast("B"), str(given.memory)), read)
 
 
 def twin_of(given: DelegateBlob, what: str, why: str, instead: str = "") -> HostTwin:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgewright.engine.isa import ARM
+from edgewright.engine.isa import ARM_LEVELS
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = Path.home() / ".cache" / "edgewright-tests" / "aarch64"
@@ -118,7 +118,7 @@ def _worker(unit: str, seed: int, count: int, until: float) -> Iterator[dict[str
 
 def python_of(unit: str) -> list[str]:
     """The Python that a unit runs in: this one, or an Arm one under qemu (``tests/support/aarch64.sh`` installs it)."""
-    if unit.rpartition(":")[2] not in ARM:
+    if unit.rpartition(":")[2] not in ARM_LEVELS:
         return [sys.executable]
     given = {"PYTHONPATH": f"{ROOT}:{FOLDER / 'site'}", "EDGEWRIGHT_CACHE": "off", "OPENBLAS_NUM_THREADS": "1",
              "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip

@@ -13,11 +13,11 @@ import numpy as np
 
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.graph.shared_weights import SharedWeights
-from edgewright.engine.host_arch import triple
+from edgewright.engine.host_arch import target_triple
 from edgewright.engine.jit.build import _POSITION, Source, build_kernels
 from edgewright.engine.jit.cache import Cache
 from edgewright.engine.jit.driver import CompiledGraph
-from edgewright.engine.jit.elf import Image, link
+from edgewright.engine.jit.elf import CodeImage, link
 from edgewright.engine.plan import SLACK, Plan
 from edgewright.ir.graph import Array, Graph
 from tests.compose.coverage import Coverage
@@ -90,14 +90,14 @@ def _machine(cpu: str, features: str) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
-    return llvm.Target.from_triple(triple()).create_target_machine(cpu, features, 0, *_POSITION)
+    return llvm.Target.from_triple(target_triple()).create_target_machine(cpu, features, 0, *_POSITION)
 
 
 _QUICK: dict[tuple[str, str], bytes] = {}  # by kernel and features: the object that has it, among others
 _TEXTS: dict[tuple[str, str], int] = {}  # of what text that was
 
 
-def _quick_image(kernels: Mapping[str, Source], cpu: str, features: str) -> Image:
+def _quick_image(kernels: Mapping[str, Source], cpu: str, features: str) -> CodeImage:
     """One module of all kernels that are not there yet: most of the time for a small one is LLVM's preparations."""
     import llvmlite.binding as llvm
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine import CompiledGraph, compile
-from edgewright.engine.host_arch import on_arm
-from edgewright.engine.isa import ARM, host
+from edgewright.engine.host_arch import is_aarch64
+from edgewright.engine.isa import ARM_LEVELS, host_isa
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.numerics import XNNPACK
@@ -22,8 +22,8 @@ F32, I8, U8, I32 = (np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int3
 @cache
 def cpus() -> tuple[str, ...]:
     """Every instruction set this machine can be asked for."""
-    names = ARM if on_arm() else ("avx2", "avx512")  # what lies between is in test_isa.py
-    best = host("").name
+    names = ARM_LEVELS if is_aarch64() else ("avx2", "avx512")  # what lies between is in test_isa.py
+    best = host_isa("").name
     return names[: names.index(best) + 1] if best in names else (*names[:1], best)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from edgewright.engine import CompiledGraph
 from edgewright.engine.compiler import make_plan
 from edgewright.engine.graph import schedule
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.verify_plan import Access, verify_plan
 from edgewright.engine.jit.driver import _Segment
 from edgewright.engine.jit.pool_memory import ROW
@@ -34,7 +34,7 @@ def sanitize(
     """The graph's outputs; AssertionError names the node that reads or writes what is not its own."""
     accesses: list[Access] = []
 
-    def keep(found: Sequence[Access], arena: int, inputs: Sequence[Home]) -> None:
+    def keep(found: Sequence[Access], arena: int, inputs: Sequence[Storage]) -> None:
         verify_plan(found, arena, inputs)
         accesses.extend(found)
 
@@ -43,12 +43,12 @@ def sanitize(
     return _Run(compiled, given).all(accesses)
 
 
-def _mark_border(mask: Any, home: Home) -> None:
+def _mark_border(mask: Any, home: Storage) -> None:
     """The pixels around every image; alignment before the first and padded channels are nobody's."""
     layout, border = home.layout, home.layout.border
     batch, high, wide, _ = layout.shape
     for n in range(batch):
-        base = home.place.offset + n * layout.image
+        base = home.address.offset + n * layout.image
         mask[base - border.top * layout.row - border.left * layout.pixel : base] = True
         for y in range(high):
             mask[base + y * layout.row + wide * layout.pixel : base + (y + 1) * layout.row] = True
@@ -88,7 +88,7 @@ class _Run:
         self.compiled._judge()
         return self.outputs
 
-    def node(self, access: Access, live: Sequence[Home]) -> None:
+    def node(self, access: Access, live: Sequence[Storage]) -> None:
         """``live``: values made before that later nodes read."""
         reads, writes = self.mask(access.reads), self.mask(access.writes)
         before, others = self.arena.copy(), self.mask(live)
@@ -102,28 +102,28 @@ class _Run:
             self.run(access)
             assert np.array_equal(self.arena[others], kept[others]), f"{access.label} writes to another value"
             made = [self.arena[writes].copy()]
-            made += [self.outputs[h.place.index].copy() for h in access.writes if h.place.buffer == "output"]
+            made += [self.outputs[h.address.index].copy() for h in access.writes if h.address.buffer == "output"]
             results.append(made)
         for one, other in zip(*results, strict=True):
             assert one.tobytes() == other.tobytes(), f"{access.label} depends on memory that is not its operands'"
         self.arena[:] = before
         self.arena[writes] = results[0][0]
 
-    def mask(self, homes: Sequence[Home]) -> Any:
+    def mask(self, homes: Sequence[Storage]) -> Any:
         """The bytes of values in the arena, with their borders."""
         mask = np.zeros(self.arena.size, bool)
         for home in homes:
             layout = home.layout
-            if home.place.buffer != "arena":
+            if home.address.buffer != "arena":
                 continue
             if layout.border:
                 _mark_border(mask, home)
             if home.value.q is not None and home.value.q.dynamic is not None:  # each row's scale and zero point
                 rows = Rows(layout.shape[-1])
                 strides = (*layout.strides[:-1], 1)
-                np.ndarray((*layout.shape[:-1], 12), bool, mask, home.place.offset + rows.notes, strides)[...] = True
+                np.ndarray((*layout.shape[:-1], 12), bool, mask, home.address.offset + rows.notes, strides)[...] = True
             shape, strides = (*layout.shape, layout.item), (*layout.strides, 1)
-            np.ndarray(shape, bool, mask, home.place.offset, strides)[...] = True
+            np.ndarray(shape, bool, mask, home.address.offset, strides)[...] = True
         return mask
 
     def run(self, access: Access) -> None:

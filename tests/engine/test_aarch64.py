@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from edgewright.engine.isa import ARM
+from edgewright.engine.isa import ARM_LEVELS
 from tests.engine.coverage.xnnpack import LEFT
 from tests.support.programs import require
 
@@ -69,16 +69,16 @@ def check(found: list[dict[str, Any]]) -> None:
         assert bool(told.get("in_numpy")) == (name in LEFT), told
 
 
-@pytest.mark.parametrize("cpu", ARM)
+@pytest.mark.parametrize("cpu", ARM_LEVELS)
 def test_nodes_in_turn(cpu: str, tmp_path: Path) -> None:
     """A third of the node types on each instruction set."""
-    found = on_arm(tmp_path, "nodes", cpu, str(ARM.index(cpu)), "3")
+    found = on_arm(tmp_path, "nodes", cpu, str(ARM_LEVELS.index(cpu)), "3")
     assert len(found) > 20
     check(found)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cpu", ARM)
+@pytest.mark.parametrize("cpu", ARM_LEVELS)
 def test_nodes(cpu: str, tmp_path: Path) -> None:
     check(on_arm(tmp_path, "nodes", cpu, "0", "1"))
 

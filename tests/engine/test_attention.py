@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import make_plan
-from edgewright.engine.graph.match_attention import find_attention
+from edgewright.engine.graph.match_attention import match_attention
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import (
@@ -55,7 +55,7 @@ def attention(shape: Shape, mask: Value | None = None, scale: float = 0.2, first
 
 def close(made: Graph, cpu: str, bound: float = 3e-6, seed: int = 0) -> None:
     assert steps_in_python(made, cpu) == []
-    assert len(find_attention(made)) == 1
+    assert len(match_attention(made)) == 1
     compare(made, [random(v, i + seed) for i, v in enumerate(made.inputs)], cpu, bound)
 
 
@@ -83,7 +83,7 @@ def test_masks(cpu: str, mask: tuple[int, ...], fixed: bool) -> None:
     data = np.where(np.random.default_rng(3).random(mask) < 0.3, -np.inf, 0.5).astype(np.float32)
     data[..., 0] = 0.25  # something is left of every row
     made = attention((3, 21, 40, 16, 24), constant(data) if fixed else real("mask", *mask))
-    assert len(find_attention(made)) == 1
+    assert len(match_attention(made)) == 1
     given = [random(v, i) for i, v in enumerate(made.inputs[:3])]
     compare(made, [*given, *([] if fixed else [data])], cpu, 3e-6)
 
@@ -119,7 +119,7 @@ def test_queries_without_keys_get_zeros(cpu: str) -> None:
         Op("logical_not", {"self": flags[2]}, [flags[3]]),
         Op("where", {"condition": flags[3], "self": zeros, "other": shares}, [safe]),
     ]
-    (found,) = find_attention(made)
+    (found,) = match_attention(made)
     assert found.safe
     data = np.zeros((1, 1, 20, 24), np.float32)
     data[..., 3, :], data[..., 5, 1:], data[..., 7, 2] = -np.inf, -np.inf, np.nan
@@ -179,13 +179,13 @@ def test_what_is_seen_elsewhere_stays_whole() -> None:
     shares = made.ops[3].outputs[0]
     assert shares is not None
     seen = Graph("seen", made.inputs, [*made.outputs, shares], made.ops)
-    assert find_attention(seen) == [] and find_attention(made)
-    assert find_attention(attention((2, 4, 12, 8, 8))) == []
+    assert match_attention(seen) == [] and match_attention(made)
+    assert match_attention(attention((2, 4, 12, 8, 8))) == []
     given = [random(v, i) for i, v in enumerate(made.inputs)]
     compare(seen, given, cpus()[-1], 3e-6)
     for factor in (-0.5, 0.0):
         turned = from_bytes((2, 20, 24, 16, 16), factor)
-        assert not find_attention(turned)[0].bytes
+        assert not match_attention(turned)[0].bytes
         compare(turned, [random(v, i) for i, v in enumerate(turned.inputs)], cpus()[-1], 5e-6)
 
 

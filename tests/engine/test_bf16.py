@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import compile
-from edgewright.engine.isa import _machine, host
+from edgewright.engine.isa import _machine, host_isa
 from edgewright.errors import UsageError
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.dtypes import bfloat16
@@ -63,7 +63,7 @@ def test_a_sum_follows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_gets_it_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EDGEWRIGHT_BF16", raising=False)
     assert "gemm_pairs" not in kernels(conv((1, 9, 9, 24), 40, (1, 1)))
-    assert not host().bf16
+    assert not host_isa().bf16
 
 
 @has_it
@@ -79,4 +79,4 @@ def test_others_stay_in_single_precision(monkeypatch: pytest.MonkeyPatch, shape:
 def test_what_cannot_be_had(monkeypatch: pytest.MonkeyPatch, asked: str, cpu: str) -> None:
     monkeypatch.setenv("EDGEWRIGHT_BF16", asked)
     with pytest.raises(UsageError, match="EDGEWRIGHT_BF16"):
-        host(cpu)
+        host_isa(cpu)

@@ -12,10 +12,10 @@ import pytest
 
 from edgewright.cli import main
 from edgewright.engine.jit import build, cache
-from edgewright.engine.jit.cache import Cache, default_cache, default_folder, key_of
+from edgewright.engine.jit.cache import Cache, cache_key, default_cache, default_folder
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX's")
-KEY = key_of("a")
+KEY = cache_key("a")
 TEXT = "define i64 @answer() {\n  ret i64 42\n}\n"
 
 
@@ -47,8 +47,8 @@ def test_damaged_entries_are_made_again(store: Cache, damage: str, caplog: pytes
     path = store.folder / f"{KEY}.o"
     data = path.read_bytes()
     if damage == "rename":
-        store.put(key_of("b"), b"other")
-        (store.folder / f"{key_of('b')}.o").rename(path)
+        store.put(cache_key("b"), b"other")
+        (store.folder / f"{cache_key('b')}.o").rename(path)
     else:
         changed = {"truncate": data[:-1], "flip": data[:99] + b"!" + data[100:], "empty": b"", "extend": data + b"!"}
         path.write_bytes(changed[damage])
@@ -118,19 +118,19 @@ def test_the_longest_unused_go_first(tmp_path: Path) -> None:
     store = Cache(tmp_path / "cache", limit=350)
     assert store.folder is not None
     for age, name in enumerate("abc"):
-        store.put(key_of(name), bytes(50))  # 98 with its head
-        os.utime(store.folder / f"{key_of(name)}.o", (1000 + age, 1000 + age))
-    assert store.get(key_of("a")) is not None  # used just now
-    store.put(key_of("d"), bytes(50))
+        store.put(cache_key(name), bytes(50))  # 98 with its head
+        os.utime(store.folder / f"{cache_key(name)}.o", (1000 + age, 1000 + age))
+    assert store.get(cache_key("a")) is not None  # used just now
+    store.put(cache_key("d"), bytes(50))
     store.trim()
-    assert store.get(key_of("b")) is None
-    assert all(store.get(key_of(name)) is not None for name in "acd")
+    assert store.get(cache_key("b")) is None
+    assert all(store.get(cache_key(name)) is not None for name in "acd")
 
 
 def test_entries_are_limited_in_number(store: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "MOST_ENTRIES", 5)
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 5)
     for at in range(9):
-        store.put(key_of(str(at)), b"code")
+        store.put(cache_key(str(at)), b"code")
     store.trim()
     assert len(store.entries()) == 5
 
@@ -195,10 +195,10 @@ def test_without_other_processes_this_one_compiles(monkeypatch: pytest.MonkeyPat
 def test_processes_at_the_same_time(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
-from edgewright.engine.jit.cache import Cache, key_of
+from edgewright.engine.jit.cache import Cache, cache_key
 store = Cache(Path({str(tmp_path / "cache")!r}), limit=3000)
 for at in range(150):
-    key = key_of(str(at % 40))
+    key = cache_key(str(at % 40))
     found = store.get(key)
     assert found in (None, key.encode()), found
     store.put(key, key.encode())
@@ -261,7 +261,7 @@ def test_the_processor_is_the_same_whoever_asks(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(build, "_loaded", lambda: False)
     if helper is not None:
         monkeypatch.setattr(build, "_HELPER", helper)
-    assert build.processor() == (llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()))
+    assert build.host_cpu() == (llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()))
 
 
 # -------------------------------------------------------------------------------------------- the folders around it

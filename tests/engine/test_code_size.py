@@ -12,7 +12,7 @@ import pytest
 from edgewright.engine import compile, make_plan
 from edgewright.engine.codegen import builder
 from edgewright.engine.codegen.builder import CodeSizeError
-from edgewright.engine.runner import VARIABLE, make_runner
+from edgewright.engine.runner import ENGINE_VARIABLE, make_runner
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK, named
@@ -151,7 +151,7 @@ def test_code_beyond_the_limit_is_run_by_the_reference(
     assert any("may have 20 instructions" in record.getMessage() for record in caplog.records)
     given = [random(value) for value in made.inputs]
     check_alike(runner.run(given), Executor(made, XNNPACK).run(given))
-    monkeypatch.setenv(VARIABLE, "native")
+    monkeypatch.setenv(ENGINE_VARIABLE, "native")
     with pytest.raises(CodeSizeError, match="may have 20 instructions"):
         make_runner(lambda: made, XNNPACK, MEMORY, 1)
 

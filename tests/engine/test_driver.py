@@ -15,8 +15,8 @@ from edgewright.engine.jit import driver_ir, pool_memory, threads
 from edgewright.engine.jit.build import compile_all, target_machine
 from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodegenError
-from edgewright.engine.jit.thread_policy import Sharing
-from edgewright.engine.plan import Place, PythonCall, Step, View
+from edgewright.engine.jit.thread_policy import ThreadPolicy
+from edgewright.engine.plan import Address, PythonCall, Step, TensorView
 from edgewright.engine.profile import EngineProfile
 from edgewright.errors import InputError
 from edgewright.formats.etdump import read_etdump, write_etdump
@@ -28,7 +28,7 @@ X = np.arange(32 * LANES, dtype=np.float32)
 @pytest.fixture(autouse=True)
 def share_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the workers from the first call on, however the machine is loaded."""
-    monkeypatch.setattr(Sharing, "decide", lambda self: True)
+    monkeypatch.setattr(ThreadPolicy, "decide", lambda self: True)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
@@ -51,7 +51,7 @@ def test_every_unit_is_done_once(count: int, seed: int) -> None:
 
 
 def test_more_chunks_than_a_word_counts() -> None:
-    units = 3 * pool_memory.MOST_CHUNKS
+    units = 3 * pool_memory.MAX_CHUNKS
     tally = np.zeros(units, COUNT)
     CompiledGraph(tallying([(units, 1, True)], rounds=1), threads=2).run([], [tally])
     assert (tally == 1).all()
@@ -106,9 +106,9 @@ def test_outputs_must_not_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", [Place("arena", -1), Place("arena", 10_000), Place("input", 513), Place("weights", 1)]
+    "place", [Address("arena", -1), Address("arena", 10_000), Address("input", 513), Address("weights", 1)]
 )
-def test_addresses_outside_their_buffer_are_refused(place: Place) -> None:
+def test_addresses_outside_their_buffer_are_refused(place: Address) -> None:
     good = adding()
     first = dataclasses.replace(good.steps[0], args=(place, *good.steps[0].args[1:]))
     with pytest.raises(CodegenError, match="must lie in"):
@@ -124,15 +124,15 @@ def test_steps_without_units_are_refused() -> None:
 def python_between() -> tuple[Step, Step, Step]:
     """Add one, double in Python, add one."""
     size = X.nbytes
-    view = {k: View(Place("arena", k * size), FLOAT, (32, LANES), (16, 4)) for k in (0, 1)}
+    view = {k: TensorView(Address("arena", k * size), FLOAT, (32, LANES), (16, 4)) for k in (0, 1)}
 
     def double(reads: list[np.ndarray], writes: list[np.ndarray]) -> None:
         writes[0][...] = 2 * reads[0]
 
     return (
-        Step("add", (Place("input", 0), Place("arena", 0), 1.0), 32, 4, label="before", macs=MANY),
+        Step("add", (Address("input", 0), Address("arena", 0), 1.0), 32, 4, label="before", macs=MANY),
         Step("", (), 1, 1, label="double", python=PythonCall(double, (view[0],), (view[1],))),
-        Step("add", (Place("arena", size), Place("output", 0), 1.0), 32, 4, label="after", macs=MANY),
+        Step("add", (Address("arena", size), Address("output", 0), 1.0), 32, 4, label="after", macs=MANY),
     )
 
 
@@ -168,7 +168,9 @@ def test_weights_are_copied_and_not_for_python_to_write() -> None:
         writes[0][...] = reads[0]
 
     call = PythonCall(
-        look, (View(Place("weights", 0), FLOAT, X.shape, (4,)),), (View(Place("output", 0), FLOAT, X.shape, (4,)),)
+        look,
+        (TensorView(Address("weights", 0), FLOAT, X.shape, (4,)),),
+        (TensorView(Address("output", 0), FLOAT, X.shape, (4,)),),
     )
     whole = dataclasses.replace(adding(), weights=weights, steps=(Step("", (), 1, 1, python=call),))
     graph = CompiledGraph(whole, threads=1)
@@ -210,7 +212,7 @@ def test_graphs_come_and_go() -> None:
         assert np.array_equal(graph.run([X])[0], X + 3 + at % 4)
         del graph
         gc.collect()
-    assert len(threads.pool()._retired) <= 30
+    assert len(threads.thread_pool()._retired) <= 30
 
 
 def test_a_kernel_that_is_not_there() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from edgewright.engine.codegen.builder import I64, PTR, Module, const, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
-from edgewright.engine.isa import host
+from edgewright.engine.isa import host_isa
 from edgewright.engine.jit.build import build_objects
 from edgewright.engine.jit.elf import Library, link
 from edgewright.ir.dtypes import bfloat16
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 def apply(kind: str, x: Array, cpu: str, *constants: float) -> Array:
     """A function of the engine on an array."""
-    isa, module = host(cpu), Module()
+    isa, module = host_isa(cpu), Module()
     f = module.function("apply", [(PTR, "data"), (PTR, "out"), (I64, "n")], exported=True)
     lanes = vec(isa.lanes, "float")
 

@@ -9,7 +9,7 @@ import pytest
 
 import edgewright.engine
 from edgewright.engine import compile
-from edgewright.engine.isa import VARIABLE, _machine, host
+from edgewright.engine.isa import CPU_VARIABLE, _machine, host_isa
 from edgewright.errors import UsageError
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.numerics import XNNPACK
@@ -18,22 +18,22 @@ from tests.engine.graphs import check_alike
 
 
 def test_the_lower_one_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "avx2")
-    isa = host()
+    monkeypatch.setenv(CPU_VARIABLE, "avx2")
+    isa = host_isa()
     assert (isa.name, isa.lanes, isa.registers, isa.dot) == ("avx2", 8, 16, False)
     assert "+avx512f" not in isa.features
     assert "+avx2" in isa.features
 
 
 def test_other_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "sse9")
+    monkeypatch.setenv(CPU_VARIABLE, "sse9")
     with pytest.raises(UsageError, match="avx2, avxvnni, avx512"):
-        host()
+        host_isa()
 
 
 def test_an_argument_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "sse9")
-    assert host("avx2").name == "avx2"
+    monkeypatch.setenv(CPU_VARIABLE, "sse9")
+    assert host_isa("avx2").name == "avx2"
 
 
 BYTES = {f"{kind} {n}": make for kind, group in (("bytes", EXACT), ("rows", ROWS)) for n, make in group.items()}

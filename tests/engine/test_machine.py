@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.engine import roofline
-from edgewright.engine.isa import host
+from edgewright.engine.isa import host_isa
 from edgewright.engine.jit.cache import Cache
 from edgewright.engine.roofline import Peaks, estimate
 from edgewright.ir.graph import Graph, Op, QParams, Value
@@ -51,7 +51,7 @@ def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert roofline.peaks(1, store) == first
 
 
-@pytest.mark.parametrize("name", ["avx2", host().name])
+@pytest.mark.parametrize("name", ["avx2", host_isa().name])
 def test_every_peak_is_arithmetic_that_is_done(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The instructions that are counted are in the loop: LLVM did not see through them."""
     import re
@@ -60,7 +60,7 @@ def test_every_peak_is_arithmetic_that_is_done(name: str, monkeypatch: pytest.Mo
 
     from edgewright.engine.jit.build import target_machine
 
-    isa = host(name)
+    isa = host_isa(name)
     wanted = {"peak_float": r"vfmadd", "peak_byte": r"vpdpbusd" if isa.dot else r"vpmaddwd", "peak_read": r"vp?or"}
     makers = [
         roofline._arithmetic(isa, "peak_float", roofline._float_chain),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.jit.shape_specialization import Forms
+from edgewright.engine.jit.shape_specialization import Specializer
 from edgewright.engine.lower.static_gather import GATHER_OPS, separable_indices
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.graph import Graph, Op, Value
@@ -62,7 +62,7 @@ def test_moves(cpu: str, dtype: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["flip", "repeat", "reflection_pad"])
 def test_other_sizes_need_no_other_code(kind: str) -> None:
-    forms = Forms(1, XNNPACK, 1 << 30)
+    forms = Specializer(1, XNNPACK, 1 << 30)
     for shape in ((2, 3, 5, 8), (1, 5, 6, 8), (3, 1, 9, 8)):
         given = contents("float32", shape)
         case, want = made(kind, CASES[kind][0], given)

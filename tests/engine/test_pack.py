@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgewright.engine.graph.constant_buffer import Weights, give_back, resident
+from edgewright.engine.graph.constant_buffer import ConstantBuffer, make_resident, release_pages
 from edgewright.engine.plan import ALIGN, SLACK
 
 SIZE = 1 << 20
@@ -30,7 +30,7 @@ def held(path: Path) -> int:
 
 
 def test_small_equal_arrays_are_stored_once() -> None:
-    weights = Weights()
+    weights = ConstantBuffer()
     one, other = np.arange(8, dtype=np.float32), np.arange(9, dtype=np.float32)
     places = [weights.add(a) for a in (one, other, one)]
     assert places[0] == places[2] != places[1]
@@ -39,10 +39,10 @@ def test_small_equal_arrays_are_stored_once() -> None:
 
 
 def test_built_weights_are_read_where_they_are() -> None:
-    weights = Weights()
+    weights = ConstantBuffer()
     weights.reserve(100, lambda room: room.fill(7))
     built = weights.build()
-    assert resident(built) is built
+    assert make_resident(built) is built
     assert built.ctypes.data % ALIGN == 0
     assert list(built[:100]) == [7] * 100
 
@@ -50,7 +50,7 @@ def test_built_weights_are_read_where_they_are() -> None:
 @pytest.mark.parametrize("cut", [slice(8, None), slice(0, None)])
 def test_others_are_copied_to_where_reading_beyond_them_is_safe(cut: slice) -> None:
     given: Any = np.frombuffer(bytes(range(200)), np.uint8)[cut]
-    held_now: Any = resident(given)
+    held_now: Any = make_resident(given)
     assert held_now.ctypes.data % ALIGN == 0
     assert bytes(held_now) == bytes(given)
     assert held_now.base.nbytes >= given.nbytes + SLACK
@@ -61,7 +61,7 @@ def test_a_mapped_file_is_let_go_of_and_reads_the_same(tmp_path: Path) -> None:
     _, data = mapped(path, mmap.ACCESS_READ)
     total = int(data.sum())
     assert held(path) == SIZE
-    give_back(data[1000:-1000].reshape(-1, 8))
+    release_pages(data[1000:-1000].reshape(-1, 8))
     assert held(path) <= 4 * mmap.PAGESIZE
     assert int(data.sum()) == total
 
@@ -69,11 +69,11 @@ def test_a_mapped_file_is_let_go_of_and_reads_the_same(tmp_path: Path) -> None:
 def test_what_was_written_to_a_private_map_stays(tmp_path: Path) -> None:
     whole, data = mapped(tmp_path / "private", mmap.ACCESS_COPY)
     data[:] = 5
-    give_back(np.frombuffer(memoryview(whole).toreadonly(), np.int32))
+    release_pages(np.frombuffer(memoryview(whole).toreadonly(), np.int32))
     assert set(data.tolist()) == {5}
 
 
 def test_arrays_of_their_own_are_left_alone() -> None:
     data: Any = np.ones(SIZE)
-    give_back(data)
+    release_pages(data)
     assert data.sum() == SIZE

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewright.engine import make_plan
-from edgewright.engine.host_arch import on_arm
+from edgewright.engine.host_arch import is_aarch64
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from tests.engine.graphs import I8, U8, biases, compare, constant, cpus, filters, graph, quantized, random, real, run
 
@@ -51,7 +51,7 @@ def conv(
 
 
 def check(made: Graph, cpu: str) -> None:
-    bound = 1e-5 if on_arm() and by_winograd(made, cpu) else 2e-6  # vectors of four are filled by any channels
+    bound = 1e-5 if is_aarch64() and by_winograd(made, cpu) else 2e-6  # vectors of four are filled by any channels
     compare(made, [random(made.inputs[0])], cpu, bound)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewright.engine.runner import VARIABLE
+from edgewright.engine.runner import ENGINE_VARIABLE
 from edgewright.errors import EdgewrightError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Runtime
@@ -73,7 +73,7 @@ def test_wrong_divisors_and_places_are_told_as_without_the_engine(
     given[which][3] = value
     told = []
     for engine in ("", "reference"):
-        monkeypatch.setenv(VARIABLE, engine)
+        monkeypatch.setenv(ENGINE_VARIABLE, engine)
         with pytest.raises(EdgewrightError) as caught:
             loaded(data).execute(given)
         told.append(str(caught.value).splitlines()[0].rpartition("): ")[2])  # what is wrong, without where

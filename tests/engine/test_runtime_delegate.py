@@ -43,12 +43,12 @@ def test_the_engine_is_what_runs() -> None:
 
 
 def test_the_reference_runs_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runner.VARIABLE, "reference")
+    monkeypatch.setenv(runner.ENGINE_VARIABLE, "reference")
     assert how(method("conv_relu_fp32_xnnpack")) == "numpy reference, as asked"
 
 
 def test_other_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runner.VARIABLE, "fast")
+    monkeypatch.setenv(runner.ENGINE_VARIABLE, "fast")
     with pytest.raises(UsageError, match="must be one of native, reference"):
         method("conv_relu_fp32_xnnpack")
 
@@ -57,7 +57,7 @@ def test_without_machine_code_it_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     problem = "the engine needs llvmlite: it is not there"
-    monkeypatch.setattr(runner, "why_not", lambda: problem)
+    monkeypatch.setattr(runner, "unavailable_reason", lambda: problem)
     runner._say.cache_clear()
     with caplog.at_level(logging.WARNING, "edgewright.engine"):
         assert problem in how(method("conv_relu_fp32_xnnpack"))
@@ -66,7 +66,7 @@ def test_without_machine_code_it_is_said_once(
     profile = Profile()
     made.execute(next(golden.cases("conv_relu_fp32_xnnpack")).inputs, profile=profile)
     assert "numpy reference" in profile.rows()[0].name
-    monkeypatch.setenv(runner.VARIABLE, "native")
+    monkeypatch.setenv(runner.ENGINE_VARIABLE, "native")
     with pytest.raises(MissingError, match="llvmlite"):
         method("conv_relu_fp32_xnnpack")
 
@@ -74,19 +74,19 @@ def test_without_machine_code_it_is_said_once(
 @pytest.mark.parametrize("machine", ["riscv64", "ppc64le"])
 def test_other_machines_are_named(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
     monkeypatch.setattr("edgewright.engine.host_arch.machine_name", lambda: machine)
-    runner.why_not.cache_clear()
+    runner.unavailable_reason.cache_clear()
     try:
-        assert machine in runner.why_not()
+        assert machine in runner.unavailable_reason()
     finally:
         monkeypatch.undo()
-        runner.why_not.cache_clear()
-    assert runner.why_not() == ""
+        runner.unavailable_reason.cache_clear()
+    assert runner.unavailable_reason() == ""
 
 
 @pytest.mark.parametrize("name", ["conv_relu_int8_pc_xnnpack", "conv_relu_int8_pt_xnnpack", "linear_int8_pc_xnnpack"])
 def test_bytes_are_those_of_the_reference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = results(name)
-    monkeypatch.setenv(runner.VARIABLE, "reference")
+    monkeypatch.setenv(runner.ENGINE_VARIABLE, "reference")
     for a, b in zip(ours, results(name), strict=True):
         np.testing.assert_array_equal(a, b)
 

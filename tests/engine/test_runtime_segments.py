@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewright.engine.runner import VARIABLE
+from edgewright.engine.runner import ENGINE_VARIABLE
 from edgewright.errors import LimitError
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.runtime import Profile, Runtime, register_kernel
@@ -75,7 +75,7 @@ def same(data: bytes, inputs: list[Any], monkeypatch: pytest.MonkeyPatch) -> Met
     ours = loaded(data)
     got = [ours.execute(inputs) for _ in range(2)]
     with monkeypatch.context() as patch:
-        patch.setenv(VARIABLE, "reference")
+        patch.setenv(ENGINE_VARIABLE, "reference")
         plain = loaded(data)
         assert not segments(plain)
         want = plain.execute(inputs)

@@ -149,7 +149,7 @@ def test_a_blob_without_a_twin_says_so(cache: Cache) -> None:
 
 def test_twins_without_a_digest_are_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[int] = []
-    monkeypatch.setattr(plan_cache, "save_form", lambda *args: saved.append(1))
+    monkeypatch.setattr(plan_cache, "save_compiled", lambda *args: saved.append(1))
     made = graph()
     HostTwin("", lambda: made).runner(lambda graph, memory: None, _tflite(), 1 << 30, 1)
     assert not saved

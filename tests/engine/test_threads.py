@@ -13,7 +13,7 @@ import pytest
 
 from edgewright.engine.jit import pool_memory, thread_count, threads
 from edgewright.engine.jit.driver import CompiledGraph
-from edgewright.engine.jit.thread_policy import Sharing
+from edgewright.engine.jit.thread_policy import ThreadPolicy
 from edgewright.errors import UsageError
 from tests.engine.toys import COUNT, LANES, adding, tallying
 
@@ -23,19 +23,19 @@ LINUX = sys.platform == "linux"
 
 @pytest.fixture(autouse=True)
 def share_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sharing, "decide", lambda self: True)
+    monkeypatch.setattr(ThreadPolicy, "decide", lambda self: True)
 
 
 @pytest.fixture
 def fresh_pool(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     """A pool of this test's own, sleeping as the parameter says."""
-    pool = threads.Pool(native_sleep=getattr(request, "param", None))
+    pool = threads.ThreadPool(native_sleep=getattr(request, "param", None))
     monkeypatch.setattr(threads, "_POOL", pool)
     yield pool
     pool.stop()
 
 
-def parked(pool: threads.Pool) -> int:
+def parked(pool: threads.ThreadPool) -> int:
     return int(pool._memory[pool_memory.PARKED : pool_memory.PARKED + 4].view(np.int32)[0])
 
 
@@ -50,8 +50,8 @@ def wait_until(condition, seconds: float = 600.0) -> None:
 def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     head = "import numpy as np, os, signal, sys, threading, time\nfrom tests.engine.toys import *\n"
     head += "from edgewright.engine.jit.driver import CompiledGraph\n"
-    head += "from edgewright.engine.jit.thread_policy import Sharing\n"
-    head += "Sharing.decide = lambda self: True\nX = np.arange(32 * LANES, dtype=np.float32)\n"
+    head += "from edgewright.engine.jit.thread_policy import ThreadPolicy\n"
+    head += "ThreadPolicy.decide = lambda self: True\nX = np.arange(32 * LANES, dtype=np.float32)\n"
     return subprocess.run(
         [sys.executable, "-c", head + script],
         capture_output=True,
@@ -63,7 +63,7 @@ def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("fresh_pool", [True, False], indirect=True, ids=["native", "condition"])
-def test_workers_take_part(fresh_pool: threads.Pool) -> None:
+def test_workers_take_part(fresh_pool: threads.ThreadPool) -> None:
     graph = CompiledGraph(tallying([(64, 1, True)] * 4, rounds=2000), threads=2)
 
     def came() -> bool:
@@ -77,7 +77,7 @@ def test_workers_take_part(fresh_pool: threads.Pool) -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="sleeping in the kernel is Linux's")
-def test_workers_sleep_when_there_is_nothing_to_do(fresh_pool: threads.Pool) -> None:
+def test_workers_sleep_when_there_is_nothing_to_do(fresh_pool: threads.ThreadPool) -> None:
     graph = CompiledGraph(adding(), threads=3)
     graph.run([X])
     wait_until(lambda: parked(fresh_pool) == 2)
@@ -87,7 +87,7 @@ def test_workers_sleep_when_there_is_nothing_to_do(fresh_pool: threads.Pool) -> 
 
 @pytest.mark.skipif(not LINUX, reason="placing threads is Linux's")
 @pytest.mark.skipif(len(thread_count.allowed_cores()) < 2, reason="needs two cores")
-def test_woken_workers_keep_off_the_callers_core(fresh_pool: threads.Pool) -> None:
+def test_woken_workers_keep_off_the_callers_core(fresh_pool: threads.ThreadPool) -> None:
     allowed = thread_count.allowed_cores()
     own = min(allowed)
     graph = CompiledGraph(adding(), threads=2)
@@ -102,7 +102,7 @@ def test_woken_workers_keep_off_the_callers_core(fresh_pool: threads.Pool) -> No
 
 
 @pytest.mark.parametrize("fresh_pool", [True, False], indirect=True, ids=["native", "condition"])
-def test_calls_after_pauses(fresh_pool: threads.Pool) -> None:
+def test_calls_after_pauses(fresh_pool: threads.ThreadPool) -> None:
     graph = CompiledGraph(adding(steps=20), threads=3)
     for gap in (0, 0.0001, 0.001, 0.01) * 10:
         time.sleep(gap)
@@ -110,7 +110,7 @@ def test_calls_after_pauses(fresh_pool: threads.Pool) -> None:
 
 
 @pytest.mark.parametrize("fresh_pool", [True, False], indirect=True, ids=["native", "condition"])
-def test_several_graphs_from_several_python_threads(fresh_pool: threads.Pool) -> None:
+def test_several_graphs_from_several_python_threads(fresh_pool: threads.ThreadPool) -> None:
     graphs = [CompiledGraph(adding(steps=2 + k), threads=2 + k % 2) for k in range(4)]
     wrong: list[int] = []
 
@@ -129,7 +129,7 @@ def test_several_graphs_from_several_python_threads(fresh_pool: threads.Pool) ->
     assert not wrong
 
 
-def test_a_stopped_pool_leaves_calls_to_their_caller(fresh_pool: threads.Pool) -> None:
+def test_a_stopped_pool_leaves_calls_to_their_caller(fresh_pool: threads.ThreadPool) -> None:
     graph = CompiledGraph(adding(), threads=2)
     graph.run([X])
     fresh_pool.stop()
@@ -147,8 +147,8 @@ for _ in range(3):
     child = os.fork()
     if not child:
         good = all(np.array_equal(graph.run([X])[0], X + 5) for _ in range(20))
-        from edgewright.engine import threads
-        os._exit(0 if good and len(threads.pool()._threads) == 1 else 1)
+        from edgewright.engine.jit import threads
+        os._exit(0 if good and len(threads.thread_pool()._threads) == 1 else 1)
     children.append(child)
 codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 print(codes, np.array_equal(graph.run([X])[0], X + 5))
@@ -182,7 +182,7 @@ caller.join()
 def test_an_interrupt_leaves_graph_and_pool_usable() -> None:
     done = python(
         """
-from edgewright.engine import threads
+from edgewright.engine.jit import threads
 graph = CompiledGraph(tallying([(64, 1, True)] * 50, rounds=20000), threads=2)
 graph.run([])
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells tell what runs in the background to ignore it
@@ -197,7 +197,7 @@ for _ in range(5):
         interrupted += 1
 tallies = [np.zeros(64, COUNT) for _ in range(50)]
 graph.run([], tallies)
-print(interrupted, all((t == 1).all() for t in tallies), threads.pool().lock.locked())
+print(interrupted, all((t == 1).all() for t in tallies), threads.thread_pool().lock.locked())
 """
     )
     assert done.stdout.strip() == "5 True False", done.stderr
@@ -242,7 +242,7 @@ def test_cores_are_those_allowed() -> None:
 
 def test_trouble_is_followed_by_calls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    sharing = Sharing()
+    sharing = ThreadPolicy()
 
     def call(shared_ns: int) -> bool:
         shared = sharing.decide()
@@ -261,7 +261,7 @@ def test_trouble_is_followed_by_calls_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_is_slow_alone_too_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    sharing = Sharing()
+    sharing = ThreadPolicy()
     alone, shared = 1_000_000, 500_000
     taken = []
     for at in range(200):
@@ -273,7 +273,7 @@ def test_what_is_slow_alone_too_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -
     assert all(taken[60:])  # until it is known how long it takes alone now
 
 
-def test_memory_is_kept_for_a_worker_that_is_late_to_stop(fresh_pool: threads.Pool) -> None:
+def test_memory_is_kept_for_a_worker_that_is_late_to_stop(fresh_pool: threads.ThreadPool) -> None:
     late = threading.Event()
     fresh_pool._threads.append(threading.Thread(target=late.wait, daemon=True))
     fresh_pool._threads[0].start()

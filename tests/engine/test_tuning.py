@@ -11,9 +11,9 @@ import pytest
 
 from edgewright.cli import main
 from edgewright.engine import CompiledGraph, compile, make_plan, tune, tuning
-from edgewright.engine.isa import host
+from edgewright.engine.isa import host_isa
 from edgewright.engine.jit.cache import default_cache
-from edgewright.engine.tuning_params import Choices, store, tuned, tuned_text
+from edgewright.engine.tuning_params import TuningParams, load_tuned, store_tuned, tuned_fingerprint
 from edgewright.ir.graph import Graph
 from tests.engine.graphs import cpus, random
 from tests.engine.test_products import conv
@@ -39,13 +39,13 @@ def made(name: str, quantize: bool) -> Graph:
 
 def decisions(graph: Graph, cpu: str, found: dict[str, int]) -> dict[str, int]:
     """How many options each has."""
-    choices = Choices(found)
+    choices = TuningParams(found)
     make_plan(graph, 1, cpu=cpu, choices=choices)
     return {d.key: len(d.options) for d in choices.made}
 
 
 def run(graph: Graph, cpu: str, found: dict[str, int]) -> Any:
-    plan = make_plan(graph, 1, cpu=cpu, choices=Choices(found))
+    plan = make_plan(graph, 1, cpu=cpu, choices=TuningParams(found))
     return CompiledGraph(plan, 1).run([random(graph.inputs[0])])[0]
 
 
@@ -88,8 +88,8 @@ def test_what_was_found_is_kept_if_all_of_it_is_faster(monkeypatch: pytest.Monke
     assert (result.rule_ms, result.chosen_ms) == ((2.0, 1.0) if quicker else (1.0, 2.0))
     after = [step.kernel for step in compile(graph, 1).plan.steps]
     assert (before != after) == quicker
-    assert bool(tuned(host(), 1)) == quicker
-    assert not tuned(host(), 2)  # other threads, other tiles
+    assert bool(load_tuned(host_isa(), 1)) == quicker
+    assert not load_tuned(host_isa(), 2)  # other threads, other tiles
 
 
 def test_tuning_measures_and_results_stay(tmp_path: Path) -> None:
@@ -110,23 +110,23 @@ def test_numbers_that_are_no_options_are_not_used() -> None:
     key = next(iter(decisions(graph, "", {})))
     usual = [s.kernel for s in make_plan(graph, 1).steps]
     for at in (99, -1):
-        assert [s.kernel for s in make_plan(graph, 1, choices=Choices({key: at})).steps] == usual
+        assert [s.kernel for s in make_plan(graph, 1, choices=TuningParams({key: at})).steps] == usual
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{", b'{"a": "b"}', b"\xff"])
 def test_a_damaged_store_is_as_none(text: bytes) -> None:
-    store(host(), 1, {"a": 1})
+    store_tuned(host_isa(), 1, {"a": 1})
     name = default_cache().entries()[0].name.removesuffix(".o")
     default_cache().put(name, text)
-    assert tuned(host(), 1) == {}
+    assert load_tuned(host_isa(), 1) == {}
 
 
 def test_what_was_found_before_stays() -> None:
-    store(host(), 1, {"a": 1, "b": 2})
-    old = tuned_text(host(), 1)
-    store(host(), 1, {"b": 0, "c": 3})
-    assert tuned(host(), 1) == {"a": 1, "c": 3}  # 0 is the rule's own
-    assert tuned_text(host(), 1) != old  # plans that were stored are made again
+    store_tuned(host_isa(), 1, {"a": 1, "b": 2})
+    old = tuned_fingerprint(host_isa(), 1)
+    store_tuned(host_isa(), 1, {"b": 0, "c": 3})
+    assert load_tuned(host_isa(), 1) == {"a": 1, "c": 3}  # 0 is the rule's own
+    assert tuned_fingerprint(host_isa(), 1) != old  # plans that were stored are made again
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from edgewright.engine import compile
 from edgewright.engine.graph import schedule
-from edgewright.engine.graph.arena import Need
-from edgewright.engine.graph.layout import Home, dense
+from edgewright.engine.graph.arena import BufferLifetime
+from edgewright.engine.graph.layout import Storage, dense_layout
 from edgewright.engine.graph.verify_plan import Access, PlanError, verify_plan
 from edgewright.engine.lower import int8_conv
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import Address
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import XNNPACK
@@ -24,11 +24,11 @@ from tests.engine.sanitize import sanitize
 from tests.engine.subjects import SUBJECTS
 
 
-def _home(name: str, offset: int, size: int = 64) -> Home:
-    return Home(real(name, size // 4), Place("arena", offset), dense((size // 4,), 4))
+def _home(name: str, offset: int, size: int = 64) -> Storage:
+    return Storage(real(name, size // 4), Address("arena", offset), dense_layout((size // 4,), 4))
 
 
-def _node(reads: tuple[Home, ...], writes: tuple[Home, ...], **more: Any) -> Access:
+def _node(reads: tuple[Storage, ...], writes: tuple[Storage, ...], **more: Any) -> Access:
     return Access("node", reads, writes, **more)
 
 
@@ -36,7 +36,7 @@ A, B, C = (_home(name, 64 * i) for i, name in enumerate("abc"))
 
 
 def test_values_that_take_turns_may_share_memory() -> None:
-    later = Home(real("later", 16), A.place, A.layout)
+    later = Storage(real("later", 16), A.address, A.layout)
     verify_plan([_node((), (A,)), _node((A,), (B,)), _node((B,), (later,)), _node((later,), (C,))], 192, [])
 
 
@@ -55,7 +55,7 @@ def test_what_a_node_reads_must_be_there(accesses: list[Access], rule: str) -> N
 
 
 def test_a_view_is_read_where_its_source_is() -> None:
-    view = Home(real("view", 8), A.place, dense((8,), 4))
+    view = Storage(real("view", 8), A.address, dense_layout((8,), 4))
     made = [_node((), (A,)), _node((), (view,), same=A.value), _node((), (B,))]
     verify_plan([*made, _node((view,), (C,))], 192, [])
     with pytest.raises(PlanError, match="view"):
@@ -70,11 +70,11 @@ def _residual() -> Graph:
 
 
 def test_values_that_end_too_early_are_found_when_the_graph_is_compiled() -> None:
-    def forgetful(size: int, first: int, last: int) -> Need:
-        return Need(size, first, min(last, first + 1))
+    def forgetful(size: int, first: int, last: int) -> BufferLifetime:
+        return BufferLifetime(size, first, min(last, first + 1))
 
     compile(_residual(), threads=1)
-    with mock.patch.object(schedule, "Need", forgetful), pytest.raises(PlanError, match="overwrote"):
+    with mock.patch.object(schedule, "BufferLifetime", forgetful), pytest.raises(PlanError, match="overwrote"):
         compile(_residual(), threads=1)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.engine.plan import Place, Plan, Step, Tensor
+from edgewright.engine.plan import Address, Plan, Step, TensorSpec
 
 FLOAT = np.dtype(np.float32)
 COUNT = np.dtype(np.int32)
@@ -77,28 +77,28 @@ def adding(steps: int = 5, units: int = 32, grain: int = 4) -> Plan:
     size = units * LANES * FLOAT.itemsize
     made = []
     for k in range(steps):
-        source = Place("input", 0) if k == 0 else Place("arena", k % 2 * size)
-        target = Place("output", 0) if k == steps - 1 else Place("arena", (k + 1) % 2 * size)
+        source = Address("input", 0) if k == 0 else Address("arena", k % 2 * size)
+        target = Address("output", 0) if k == steps - 1 else Address("arena", (k + 1) % 2 * size)
         made.append(Step("add", (source, target, 1.0), units, grain, label=f"add {k}", macs=MANY, bytes=2 * size))
     shape = (units * LANES,)
-    return plan(made, {"add": ADD}, 2 * size, [Tensor("x", FLOAT, shape)], [Tensor("y", FLOAT, shape)])
+    return plan(made, {"add": ADD}, 2 * size, [TensorSpec("x", FLOAT, shape)], [TensorSpec("y", FLOAT, shape)])
 
 
 def tallying(layers: Sequence[tuple[int, int, bool]], rounds: int = 50) -> Plan:
     """Each layer of (units, grain, barrier) counts how often each of its units was done, in an output of its own."""
     made = [
-        Step("tally", (Place("output", 0, k), rounds), units, grain, barrier, macs=MANY)
+        Step("tally", (Address("output", 0, k), rounds), units, grain, barrier, macs=MANY)
         for k, (units, grain, barrier) in enumerate(layers)
     ]
-    return plan(made, {"tally": TALLY}, 0, [], [Tensor(f"t{k}", COUNT, (u,)) for k, (u, _, _) in enumerate(layers)])
+    return plan(made, {"tally": TALLY}, 0, [], [TensorSpec(f"t{k}", COUNT, (u,)) for k, (u, _, _) in enumerate(layers)])
 
 
 def plan(
     steps: Sequence[Step],
     kernels: dict[str, str],
     arena: int,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
 ) -> Plan:
     nothing = np.zeros(0, np.uint8)
     return Plan(tuple(steps), kernels, nothing, arena, 64, tuple(inputs), tuple(outputs))

@@ -20,7 +20,7 @@ from edgewright.backends.samsung.delegate import EnnDelegate
 from edgewright.backends.xnnpack.delegate import XnnpackDelegate
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.jit import build
-from edgewright.engine.runner import VARIABLE
+from edgewright.engine.runner import ENGINE_VARIABLE
 from edgewright.errors import EdgewrightError, LimitError
 from edgewright.formats.twin_reader import read_twin
 from edgewright.ir import numerics
@@ -98,12 +98,12 @@ def compile_in_this_process(optimize: bool) -> None:
 
 @contextmanager
 def engine(name: str) -> Iterator[None]:
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = name
+    before = os.environ.get(ENGINE_VARIABLE)
+    os.environ[ENGINE_VARIABLE] = name
     try:
         yield
     finally:
-        os.environ.pop(VARIABLE) if before is None else os.environ.__setitem__(VARIABLE, before)
+        os.environ.pop(ENGINE_VARIABLE) if before is None else os.environ.__setitem__(ENGINE_VARIABLE, before)
 
 
 def load(dialect: str, data: bytes) -> tuple[Graph, Callable[[Sequence[Any]], list[Any]]]:

@@ -81,8 +81,8 @@ def test_the_nearest_is_named(what: str) -> None:
 
 @pytest.mark.parametrize("what", ["EDGEWRIGHT_CPU", "EDGEWRIGHT_QNN"])
 def test_so_it_is_for_variables(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = {"EDGEWRIGHT_CPU": isa.host, "EDGEWRIGHT_QNN": why_twin}[what]
-    meant = (isa.ARM if isa.on_arm() else isa.X86)[0] if what == "EDGEWRIGHT_CPU" else "twin"
+    call = {"EDGEWRIGHT_CPU": isa.host_isa, "EDGEWRIGHT_QNN": why_twin}[what]
+    meant = (isa.ARM_LEVELS if isa.on_arm() else isa.X86_LEVELS)[0] if what == "EDGEWRIGHT_CPU" else "twin"
     monkeypatch.setenv(what, meant + "s")
     with pytest.raises(
         EdgewrightError, match=rf"must be one of [^;]*{meant}[^;]*; got {meant}s\n  Did you mean {meant}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.qualcomm.emulator import End
-from edgewright.engine.plan import Tensor
+from edgewright.engine.plan import TensorSpec
 from edgewright.errors import ExecutionError
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph
@@ -57,5 +57,5 @@ class TwinRunner:
         """Nothing is held but memory."""
 
 
-def _end(tensor: Tensor) -> End:
+def _end(tensor: TensorSpec) -> End:
     return End(tensor.name, tensor.shape, str(tensor.dtype))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewright.engine.graph.graph_io import tensor
+from edgewright.engine.graph.graph_io import tensor_spec
 from edgewright.formats.twin_writer import MAGIC
 from edgewright.ir.enn.check import check
 from edgewright.ir.enn.execute import execute
@@ -62,7 +62,7 @@ class _Numpy:
 
     @property
     def ends(self) -> Ends:
-        return tuple(tensor(v) for v in self._graph.inputs), tuple(tensor(v) for v in self._graph.outputs)
+        return tuple(tensor_spec(v) for v in self._graph.inputs), tuple(tensor_spec(v) for v in self._graph.outputs)
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None] | None = None,

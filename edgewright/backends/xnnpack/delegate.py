@@ -18,7 +18,7 @@ from edgewright.runtime.delegates import DelegateBlob
 
 if TYPE_CHECKING:
     from edgewright.engine.jit.driver import CompiledGraph
-    from edgewright.engine.jit.plan_cache import Origin
+    from edgewright.engine.jit.plan_cache import PlanSource
     from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
@@ -79,10 +79,10 @@ class XnnpackDelegate:
         except (ValueError, LookupError, ArithmeticError, TypeError) as error:  # numbers that fit no tensor
             raise FormatError(f"the graph does not hold together: {error}", where="XNNPACK blob") from error
 
-    def _origin(self) -> Origin:
-        from edgewright.engine.jit.plan_cache import Origin
+    def _origin(self) -> PlanSource:
+        from edgewright.engine.jit.plan_cache import PlanSource
 
-        return Origin(hashlib.sha256(self._given.blob).hexdigest(), self._given.named_data.get, self._names.used)
+        return PlanSource(hashlib.sha256(self._given.blob).hexdigest(), self._given.named_data.get, self._names.used)
 
     @property
     def input_count(self) -> int:

@@ -22,7 +22,7 @@ from edgewright.engine.codegen.vector import (
     to_real,
     whole_and_rest,
 )
-from edgewright.engine.host_arch import on_arm
+from edgewright.engine.host_arch import is_aarch64
 from edgewright.ir.graph import Array
 
 Real = Callable[..., Reg]
@@ -95,7 +95,7 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 def _times_power_of_two(f: Function, x: Reg, power: Reg) -> Reg:
     """``power`` are whole numbers from -150 to 129, as reals; two steps keep results that are subnormal."""
     kind, lanes = x.type, lane_count(x.type)
-    if lanes == 16 and not on_arm():
+    if lanes == 16 and not is_aarch64():
         return times_power(f, x, power)
     whole = round_to_int(f, power)
     half = f.op("ashr", whole, 1)
@@ -172,7 +172,7 @@ def elu(f: Function, x: Reg, alpha: float) -> Reg:
 @function("gelu")
 def gelu(f: Function, x: Reg) -> Reg:
     """Within 3e-7 of the larger of 1 and the argument; exact beyond 6."""
-    if lane_count(x.type) != 16 or on_arm():
+    if lane_count(x.type) != 16 or is_aarch64():
         return f.op("fmul", x, _ratio(f, x, math.sqrt(0.5), 0.5, (0, 1)))
     size = FUNCTIONS["abs"](f, x)
     place = smaller(f, f.op("fmul", size, const(16 / _BELL_END, x.type)), const(15.5, x.type))

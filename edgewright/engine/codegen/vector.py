@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
-from edgewright.engine.host_arch import on_arm
+from edgewright.engine.host_arch import is_aarch64
 from edgewright.engine.isa import ISA
 
 LINE = 64  # bytes of memory that come together
@@ -76,7 +76,7 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     """The nearest integer, the even one of two. Beyond 32 bits, the lowest one."""
     lanes = lane_count(x.type)
     kind = vec(lanes, "i32")
-    if on_arm():
+    if is_aarch64():
         even = f.call(f"llvm.roundeven.{_suffix(x.type)}", x.type, x)
         whole = f.call(f"llvm.fptosi.sat.{_suffix(kind)}.{_suffix(x.type)}", kind, even)
         return f.select(f.compare("olt", x, const(2.0**31, x.type)), whole, const(-(2**31), kind))
@@ -147,7 +147,7 @@ class Dots:
         lanes, f = lane_count(total.type), self.f
         if self.isa.signed:
             return self._signed(f.add(total, w[1]), x[0], w[0])
-        if self.isa.dot and on_arm():
+        if self.isa.dot and is_aarch64():
             return f.call("llvm.aarch64.neon.usdot.v4i32.v16i8", total.type, total, x[0], w[0])
         if self.isa.dot:
             return f.call(f"llvm.x86.avx512.vpdpbusd.{lanes * 32}", total.type, total, x[0], w[0])
@@ -173,7 +173,7 @@ class Pairs:
 
     def add(self, total: Reg, x: tuple[Reg, ...], w: tuple[Reg, ...]) -> Reg:
         lanes, f = lane_count(total.type), self.f
-        if self.isa.dot and not on_arm():
+        if self.isa.dot and not is_aarch64():
             return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
         return f.add(total, multiply_pairs(f, x[0], w[0]))
 
@@ -182,7 +182,7 @@ def multiply_pairs(f: Function, x: Reg, w: Reg) -> Reg:
     """Products of 16 bits, two that lie side by side added, in 32 bits."""
     lanes = lane_count(x.type) // 2
     kind = vec(lanes, "i32")
-    if not on_arm():
+    if not is_aarch64():
         name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[lanes]
         return f.call(f"llvm.x86.{name}", kind, x, w)
     wide = vec(2 * lanes, "i32")
@@ -208,7 +208,7 @@ def permute_bytes(f: Function, first: Reg, places: Reg, second: Reg) -> Reg:
 def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
     """32 bits to 16, saturated, 128 bits of a and of b in turn."""
     lanes = lane_count(a.type)
-    if on_arm():
+    if is_aarch64():
         return _narrowed(f, a, b, -(1 << 15), (1 << 15) - 1, "i16")
     name = {16: "avx512.packssdw.512", 8: "avx2.packssdw", 4: "sse2.packssdw.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i16"), a, b)
@@ -217,7 +217,7 @@ def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
 def pack_bytes(f: Function, a: Reg, b: Reg) -> Reg:
     """Signed 16 bits to unsigned 8, saturated, 128 bits of a and of b in turn."""
     lanes = lane_count(a.type)
-    if on_arm():
+    if is_aarch64():
         return _narrowed(f, a, b, 0, 255, "i8")
     name = {32: "avx512.packuswb.512", 16: "avx2.packuswb", 8: "sse2.packuswb.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i8"), a, b)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from edgewright.engine.graph.validate import RULES, Shape
+from edgewright.engine.graph.validate import SHAPE_RULES, Shape
 from edgewright.ir.core.execute import DIALECTS
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
@@ -23,7 +23,7 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
         if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
             import_module(f"edgewright.engine.dialects.{dialect}_elementwise")  # it registers what it knows
     for kind in {op.kind for op in graph.ops if "." in op.kind}:
-        RULES.setdefault(kind, _broadcast if _single(kind) else _itself)
+        SHAPE_RULES.setdefault(kind, _broadcast if _single(kind) else _itself)
     for dialect in DIALECTS:
         if graph.ops and all(op.kind.startswith(f"{dialect}.") for op in graph.ops):
             made: Graph = import_module(f"edgewright.engine.dialects.{dialect}").translate(graph, numerics)

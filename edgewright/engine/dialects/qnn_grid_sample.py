@@ -19,7 +19,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
     some,
     whole,
 )  # fmt: skip
-from edgewright.engine.graph.grid_sample import Sampling, sample
+from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.dtypes import real as numbers_of
 
@@ -37,7 +37,7 @@ def _sampled(made: QnnRewrite, op: Op) -> bool:
     def make(kind: str, shape: Sequence[int], args: dict[str, Any], dtype: Any) -> Value:
         return made.then(kind, op, replace(pixels, dtype=dtype), shape, **args)
 
-    total = made.view(op, sample(make, pixels, points, batch, sizes, how), out.bound)
+    total = made.view(op, lower_grid_sample(make, pixels, points, batch, sizes, how), out.bound)
     if real(out):
         made.computed("clone", op, out, self=total)
     else:

@@ -9,7 +9,7 @@ from edgewright.engine.plan import ALIGN, SLACK
 
 
 @dataclass(frozen=True)
-class Need:
+class BufferLifetime:
     """``size`` bytes from when step ``first`` starts until ``last`` has ended."""
 
     size: int
@@ -17,7 +17,7 @@ class Need:
     last: int
 
 
-def allocate(needs: Sequence[Need]) -> tuple[list[int], int]:
+def allocate(needs: Sequence[BufferLifetime]) -> tuple[list[int], int]:
     """An offset for each need, and the size of the arena. Largest first, each at the lowest place that is free.
 
     Between two neighbours lie SLACK bytes: kernels may read past a value's end.
@@ -26,7 +26,7 @@ def allocate(needs: Sequence[Need]) -> tuple[list[int], int]:
     ([0, 384, 0], 768)
     """
     offsets = [0] * len(needs)
-    placed: list[tuple[int, int, Need]] = []  # by offset
+    placed: list[tuple[int, int, BufferLifetime]] = []  # by offset
     end = 0
     for index in sorted(range(len(needs)), key=lambda i: (-needs[i].size, needs[i].first, i)):
         need = needs[index]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.jit.cache import key_of
+from edgewright.engine.jit.cache import cache_key
 from edgewright.ir.graph import Graph, Value
 
 _MOST = 32 << 20  # bytes of constants: plans of larger ones are not kept
@@ -43,4 +43,4 @@ def graph_digest(graph: Graph) -> str | None:
         listed = {name: told(given) for name, given in op.args.items()}
         parts.append(f"{op.kind} {listed} {told(op.outputs)}")
     parts.append(repr(told([graph.outputs, graph.updates])))
-    return key_of(*parts)
+    return cache_key(*parts)

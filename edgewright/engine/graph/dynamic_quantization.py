@@ -12,7 +12,7 @@ def _single(value: Value) -> bool:
     return value.q is None and value.dtype == np.dtype(np.float32)
 
 
-def on_the_fly(value: Value) -> bool:
+def is_dynamically_quantized(value: Value) -> bool:
     """Rows that are quantized by their own range."""
     return value.q is not None and value.q.dynamic is not None
 
@@ -20,13 +20,13 @@ def on_the_fly(value: Value) -> bool:
 _MOST_PRODUCTS = 1 << 16  # of bytes, whose sum is sure to stay in 32 bits
 
 
-def takes_rows(op: Op) -> bool:
+def supports_dynamic_rows(op: Op) -> bool:
     """Whether there are kernels for an operator on rows that are quantized on the fly."""
     x, weight, bias, out = (op.args.get("input"), op.args.get("weight"), op.args.get("bias"), op.outputs[0])
     if op.kind not in ("linear", "conv2d") or weight is None or out is None or not _single(out):
         return False
     q, known = weight.q, weight.constant and (bias is None or (bias.constant and _single(bias)))
-    if x is None or q is None or not known or not on_the_fly(x) or q.dtype != np.dtype(np.int8):
+    if x is None or q is None or not known or not is_dynamically_quantized(x) or q.dtype != np.dtype(np.int8):
         return False
     if op.kind == "conv2d" and not is_device_row_product(op):
         return False

@@ -21,7 +21,7 @@ def find_trees(graph: Graph) -> dict[Op, Tree]:
     from edgewright.engine.dialects.elementwise import TABULAR  # most graphs have no such operators
 
     trees = _grown(graph, set())
-    alone = {op for tree in trees for op in tree if op.kind in TABULAR and only_leaf(tree) is None}
+    alone = {op for tree in trees for op in tree if op.kind in TABULAR and single_int8_input(tree) is None}
     trees = _grown(graph, alone) if alone else trees
     return {op: tree for tree in trees for op in tree}
 
@@ -56,7 +56,7 @@ def _may_join(value: Value, tree: Tree) -> bool:
     return len(tree) < _LONGEST and out is not None and out.bound == value.bound
 
 
-def leaves(tree: Sequence[Op]) -> list[Value]:
+def tree_inputs(tree: Sequence[Op]) -> list[Value]:
     """Tensors that a tree's elements are made of: those from outside, and constants of several elements."""
     from edgewright.engine.dialects.elementwise import operands
 
@@ -64,9 +64,9 @@ def leaves(tree: Sequence[Op]) -> list[Value]:
     return list(dict.fromkeys(v for op in tree for v in operands(op) if v not in made and not _number(v)))
 
 
-def only_leaf(tree: Sequence[Op]) -> Value | None:
+def single_int8_input(tree: Sequence[Op]) -> Value | None:
     """The one tensor of bytes that a tree of bytes is a function of, element by element."""
-    found = leaves(tree)
+    found = tree_inputs(tree)
     out = tree[-1].outputs[0]
     if len(found) != 1 or out is None or found[0].constant or found[0].bound != out.bound:
         return None
@@ -78,6 +78,6 @@ def _number(value: Value) -> bool:
     return value.constant and value.data is not None and value.data.size == 1
 
 
-def numbers(values: Sequence[Value]) -> dict[Value, int]:
+def scalar_constants(values: Sequence[Value]) -> dict[Value, int]:
     """Constants of one element."""
     return {v: int(np.ravel(v.data)[0]) for v in values if _number(v)}  # type: ignore[arg-type]

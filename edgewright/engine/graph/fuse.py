@@ -8,15 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgewright.engine.codegen.epilogue import Second, Tail, Unary
-from edgewright.engine.graph.dynamic_quantization import on_the_fly, takes_rows
-from edgewright.engine.graph.elementwise_trees import find_trees, only_leaf
-from edgewright.engine.graph.nodes import BINARY, PRODUCTS, Node, byte, limits, single, unary, with_constant
+from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
+from edgewright.engine.graph.elementwise_trees import find_trees, single_int8_input
+from edgewright.engine.graph.nodes import (
+    BINARY,
+    CONV_AND_LINEAR,
+    Node,
+    fused_clamp,
+    is_float32,
+    is_quantized8,
+    scalar_epilogue,
+    unary_epilogue,
+)
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
 if TYPE_CHECKING:
-    from edgewright.engine.graph.match_attention import Found
+    from edgewright.engine.graph.match_attention import AttentionMatch
 
 # Machine code must not grow with the length of a chain: some functions have over a hundred instructions each, and an
 # epilogue has them for every register of its tile.
@@ -27,7 +36,9 @@ _FUNCTIONS = 8  # of them in an epilogue
 class Fuser:
     """Walks a graph once."""
 
-    def __init__(self, graph: Graph, numerics: Numerics, tables: bool, attention: Sequence[Found] = ()) -> None:
+    def __init__(
+        self, graph: Graph, numerics: Numerics, tables: bool, attention: Sequence[AttentionMatch] = ()
+    ) -> None:
         self.graph, self.numerics, self.attention = graph, numerics, attention
         self.tables = tables  # can be looked up in registers, so at the end of a product
         self.readers: dict[Value, list[Op]] = {}
@@ -60,14 +71,14 @@ class Fuser:
     @staticmethod
     def _on_the_fly(op: Op) -> bool:
         out = op.outputs[0]
-        return out is not None and on_the_fly(out)
+        return out is not None and is_dynamically_quantized(out)
 
     def _rows_for_all(self, op: Op) -> bool:
         """All that read what is made on the fly have kernels: it is made once for all."""
         out = op.outputs[0]
-        if out is None or op.kind != "convert" or not single(op.args["self"]) or out in self.outputs:
+        if out is None or op.kind != "convert" or not is_float32(op.args["self"]) or out in self.outputs:
             return False
-        return all(takes_rows(reader) for reader in self.readers.get(out, []))
+        return all(supports_dynamic_rows(reader) for reader in self.readers.get(out, []))
 
     def _made_on_the_fly(self, value: Value) -> bool:
         return value in self.maker and self._on_the_fly(self.maker[value])
@@ -82,11 +93,11 @@ class Fuser:
     def _grow(self, node: Node, taken: set[Op]) -> None:
         op, out = node.op, node.out
         if op in self.trees:
-            leaf = only_leaf(node.ops)
+            leaf = single_int8_input(node.ops)
             node.table = None if leaf is None else self._tabulate(leaf, node.ops)
-        elif op.kind in PRODUCTS and byte(out.q):
+        elif op.kind in CONV_AND_LINEAR and is_quantized8(out.q):
             self._grow_bytes(node, taken)
-        elif op.kind in (*PRODUCTS, "bmm", "conv_transpose2d", "global_avg_pool2d") and single(out):
+        elif op.kind in (*CONV_AND_LINEAR, "bmm", "conv_transpose2d", "global_avg_pool2d") and is_float32(out):
             self._grow_reals(node, taken, _FUNCTIONS)
         elif self._image_in(node, taken):
             return
@@ -100,7 +111,12 @@ class Fuser:
     def _image_in(self, node: Node, taken: set[Op]) -> bool:
         """A conversion to bytes before planes become pixels: few channels, done at once."""
         op = node.op
-        if op.kind != "convert" or not byte(node.out.q) or not single(op.args["self"]) or op.args.get("limits"):
+        if (
+            op.kind != "convert"
+            or not is_quantized8(node.out.q)
+            or not is_float32(op.args["self"])
+            or op.args.get("limits")
+        ):
             return False
         following = self.next_of(node.out, taken)
         if following is None or following.kind != "permute" or list(following.args["dims"]) != [0, 2, 3, 1]:
@@ -126,17 +142,17 @@ class Fuser:
     def _items(self, node: Node, op: Op) -> Tail | None:
         """A following operator as items of the tail, or None."""
         out = op.outputs[0]
-        if out is None or not single(out) or out.bound != node.out.bound:
+        if out is None or not is_float32(out) or out.bound != node.out.bound:
             return None
-        item = unary(op) or with_constant(op)
+        item = unary_epilogue(op) or scalar_epilogue(op)
         if item is None and op.kind in BINARY and node.second is None:
             item = self._second(node, op)
-        return None if item is None else item + limits(op)
+        return None if item is None else item + fused_clamp(op)
 
     def _second(self, node: Node, op: Op) -> Tail | None:
         a, b = op.args["self"], op.args["other"]
         other = b if a is node.out else a
-        if a is b or not single(other) or other.bound != node.out.bound or other.constant:
+        if a is b or not is_float32(other) or other.bound != node.out.bound or other.constant:
             return None
         node.second = other
         return (Second(op.kind, flipped=other is a),)
@@ -158,14 +174,14 @@ class Fuser:
     def _tree_from(self, value: Value, op: Op) -> tuple[list[Op], Array] | None:
         """A tree of vendors' operators that makes bytes of these alone."""
         tree = self.trees.get(op)
-        if tree is None or only_leaf(tree) is not value:
+        if tree is None or single_int8_input(tree) is not value:
             return None
         return tree, self._tabulate(value, tree)
 
     def _bytes_sum(self, node: Node, op: Op) -> bool:
         a, b, out = op.args["self"], op.args["other"], op.outputs[0]
         other = b if a is node.out else a
-        if a is b or out is None or not (byte(other.q) and byte(out.q)) or other.constant:
+        if a is b or out is None or not (is_quantized8(other.q) and is_quantized8(out.q)) or other.constant:
             return False
         if other.bound != node.out.bound or out.bound != node.out.bound:
             return False
@@ -173,21 +189,21 @@ class Fuser:
         return True
 
     def _pointwise(self, op: Op) -> bool:
-        known = unary(op) is not None or with_constant(op) is not None or op.kind in (*BINARY, "prelu")
+        known = unary_epilogue(op) is not None or scalar_epilogue(op) is not None or op.kind in (*BINARY, "prelu")
         return op.outputs[0] is not None and known
 
     def _table_from(self, value: Value, op: Op | None, taken: set[Op]) -> tuple[list[Op], Array] | None:
         """The longest run of operators from bytes to bytes, each of one input, as a table of 256."""
-        if not byte(value.q):
+        if not is_quantized8(value.q):
             return None
         run: list[Op] = []
         best = 0
-        while op is not None and (unary(op) is not None or with_constant(op) is not None):
+        while op is not None and (unary_epilogue(op) is not None or scalar_epilogue(op) is not None):
             out = op.outputs[0]
-            if out is None or out.bound != value.bound or not (single(out) or byte(out.q)):
+            if out is None or out.bound != value.bound or not (is_float32(out) or is_quantized8(out.q)):
                 break
             run.append(op)
-            best = len(run) if byte(out.q) else best
+            best = len(run) if is_quantized8(out.q) else best
             op = self.next_of(out, taken)
         return (run[:best], self._tabulate(value, run[:best])) if best else None
 
@@ -205,11 +221,11 @@ class Fuser:
 
     def _grow_map(self, node: Node, taken: set[Op]) -> None:
         """Real results of an operator on elements, up to one that stores bytes."""
-        if not single(node.out):
+        if not is_float32(node.out):
             return
-        node.tail = limits(node.op)
+        node.tail = fused_clamp(node.op)
         self._grow_reals(node, taken)
         following = self.next_of(node.out, taken)
         made = None if following is None or following.kind not in ("convert", "clamp") else following.outputs[0]
-        if following is not None and made is not None and byte(made.q) and made.bound == node.out.bound:
+        if following is not None and made is not None and is_quantized8(made.q) and made.bound == node.out.bound:
             node.ops.append(following)

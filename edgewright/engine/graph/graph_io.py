@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.engine.graph.layout import Home, dense
+from edgewright.engine.graph.layout import Storage, dense_layout
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.plan import Place, Tensor
+from edgewright.engine.plan import Address, TensorSpec
 from edgewright.ir.graph import Op, Value
 
 
-def given(value: Value, place: Place) -> Home:
+def caller_storage(value: Value, place: Address) -> Storage:
     """A value in the caller's array."""
     assert value.dtype is not None
     raw = value.q is not None and value.q.dtype == np.dtype(np.int8)
-    return Home(value, place, dense(tuple(int(n) for n in value.bound), value.dtype.itemsize), raw)
+    return Storage(value, place, dense_layout(tuple(int(n) for n in value.bound), value.dtype.itemsize), raw)
 
 
-def tensor(value: Value) -> Tensor:
+def tensor_spec(value: Value) -> TensorSpec:
     """An input or output, as the caller sees it."""
     assert value.dtype is not None
-    return Tensor(value.name, value.dtype, tuple(int(n) for n in value.bound))
+    return TensorSpec(value.name, value.dtype, tuple(int(n) for n in value.bound))
 
 
-def twin(value: Value) -> Value:
+def clone_value(value: Value) -> Value:
     """A value like another."""
     return Value(value.name + "'", value.dtype, value.shape, value.dim_order, q=value.q)
 

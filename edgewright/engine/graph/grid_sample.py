@@ -37,7 +37,9 @@ class _Tap:
     inside: Value
 
 
-def sample(make: Make, pixels: Value, points: Value, batch: int, sizes: Sequence[int], how: Sampling) -> Value:
+def lower_grid_sample(
+    make: Make, pixels: Value, points: Value, batch: int, sizes: Sequence[int], how: Sampling
+) -> Value:
     """``pixels`` are ``[batch by all sizes, channels]``, ``points`` ``[rows, dimensions]``, the fastest one first; it
     gives ``[rows, channels]``. Places are made here, and so are inside."""
     rows = points.bound[0]
@@ -49,7 +51,7 @@ def sample(make: Make, pixels: Value, points: Value, batch: int, sizes: Sequence
     offsets = np.repeat(np.arange(batch, dtype=np.int64) * int(np.prod(sizes)), rows // batch)[:, None]
     total: Value | None = None
     for taps in product(*sides):
-        part = grid.part(pixels, taps, sizes, constant(offsets))
+        part = grid.part(pixels, taps, sizes, make_constant(offsets))
         total = part if total is None else make("add", part.bound, {"self": total, "other": part}, _F32)
     assert total is not None
     return total
@@ -64,11 +66,11 @@ class _Grid:
     def do(self, kind: str, a: Value, b: Any = None, dtype: Any = _F32) -> Value:
         args = {"self": a}
         if b is not None:
-            args["other"] = b if isinstance(b, Value) else constant(np.asarray(b, a.dtype))
+            args["other"] = b if isinstance(b, Value) else make_constant(np.asarray(b, a.dtype))
         return self.make(kind, self.shape, args, dtype)
 
     def choose(self, condition: Value, yes: Any, no: Any) -> Value:
-        held = [v if isinstance(v, Value) else constant(np.asarray(v, np.float32)) for v in (yes, no)]
+        held = [v if isinstance(v, Value) else make_constant(np.asarray(v, np.float32)) for v in (yes, no)]
         return self.make("where", self.shape, {"condition": condition, "self": held[0], "other": held[1]}, _F32)
 
     def limited(self, x: Value, low: float, high: float) -> Value:
@@ -151,9 +153,9 @@ class _Grid:
         else:
             found = self.make("mul", shape, {"self": found, "other": weight}, _F32)
             nothing = self.do("eq", self.choose(known, weight, 0), 0, _TRUTH)
-        none = {"condition": nothing, "self": constant(np.asarray(0, np.float32)), "other": found}
+        none = {"condition": nothing, "self": make_constant(np.asarray(0, np.float32)), "other": found}
         return self.make("where", shape, none, _F32)
 
 
-def constant(data: Array) -> Value:
+def make_constant(data: Array) -> Value:
     return Value("number", data.dtype, data.shape, tuple(range(data.ndim)), data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.plan import ALIGN, Place, View
+from edgewright.engine.plan import ALIGN, Address, TensorView
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Value
 
@@ -74,7 +74,7 @@ def dense_strides(shape: Sequence[int], item: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def dense(shape: Sequence[int], item: int) -> Layout:
+def dense_layout(shape: Sequence[int], item: int) -> Layout:
     size = int(np.prod(shape, dtype=np.int64)) * item
     return Layout(tuple(shape), item, dense_strides(shape, item), 0, size)
 
@@ -84,7 +84,7 @@ def padded_channels(channels: int) -> int:
     return 4 if channels <= 4 else -(-channels // 16) * 16
 
 
-def image(shape: Sequence[int], item: int, pixel: int, border: Border) -> Layout:
+def image_layout(shape: Sequence[int], item: int, pixel: int, border: Border) -> Layout:
     """Channels-last. Rows lie one after the other: a row's right border is the next one's left."""
     batch, height, width, _ = shape
     between = max(border.left, border.right)
@@ -98,18 +98,18 @@ def image(shape: Sequence[int], item: int, pixel: int, border: Border) -> Layout
 
 
 @dataclass(frozen=True)
-class Home:
+class Storage:
     """Where a value lives. Signed bytes inside the engine are stored 128 higher; ``raw`` ones are not. What lies
     ``inside`` the rows of another has that one's elements beside its own, where else there is room to spare."""
 
     value: Value
-    place: Place  # of the first element
+    address: Address  # of the first element
     layout: Layout
     raw: bool = False
     inside: bool = False
 
-    def at(self, offset: int = 0) -> Place:
-        return Place(self.place.buffer, self.place.offset + offset, self.place.index)
+    def at(self, offset: int = 0) -> Address:
+        return Address(self.address.buffer, self.address.offset + offset, self.address.index)
 
-    def view(self, dtype: DType) -> View:
-        return View(self.place, dtype, self.layout.shape, self.layout.strides)
+    def view(self, dtype: DType) -> TensorView:
+        return TensorView(self.address, dtype, self.layout.shape, self.layout.strides)

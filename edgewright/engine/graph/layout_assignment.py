@@ -9,10 +9,18 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from edgewright.engine.graph.dynamic_quantization import on_the_fly
-from edgewright.engine.graph.layout import Border, Home, Layout, dense, dense_strides, image, padded_channels
-from edgewright.engine.graph.nodes import byte
-from edgewright.engine.graph.views import KINDS, made_there, viewed
+from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized
+from edgewright.engine.graph.layout import (
+    Border,
+    Layout,
+    Storage,
+    dense_layout,
+    dense_strides,
+    image_layout,
+    padded_channels,
+)
+from edgewright.engine.graph.nodes import is_quantized8
+from edgewright.engine.graph.views import VIEW_KINDS, producer_layout, view_layout
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.channel_planes import PlanesToChannelsLast
 from edgewright.engine.lower.conv import FloatConv
@@ -24,7 +32,7 @@ from edgewright.engine.lower.reference_step import ReferenceStep
 from edgewright.ir.graph import Op, Value
 
 
-class Placing:
+class LayoutAssignment:
     """What the nodes' lowerings want of each other's values, decided before anything has an address."""
 
     def __init__(self, context: LoweringContext, lowerings: list[Lowering]) -> None:
@@ -34,7 +42,8 @@ class Placing:
         self.tight: set[Value] = set()  # bytes whose pixels lie without gaps
         self.aliases: dict[Value, Value] = {}  # values that are another one, by another name
         self.views: dict[Value, tuple[Op, Layout]] = {}  # values that are another one, seen with other strides
-        self.parts: dict[Value, tuple[Value, Callable[[Home], Home]]] = {}  # values in another: which, and where there
+        # Values stored inside another: which, and where there.
+        self.parts: dict[Value, tuple[Value, Callable[[Storage], Storage]]] = {}
 
     def decide(self) -> None:
         self._demand_borders()
@@ -84,10 +93,10 @@ class Placing:
         readers = self._readers_of()
         for low in self.lowerings:
             op, out = low.node.op, low.node.out
-            if not isinstance(low, Move) or op.kind not in KINDS or out in self.context.homes:
+            if not isinstance(low, Move) or op.kind not in VIEW_KINDS or out in self.context.homes:
                 continue
             source, read = op.args["self"], readers.get(out, ())
-            found = None if source.constant or source.q != out.q else viewed(op, self.layout(source))
+            found = None if source.constant or source.q != out.q else view_layout(op, self.layout(source))
             if found is None or out in self.borders or not self._free(out, found[0], read):
                 continue
             there = self.context.homes.get(self.root(source))
@@ -102,8 +111,8 @@ class Placing:
     def _free(self, value: Value, layout: Layout, readers: Sequence[Lowering]) -> bool:
         """Whether nothing asks for room beside a value: bytes have it, unless all who read them say otherwise."""
         if value.q is None:
-            return self.layout(value) == dense(layout.shape, layout.item)
-        return byte(value.q) and bool(readers) and all(r.ignores_channel_padding for r in readers)
+            return self.layout(value) == dense_layout(layout.shape, layout.item)
+        return is_quantized8(value.q) and bool(readers) and all(r.ignores_channel_padding for r in readers)
 
     def _readers_of(self) -> dict[Value, list[Lowering]]:
         readers: dict[Value, list[Lowering]] = {}
@@ -145,15 +154,15 @@ class Placing:
         readers, makers = self._readers_of(), {low.node.out: low for low in self.lowerings}
         for low in self.lowerings:
             out = low.node.out
-            if not isinstance(low, Move) or low.node.op.kind not in KINDS or out in (*self.views, *self.aliases):
+            if not isinstance(low, Move) or low.node.op.kind not in VIEW_KINDS or out in (*self.views, *self.aliases):
                 continue
             value, layout, moves = out, self.layout(out), [low.node.op]
-            while moves[-1].args["self"] in (*self.views, *self.aliases) and moves[-1].kind in KINDS:
+            while moves[-1].args["self"] in (*self.views, *self.aliases) and moves[-1].kind in VIEW_KINDS:
                 moves.append(makers[moves[-1].args["self"]].node.op)
             for op in moves:
                 made = op.outputs[0]
                 alone = made is out or (made is not None and len(readers[made]) < 2)
-                there = made_there(op, layout) if alone else None
+                there = producer_layout(op, layout) if alone else None
                 if there is None:
                     break
                 value, layout = op.args["self"], there
@@ -192,18 +201,18 @@ class Placing:
         if value in self.views:
             return self.views[value][1]
         assert value.dtype is not None
-        if on_the_fly(value):
+        if is_dynamically_quantized(value):
             return quantized_row_layout(value)
         shape, item = tuple(int(n) for n in value.bound), value.dtype.itemsize
         border = self.borders.get(value, Border())
         last = (shape[-1] if shape else 1) * item
-        if byte(value.q) and shape and value not in self.tight:
+        if is_quantized8(value.q) and shape and value not in self.tight:
             last = padded_channels(shape[-1])
         elif last % 4096 == 0 and (value in self.rows or (len(shape) == 4 and shape[1] * shape[2] > 1)):
             last += 64  # else the pixels of a tile would all lie in the same lines of the first cache
         if len(shape) == 4 and (border or last != shape[-1] * item):
-            return image(shape, item, last, border)
+            return image_layout(shape, item, last, border)
         if not shape or last == shape[-1] * item:
-            return dense(shape, item)
+            return dense_layout(shape, item)
         strides = (*dense_strides((*shape[:-1], last), 1)[:-1], item)
         return Layout(shape, item, strides, 0, int(np.prod(shape[:-1], dtype=np.int64)) * last)

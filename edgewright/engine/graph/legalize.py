@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.graph.dynamic_quantization import on_the_fly, takes_rows
+from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
 from edgewright.ir.core.dynamic_conv import is_device_row_product
 from edgewright.ir.graph import Array, Graph, Op, Value
 
@@ -23,7 +23,7 @@ _F32 = np.dtype(np.float32)
 _LARGEST = 1 << 24  # bytes of filters over all channels
 
 
-def reword(graph: Graph) -> Graph:
+def legalize(graph: Graph) -> Graph:
     """The graph itself, if nothing of it needs other words."""
     words = _Words(graph)
     found = [words.rewritten(op) for op in graph.ops]
@@ -51,7 +51,14 @@ class _Words:
     def _measured(self, op: Op) -> list[Op] | None:
         x, weight, out = op.args["input"], op.args["weight"], op.outputs[0]
         maker, q = self.makers.get(x), weight.q
-        if op.kind != "conv2d" or not on_the_fly(x) or takes_rows(op) or maker is None or out is None or q is None:
+        if (
+            op.kind != "conv2d"
+            or not is_dynamically_quantized(x)
+            or supports_dynamic_rows(op)
+            or maker is None
+            or out is None
+            or q is None
+        ):
             return None
         plain = q.block is None and q.dtype == np.dtype(np.int8) and out.q is None and out.dtype == _F32
         real = maker.args["self"]
@@ -109,7 +116,13 @@ def _joined(op: Op) -> list[Op] | None:
     groups, data = int(op.args["groups"]), np.asarray(op.args["weight"].data)
     x = op.args["input"]
     narrow = op.kind in ("conv2d", "conv_transpose2d") and groups > 1 and data.shape[0] // groups % 16 != 0
-    if not narrow or data.dtype != np.dtype(np.int8) or x.q is None or on_the_fly(x) or not _centred(op.args["weight"]):
+    if (
+        not narrow
+        or data.dtype != np.dtype(np.int8)
+        or x.q is None
+        or is_dynamically_quantized(x)
+        or not _centred(op.args["weight"])
+    ):
         return None
     if data.nbytes * groups > _LARGEST:
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from edgewright.engine.codegen.epilogue import Scalar, Second, Tail
-from edgewright.engine.graph.nodes import byte, single, with_constant
+from edgewright.engine.graph.nodes import is_float32, is_quantized8, scalar_epilogue
 from edgewright.ir.graph import Graph, Op, Value
 
 _FEW = 4  # queries: so few are multiplied with keys and values as they lie
@@ -25,7 +25,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Found:
+class AttentionMatch:
     """``ops`` in the order of the graph. ``scores`` is the shape in which the mask is added.
 
     ``safe``: queries all of whose keys are masked get zeros.
@@ -46,7 +46,7 @@ class Found:
         """Whether scores are products of bytes."""
         return self.query.value.q is not None
 
-    def reading(self, old: Value, new: Value) -> Found:
+    def reading(self, old: Value, new: Value) -> AttentionMatch:
         """The same with another value in the place of one."""
         made = [replace(o, value=new) if o.value is old else o for o in (self.query, self.keys, self.values)]
         mask = new if self.mask is old else self.mask
@@ -64,7 +64,7 @@ class _Chain:
     scores: tuple[int, ...] = ()
 
 
-def find_attention(graph: Graph) -> list[Found]:
+def match_attention(graph: Graph) -> list[AttentionMatch]:
     """All attention in a graph whose middle nothing else sees."""
     return _Finder(graph).run()
 
@@ -80,7 +80,7 @@ class _Finder:
                 self.readers.setdefault(value, []).append(op)
         self.outputs = set(graph.outputs)
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[AttentionMatch]:
         softmaxes = (op for op in self.graph.ops if op.kind == "softmax")
         found = [self._around(op) for op in softmaxes]
         return [f for f in found if f is not None]
@@ -89,9 +89,9 @@ class _Finder:
         """So many operators read a value, once each, and nothing else ever sees it."""
         return len(self.readers.get(value, ())) == readers and value not in self.outputs
 
-    def _around(self, op: Op) -> Found | None:
+    def _around(self, op: Op) -> AttentionMatch | None:
         given, out = op.args["self"], op.outputs[0]
-        if out is None or not (single(given) and single(out)) or op.args.get("limits") is not None:
+        if out is None or not (is_float32(given) and is_float32(out)) or op.args.get("limits") is not None:
             return None
         if len(out.bound) < 2 or int(op.args.get("dim", -1)) not in (-1, len(out.bound) - 1):
             return None
@@ -108,7 +108,7 @@ class _Finder:
         made, seen = self._seen(last.outputs[0])
         together = {*ops, *more, first, *before.ops, op, *safe, *after, *seen}
         ordered = tuple(sorted(together, key=lambda o: self.place[o]))
-        return Found(ordered, query, keys, values, made, before.tail, before.mask, before.scores, bool(safe))
+        return AttentionMatch(ordered, query, keys, values, made, before.tail, before.mask, before.scores, bool(safe))
 
     # ------------------------------------------------------------------------------------------------------ scores
 
@@ -210,7 +210,7 @@ class _Finder:
         while self._hidden(value) and (op := self.maker.get(value)) is not None:
             scalar = _scalar(op) if scaled else None
             ops.append(op)
-            if op.kind == "convert" and op.args.get("limits") is None and byte(op.args["self"].q):
+            if op.kind == "convert" and op.args.get("limits") is None and is_quantized8(op.args["self"].q):
                 return (Operand(op.args["self"], factor), tuple(ops)) if factor > 0 else None
             if scalar is not None and scalar[0].kind in ("mul", "div") and not scalar[0].flipped:
                 factor *= scalar[0].value if scalar[0].kind == "mul" else 1 / scalar[0].value
@@ -251,16 +251,16 @@ def _same_matrices(op: Op) -> bool:
 
 def _scalar(op: Op) -> tuple[Scalar, Value] | None:
     """An operator with one constant number, and what else it reads."""
-    items, out = with_constant(op), op.outputs[0]
+    items, out = scalar_epilogue(op), op.outputs[0]
     if not items or out is None or not isinstance(items[0], Scalar) or op.args.get("limits") is not None:
         return None
     given = op.args["other" if items[0].flipped else "self"]
-    return (items[0], given) if single(given) and given.bound == out.bound else None
+    return (items[0], given) if is_float32(given) and given.bound == out.bound else None
 
 
 def _masks(scores: Value, mask: Value) -> bool:
     """Whether a mask is repeated to the shape of scores, whose rows it holds."""
-    if not (single(scores) and single(mask)) or len(mask.bound) > len(scores.bound) or not mask.bound:
+    if not (is_float32(scores) and is_float32(mask)) or len(mask.bound) > len(scores.bound) or not mask.bound:
         return False
     paired = zip(reversed(mask.bound), reversed(scores.bound), strict=False)
     return mask.bound[-1] == scores.bound[-1] and all(m in (1, s) for m, s in paired)
@@ -273,4 +273,4 @@ def _products(first: Op, last: Op) -> bool:
     alike: Callable[[Value, Value], bool] = lambda a, b: a.bound[:-2] == b.bound[:-2]  # noqa: E731
     same = alike(first.args["self"], first.args["other"]) and alike(last.args["self"], last.args["other"])
     queries, keys = (int(n) for n in last.args["self"].bound[-2:])
-    return same and queries > _FEW and keys <= _MANY and all(single(v) and not v.constant for v in values)
+    return same and queries > _FEW and keys <= _MANY and all(is_float32(v) and not v.constant for v in values)

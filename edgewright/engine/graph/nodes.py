@@ -13,9 +13,9 @@ from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 if TYPE_CHECKING:
-    from edgewright.engine.graph.match_attention import Found
+    from edgewright.engine.graph.match_attention import AttentionMatch
 
-PRODUCTS = ("conv2d", "depthwise_conv2d", "linear")
+CONV_AND_LINEAR = ("conv2d", "depthwise_conv2d", "linear")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
 _CONSTANTS = {"leaky_relu": ("negative_slope",), "elu": ("alpha",)}
 _SINGLE = np.dtype(np.float32)
@@ -32,7 +32,7 @@ class Node:
     table: Array | None = None
     parts: list[Node] = field(default_factory=list)  # nodes that were made this one
     before: bool = False  # begins with the operator that quantizes its rows by their own range
-    attention: Found | None = None
+    attention: AttentionMatch | None = None
 
     @property
     def op(self) -> Op:
@@ -70,23 +70,23 @@ class Node:
         return "attention" if self.attention is not None else "+".join(op.kind for op in self.ops)
 
 
-def byte(q: QParams | None) -> bool:
+def is_quantized8(q: QParams | None) -> bool:
     """Quantized to 8 bits, with one scale, fixed."""
     return q is not None and q.axis is None and q.dynamic is None and q.dtype in (np.dtype(np.int8), np.dtype(np.uint8))
 
 
-def single(value: Value) -> bool:
+def is_float32(value: Value) -> bool:
     """A real number of single precision."""
     return value.q is None and value.dtype == _SINGLE
 
 
-def limits(op: Op) -> Tail:
+def fused_clamp(op: Op) -> Tail:
     """The limits that were fused into an operator."""
     given = op.args.get("limits")
     return () if given is None else (Clamp(float(np.float32(given[0])), float(np.float32(given[1]))),)
 
 
-def unary(op: Op) -> Tail | None:
+def unary_epilogue(op: Op) -> Tail | None:
     """An operator of one input, or None."""
     if op.kind in ("clamp", "clone", "convert"):
         return ()
@@ -95,17 +95,17 @@ def unary(op: Op) -> Tail | None:
     return (Unary(op.kind),) if op.kind in FUNCTIONS else None
 
 
-def with_constant(op: Op) -> Tail | None:
+def scalar_epilogue(op: Op) -> Tail | None:
     """A binary operator with a single real constant."""
     if op.kind not in BINARY:
         return None
     for name, flipped in (("other", False), ("self", True)):
         value, other = op.args[name], op.args["other" if flipped else "self"]
-        if value.constant and single(value) and value.data.size == 1 and not other.constant:
+        if value.constant and is_float32(value) and value.data.size == 1 and not other.constant:
             return (Scalar(op.kind, float(value.data.reshape(())), flipped),)
     return None
 
 
-def unary_items(op: Op) -> tuple[Item, ...]:
+def single_input_epilogue(op: Op) -> tuple[Item, ...]:
     """The tail of an operator of one input."""
-    return unary(op) or with_constant(op) or ()
+    return unary_epilogue(op) or scalar_epilogue(op) or ()

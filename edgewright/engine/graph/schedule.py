@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from edgewright.engine.codegen.requant import affine_of
-from edgewright.engine.graph.arena import Need, allocate
+from edgewright.engine.graph.arena import BufferLifetime, allocate
 from edgewright.engine.graph.fuse import Fuser
-from edgewright.engine.graph.graph_io import given, replace_value, tensor, twin
+from edgewright.engine.graph.graph_io import caller_storage, clone_value, replace_value, tensor_spec
 from edgewright.engine.graph.inplace_updates import find_updates
-from edgewright.engine.graph.layout import Home
-from edgewright.engine.graph.layout_assignment import Placing
-from edgewright.engine.graph.match_attention import find_attention
+from edgewright.engine.graph.layout import Storage
+from edgewright.engine.graph.layout_assignment import LayoutAssignment
+from edgewright.engine.graph.match_attention import match_attention
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.graph.shared_weights import SharedWeights
 from edgewright.engine.graph.verify_plan import Access, verify_plan
-from edgewright.engine.graph.views import view_of
+from edgewright.engine.graph.views import view_storage
 from edgewright.engine.isa import ISA
 from edgewright.engine.lower.attention import FusedAttention
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -42,8 +42,8 @@ from edgewright.engine.lower.row_gather import RowGather, RowScatter
 from edgewright.engine.lower.softmax import Softmax
 from edgewright.engine.lower.vendor import VendorDispatch
 from edgewright.engine.lower.winograd import WinogradConv
-from edgewright.engine.plan import ALIGN, Place, Plan
-from edgewright.engine.tuning_params import Choices
+from edgewright.engine.plan import ALIGN, Address, Plan
+from edgewright.engine.tuning_params import TuningParams
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
@@ -83,14 +83,15 @@ LOWERINGS: list[type[Lowering]] = [
 
 
 def schedule(
-    graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30, choices: Choices | None = None,
-    shared: SharedWeights | None = None,
+    graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30,
+    tuning: TuningParams | None = None, shared: SharedWeights | None = None,
 ) -> Plan:  # fmt: skip
     """The plan of a verified graph whose shapes are all known; with ``shared`` they may be others the next time."""
-    return _Scheduler(graph, LoweringContext(isa, numerics, threads, memory, choices or Choices(), shared=shared)).run()
+    context = LoweringContext(isa, numerics, threads, memory, tuning or TuningParams(), shared=shared)
+    return _Scheduler(graph, context).run()
 
 
-class _Scheduler(Placing):
+class _Scheduler(LayoutAssignment):
     def __init__(self, graph: Graph, context: LoweringContext) -> None:
         self.graph, self.context = graph, context
         self.inputs = {v: i for i, v in enumerate(graph.inputs)}
@@ -103,11 +104,11 @@ class _Scheduler(Placing):
         self.decide()
         self._place()
         self.context.error_slot = self.arena
-        given = [self.context.homes[value] for value in self.graph.inputs]
+        inputs = [self.context.homes[value] for value in self.graph.inputs]
         for i, lowering in enumerate(self.lowerings):
             self.context.temporaries = [offset for offset, _ in self.temporaries.get(i, [])]
             self.accesses.append(self._emit(lowering, tuple(self.temporaries.get(i, []))))
-        verify_plan(self.accesses, self.arena, given)
+        verify_plan(self.accesses, self.arena, inputs)
         context = self.context
         return Plan(
             steps=tuple(context.steps),
@@ -115,8 +116,8 @@ class _Scheduler(Placing):
             weights=context.weights.build(),
             arena_size=self.arena + (ALIGN if context.checks else 0),
             scratch_size=context.scratch,
-            inputs=tuple(tensor(v) for v in self.graph.inputs),
-            outputs=tuple(tensor(v) for v in self.graph.outputs),
+            inputs=tuple(tensor_spec(v) for v in self.graph.inputs),
+            outputs=tuple(tensor_spec(v) for v in self.graph.outputs),
             cpu=context.isa.cpu,
             features=context.isa.features,
             shared=() if context.shared is None else context.shared.arrays,
@@ -128,13 +129,13 @@ class _Scheduler(Placing):
 
     def _nodes(self) -> list[Node]:
         """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
-        attention = find_attention(self.graph) if self.context.shared is None else []
+        attention = match_attention(self.graph) if self.context.shared is None else []
         nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes, attention).run()
         nodes = fuse_conv_chains(self.graph, nodes, self.context)
         self.updates = find_updates(self.graph, nodes, self._lower)
         for update in self.updates:
-            place = Place("output", 0, update.output)
-            self.context.homes |= {version: given(version, place) for version in update.versions}
+            place = Address("output", 0, update.output)
+            self.context.homes |= {version: caller_storage(version, place) for version in update.versions}
         over = {update.output for update in self.updates}, {update.input for update in self.updates}
         rest = [value for i, value in enumerate(self.graph.inputs) if i not in over[1]]
         before = [node for value in rest if (node := self._copy_in(value, nodes)) is not None]
@@ -143,13 +144,13 @@ class _Scheduler(Placing):
 
     def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
         """Inputs are copied unless all that read them read nothing else. Signed bytes always are."""
-        home = self.context.homes[value] = given(value, Place("input", 0, self.inputs[value]))
+        home = self.context.homes[value] = caller_storage(value, Address("input", 0, self.inputs[value]))
         readers = [node for node in nodes if any(v is value for v in node.reads())]
         if not home.raw and all(
             self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
         ):
             return None
-        inside = twin(value)
+        inside = clone_value(value)
         for node in readers:
             replace_value(node, value, inside)
             self._lowered.pop(node, None)
@@ -161,7 +162,7 @@ class _Scheduler(Placing):
 
     def _copy_out(self, index: int, value: Value, nodes: Sequence[Node]) -> Node | None:
         """An output is made in place if nothing else reads it and its maker writes nothing else."""
-        home = given(value, Place("output", 0, index))
+        home = caller_storage(value, Address("output", 0, index))
         maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
         read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
         if maker is not None and not read and value not in self.context.homes and not home.raw:
@@ -169,8 +170,8 @@ class _Scheduler(Placing):
             if lowering.exact_writes and lowering.aliased_input() is None:
                 self.context.homes[value] = home
                 return None
-        outside = twin(value)
-        self.context.homes[outside] = given(outside, Place("output", 0, index))
+        outside = clone_value(value)
+        self.context.homes[outside] = caller_storage(outside, Address("output", 0, index))
         return Node([Op("clone", {"self": value}, [outside])])
 
     def _lower(self, node: Node) -> Lowering:
@@ -199,13 +200,13 @@ class _Scheduler(Placing):
             for value in lowering.node.reads():
                 last[self.root(value)] = i
         layouts = {value: self.layout(value) for value in first}
-        needs = [Need(layouts[value].size, first[value], last[value]) for value in first]
+        needs = [BufferLifetime(layouts[value].size, first[value], last[value]) for value in first]
         own = [(i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)]
-        offsets, self.arena = allocate([*needs, *(Need(size, i, i) for i, size in own)])
+        offsets, self.arena = allocate([*needs, *(BufferLifetime(size, i, i) for i, size in own)])
         for (i, size), offset in zip(own, offsets[len(needs) :], strict=True):
             self.temporaries.setdefault(i, []).append((offset, size))
         for (value, layout), offset in zip(layouts.items(), offsets, strict=False):
-            self.context.homes[value] = Home(value, Place("arena", offset + layout.start), layout)
+            self.context.homes[value] = Storage(value, Address("arena", offset + layout.start), layout)
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -226,11 +227,11 @@ class _Scheduler(Placing):
         if out in self.views:
             op = self.views[out][0]
             source = op.args["self"]
-            context.homes[out] = view_of(op, context.home(op.args["self"]))
+            context.homes[out] = view_storage(op, context.home(op.args["self"]))
         elif out in self.aliases:
             source = self.aliases[out]
             if source in self.parts:  # stored where the last of several moves will be, with that one's strides
-                context.homes[out] = view_of(node.op, context.home(node.op.args["self"]))
+                context.homes[out] = view_storage(node.op, context.home(node.op.args["self"]))
             else:
                 context.homes[out] = replace(context.homes[source], value=out, layout=self.layout(out))
         else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from edgewright.engine.jit.threads import aligned
-from edgewright.engine.plan import SLACK, Place
+from edgewright.engine.jit.threads import aligned_buffer
+from edgewright.engine.plan import SLACK, Address
 from edgewright.ir.graph import Array
 
 
@@ -18,13 +18,13 @@ class SharedWeights:
         self._known: dict[Hashable, int] = {}
         self._kept: list[Any] = []
 
-    def place(self, made_of: Sequence[Any], how: Hashable, size: int, write: Callable[[Array], None]) -> Place:
+    def pack(self, made_of: Sequence[Any], how: Hashable, size: int, write: Callable[[Array], None]) -> Address:
         """Where ``size`` bytes made of these arrays are; ``write`` makes them if they are new."""
         key = (*map(id, made_of), how, size)
         if key not in self._known:
-            room = aligned(size + SLACK)[:size]
+            room = aligned_buffer(size + SLACK)[:size]
             write(room)
             self.arrays.append(room)
             self._kept.extend(made_of)
             self._known[key] = len(self.arrays) - 1  # last: an interrupt or a fork may come between any two lines
-        return Place("shared", 0, self._known[key])
+        return Address("shared", 0, self._known[key])

@@ -67,7 +67,7 @@ def _check_op(op: Op) -> None:
     limits = op.args.get("limits")
     if limits is not None and not limits[0] <= limits[1]:
         raise _wrong(op.kind, "limits must be numbers in order", limits)
-    rule = RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
+    rule = SHAPE_RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
     if rule is None:
         return
     out = op.outputs[0]
@@ -275,7 +275,7 @@ def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
     return dict.fromkeys(kinds, rule)
 
 
-RULES: dict[str, Rule] = {
+SHAPE_RULES: dict[str, Rule] = {
     **_like("conv2d", "depthwise_conv2d", rule=_convolution),
     **_like("add", "sub", "mul", "div", "maximum", "minimum", "trunc_divide", rule=_broadcast),
     **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same),
@@ -297,7 +297,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def inside_everywhere(size: int, windows: int, kernel: int, stride: int, padding: int, dilation: int) -> bool:
+def every_window_overlaps(size: int, windows: int, kernel: int, stride: int, padding: int, dilation: int) -> bool:
     """Every window along a dimension has a tap in the image."""
     starts = np.arange(windows)[:, None] * stride - padding
     taps = starts + np.arange(kernel)[None, :] * dilation

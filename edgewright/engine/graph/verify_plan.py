@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgewright.engine.graph.layout import Home
-from edgewright.engine.plan import Place
+from edgewright.engine.graph.layout import Storage
+from edgewright.engine.plan import Address
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Array, Value
 
@@ -38,15 +38,15 @@ class Access:
     """
 
     label: str
-    reads: tuple[Home, ...]
-    writes: tuple[Home, ...]
+    reads: tuple[Storage, ...]
+    writes: tuple[Storage, ...]
     temporaries: tuple[tuple[int, int], ...] = ()  # offset and size in the arena
     first: int = 0
     last: int = 0
     same: Value | None = None
 
 
-def verify_plan(accesses: Sequence[Access], arena: int, inputs: Sequence[Home]) -> None:
+def verify_plan(accesses: Sequence[Access], arena: int, inputs: Sequence[Storage]) -> None:
     """Raise ``PlanError`` unless every node reads what was written for it. ``inputs``: what the caller provides."""
     memory = _Memory(arena, accesses)
     for home in inputs:
@@ -69,12 +69,12 @@ class _Memory:
     def __init__(self, arena: int, accesses: Sequence[Access]) -> None:
         homes = [home for access in accesses for home in (*access.reads, *access.writes)]
         sizes = [n for access in accesses for pair in access.temporaries for n in pair]
-        sizes += [n for h in homes for n in (h.place.offset, h.layout.start, h.layout.size, h.layout.item)]
+        sizes += [n for h in homes for n in (h.address.offset, h.layout.start, h.layout.size, h.layout.item)]
         self.granule = math.gcd(64, *sizes, *(s for h in homes for s in h.layout.strides))
         self.owners: dict[Buffer, Array] = {("arena", 0): np.zeros(-(-arena // self.granule), np.int32)}
         self.numbers: dict[Value, int] = {}
 
-    def claim(self, home: Home) -> None:
+    def claim(self, home: Storage) -> None:
         """The value's bytes are its own from now on, the border too if it has one."""
         number = self.numbers[home.value] = len(self.numbers) + 1
         self._held(home)[...] = number
@@ -82,7 +82,7 @@ class _Memory:
     def release(self, offset: int, size: int) -> None:
         self.owners["arena", 0][offset // self.granule : -(-(offset + size) // self.granule)] = 0
 
-    def demand(self, home: Home, label: str) -> None:
+    def demand(self, home: Storage, label: str) -> None:
         number = self.numbers.get(home.value)
         if number is None:
             raise PlanError(label, "reads a value that nothing wrote", value=home.value.name)
@@ -91,21 +91,21 @@ class _Memory:
             rule = f"must read {home.value.name} as it was written; bytes that another value overwrote"
             raise PlanError(label, rule, value=int(others) * self.granule)
 
-    def _held(self, home: Home) -> Array:
+    def _held(self, home: Storage) -> Array:
         """The owners of a value's granules: of its elements, or of its whole allocation if it has a border."""
         layout, grain = home.layout, self.granule
         if layout.border:
-            start = home.place.offset - layout.start
-            return self._buffer(home.place, start + layout.size)[start // grain : (start + layout.size) // grain]
+            start = home.address.offset - layout.start
+            return self._buffer(home.address, start + layout.size)[start // grain : (start + layout.size) // grain]
         if 0 in layout.shape:
             return np.zeros(0, np.int32)
         end = sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)) + layout.item
-        owners = self._buffer(home.place, home.place.offset + end)
+        owners = self._buffer(home.address, home.address.offset + end)
         axes = _merged(zip((*layout.shape, layout.item // grain), (*layout.strides, grain), strict=True))
         shape, strides = [n for n, _ in axes], [step // grain * owners.itemsize for _, step in axes]
-        return np.ndarray(shape, owners.dtype, owners, home.place.offset // grain * owners.itemsize, strides)
+        return np.ndarray(shape, owners.dtype, owners, home.address.offset // grain * owners.itemsize, strides)
 
-    def _buffer(self, place: Place, size: int) -> Array:
+    def _buffer(self, place: Address, size: int) -> Array:
         """The owners of a buffer, of at least ``size`` bytes; only the arena's is known before."""
         key = (place.buffer, place.index)
         count, owners = -(-size // self.granule), self.owners.get(key, np.zeros(0, np.int32))

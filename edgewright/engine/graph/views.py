@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from edgewright.engine.graph.layout import Border, Home, Layout
+from edgewright.engine.graph.layout import Border, Layout, Storage
 from edgewright.ir.graph import Op
 
-KINDS = ("permute", "view", "slice", "clone", "expand")
+VIEW_KINDS = ("permute", "view", "slice", "clone", "expand")
 
 
 def restride(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int], item: int) -> tuple[int, ...] | None:
@@ -36,7 +36,7 @@ def restride(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
     return tuple(reversed(made))
 
 
-def viewed(op: Op, layout: Layout) -> tuple[Layout, int] | None:
+def view_layout(op: Op, layout: Layout) -> tuple[Layout, int] | None:
     """How an operator's result lies if it is what it is made from, and bytes to its first element."""
     out = op.outputs[0]
     assert out is not None
@@ -48,19 +48,19 @@ def viewed(op: Op, layout: Layout) -> tuple[Layout, int] | None:
         offset = sum(int(a) * s for a, s in zip(op.args["start"], strides, strict=True))
         return _like(layout, shape, strides), offset
     if op.kind == "expand":
-        return replace(layout, shape=shape, strides=repeated(layout, shape), border=Border()), 0
+        return replace(layout, shape=shape, strides=broadcast_strides(layout, shape), border=Border()), 0
     made = restride(layout.shape, strides, shape, layout.item)
     return None if made is None else (_like(layout, shape, made), 0)
 
 
-def repeated(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
+def broadcast_strides(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of a tensor that is broadcast to ``shape``."""
     more = len(shape) - len(layout.shape)
     steps = zip((1,) * more + layout.shape, (0,) * more + layout.strides, shape, strict=True)
     return tuple(0 if have == 1 and n != 1 else step for have, step, n in steps)
 
 
-def made_there(op: Op, layout: Layout) -> Layout | None:
+def producer_layout(op: Op, layout: Layout) -> Layout | None:
     """How an operator's input must lie so that its result lies as ``layout``."""
     shape = tuple(int(n) for n in op.args["self"].bound)
     if op.kind == "permute":
@@ -72,12 +72,12 @@ def made_there(op: Op, layout: Layout) -> Layout | None:
     return None if made is None else _like(layout, shape, made)
 
 
-def view_of(op: Op, home: Home) -> Home:
+def view_storage(op: Op, home: Storage) -> Storage:
     """The home of the result of an operator that only looks at its input."""
-    out, found = op.outputs[0], viewed(op, home.layout)
+    out, found = op.outputs[0], view_layout(op, home.layout)
     assert out is not None and found is not None
     inside = home.inside or tuple(out.bound[-1:]) != tuple(home.layout.shape[-1:])
-    return Home(out, home.at(found[1]), found[0], home.raw, inside)
+    return Storage(out, home.at(found[1]), found[0], home.raw, inside)
 
 
 def _like(layout: Layout, shape: Sequence[int], strides: Sequence[int]) -> Layout:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 from edgewright._version import VERSION
 from edgewright.engine.codegen.builder import CodeSizeError
-from edgewright.engine.host_arch import triple
-from edgewright.engine.jit.cache import Cache, default_cache, key_of
+from edgewright.engine.host_arch import target_triple
+from edgewright.engine.jit.cache import Cache, cache_key, default_cache
 from edgewright.engine.jit.elf import CodegenError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def target_machine(cpu: str, features: str) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # LLVM ends the process over inline assembly without it
-    return llvm.Target.from_triple(triple()).create_target_machine(cpu, features, _OPTIMIZE, *_POSITION)
+    return llvm.Target.from_triple(target_triple()).create_target_machine(cpu, features, _OPTIMIZE, *_POSITION)
 
 
 # A module's text, or what writes it: then its name says all it depends on, and a cached object needs no text at all.
@@ -76,7 +76,7 @@ def _compiler() -> str:
 
 
 def object_key(text: str, cpu: str, features: str) -> str:
-    return key_of(text, cpu, features, VERSION, COMPILER, triple(), str(_OPTIMIZE), *_POSITION)
+    return cache_key(text, cpu, features, VERSION, COMPILER, target_triple(), str(_OPTIMIZE), *_POSITION)
 
 
 def _fingerprint() -> str:
@@ -86,7 +86,7 @@ def _fingerprint() -> str:
         for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
             status = os.stat(path)
             seen.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
-    return key_of(COMPILER, *sorted(seen))
+    return cache_key(COMPILER, *sorted(seen))
 
 
 _PROCESS = os.getpid()
@@ -180,7 +180,7 @@ def _loaded() -> bool:
     return "llvmlite.binding" in sys.modules and os.getpid() == _PROCESS
 
 
-def processor() -> tuple[str, dict[str, bool]]:
+def host_cpu() -> tuple[str, dict[str, bool]]:
     """The name of this processor and what it can do, as LLVM has it."""
     from queue import SimpleQueue
 
@@ -220,7 +220,7 @@ class _Helper:
     ) -> None:
         self._texts, self._queue, self._results = texts, queue, results
         folder = str(Path(COMPILER.split(" ")[0]).parent.parent) if COMPILER else ""
-        self._arguments = (folder, triple(), cpu, features, str(_OPTIMIZE), *_POSITION)
+        self._arguments = (folder, target_triple(), cpu, features, str(_OPTIMIZE), *_POSITION)
         self._thread = threading.Thread(target=self._feed, daemon=True, name="edgewright-build")
         self._thread.start()
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from edgewright.logs import say
 
-LIMIT = 256 << 20  # bytes; what was used longest ago goes first
-MOST_ENTRIES = 4096  # so that looking through all of them stays a matter of milliseconds
+MAX_BYTES = 256 << 20  # bytes; what was used longest ago goes first
+MAX_ENTRIES = 4096  # so that looking through all of them stays a matter of milliseconds
 _MAGIC = b"EWCACHE1"
 HEADER = len(_MAGIC) + 8 + 32  # length and digest
 _SUFFIX = ".o"
@@ -31,10 +31,10 @@ _ABANDONED = 3600  # seconds after which a half-written file has no writer any m
 _BY_FOLDER = os.open in os.supports_dir_fd  # not on Windows, where the folder's own access list protects it
 
 
-def key_of(*parts: str | bytes | memoryview) -> str:
+def cache_key(*parts: str | bytes | memoryview) -> str:
     """The name of an entry: a digest of all it depends on, in order.
 
-    >>> key_of("ab", "c") == key_of("a", "bc")
+    >>> cache_key("ab", "c") == cache_key("a", "bc")
     False
     """
     digest = hashlib.sha256()
@@ -75,7 +75,7 @@ def _anchored(given: str) -> tuple[Path | None, str]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     name: str
     size: int
     used: float  # seconds since the epoch
@@ -84,7 +84,7 @@ class Entry:
 class Cache:
     """Bytes by key. Safe beside other processes: files appear whole, and vanish at worst."""
 
-    def __init__(self, folder: Path | None, limit: int = LIMIT, problem: str = "") -> None:
+    def __init__(self, folder: Path | None, limit: int = MAX_BYTES, problem: str = "") -> None:
         self.folder = folder
         self.limit = limit
         self.problem = problem
@@ -125,12 +125,12 @@ class Cache:
             entries = [] if folder is None else _entries(folder)
             total = sum(entry.size for entry in entries)
             for at, entry in enumerate(entries):
-                if total <= self.limit and len(entries) - at <= MOST_ENTRIES:
+                if total <= self.limit and len(entries) - at <= MAX_ENTRIES:
                     break
                 _remove(folder, entry.name)
                 total -= entry.size
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CacheEntry]:
         """What is stored, longest unused first."""
         with self._open() as folder:
             return [] if folder is None else _entries(folder)
@@ -266,14 +266,14 @@ def _remove(folder: int | str | None, name: str) -> None:
             os.unlink(path, dir_fd=at)
 
 
-def _entries(folder: int | str) -> list[Entry]:
+def _entries(folder: int | str) -> list[CacheEntry]:
     found = []
     with os.scandir(folder) as files:
         for file in files:
             with contextlib.suppress(OSError):  # gone meanwhile
                 status = file.stat(follow_symlinks=False)
                 if file.name.endswith(_SUFFIX):
-                    found.append(Entry(file.name, status.st_size, status.st_mtime))
+                    found.append(CacheEntry(file.name, status.st_size, status.st_mtime))
                 elif file.name.endswith(".tmp") and time.time() - status.st_mtime > _ABANDONED:
                     _remove(folder, file.name)
     return sorted(found, key=lambda entry: (entry.used, entry.name))

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgewright.engine.graph.constant_buffer import resident
+from edgewright.engine.graph.constant_buffer import make_resident
 from edgewright.engine.jit import pool_memory
 from edgewright.engine.jit.build import build_kernels
-from edgewright.engine.jit.elf import CodegenError, Image, Library, link
+from edgewright.engine.jit.elf import CodegenError, CodeImage, Library, link
 from edgewright.engine.jit.thread_count import thread_count
-from edgewright.engine.jit.thread_policy import Sharing
-from edgewright.engine.jit.threads import address_of, aligned, driver, pool, retire
-from edgewright.engine.jit.validate_arrays import check_outputs, checked_inputs
-from edgewright.engine.plan import ALIGN, SLACK, Place, Plan, PythonCall, Slot, Step, View
+from edgewright.engine.jit.thread_policy import ThreadPolicy
+from edgewright.engine.jit.threads import address_of, aligned_buffer, driver, retire, thread_pool
+from edgewright.engine.jit.validate_arrays import validate_inputs, validate_outputs
+from edgewright.engine.plan import ALIGN, SLACK, Address, KernelArg, Plan, PythonCall, Step, TensorView
 from edgewright.forks import renew_in_child
 from edgewright.ir.graph import Array
 
@@ -43,22 +43,22 @@ class _Segment:
     table: Array
     address: int
     steps: tuple[Step, ...]
-    sharing: Sharing | None
+    sharing: ThreadPolicy | None
 
 
 class CompiledGraph:
     """Runs a plan. Calls from several Python threads wait for each other; different graphs do not."""
 
     def __init__(self, plan: Plan, threads: int | None = None) -> None:
-        self.plan = plan = replace(plan, weights=resident(plan.weights))
+        self.plan = plan = replace(plan, weights=make_resident(plan.weights))
         self.threads = thread_count(threads)
         self.image = plan.image or _image(plan)
         self._library = Library(self.image)
         native = (step.kernel for step in plan.steps if step.python is None)
         self._kernels = {name: self._library.address(name) for name in dict.fromkeys(native)}
-        self._buffers = {"arena": aligned(plan.arena_size + SLACK), "weights": plan.weights}
+        self._buffers = {"arena": aligned_buffer(plan.arena_size + SLACK), "weights": plan.weights}
         self._stride = -(-plan.scratch_size // ALIGN) * ALIGN + 2 * ALIGN  # no two threads write to one cache line
-        self._scratch = aligned(self._stride * self.threads)
+        self._scratch = aligned_buffer(self._stride * self.threads)
         self._scratch_address = address_of(self._scratch)
         self._patches: list[tuple[int, int, int]] = []  # a slot, which of inputs and outputs it points to, and where
         self._args = self._make_args()
@@ -85,10 +85,10 @@ class CompiledGraph:
         self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None, profile: EngineProfile | None = None
     ) -> list[Array]:
         """The outputs for ``inputs``: new arrays, or ``outputs`` written to."""
-        given = checked_inputs(inputs, self.plan.inputs)
+        given = validate_inputs(inputs, self.plan.inputs)
         made = [np.empty(t.shape, t.dtype) for t in self.plan.outputs] if outputs is None else list(outputs)
         if outputs is not None:
-            check_outputs(made, self.plan.outputs)
+            validate_outputs(made, self.plan.outputs)
             given = self._apart(given, made)
         with self._lock:
             self._bring(given, made)
@@ -169,7 +169,7 @@ class CompiledGraph:
 
     def _share(self, part: _Segment, stamps: int = 0) -> bool:
         """Run with the workers; False, and nothing done, if they are at another graph."""
-        workers = pool()
+        workers = thread_pool()
         if not workers.lock.acquire(blocking=False):
             return False
         try:
@@ -187,8 +187,8 @@ class CompiledGraph:
         if profile is not None:
             profile.add([step], np.array([[start, driver().now()]], np.int64))
 
-    def _view(self, view: View, bases: dict[str, list[Array]]) -> Array:
-        place = view.place
+    def _view(self, view: TensorView, bases: dict[str, list[Array]]) -> Array:
+        place = view.address
         own = self._buffers.get(place.buffer)
         buffer = bases[place.buffer][place.index].reshape(-1).view(np.uint8) if own is None else own
         array: Array = np.ndarray(view.shape, view.dtype, buffer, place.offset, view.strides)  # refuses what is outside
@@ -198,7 +198,7 @@ class CompiledGraph:
 
     def _make_args(self) -> Array:
         steps = [step for step in self.plan.steps if step.python is None]
-        args: Array = aligned(8 * sum(len(step.args) for step in steps)).view(_I64)
+        args: Array = aligned_buffer(8 * sum(len(step.args) for step in steps)).view(_I64)
         at = 0
         for step in steps:
             for slot in step.args:
@@ -206,11 +206,11 @@ class CompiledGraph:
                 at += 1
         return args
 
-    def _slot(self, step: Step, slot: Slot, at: int) -> int:
+    def _slot(self, step: Step, slot: KernelArg, at: int) -> int:
         """A slot's 8 bytes; those that point to the caller's arrays are filled in by every call."""
         if isinstance(slot, float):
             return int(np.float32(slot).view(np.uint32))
-        if not isinstance(slot, Place):
+        if not isinstance(slot, Address):
             return slot
         sizes = {"arena": self.plan.arena_size, "weights": self.plan.weights.nbytes}
         if slot.buffer == "shared":
@@ -238,19 +238,19 @@ class CompiledGraph:
                 parts += steps
                 continue
             table = self._make_table(steps, at)
-            sharing = Sharing() if self.threads > 1 and _worth_sharing(steps) else None
+            sharing = ThreadPolicy() if self.threads > 1 and _worth_sharing(steps) else None
             parts.append(_Segment(table, address_of(table), steps, sharing))
             at += sum(len(step.args) for step in steps)
         return parts
 
     def _make_table(self, steps: tuple[Step, ...], at: int) -> Array:
         """Rows of kernel, args, units, grain, chunks in a share, longer shares, chunks to wait for, nothing."""
-        table: Array = aligned(pool_memory.ROW * len(steps)).view(_I64).reshape(-1, pool_memory.ROW // 8)
+        table: Array = aligned_buffer(pool_memory.ROW * len(steps)).view(_I64).reshape(-1, pool_memory.ROW // 8)
         done = 0
         for k, step in enumerate(steps):
             if step.units < 1 or step.grain < 1:
                 raise CodegenError(f"{step.label or step.kernel}: units and grain", "must be at least 1")
-            grain = max(step.grain, -(-step.units // pool_memory.MOST_CHUNKS))
+            grain = max(step.grain, -(-step.units // pool_memory.MAX_CHUNKS))
             chunks = -(-step.units // grain)
             done += chunks
             share, longer = divmod(chunks, self.threads)
@@ -261,7 +261,7 @@ class CompiledGraph:
         return table
 
 
-def _image(plan: Plan) -> Image:
+def _image(plan: Plan) -> CodeImage:
     names = sorted({step.kernel for step in plan.steps if step.python is None})
     kernels = {name: plan.kernels[name] for name in names}
     return link(build_kernels(kernels, plan.cpu, plan.features, limit=plan.code_limit))

@@ -18,21 +18,21 @@ from functools import cache
 
 from edgewright.engine.jit.pool_memory import (
     CHUNK_BITS,
+    CLAIM,
     DONE,
     EPOCH,
     JOB,
-    MOST_CHUNKS,
+    MAX_CHUNKS,
     PARKED,
     PATIENCE,
     ROW,
     SERIAL,
-    WORD,
     YIELD,
-    at,
-    load,
-    loads,
-    pointers,
-    thread_line,
+    field_address,
+    load_field,
+    load_i64s,
+    load_pointers,
+    thread_field_address,
 )
 from edgewright.engine.jit.worker_ir import WORKER
 
@@ -40,7 +40,7 @@ from edgewright.engine.jit.worker_ir import WORKER
 def _row() -> str:
     """Load what every step has, of row %k."""
     address = f"  %row.off = mul i64 %k, {ROW}\n  %row = getelementptr i8, ptr %table, i64 %row.off\n"
-    return address + pointers("%row", kernel=0, args=8) + loads("%row", units=16)
+    return address + load_pointers("%row", kernel=0, args=8) + load_i64s("%row", units=16)
 
 
 def _stamp(which: int) -> str:
@@ -95,14 +95,14 @@ victim:
   %extra1 = zext i1 %extra to i64
   %size = add i64 %share, %extra1
   %end = add i64 %begin, %size
-{thread_line("%word", "%v", WORD)}  br label %claim
+{thread_field_address("%word", "%v", CLAIM)}  br label %claim
 claim:
   %mine = phi i64 [0, %victim], [%mine, %take], [%mine1, %run]
   %w = load atomic i64, ptr %word acquire, align 8
   %tag = lshr i64 %w, {CHUNK_BITS}
   %fresh = icmp ult i64 %tag, %serial
   %stale = icmp ugt i64 %tag, %serial
-  %low = and i64 %w, {MOST_CHUNKS}
+  %low = and i64 %w, {MAX_CHUNKS}
   %next = select i1 %fresh, i64 %begin, i64 %low
   %over = icmp uge i64 %next, %end
   %none = or i1 %stale, %over
@@ -189,11 +189,11 @@ def _work(timed: bool) -> str:
     return f"""
 define internal void @work{name}({_PARAMETERS}{stamps}) nounwind noinline {{
 entry:
-{at("%done", DONE)}{loads(patience=PATIENCE)}{load("%yield.f", "ptr", YIELD)}  br label %step
+{field_address("%done", DONE)}{load_i64s(patience=PATIENCE)}{load_field("%yield.f", "ptr", YIELD)}  br label %step
 step:
   %k = phi i64 [%first, %entry], [%k1, %advance]
   %greedy = phi i64 [0, %entry], [%stole1, %advance]
-{start}{_row()}{loads("%row", grain=24, share=32, longer=40, target=48)}
+{start}{_row()}{load_i64s("%row", grain=24, share=32, longer=40, target=48)}
   %serial = add i64 %serial0, %k
   %tagged = shl i64 %serial, {CHUNK_BITS}
 {_CLAIM}{end}  %k1 = add nuw i64 %k, 1
@@ -209,18 +209,20 @@ def _shared(timed: bool) -> str:
     """The caller: publish the call, wake who sleeps, take part, close it."""
     name, stamps, _, _ = _suffix(timed)
     fields = ("ptr %table", "i64 %count", "i64 %serial", "i64 %done0", "i64 %threads", "ptr %scratch", "i64 %stride")
-    job = "".join(at(f"%j{i}", JOB + 8 * i) + f"  store {what}, ptr %j{i}, align 8\n" for i, what in enumerate(fields))
+    job = "".join(
+        field_address(f"%j{i}", JOB + 8 * i) + f"  store {what}, ptr %j{i}, align 8\n" for i, what in enumerate(fields)
+    )
     given = "ptr %ctx, i64 0, ptr %table, i64 %count, i64 0, i64 %serial, i64 %done0, i64 %threads, ptr %scratch"
     return f"""
 define void @run_shared{name}(
     ptr %ctx, ptr %table, i64 %count, i64 %threads, ptr %scratch, i64 %stride{stamps}) nounwind {{
 entry:
-{loads(serial=SERIAL)}{at("%done", DONE)}  %done0 = load atomic i64, ptr %done acquire, align 8
+{load_i64s(serial=SERIAL)}{field_address("%done", DONE)}  %done0 = load atomic i64, ptr %done acquire, align 8
   fence release
-{job}{at("%epoch", EPOCH)}  %odd = load atomic i64, ptr %epoch monotonic, align 8
+{job}{field_address("%epoch", EPOCH)}  %odd = load atomic i64, ptr %epoch monotonic, align 8
   %even = add i64 %odd, 1
   store atomic i64 %even, ptr %epoch seq_cst, align 8
-{at("%parked.at", PARKED)}  %parked = load atomic i32, ptr %parked.at seq_cst, align 4
+{field_address("%parked.at", PARKED)}  %parked = load atomic i32, ptr %parked.at seq_cst, align 4
   %asleep = icmp ne i32 %parked, 0
   br i1 %asleep, label %rouse, label %go
 rouse:

@@ -35,14 +35,14 @@ class CodegenError(EdgewrightError):
     exit_code = 70
 
 
-class Image(NamedTuple):
+class CodeImage(NamedTuple):
     """Code and constants, and where functions begin in them."""
 
     code: bytes
     symbols: Mapping[str, int]
 
 
-def link(objects: Iterable[bytes]) -> Image:
+def link(objects: Iterable[bytes]) -> CodeImage:
     """All functions of the objects in one image."""
     code, symbols = bytearray(), {}
     for data in objects:
@@ -52,7 +52,7 @@ def link(objects: Iterable[bytes]) -> Image:
             symbols.update(own.place(code))
         except (struct.error, IndexError, ValueError) as error:
             raise _defect(f"cannot be read: {error}") from error
-    return Image(bytes(code), symbols)
+    return CodeImage(bytes(code), symbols)
 
 
 def _defect(rule: str) -> CodegenError:
@@ -179,7 +179,7 @@ _FILLERS = {62: _fill_x86, 183: _fill_arm}  # by ELF's number of the processor
 class Library:
     """An image in executable memory; functions by name. The code lives as long as this does."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: CodeImage) -> None:
         self._symbols = image.symbols
         self._memory = mmap.mmap(-1, max(len(image.code), 1))
         self._memory[: len(image.code)] = image.code

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.graph.constant_buffer import give_back
+from edgewright.engine.graph.constant_buffer import release_pages
 from edgewright.engine.isa import ISA
 from edgewright.engine.jit.build import FINGERPRINT
-from edgewright.engine.jit.cache import HEADER, default_cache, key_of
+from edgewright.engine.jit.cache import HEADER, cache_key, default_cache
 from edgewright.engine.jit.driver import CompiledGraph
-from edgewright.engine.jit.elf import CodegenError, Image
-from edgewright.engine.plan import ALIGN, SLACK, Check, Place, Plan, Slot, Step, Tensor
-from edgewright.engine.tuning_params import tuned_text
+from edgewright.engine.jit.elf import CodegenError, CodeImage
+from edgewright.engine.plan import ALIGN, SLACK, Address, BoundsCheck, KernelArg, Plan, Step, TensorSpec
+from edgewright.engine.tuning_params import tuned_fingerprint
 from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.dtypes import dtype_name, dtype_named
 
@@ -34,7 +34,7 @@ _LENGTH = 8  # bytes that hold the length of the numbers
 
 
 @dataclass(frozen=True)
-class Origin:
+class PlanSource:
     """What a plan is made from: a blob, and the data it looks up by name.
 
     ``digest`` is of the blob; ``data`` gives the bytes of a name, or None; ``used`` are the names that were looked up
@@ -47,7 +47,7 @@ class Origin:
 
     def key(self, isa: ISA, threads: int, numerics: str, memory: int) -> str:
         told = str((threads, numerics, memory, isa.bf16))
-        return key_of("plan", self.digest, isa.cpu, isa.features, told, FINGERPRINT, tuned_text(isa, threads))
+        return cache_key("plan", self.digest, isa.cpu, isa.features, told, FINGERPRINT, tuned_fingerprint(isa, threads))
 
     def data_digest(self, names: list[str]) -> str:
         """Of everything the blob looks up; empty if some of it is missing."""
@@ -55,15 +55,15 @@ class Origin:
         if any(f is None for f in found):
             return ""
         views = [memoryview(f).cast("B") for f in found]
-        made = key_of(*names, *views)
+        made = cache_key(*names, *views)
         for view in views:
             if view.nbytes:
-                give_back(np.frombuffer(view, np.uint8))  # a file's pages: nobody may need them again
+                release_pages(np.frombuffer(view, np.uint8))  # a file's pages: nobody may need them again
         return made
 
 
 @cache
-def sources(*folders: str) -> str:
+def source_fingerprint(*folders: str) -> str:
     """The code in some of the package's folders, as far as it can be seen: plans are made of it beside the engine's."""
     seen = []
     for start in folders:
@@ -71,10 +71,10 @@ def sources(*folders: str) -> str:
             for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
                 status = os.stat(path)
                 seen.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
-    return key_of(*sorted(seen))
+    return cache_key(*sorted(seen))
 
 
-def load_form(origin: Origin, key: str, isa: ISA, threads: int) -> CompiledGraph | None:
+def load_compiled(origin: PlanSource, key: str, isa: ISA, threads: int) -> CompiledGraph | None:
     """The compiled graph of a stored plan, or None if there is none that can be used."""
     plan = load_plan(origin, key, isa)
     try:
@@ -83,7 +83,7 @@ def load_form(origin: Origin, key: str, isa: ISA, threads: int) -> CompiledGraph
         return None
 
 
-def load_plan(origin: Origin, key: str, isa: ISA) -> Plan | None:
+def load_plan(origin: PlanSource, key: str, isa: ISA) -> Plan | None:
     """The plan stored under ``key``, if it was made from the same data."""
     payload = default_cache().view(key)
     if payload is None:
@@ -98,12 +98,12 @@ def load_plan(origin: Origin, key: str, isa: ISA) -> Plan | None:
         weights = np.frombuffer(payload, np.uint8)[start : start + size]
         symbols = {name: _checked(at, int) for name, at in facts["symbols"].items()}
         whole = weights.nbytes == size and all(at < len(code) for at in symbols.values())
-        return _plan(facts, Image(code, symbols), weights, isa) if whole else None
+        return _plan(facts, CodeImage(code, symbols), weights, isa) if whole else None
     except (ValueError, LookupError, TypeError):
         return None
 
 
-def save_form(graph: CompiledGraph, origin: Origin, key: str) -> None:
+def save_compiled(graph: CompiledGraph, origin: PlanSource, key: str) -> None:
     """Store a plan and its code; those with steps in Python, and very large ones, are not."""
     plan, image = graph.plan, graph.image
     if plan.weights.nbytes > _MOST or any(step.python is not None for step in plan.steps):
@@ -133,7 +133,7 @@ def _aligned(start: int) -> int:
 
 
 def _numbers(step: Step) -> list[Any]:
-    args = [_number(a) if not isinstance(a, Place) else [_BUFFERS.index(a.buffer), int(a.offset), a.index]
+    args = [_number(a) if not isinstance(a, Address) else [_BUFFERS.index(a.buffer), int(a.offset), a.index]
             for a in step.args]  # fmt: skip
     counts = (int(n) for n in (step.units, step.grain, step.macs, step.bytes))
     return [step.kernel, args, *counts, step.barrier, step.label]
@@ -143,7 +143,7 @@ def _number(slot: Any) -> int | float:
     return float(slot) if isinstance(slot, float | np.floating) else int(slot)
 
 
-def _plan(facts: Mapping[str, Any], image: Image, weights: Any, isa: ISA) -> Plan:
+def _plan(facts: Mapping[str, Any], image: CodeImage, weights: Any, isa: ISA) -> Plan:
     arena, scratch = (_checked(n, int) for n in facts["sizes"])
     inputs, outputs = (tuple(_tensor(t) for t in edge) for edge in facts["edges"])
     steps = tuple(_step(step) for step in facts["steps"])
@@ -164,21 +164,21 @@ def _plan(facts: Mapping[str, Any], image: Image, weights: Any, isa: ISA) -> Pla
     )
 
 
-def _check(stored: Any) -> Check:
+def _check(stored: Any) -> BoundsCheck:
     subject, wrap, size = stored
-    return Check(Outside(_checked(subject, str), _checked(wrap, bool)), _checked(size, int))
+    return BoundsCheck(Outside(_checked(subject, str), _checked(wrap, bool)), _checked(size, int))
 
 
-def _update(stored: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[int, int]:
+def _update(stored: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[int, int]:
     output, given = (_checked(n, int) for n in stored)
     if (inputs[given].dtype, inputs[given].shape) != (outputs[output].dtype, outputs[output].shape):
         raise ValueError(f"not alike: {stored!r}")
     return output, given
 
 
-def _tensor(stored: Any) -> Tensor:
+def _tensor(stored: Any) -> TensorSpec:
     name, dtype, shape = stored
-    return Tensor(_checked(name, str), dtype_named(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
+    return TensorSpec(_checked(name, str), dtype_named(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
 
 
 def _step(stored: Any) -> Step:
@@ -189,10 +189,10 @@ def _step(stored: Any) -> Step:
     return Step(names[0], slots, units, grain, _checked(barrier, bool), names[1], macs, touched)
 
 
-def _slot(stored: Any) -> Slot:
+def _slot(stored: Any) -> KernelArg:
     if isinstance(stored, list):
         buffer, offset, index = (_checked(n, int) for n in stored)
-        return Place(_BUFFERS[buffer], offset, index)
+        return Address(_BUFFERS[buffer], offset, index)
     if type(stored) not in (int, float):
         raise ValueError(f"not a number: {stored!r}")
     number: int | float = stored

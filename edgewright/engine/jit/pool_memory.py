@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ROW = 64  # bytes of a step in the table: kernel, args, units, grain, share, longer shares, target, unused
 CHUNK_BITS = 16
-MOST_CHUNKS = (1 << CHUNK_BITS) - 1
+MAX_CHUNKS = (1 << CHUNK_BITS) - 1
 
 # Byte offsets in the pool's memory. What is written often has a pair of cache lines of its own.
 EPOCH = 0
@@ -21,7 +21,7 @@ FUTEX, AFFINITY = 664, 672  # numbers of the system calls
 MASK_BYTES, ALLOWED, MASK = 680, 688, 696  # cores this process may use; room for those a worker may
 WORKERS, TIDS = 704, 712  # how many, and their thread ids (i64)
 THREADS = 1024  # per thread: claim word, busy, last epoch served
-WORD, BUSY, SEEN = 0, 128, 136
+CLAIM, BUSY, SEEN = 0, 128, 136
 THREAD = 256
 
 
@@ -29,17 +29,17 @@ def context_size(threads: int) -> int:
     return THREADS + THREAD * threads
 
 
-def at(name: str, offset: int, base: str = "%ctx") -> str:
+def field_address(name: str, offset: int, base: str = "%ctx") -> str:
     """The address at ``offset``."""
     return f"  {name} = getelementptr i8, ptr {base}, i64 {offset}\n"
 
 
-def load(name: str, kind: str, offset: int, base: str = "%ctx") -> str:
+def load_field(name: str, kind: str, offset: int, base: str = "%ctx") -> str:
     """Load to ``name``; its address stays in ``name.at``."""
-    return at(f"{name}.at", offset, base) + f"  {name} = load {kind}, ptr {name}.at, align 8\n"
+    return field_address(f"{name}.at", offset, base) + f"  {name} = load {kind}, ptr {name}.at, align 8\n"
 
 
-def thread_line(name: str, index: str, offset: int) -> str:
+def thread_field_address(name: str, index: str, offset: int) -> str:
     """The address of what belongs to the thread ``index``."""
     return (
         f"  {name}.far = mul i64 {index}, {THREAD}\n"
@@ -48,11 +48,11 @@ def thread_line(name: str, index: str, offset: int) -> str:
     )
 
 
-def loads(base: str = "%ctx", **offsets: int) -> str:
+def load_i64s(base: str = "%ctx", **offsets: int) -> str:
     """Load a number to each name."""
-    return "".join(load(f"%{name}", "i64", offset, base) for name, offset in offsets.items())
+    return "".join(load_field(f"%{name}", "i64", offset, base) for name, offset in offsets.items())
 
 
-def pointers(base: str = "%ctx", **offsets: int) -> str:
+def load_pointers(base: str = "%ctx", **offsets: int) -> str:
     """Load a pointer to each name."""
-    return "".join(load(f"%{name}", "ptr", offset, base) for name, offset in offsets.items())
+    return "".join(load_field(f"%{name}", "ptr", offset, base) for name, offset in offsets.items())

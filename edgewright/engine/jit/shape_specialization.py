@@ -18,7 +18,7 @@ from edgewright.engine.dialects import translate
 from edgewright.engine.graph.infer_shapes import specialize
 from edgewright.engine.graph.shared_weights import SharedWeights
 from edgewright.engine.jit.driver import CompiledGraph
-from edgewright.engine.jit.elf import Image
+from edgewright.engine.jit.elf import CodeImage
 from edgewright.engine.plan import Plan
 from edgewright.forks import renew_in_child
 from edgewright.ir.graph import Array, Graph
@@ -32,7 +32,7 @@ _IMAGES = 8  # of machine code, kept for the next shapes
 _ALIKE = 4  # times as many arrays as one plan has are too many
 
 
-class Forms:
+class Specializer:
     """Plans of a graph for certain shapes, and what they have in common.
 
     A plan says where values lie and how many there are. Its kernels are given those numbers where they can be, and its
@@ -47,7 +47,7 @@ class Forms:
         self.compilations = 0
         self._shared = SharedWeights() if varies else None
         self._usual = 0  # arrays of a plan
-        self._images: list[Image] = []
+        self._images: list[CodeImage] = []
 
     def make(self, graph: Graph) -> CompiledGraph:
         """The form of a graph whose sizes are known."""
@@ -87,7 +87,7 @@ class Specialized:
         cpu: str | None = None,
     ) -> None:
         self.graph, self.keep = translate(graph, numerics), keep
-        self.forms = Forms(threads, numerics, memory, cpu, varies)
+        self.forms = Specializer(threads, numerics, memory, cpu, varies)
         self._made: OrderedDict[tuple[Shape, ...], CompiledGraph] = OrderedDict()
         self._lock = threading.Lock()
         renew_in_child(self)
@@ -113,7 +113,7 @@ class Specialized:
         return self.compiled([x.shape for x in given]).run(given, profile=profile)
 
 
-def _told(plan: Plan, first: Image) -> Plan:
+def _told(plan: Plan, first: CodeImage) -> Plan:
     """The plan, whose steps say in profiles that their kernels were compiled for these shapes alone."""
     told = [
         step if step.python is not None or step.kernel in first.symbols

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edgewright.errors import UsageError
 
-MOST_THREADS = 256
+MAX_THREADS = 256
 
 
 def thread_count(asked: int | None = None) -> int:
@@ -22,8 +22,8 @@ def thread_count(asked: int | None = None) -> int:
 
 
 def _checked(what: str, count: object) -> int:
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_THREADS:
-        raise UsageError(what, f"must be a whole number from 1 to {MOST_THREADS}", value=count)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_THREADS:
+        raise UsageError(what, f"must be a whole number from 1 to {MAX_THREADS}", value=count)
     return count
 
 
@@ -32,8 +32,8 @@ def physical_cores() -> int:
     logical = allowed_cores()
     if sys.platform == "linux":
         cores = {_siblings(cpu) for cpu in logical}
-        return max(1, min(len(cores), _granted(), MOST_THREADS))
-    return max(1, min(len(logical), MOST_THREADS))
+        return max(1, min(len(cores), _granted(), MAX_THREADS))
+    return max(1, min(len(logical), MAX_THREADS))
 
 
 def allowed_cores() -> set[int]:
@@ -62,9 +62,9 @@ def _granted() -> int:
     try:
         quota = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").read_text()
         period = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us").read_text()
-        return max(1, -(-int(quota) // int(period))) if int(quota) > 0 else MOST_THREADS
+        return max(1, -(-int(quota) // int(period))) if int(quota) > 0 else MAX_THREADS
     except (OSError, ValueError, ZeroDivisionError):
-        return MOST_THREADS
+        return MAX_THREADS
 
 
 def _control_groups() -> list[Path]:

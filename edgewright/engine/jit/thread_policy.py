@@ -12,11 +12,11 @@ _GOOD = 16  # calls without trouble that halve the next punishment
 _MARGIN_NS = 200_000  # waking and noise are no trouble
 
 
-class Sharing:
+class ThreadPolicy:
     """Decides for one table of steps, call by call, and learns from how long each took.
 
-    >>> sharing = Sharing()
-    >>> [sharing.decide() for _ in range(2)]
+    >>> policy = ThreadPolicy()
+    >>> [policy.decide() for _ in range(2)]
     [False, False]
     """
 

@@ -23,7 +23,7 @@ from edgewright.engine.host_arch import machine_name
 from edgewright.engine.jit import driver_ir, pool_memory
 from edgewright.engine.jit.build import build_objects
 from edgewright.engine.jit.elf import Library, link
-from edgewright.engine.jit.thread_count import MOST_THREADS, allowed_cores
+from edgewright.engine.jit.thread_count import MAX_THREADS, allowed_cores
 from edgewright.ir.graph import Array
 
 _SPIN = 2000  # looks for work before sleeping: some 30 us
@@ -33,7 +33,7 @@ _PAGE = 4096
 _SYSTEM_CALLS = {"x86_64": (202, 203), "aarch64": (98, 122)}
 
 
-def aligned(size: int) -> Array:
+def aligned_buffer(size: int) -> Array:
     """Zeros at the start of a page; memory is used only where it is written to."""
     whole = np.zeros(size + _PAGE, np.uint8)
     start = -int(whole.ctypes.data) % _PAGE
@@ -89,17 +89,17 @@ def driver() -> Driver:
     return Driver()
 
 
-class Pool:
-    """Up to ``MOST_THREADS - 1`` workers, made when first asked for. ``lock`` is held by the call that uses them."""
+class ThreadPool:
+    """Up to ``MAX_THREADS - 1`` workers, made when first asked for. ``lock`` is held by the call that uses them."""
 
     def __init__(self, native_sleep: bool | None = None) -> None:
         self.lock = threading.Lock()
-        self._memory = aligned(pool_memory.context_size(MOST_THREADS))
+        self._memory = aligned_buffer(pool_memory.context_size(MAX_THREADS))
         # No numpy array: finalizers read it, and must not do numpy arithmetic (see ``retire``).
         self._words = self._memory.data.cast("q")
         self.address = address_of(self._memory)
         self._threads: list[threading.Thread] = []
-        self._tids = np.zeros(MOST_THREADS, np.int64)
+        self._tids = np.zeros(MAX_THREADS, np.int64)
         self._retired: list[Any] = []
         self._mask = np.zeros(0, np.uint64)
         self._wanted = threading.Condition()
@@ -110,7 +110,7 @@ class Pool:
         self._set(pool_memory.SPIN, _SPIN)
         self._set(pool_memory.PATIENCE, _PATIENCE)
         self._set(pool_memory.CORE, -1)
-        self.native_sleep = _system(self) if native_sleep is not False else False
+        self.native_sleep = _enable_futex(self) if native_sleep is not False else False
         self._set(pool_memory.YIELD, _yield_address())
 
     def _set(self, offset: int, value: int) -> None:
@@ -176,7 +176,7 @@ class Pool:
                 calls = self._calls
 
 
-def _system(pool: Pool) -> bool:
+def _enable_futex(pool: ThreadPool) -> bool:
     """Tell the driver how to sleep, wake and place threads on Linux; False elsewhere."""
     numbers = _SYSTEM_CALLS.get(machine_name())
     if sys.platform != "linux" or numbers is None:
@@ -211,17 +211,17 @@ def _yield_address() -> int:
     return _libc("sched_yield")
 
 
-_POOL: Pool | None = None
+_POOL: ThreadPool | None = None
 _MAKING = threading.Lock()
 
 
-def pool() -> Pool:
+def thread_pool() -> ThreadPool:
     """The process's pool."""
     global _POOL
     if _POOL is None:
         with _MAKING:
             if _POOL is None:
-                _POOL = Pool()
+                _POOL = ThreadPool()
     return _POOL
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.plan import Tensor
+from edgewright.engine.plan import TensorSpec
 from edgewright.errors import InputError
 from edgewright.ir.graph import Array
 
 
-def checked_inputs(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> list[Array]:
+def validate_inputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> list[Array]:
     """The caller's inputs, copied where a kernel could not read them as they lie."""
     if len(arrays) != len(tensors):
         raise InputError("inputs", f"must be {len(tensors)} arrays", value=len(arrays))
@@ -26,7 +26,7 @@ def checked_inputs(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> list[A
     return result
 
 
-def check_outputs(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> None:
+def validate_outputs(arrays: Sequence[Array], tensors: Sequence[TensorSpec]) -> None:
     if len(arrays) != len(tensors):
         raise InputError("outputs", f"must be {len(tensors)} arrays", value=len(arrays))
     for at, tensor in enumerate(tensors):
@@ -40,11 +40,11 @@ def check_outputs(arrays: Sequence[Array], tensors: Sequence[Tensor]) -> None:
             raise InputError(f"output {at} ({tensor.name})", "must not share memory with another output")
 
 
-def _fits(array: Any, tensor: Tensor) -> bool:
+def _fits(array: Any, tensor: TensorSpec) -> bool:
     return isinstance(array, np.ndarray) and array.dtype == tensor.dtype and array.shape == tensor.shape
 
 
-def _misfit(name: str, array: Any, tensor: Tensor) -> InputError:
+def _misfit(name: str, array: Any, tensor: TensorSpec) -> InputError:
     if not isinstance(array, np.ndarray):
         return InputError(name, "must be a numpy array", value=type(array).__name__)
     if array.dtype != tensor.dtype:

@@ -7,6 +7,7 @@ from edgewright.engine.jit.pool_memory import (
     ALLOWED,
     BUSY,
     CHUNK_BITS,
+    CLAIM,
     CORE,
     EPOCH,
     FUTEX,
@@ -21,26 +22,25 @@ from edgewright.engine.jit.pool_memory import (
     SYSCALL,
     THREADS,
     TIDS,
-    WORD,
     WORKERS,
-    at,
-    loads,
-    pointers,
-    thread_line,
+    field_address,
+    load_i64s,
+    load_pointers,
+    thread_field_address,
 )
 
-_CALL = loads(count=JOB + 8, serial0=JOB + 16, done0=JOB + 24, threads=JOB + 32, stride=JOB + 48)
+_CALL = load_i64s(count=JOB + 8, serial0=JOB + 16, done0=JOB + 24, threads=JOB + 32, stride=JOB + 48)
 _GIVEN = "ptr %ctx, i64 %me, ptr %table, i64 %count, i64 %first, i64 %serial0, i64 %done0, i64 %threads, ptr %scratch"
 _ATTEND = f"""
 define internal void @attend(ptr %ctx, i64 %me) nounwind noinline {{
 entry:
-{thread_line("%busy", "%me", BUSY)}{thread_line("%seen", "%me", SEEN)}{at("%epoch", EPOCH)}
+{thread_field_address("%busy", "%me", BUSY)}{thread_field_address("%seen", "%me", SEEN)}{field_address("%epoch", EPOCH)}
   store atomic i64 1, ptr %busy seq_cst, align 8
   %e = load atomic i64, ptr %epoch seq_cst, align 8
   %odd = trunc i64 %e to i1
   br i1 %odd, label %leave, label %read
 read:
-{pointers(table=JOB, scratch0=JOB + 40)}{_CALL}  fence acquire
+{load_pointers(table=JOB, scratch0=JOB + 40)}{_CALL}  fence acquire
   %e2 = load atomic i64, ptr %epoch seq_cst, align 8
   %same = icmp eq i64 %e, %e2
   br i1 %same, label %wanted, label %leave
@@ -49,7 +49,7 @@ wanted:
   %mine = icmp ult i64 %me, %threads
   br i1 %mine, label %find, label %leave
 find:
-{at("%caller", THREADS + WORD)}  %w = load atomic i64, ptr %caller acquire, align 8
+{field_address("%caller", THREADS + CLAIM)}  %w = load atomic i64, ptr %caller acquire, align 8
   %tag = lshr i64 %w, {CHUNK_BITS}
   %first = call i64 @llvm.usub.sat.i64(i64 %tag, i64 %serial0)
   %late = icmp uge i64 %first, %count
@@ -65,11 +65,12 @@ leave:
 }}
 """
 
+_SERVE_FIELDS = field_address("%epoch", EPOCH) + field_address("%stop.at", STOP) + field_address("%parked", PARKED)
 _SERVE = f"""
 define void @serve(ptr %ctx, i64 %me) nounwind {{
 entry:
-{thread_line("%seen.at", "%me", SEEN)}{at("%epoch", EPOCH)}{at("%stop.at", STOP)}{at("%parked", PARKED)}
-{loads(spin=SPIN, futex=FUTEX)}{pointers(syscall=SYSCALL)}  br label %fresh
+{thread_field_address("%seen.at", "%me", SEEN)}{_SERVE_FIELDS}
+{load_i64s(spin=SPIN, futex=FUTEX)}{load_pointers(syscall=SYSCALL)}  br label %fresh
 fresh:
   %seen = load i64, ptr %seen.at, align 8
   br label %look
@@ -122,8 +123,8 @@ end:
 _WAKE = f"""
 define internal void @wake(ptr %ctx) nounwind noinline {{
 entry:
-{pointers(syscall=SYSCALL, getcpu=GETCPU, allowed=ALLOWED, mask=MASK, tids=TIDS)}
-{loads(last=CORE, futex=FUTEX, affinity=AFFINITY, bytes=MASK_BYTES, workers=WORKERS)}  %core32 = call i32 %getcpu()
+{load_pointers(syscall=SYSCALL, getcpu=GETCPU, allowed=ALLOWED, mask=MASK, tids=TIDS)}
+{load_i64s(last=CORE, futex=FUTEX, affinity=AFFINITY, bytes=MASK_BYTES, workers=WORKERS)}  %core32 = call i32 %getcpu()
   %core = zext i32 %core32 to i64
   %same = icmp eq i64 %core, %last
   %bits = shl i64 %bytes, 3
@@ -162,13 +163,13 @@ each:
   %more = icmp ult i64 %i1, %workers
   br i1 %more, label %each, label %rouse
 rouse:
-{at("%epoch", EPOCH)}  %woken = call i64 (i64, ...) %syscall(i64 %futex, ptr %epoch, i64 129, i64 2147483647)
+{field_address("%epoch", EPOCH)}  %woken = call i64 (i64, ...) %syscall(i64 %futex, ptr %epoch, i64 129, i64 2147483647)
   ret void
 }}
 
 define void @halt(ptr %ctx) nounwind {{
 entry:
-{at("%stop", STOP)}{at("%epoch", EPOCH)}{pointers(syscall=SYSCALL)}{loads(futex=FUTEX)}
+{field_address("%stop", STOP)}{field_address("%epoch", EPOCH)}{load_pointers(syscall=SYSCALL)}{load_i64s(futex=FUTEX)}
   store atomic i64 1, ptr %stop seq_cst, align 8
   %old = atomicrmw add ptr %epoch, i64 2 seq_cst, align 8
   %python = icmp eq ptr %syscall, null

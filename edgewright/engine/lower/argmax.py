@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.codegen.typed_arith import fixed
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.elementwise import llvm_type
@@ -75,7 +75,7 @@ def _operand(op: Op) -> tuple[Value, int, str] | None:
     """What is looked through, along which dimension, and the type of places; None if no code knows its elements."""
     if op.kind == "tosa.argmax":
         data: Value = op.args["input"]
-        return (data, int(op.args["axis"]), "int32") if single(data) or data.dtype in _TYPES else None
+        return (data, int(op.args["axis"]), "int32") if is_float32(data) or data.dtype in _TYPES else None
     data, dim = op.args["self"], scan_dim(op)
     known = data.q is None and data.dtype is not None and fixed(data.dtype) and not data.constant
     return (data, dim, "int64") if known and dim is not None else None

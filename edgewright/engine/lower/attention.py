@@ -6,14 +6,14 @@ import math
 
 from edgewright.engine.codegen.epilogue import Scalar
 from edgewright.engine.codegen.requant import affine_of
-from edgewright.engine.graph.layout import Home, Layout
-from edgewright.engine.graph.match_attention import Found
+from edgewright.engine.graph.layout import Layout, Storage
+from edgewright.engine.graph.match_attention import AttentionMatch
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.attention import Attention, Walk, emit_attention
 from edgewright.engine.kernels.pack_operand import Packing, emit_packing
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import Address
 from edgewright.ir.graph import Value
 
 _RATE = 45.0  # products per nanosecond, about
@@ -24,7 +24,7 @@ class FusedAttention(Lowering):
 
     ignores_channel_padding = True
 
-    def __init__(self, node: Node, found: Found) -> None:
+    def __init__(self, node: Node, found: AttentionMatch) -> None:
         super().__init__(node)
         self.found = found
         self.queries, self.keys = (int(n) for n in (found.query.value.bound[-2], found.keys.value.bound[-1]))
@@ -63,7 +63,7 @@ class FusedAttention(Lowering):
         isa, found, panels = context.isa, self.found, self._panels(context)
         query, keys, values = (context.home(o.value) for o in (found.query, found.keys, found.values))
         out, mask = context.home(found.out), query if found.mask is None else context.home(found.mask)
-        places = [Place("arena", offset) for offset in context.temporaries]
+        places = [Address("arena", offset) for offset in context.temporaries]
         self._pack(context, keys, self._keys(keys, panels[0]), places[0])
         self._pack(context, values, self._values(values, panels[1]), places[1])
         context.barrier = True
@@ -92,23 +92,23 @@ class FusedAttention(Lowering):
             factor *= item.value if item.kind == "mul" else 1 / item.value
         return factor
 
-    def _keys(self, keys: Home, panels: list[gemm.Panel]) -> Packing:
+    def _keys(self, keys: Storage, panels: list[gemm.Panel]) -> Packing:
         shape, strides = keys.layout.shape, keys.layout.strides
         query, bytes_ = self.found.query.value.q, self.found.bytes
         zero = None if query is None or not bytes_ else affine_of(query).zero
         depth = self.depth // 4 if bytes_ else self.depth
         return Packing(shape[:-2], strides[:-2], depth, strides[-2], strides[-1], tuple(panels), zero=zero)
 
-    def _values(self, values: Home, panels: list[gemm.Panel]) -> Packing:
+    def _values(self, values: Storage, panels: list[gemm.Panel]) -> Packing:
         shape, strides = values.layout.shape, values.layout.strides
         affine = None if values.value.q is None else affine_of(values.value.q)
         return Packing(shape[:-2], strides[:-2], self.keys, strides[-2], strides[-1], tuple(panels), affine)
 
-    def _pack(self, context: LoweringContext, matrix: Home, packing: Packing, place: Place) -> None:
+    def _pack(self, context: LoweringContext, matrix: Storage, packing: Packing, place: Address) -> None:
         name = context.kernel("packing", packing, lambda module, name: emit_packing(module, name, context.isa, packing))
         context.step(name, [matrix.at(), place], self.many * len(packing.panels), self.many * packing.matrix * 0.05)
 
-    def _mask(self, mask: Home) -> Walk:
+    def _mask(self, mask: Storage) -> Walk:
         """A mask, in the shape of the scores: 0 where it is repeated."""
         scores, shape = self.found.scores, mask.layout.shape
         own = [1] * (len(scores) - len(shape)) + list(shape)
@@ -117,5 +117,5 @@ class FusedAttention(Lowering):
         return Walk(scores[:-2], tuple(spread[:-2]), spread[-2])
 
 
-def _walk(home: Home) -> Walk:
+def _walk(home: Storage) -> Walk:
     return Walk(home.layout.shape[:-2], home.layout.strides[:-2], home.layout.strides[-2])

@@ -11,13 +11,13 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.codegen.requant import shift_of
-from edgewright.engine.graph.constant_buffer import Weights
-from edgewright.engine.graph.layout import Border, Home, Layout, dense
+from edgewright.engine.graph.constant_buffer import ConstantBuffer
+from edgewright.engine.graph.layout import Border, Layout, Storage, dense_layout
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.graph.shared_weights import SharedWeights
 from edgewright.engine.isa import ISA
-from edgewright.engine.plan import Check, Place, PythonCall, Slot, Step
-from edgewright.engine.tuning_params import Choices
+from edgewright.engine.plan import Address, BoundsCheck, KernelArg, PythonCall, Step
+from edgewright.engine.tuning_params import TuningParams
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.numerics import Numerics
 
@@ -33,31 +33,31 @@ class LoweringContext:
     numerics: Numerics
     threads: int
     memory: int = 4 << 30  # bytes that values may take at a time
-    tuning: Choices = field(default_factory=Choices)
-    weights: Weights = field(default_factory=Weights)
+    tuning: TuningParams = field(default_factory=TuningParams)
+    weights: ConstantBuffer = field(default_factory=ConstantBuffer)
     shared: SharedWeights | None = None  # of graphs whose sizes vary: kernels then do for every size, where they can
-    homes: dict[Value, Home] = field(default_factory=dict)
+    homes: dict[Value, Storage] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    checks: list[BoundsCheck] = field(default_factory=list)
     error_slot: int = 0  # where in the arena code says which of them failed, and why
     scratch: int = 0
     temporaries: list[int] = field(default_factory=list)  # where the node's own memory is in the arena
     barrier: bool = True  # of the next step
     label: str = ""
 
-    def home(self, value: Value) -> Home:
+    def home(self, value: Value) -> Storage:
         if value not in self.homes:
             assert value.data is not None
             data = encode_constant(value)
-            self.homes[value] = Home(value, self._keep(value, data), dense(data.shape, data.dtype.itemsize))
+            self.homes[value] = Storage(value, self._keep(value, data), dense_layout(data.shape, data.dtype.itemsize))
         return self.homes[value]
 
-    def _keep(self, value: Value, data: Array) -> Place:
+    def _keep(self, value: Value, data: Array) -> Address:
         if self.shared is None or data.nbytes < _LARGE:
             return self.weights.add(data)
         flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        return self.shared.place((value.data,), ("as it is", value.q), flat.nbytes, lambda room: np.copyto(room, flat))
+        return self.shared.pack((value.data,), ("as it is", value.q), flat.nbytes, lambda room: np.copyto(room, flat))
 
     def kernel(self, kind: str, spec: object, build: Callable[[Module, str], None]) -> str:
         """The name of the kernel of this kind for ``spec``, which must say everything it depends on.
@@ -76,7 +76,7 @@ class LoweringContext:
         return name
 
     def step(
-        self, kernel: str, args: Sequence[Slot], units: int, nanoseconds: float, macs: int = 0, pieces: int = 8
+        self, kernel: str, args: Sequence[KernelArg], units: int, nanoseconds: float, macs: int = 0, pieces: int = 8
     ) -> None:
         """``nanoseconds``: about how long one thread takes for all units; ``pieces``: for each thread, at most."""
         chunks = max(1, min(units, pieces * self.threads, int(nanoseconds / _CHUNK)))

@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg
-from edgewright.engine.graph.layout import Home, dense
+from edgewright.engine.graph.layout import Storage, dense_layout
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv
 from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.engine.lower.fp16_convert import round_to_bf16
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import Address
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Array, Value
 
@@ -40,20 +40,20 @@ class Bf16Gemm(FloatConv):
         return cls(node, replace(conv, inputs=conv.inputs // 2), _paired(made.filters))
 
     def temporaries(self, context: LoweringContext) -> list[int]:
-        return [dense(self.node.op.args["input"].bound, 2).size]
+        return [dense_layout(self.node.op.args["input"].bound, 2).size]
 
-    def source(self, context: LoweringContext) -> Home:
+    def source(self, context: LoweringContext) -> Storage:
         """The input rounded to 16 bits, two taken for one element."""
         data = context.home(self.node.op.args["input"])
-        place, shape = Place("arena", context.temporaries[0]), data.layout.shape
+        place, shape = Address("arena", context.temporaries[0]), data.layout.shape
         rounded = Value("rounded", np.dtype(np.int16), shape, tuple(range(len(shape))))
 
         def body(f: Function, given: list[Reg]) -> Reg:
             return round_to_bf16(f, given[0])
 
-        emit_elementwise(context, "rounded", [data], Home(rounded, place, dense(shape, 2)), (), body)
+        emit_elementwise(context, "rounded", [data], Storage(rounded, place, dense_layout(shape, 2)), (), body)
         context.barrier = True
-        return Home(rounded, place, dense((*shape[:-1], shape[-1] // 2), 4))
+        return Storage(rounded, place, dense_layout((*shape[:-1], shape[-1] // 2), 4))
 
 
 def _paired(filters: Array) -> Array:

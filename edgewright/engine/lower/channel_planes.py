@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgewright.engine.codegen.requant import affine_of, limits_of
-from edgewright.engine.graph.nodes import Node, byte, single
+from edgewright.engine.graph.nodes import Node, is_float32, is_quantized8
 from edgewright.engine.kernels.channel_planes import Planes, emit_planes
 from edgewright.engine.lower.base import Lowering, LoweringContext
 
@@ -23,11 +23,15 @@ class PlanesToChannelsLast(Lowering):
             return None
         (x,) = node.reads()
         _, channels, _, wide = x.bound
-        if not single(x) or not 2 <= channels <= 4 or wide < context.isa.lanes or x.bound[0] > 1024:
+        if not is_float32(x) or not 2 <= channels <= 4 or wide < context.isa.lanes or x.bound[0] > 1024:
             return None
         if len(node.ops) == 1:
-            return cls(node) if single(node.out) else None
-        return cls(node) if node.op.kind == "convert" and byte(node.out.q) and node.middle.q == node.out.q else None
+            return cls(node) if is_float32(node.out) else None
+        return (
+            cls(node)
+            if node.op.kind == "convert" and is_quantized8(node.out.q) and node.middle.q == node.out.q
+            else None
+        )
 
     def emit(self, context: LoweringContext) -> None:
         (x,) = self.node.reads()

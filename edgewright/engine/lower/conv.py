@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.codegen.epilogue import Tail
-from edgewright.engine.graph.layout import Home, Layout
-from edgewright.engine.graph.nodes import Node, limits, single
+from edgewright.engine.graph.layout import Layout, Storage
+from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.tile_loops import Grid, Run, emit_nest
@@ -26,7 +26,7 @@ from edgewright.engine.lower.conv_geometry import (
     linear_geometry,
     transposed_conv_phases,
 )
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import Address
 from edgewright.ir.graph import Array, Value
 
 _RATE = 50.0  # products per nanosecond, about
@@ -70,8 +70,8 @@ def is_float_conv(node: Node) -> bool:
     """Everything in single precision, weights and bias constant."""
     x, weight, bias = (node.op.args.get(n) for n in ("input", "weight", "bias"))
     assert x is not None and weight is not None
-    fits = single(x) and single(node.out) and weight.constant and single(weight)
-    return fits and (bias is None or (bias.constant and single(bias)))
+    fits = is_float32(x) and is_float32(node.out) and weight.constant and is_float32(weight)
+    return fits and (bias is None or (bias.constant and is_float32(bias)))
 
 
 class FloatConv(ConvLowering):
@@ -82,7 +82,7 @@ class FloatConv(ConvLowering):
     def __init__(self, node: Node, conv: ConvGeometry, filters: Array) -> None:
         super().__init__(node, conv)
         self.filters = filters
-        self.tail: Tail = limits(node.op) + node.tail
+        self.tail: Tail = fused_clamp(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -122,11 +122,11 @@ class FloatConv(ConvLowering):
             slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
             context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def source(self, context: LoweringContext) -> Home:
+    def source(self, context: LoweringContext) -> Storage:
         """What is multiplied."""
         return context.home(self.node.op.args["input"])
 
-    def pack(self, context: LoweringContext, made: list[gemm.Panel], group: int) -> Place:
+    def pack(self, context: LoweringContext, made: list[gemm.Panel], group: int) -> Address:
         conv, bias = self.conv, self.node.op.args.get("bias")
         span = slice(group * conv.outputs, (group + 1) * conv.outputs)
         filters = self.filters[span].reshape(conv.outputs, -1)
@@ -191,7 +191,7 @@ class FloatDepthwiseConv(ConvLowering):
 
     def __init__(self, node: Node, conv: ConvGeometry) -> None:
         super().__init__(node, conv)
-        self.tail: Tail = limits(node.op) + node.tail
+        self.tail: Tail = fused_clamp(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:

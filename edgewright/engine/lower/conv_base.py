@@ -10,7 +10,7 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.depthwise import emit_depthwise
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv_geometry import ConvGeometry
-from edgewright.engine.plan import Slot
+from edgewright.engine.plan import KernelArg
 from edgewright.ir.graph import Value
 
 
@@ -45,7 +45,7 @@ class ConvTransposeLowering(Lowering):
 
 def emit_depthwise_steps(
     context: LoweringContext, low: ConvLowering, kind: str, row: object, emit_row: Callable[[Module], Function],
-    weights: Slot, nanoseconds: float,
+    weights: KernelArg, nanoseconds: float,
 ) -> None:  # fmt: skip
     """A step for each image, of rows that ``emit_row`` makes; ``row`` says what they depend on."""
     conv, node = low.conv, low.node

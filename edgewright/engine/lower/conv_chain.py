@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import depthwise, gemm
 from edgewright.engine.kernels.conv_chain import Chain, emit_chain
@@ -101,14 +101,14 @@ class FloatConvChain(Lowering):
             places = [h.at(n * h.layout.image) for h in (data, out, second)]
             context.step(name, [*places, *weights, zeros], self.across.conv.size[0], macs / _RATE, macs, 1)
 
-    def _chain(self, data: Home, out: Home, second: Home) -> Chain:
+    def _chain(self, data: Storage, out: Storage, second: Storage) -> Chain:
         conv, pixel = self.across.conv, 4 * self.across.conv.groups
         high, wide = self.expand.conv.size
         return Chain(high, wide, conv.kernel[0], conv.stride[0], conv.border.top, conv.border.left, conv.border.right,
                      pixel, data.layout.row, out.layout.row, second.layout.row, conv.size[1] * pixel)  # fmt: skip
 
     def _build(self, module: Module, name: str, context: LoweringContext, chain: Chain, panels: list[list[gemm.Panel]],
-               homes: tuple[Home, Home, Home]) -> None:  # fmt: skip
+               homes: tuple[Storage, Storage, Storage]) -> None:  # fmt: skip
         isa, conv = context.isa, self.across.conv
         data, out, second = (h.layout for h in homes)
         steps = (data.pixel, chain.pixel, 0), (chain.pixel, out.pixel, second.pixel)

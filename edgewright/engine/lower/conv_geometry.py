@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgewright.engine.graph.layout import Border, Home, Layout
+from edgewright.engine.graph.layout import Border, Layout, Storage
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.tile_loops import Grid, Steps
 from edgewright.ir.graph import Op
@@ -84,7 +84,7 @@ class GemmPart:
     group: int
 
 
-def input_window(conv: ConvGeometry, data: Home, item: int) -> Window:
+def input_window(conv: ConvGeometry, data: Storage, item: int) -> Window:
     """``depth`` in elements. Columns of a kernel row are one run of elements; padded channels between them are part of
     it for integers, whose filters are padded with zeros. Floats cannot: 0 times what padding holds may be NaN."""
     if conv.flat:
@@ -99,11 +99,13 @@ def input_window(conv: ConvGeometry, data: Home, item: int) -> Window:
     return Window((down, (conv.kernel[1], conv.dilation[1] * pixel)), conv.inputs, step)
 
 
-def _pixel(home: Home) -> int:
+def _pixel(home: Storage) -> int:
     return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
 
 
-def gemm_parts(conv: ConvGeometry, largest: int, data: Home, out: Home, second: Home | None) -> Iterator[GemmPart]:
+def gemm_parts(
+    conv: ConvGeometry, largest: int, data: Storage, out: Storage, second: Storage | None
+) -> Iterator[GemmPart]:
     """Products that together are the convolution: one for each image and group, or one for all rows of pixels."""
     homes = [data, out, *([second] if second else [])]
     if conv.flat and conv.groups == 1:  # a linear layer's ``size`` says nothing of rows that a border sets apart
@@ -124,7 +126,7 @@ def gemm_parts(conv: ConvGeometry, largest: int, data: Home, out: Home, second: 
             yield GemmPart(grid, skips[0] + corner, skips[1], skips[2] if second else 0, g)
 
 
-def _at(home: Home, pixel: tuple[int, int]) -> int:
+def _at(home: Storage, pixel: tuple[int, int]) -> int:
     """Bytes from the first pixel to another."""
     return pixel[0] * home.layout.row + pixel[1] * home.layout.pixel
 
@@ -133,7 +135,7 @@ def _channels(conv: ConvGeometry) -> tuple[int, int, int]:
     return conv.inputs, conv.outputs, conv.outputs
 
 
-def has_uniform_pixels(home: Home) -> bool:
+def has_uniform_pixels(home: Storage) -> bool:
     """Pixels lie at equal distances, from the first of the first image to the last of the last."""
     return has_uniform_rows(home.layout)
 

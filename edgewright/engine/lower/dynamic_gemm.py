@@ -9,9 +9,9 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.codegen.epilogue import Tail
-from edgewright.engine.graph.dynamic_quantization import on_the_fly
+from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized
 from edgewright.engine.graph.layout import Layout
-from edgewright.engine.graph.nodes import Node, limits, single
+from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import dynamic_gemm
 from edgewright.engine.kernels.quantize_rows import Rows, emit_rows
@@ -19,7 +19,7 @@ from edgewright.engine.kernels.tile_loops import Grid, Run, Steps, emit_nest
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import loop_order
 from edgewright.engine.lower.conv_geometry import GemmPart, has_uniform_rows, row_blocks, should_prefetch
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import Address
 from edgewright.ir.graph import Array, Value
 
 _RATE = 150.0  # products per nanosecond, about
@@ -43,7 +43,7 @@ class DynamicQuantize(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        fits = node.op.kind == "convert" and on_the_fly(node.out) and single(node.op.args["self"])
+        fits = node.op.kind == "convert" and is_dynamically_quantized(node.out) and is_float32(node.op.args["self"])
         return cls(node) if fits and len(node.ops) == 1 else None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
@@ -81,12 +81,12 @@ class DynamicQuantizedGemm(Lowering):
         short = bool(q.block) and not np.any(dynamic_gemm.stored_scales(np.asarray(q.scale, np.float32), four) & 0xFFFF)
         self.weights = dynamic_gemm.Weights(four, steps, q.block // 4 if q.block else 0, short)
         self.filters = filters
-        self.tail: Tail = limits(op) + node.tail
+        self.tail: Tail = fused_clamp(op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         x = node.op.args.get("input")
-        if node.op.kind not in ("linear", "conv2d") or x is None or not on_the_fly(x) or node.before:
+        if node.op.kind not in ("linear", "conv2d") or x is None or not is_dynamically_quantized(x) or node.before:
             return None
         return cls(node)
 
@@ -142,7 +142,7 @@ class DynamicQuantizedGemm(Lowering):
             offset, column = offset + count * size, column + count * panel.used
         return runs
 
-    def _pack(self, context: LoweringContext, made: list[dynamic_gemm.RowPanel]) -> Place:
+    def _pack(self, context: LoweringContext, made: list[dynamic_gemm.RowPanel]) -> Address:
         size = sum(self.weights.size(p.vectors * context.isa.lanes) for p in made)
         write, source = self.writer(context.isa, made), np.asarray(self.node.op.args["weight"].data)
         return context.weights.reserve(size, write, source)

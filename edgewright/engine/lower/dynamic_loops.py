@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 from edgewright.engine.codegen.builder import Module
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.kernels.dynamic_loops import emit_open_loops, plan_open
 from edgewright.engine.kernels.elementwise import Body, Operand
 from edgewright.engine.lower.base import LoweringContext
 
 
 def emit_dynamic_loops(
-    context: LoweringContext, what: str, homes: Sequence[Home], shape: Sequence[int], operands: Sequence[Operand],
+    context: LoweringContext, what: str, homes: Sequence[Storage], shape: Sequence[int], operands: Sequence[Operand],
     key: object, body: Body, lanes: int,
 ) -> None:  # fmt: skip
     """A step over all elements; the last of ``homes`` is written."""

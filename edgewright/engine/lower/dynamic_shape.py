@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from edgewright.engine.codegen.builder import Module
-from edgewright.engine.graph.layout import Home, Layout
+from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import dynamic_gemm, gemm
 from edgewright.engine.kernels.dynamic_matmul import (
@@ -23,7 +23,7 @@ from edgewright.engine.lower.conv_geometry import has_uniform_rows, input_window
 from edgewright.engine.lower.dynamic_gemm import DynamicQuantizedGemm
 from edgewright.engine.lower.matmul import MatMul, batch_runs, offset_place
 from edgewright.engine.lower.softmax import Softmax
-from edgewright.engine.plan import Place, Slot
+from edgewright.engine.plan import Address, KernelArg
 from edgewright.ir.graph import Value
 
 _MANY = 1024  # rows that tiles and panels are chosen for
@@ -31,7 +31,7 @@ _LARGE = 128 << 10  # bytes of weights that are walked once
 _RATE = 45.0  # products per nanosecond, about
 
 
-def _between(home: Home) -> int:
+def _between(home: Storage) -> int:
     """Bytes from a row to the next."""
     return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
 
@@ -63,10 +63,10 @@ class DynamicShapeLinear(FloatConv):
         bias = None if op.args.get("bias") is None else op.args["bias"].data.reshape(-1)
         assert context.shared is not None
         added = op.args.get("bias")
-        place = context.shared.place((op.args["weight"].data, None if added is None else added.data),
+        place = context.shared.pack((op.args["weight"].data, None if added is None else added.data),
                                      ("gemm", tuple(made), self.filters.strides), size,
                                      lambda room: gemm.pack(room, filters, bias, made))  # fmt: skip
-        slots: list[Slot] = [data.at(), place, out.at(), second.at(), rows]
+        slots: list[KernelArg] = [data.at(), place, out.at(), second.at(), rows]
         macs = rows * conv.inputs * conv.outputs
         context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if size > _LARGE else 8)
 
@@ -98,9 +98,9 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         weight, added = self.node.op.args["weight"], self.node.op.args.get("bias")
         owners = (weight.data, None if added is None else added.data)
         how = ("rowgemm", tuple(made), self.weights, weight.q)
-        place = context.shared.place(owners, how, size, self.writer(isa, made))
+        place = context.shared.pack(owners, how, size, self.writer(isa, made))
         macs = self.rows * self.depth * self.columns
-        slots: list[Slot] = [data.at(), place, out.at(), second.at(), self.rows]
+        slots: list[KernelArg] = [data.at(), place, out.at(), second.at(), self.rows]
         context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if size > _LARGE else 8)
 
 
@@ -121,7 +121,7 @@ class DynamicShapeMatMul(MatMul):
         data, matrix, out = (context.home(v) for v in (self.left, self.right, self.node.out))
         second = out if self.node.second is None else context.home(self.node.second)
         strides = [self._spread(h.layout.shape, h.layout.strides) for h in (data, matrix, out, second)]
-        room, done = Place("arena", context.temporaries[0]), 0
+        room, done = Address("arena", context.temporaries[0]), 0
         groups = []
         for many, own, moves in batch_runs(self.batch, strides):
             packed = 1 if own[1] == 0 else many
@@ -137,7 +137,7 @@ class DynamicShapeMatMul(MatMul):
             self._multiply_open(context, homes, steps, many)
             context.barrier = False
 
-    def _pack_open(self, context: LoweringContext, source: Place, target: Place, many: int, between: int) -> None:
+    def _pack_open(self, context: LoweringContext, source: Address, target: Address, many: int, between: int) -> None:
         isa, sizes, layout = context.isa, self._sizes(), context.home(self.right).layout
         step, along = layout.strides[-2:]
         along = 4 if self.columns == 1 else along
@@ -145,10 +145,20 @@ class DynamicShapeMatMul(MatMul):
         how = "straight" if along == 4 else "turned" if step == 4 else "any"
         name = context.kernel("open_packing", how, lambda module, name: emit_open_packing(module, name, isa, how))
         panels = sizes.panels(isa)
-        slots: list[Slot] = [source, target, self.depth, self.columns, step, along, between, sizes.panel(isa), panels]
+        slots: list[KernelArg] = [
+            source,
+            target,
+            self.depth,
+            self.columns,
+            step,
+            along,
+            between,
+            sizes.panel(isa),
+            panels,
+        ]
         context.step(name, slots, many * panels, many * self.depth * self.columns * 0.1)
 
-    def _multiply_open(self, context: LoweringContext, homes: list[Place], steps: list[int], many: int) -> None:
+    def _multiply_open(self, context: LoweringContext, homes: list[Address], steps: list[int], many: int) -> None:
         isa, tail, sizes = context.isa, self.tail, self._sizes()
         name = context.kernel("open_matmul", tail, lambda module, name: emit_open_product(module, name, isa, tail))
         tiles = max(1, -(-self.rows // largest_tile(isa)))

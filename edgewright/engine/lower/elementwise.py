@@ -11,8 +11,16 @@ from edgewright.engine.codegen.builder import I64, Function, Module, Reg, const,
 from edgewright.engine.codegen.epilogue import Tail, combine, finish
 from edgewright.engine.codegen.requant import affine_of, bounded_ints, limits_of, quantize, scale_of
 from edgewright.engine.codegen.vector import to_real, widen
-from edgewright.engine.graph.layout import Home, Layout
-from edgewright.engine.graph.nodes import BINARY, PRODUCTS, Node, byte, limits, single, unary_items
+from edgewright.engine.graph.layout import Layout, Storage
+from edgewright.engine.graph.nodes import (
+    BINARY,
+    CONV_AND_LINEAR,
+    Node,
+    fused_clamp,
+    is_float32,
+    is_quantized8,
+    single_input_epilogue,
+)
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_pointwise, plan_loops
 from edgewright.engine.kernels.int8_store import look_up
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -31,7 +39,13 @@ def llvm_type(value: Value) -> str:
 
 
 def emit_elementwise(
-    context: LoweringContext, what: str, values: Sequence[Home], out: Home, key: object, body: Body, lanes: int = 0
+    context: LoweringContext,
+    what: str,
+    values: Sequence[Storage],
+    out: Storage,
+    key: object,
+    body: Body,
+    lanes: int = 0,
 ) -> None:
     """Steps that make ``out`` of ``values``, which are broadcast to its shape."""
     lanes = lanes or context.isa.lanes
@@ -51,16 +65,16 @@ def emit_elementwise(
         context.step(name, slots, loops.units, math.prod(loops.shape) * 0.15)
 
 
-def _spread(home: Home, shape: Sequence[int]) -> tuple[int, ...]:
+def _spread(home: Storage, shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of a value at the rank of ``shape``, 0 where it is repeated."""
     own = (1,) * (len(shape) - len(home.layout.shape)) + home.layout.shape
     steps = (0,) * (len(shape) - len(home.layout.shape)) + home.layout.strides
     return tuple(0 if n == 1 else s for n, s in zip(own, steps, strict=True))
 
 
-def _whole_pixels(shape: list[int], operands: Sequence[Operand], homes: Sequence[Home]) -> list[int]:
+def _whole_pixels(shape: list[int], operands: Sequence[Operand], homes: Sequence[Storage]) -> list[int]:
     """The shape with padded channels counted in, if they are padded alike everywhere, and padding it is."""
-    if len(shape) < 2 or any(h.inside or h.place.buffer != "arena" for h in homes):
+    if len(shape) < 2 or any(h.inside or h.address.buffer != "arena" for h in homes):
         return shape
     pixel, item = operands[-1].strides[-2], operands[-1].item
     alike = all(o.strides == operands[-1].strides and o.item == item for o in operands)
@@ -80,14 +94,14 @@ class FloatElementwise(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if node.table is not None or not (single(node.out) or byte(node.out.q)):
+        if node.table is not None or not (is_float32(node.out) or is_quantized8(node.out.q)):
             return None
-        items = unary_items(op)
+        items = single_input_epilogue(op)
         operands = [v for v in op.inputs() if not (items and v.constant)]
-        if not all(single(v) or byte(v.q) for v in operands):
+        if not all(is_float32(v) or is_quantized8(v.q) for v in operands):
             return None
         if op.kind in BINARY and not items:
-            if all(byte(v.q) for v in (*operands, node.middle)) and op.kind in ("add", "sub", "mul"):
+            if all(is_quantized8(v.q) for v in (*operands, node.middle)) and op.kind in ("add", "sub", "mul"):
                 return None
             return cls(node, [op.args["self"], op.args["other"]], ())
         if op.kind == "prelu":
@@ -107,7 +121,7 @@ class FloatElementwise(Lowering):
         values = [*self.operands, *second]
         affine = [affine_of(v.q) if v.q is not None else None for v in values]
         made = None if node.out.q is None else affine_of(node.out.q)
-        tail = self.first + (limits(op) if made is None and node.middle is node.out else ()) + self._rest()
+        tail = self.first + (fused_clamp(op) if made is None and node.middle is node.out else ()) + self._rest()
         bounds = (0, 0) if node.out.q is None else limits_of(context.numerics, node.out.q, self._limits())
         pair = op.kind if len(self.operands) == 2 else ""
 
@@ -136,7 +150,7 @@ class Int8Table(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        return cls(node) if node.table is not None and node.op.kind not in PRODUCTS else None
+        return cls(node) if node.table is not None and node.op.kind not in CONV_AND_LINEAR else None
 
     def emit(self, context: LoweringContext) -> None:
         (value,), table, wide = self.node.reads(), self.node.table, context.isa.permute_bytes
@@ -164,7 +178,7 @@ class Int8Arithmetic(Lowering):
         if op.kind not in ("add", "sub", "mul") or node.table is not None:
             return None
         a, b, out = (v.q for v in (op.args["self"], op.args["other"], node.out))
-        if not (a and b and out and byte(a) and byte(b) and byte(out)):
+        if not (a and b and out and is_quantized8(a) and is_quantized8(b) and is_quantized8(out)):
             return None
         return cls(node) if op.kind == "mul" or int8_add_fits(a, b, out) else None
 

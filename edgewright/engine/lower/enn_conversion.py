@@ -7,7 +7,7 @@ from edgewright.engine.codegen.ranged_int import Integers
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.enn_elementwise import real, stored
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.enn.numerics import inputs_of, result_of
@@ -25,7 +25,7 @@ class EnnConversion(Lowering):
             return None
         ends = [inputs_of(node.op)[0], result_of(node.op)]
         whole, other = ends if node.op.kind.endswith("DEQUANTIZE") else ends[::-1]
-        fits = whole.q is not None and whole.q.axis is None and single(other) and not ends[0].constant
+        fits = whole.q is not None and whole.q.axis is None and is_float32(other) and not ends[0].constant
         return cls(node) if fits else None
 
     def emit(self, context: LoweringContext) -> None:

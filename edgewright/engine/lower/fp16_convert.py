@@ -6,8 +6,8 @@ from edgewright.engine.codegen.builder import Function, Reg, lane_count, vec
 from edgewright.engine.codegen.epilogue import finish
 from edgewright.engine.codegen.math_float32 import bfloat_bits
 from edgewright.engine.graph.layout import Layout
-from edgewright.engine.graph.nodes import Node, single
-from edgewright.engine.graph.widen_fp16 import half
+from edgewright.engine.graph.nodes import Node, is_float32
+from edgewright.engine.graph.widen_fp16 import is_16bit_float
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.dtypes import bfloat16
@@ -24,16 +24,16 @@ class Fp16Convert(Lowering):
         if node.op.kind != "convert" or node.op.args.get("limits") is not None:
             return None
         x: Value = node.op.args["self"]
-        if len(node.ops) == 1 and single(x) and half(node.out):
+        if len(node.ops) == 1 and is_float32(x) and is_16bit_float(node.out):
             return cls(node)
-        return cls(node) if half(x) and single(node.middle) and single(node.out) else None
+        return cls(node) if is_16bit_float(x) and is_float32(node.middle) and is_float32(node.out) else None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         return layout.straight
 
     def emit(self, context: LoweringContext) -> None:
         node, x, out = self.node, self.node.op.args["self"], self.node.out
-        narrow, brain, tail = half(out), bfloat16 in (x.dtype, out.dtype), self.node.tail
+        narrow, brain, tail = is_16bit_float(out), bfloat16 in (x.dtype, out.dtype), self.node.tail
         read, write = (_load_brain, round_to_bf16) if brain else (_load, _store)
 
         def body(f: Function, given: list[Reg]) -> Reg:

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.codegen.float_rescale import EXACT
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.int16_gemm import WordEnd, WordRow, WordTile, emit_depthwise, emit_tile, pack_head
@@ -115,7 +115,7 @@ class Int16Conv(_Int16ConvLowering):
             slots = [data.at(part.data), place, out.at(part.out), out.at(0)]
             context.step(name, slots, units, macs / _RATE, macs)
 
-    def _packed(self, data: Home, lanes: int) -> tuple[Window, Array]:
+    def _packed(self, data: Storage, lanes: int) -> tuple[Window, Array]:
         """The window in runs of pairs that 32 bits can sum, and the panels: [panels, bytes]."""
         plain = input_window(self.conv, data, 2)
         largest = max(1, self.numbers.largest)
@@ -134,7 +134,7 @@ class Int16Conv(_Int16ConvLowering):
             (head, np.ascontiguousarray(body).reshape(panels, -1).view(np.uint8)), axis=1
         )
 
-    def _arranged(self, plain: Window, data: Home, depth: int) -> Array:
+    def _arranged(self, plain: Window, data: Storage, depth: int) -> Array:
         """[channels, elements] as the window goes, each run of it ``depth`` long."""
         filters = self.numbers.filters
         channels, high, _, inputs = filters.shape

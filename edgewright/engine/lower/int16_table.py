@@ -10,7 +10,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import I64, PTR, Module, Reg
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
-from edgewright.engine.graph.elementwise_trees import leaves
+from edgewright.engine.graph.elementwise_trees import tree_inputs
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -31,13 +31,13 @@ class Int16Table(Lowering):
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.table is not None or not all(op.kind in ELEMENTS or op.kind in TABULAR for op in node.ops):
             return None
-        found = leaves(node.ops)
+        found = tree_inputs(node.ops)
         if len(found) != 1 or found[0].constant or found[0].bound != node.out.bound:
             return None
         return cls(node) if all(_small(v) for v in (found[0], node.out)) else None
 
     def emit(self, context: LoweringContext) -> None:
-        value, out = leaves(self.node.ops)[0], context.home(self.node.out)
+        value, out = tree_inputs(self.node.ops)[0], context.home(self.node.out)
         data, table = context.home(value), context.weights.add(_table(value, self.node, context.numerics))
         shape = list(out.layout.shape)
         operands = [Operand(llvm_type(h.value), h.layout.item, h.layout.strides) for h in (data, out)]

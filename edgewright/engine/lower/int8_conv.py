@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
-from edgewright.engine.graph.layout import Home, padded_channels
-from edgewright.engine.graph.nodes import Node, byte
+from edgewright.engine.graph.layout import Storage, padded_channels
+from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.kernels import int8_depthwise, int8_gemm
 from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.tile_loops import Run, emit_nest
@@ -26,7 +26,7 @@ from edgewright.engine.lower.conv_geometry import (
 )
 from edgewright.engine.lower.elementwise import int8_add_fits
 from edgewright.engine.lower.int8_params import Int8ConvParams
-from edgewright.engine.plan import ALIGN, Place
+from edgewright.engine.plan import ALIGN, Address
 from edgewright.ir.graph import Array, Op, Value
 
 _RATE = 200.0  # products per nanosecond, about
@@ -53,7 +53,7 @@ def _widened(filters: Array, last: int) -> Array:
 def _fits(node: Node) -> bool:
     op = node.op
     x, weight, bias, out = op.args["input"], op.args["weight"], op.args.get("bias"), node.middle
-    if not (byte(x.q) and byte(out.q) and weight.constant and weight.q is not None):
+    if not (is_quantized8(x.q) and is_quantized8(out.q) and weight.constant and weight.q is not None):
         return False
     q = weight.q
     if q.dtype != np.dtype(np.int8) or q.block is not None or np.any(np.asarray(q.zero_point)):
@@ -138,12 +138,12 @@ class Int8Conv(_Int8ConvLowering):
         spec = (self.conv, sizes, self.numbers.ending)
         return context.tuning.pick(self.node, "tile", spec, [*tiles, *turned])
 
-    def _window(self, data: Home) -> Window:
+    def _window(self, data: Storage) -> Window:
         """The window in steps of four bytes."""
         plain = input_window(self.conv, data, 1)
         return Window(plain.loops, -(-plain.depth // 4), plain.step)
 
-    def _arranged(self, data: Home) -> Array:
+    def _arranged(self, data: Storage) -> Array:
         """Filters as the window goes: [channels, steps * 4]."""
         plain = input_window(self.conv, data, 1)
         filters = self.numbers.filters
@@ -154,7 +154,9 @@ class Int8Conv(_Int8ConvLowering):
             filters = filters.reshape(channels, -1, inputs)
         return _widened(filters, -(-plain.depth // 4) * 4).reshape(channels, -1)
 
-    def _pack(self, context: LoweringContext, data: Home, made: list[int8_gemm.BytePanel], steps: int) -> list[Place]:
+    def _pack(
+        self, context: LoweringContext, data: Storage, made: list[int8_gemm.BytePanel], steps: int
+    ) -> list[Address]:
         """For each group the place of its panels."""
         numbers, count = self.numbers, self.conv.outputs
         size = sum(int8_gemm.panel_bytes(context.isa, p, numbers.ending, steps) for p in made)
@@ -168,7 +170,7 @@ class Int8Conv(_Int8ConvLowering):
 
         stride = -(-size // ALIGN) * ALIGN
         first = context.weights.reserve(self.conv.groups * stride, write, numbers.filters)
-        return [Place("weights", first.offset + g * stride) for g in range(self.conv.groups)]
+        return [Address("weights", first.offset + g * stride) for g in range(self.conv.groups)]
 
     def _kernel(self, context: LoweringContext, part: GemmPart, made: list[int8_gemm.BytePanel], reach: Window,
                 by_panel: bool, outside: bool, ahead: bool) -> str:  # fmt: skip

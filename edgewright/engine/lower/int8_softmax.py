@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgewright.engine.graph.nodes import Node, byte
+from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.kernels.elementwise import Operand, plan_loops
 from edgewright.engine.kernels.int8_softmax import ByteRows, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -25,7 +25,7 @@ class Int8Softmax(Lowering):
         if node.op.kind != "tflite.SOFTMAX" or len(node.ops) > 1:
             return None
         x, out = node.op.args["inputs"][0], node.out
-        signed = all(byte(v.q) and v.dtype == np.dtype(np.int8) for v in (x, out))
+        signed = all(is_quantized8(v.q) and v.dtype == np.dtype(np.int8) for v in (x, out))
         return cls(node) if signed and x.bound == out.bound and x.bound and 0 < x.bound[-1] <= _MOST else None
 
     def emit(self, context: LoweringContext) -> None:

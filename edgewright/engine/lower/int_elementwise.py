@@ -8,7 +8,7 @@ from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import ELEMENTS, bounds, operands
-from edgewright.engine.graph.elementwise_trees import leaves, numbers
+from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise, llvm_type
@@ -22,7 +22,7 @@ class IntElementwise(Lowering):
 
     def __init__(self, node: Node, text: str) -> None:
         super().__init__(node)
-        self.leaves = leaves(node.ops)
+        self.leaves = tree_inputs(node.ops)
         self.text = text
 
     @classmethod
@@ -48,7 +48,7 @@ def _trial(node: Node) -> str:
     """The arithmetic, written once: raises if there can be none. The text says all that kernels depend on."""
     module = Module()
     f = module.function("trial", [(PTR, "data")])
-    found = leaves(node.ops)
+    found = tree_inputs(node.ops)
     if all(v.constant for v in found):
         raise NotWholeError("a constant")
     if node.out.dtype is None or any(v.dtype is None or v.dtype.kind not in "biu" for v in (*found, node.out)):
@@ -67,7 +67,7 @@ def _emit(f: Function, node: Node, found: Sequence[Value], given: Sequence[Reg])
     lanes = int(given[0].type[1:].split(" ")[0]) if given[0].type.startswith("<") else 1
     i = Integers(f, lanes)
     held = {v: i.load(x, *bounds(v), _moved(v)) for v, x in zip(found, given, strict=True)}
-    single = numbers([v for op in node.ops for v in operands(op)])
+    single = scalar_constants([v for op in node.ops for v in operands(op)])
     made: Whole | None = None
     for op in node.ops:
         parts = [held[v] if v in held else i.constant(single[v]) for v in operands(op)]

@@ -11,7 +11,7 @@ from edgewright.engine.codegen.float_rescale import EXACT, scaled
 from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -147,7 +147,7 @@ def _one(scaling: Scaling | RealScaling) -> bool:
     return len(scaling.multiplier) == 1
 
 
-def _spread(home: Home, shape: list[int]) -> tuple[int, ...]:
+def _spread(home: Storage, shape: list[int]) -> tuple[int, ...]:
     """Strides of a value's rows at the rank of ``shape``, 0 where matrices are repeated."""
     missing = len(shape) - len(home.layout.shape)
     own = (1,) * missing + home.layout.shape
@@ -155,6 +155,6 @@ def _spread(home: Home, shape: list[int]) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
 
 
-def _columns(home: Home, shape: list[int]) -> tuple[int, ...]:
+def _columns(home: Storage, shape: list[int]) -> tuple[int, ...]:
     spread = _spread(home, shape)
     return (*spread[:-2], 0, home.layout.strides[-1])

@@ -14,7 +14,7 @@ from edgewright.engine.codegen.requant import affine_of, shift_of
 from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.reduce import Finish, Folding, finishing, folding
-from edgewright.engine.graph.layout import Border, Home
+from edgewright.engine.graph.layout import Border, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
 from edgewright.engine.kernels.reduce_strided import Fold, emit_fold
@@ -108,11 +108,11 @@ class IntReduce(Lowering):
         return i.store(made, 8 * out.dtype.itemsize, _stored(out))
 
 
-def _spread(home: Home, shape: list[int]) -> tuple[int, ...]:
+def _spread(home: Storage, shape: list[int]) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(home.layout.shape, home.layout.strides, strict=True))
 
 
-def _reach(data: Home, fold: Folding) -> StridedInput:
+def _reach(data: Storage, fold: Folding) -> StridedInput:
     layout = data.layout
     if fold.window is not None:
         first, *inner, last = layout.strides

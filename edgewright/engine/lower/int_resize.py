@@ -9,8 +9,8 @@ from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.resize import Axis, Mixing, mixed, mixing, quotient
-from edgewright.engine.graph.layout import Home
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.layout import Storage
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.channel_loop import bytes_to, over_channels
 from edgewright.engine.kernels.pack_operand import pieces
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -28,7 +28,7 @@ class IntResize(Lowering):
     def __init__(self, node: Node, mixing: Mixing) -> None:
         super().__init__(node)
         self.mixing = mixing
-        self.real = single(mixing.data) and single(node.out)
+        self.real = is_float32(mixing.data) and is_float32(node.out)
         self.kind, self.reach = ("double", (0, 0)) if self.real else _whole(mixing)
         self.text = self._trial()
 
@@ -81,7 +81,7 @@ class IntResize(Lowering):
         made[:, 2:] = weights.astype(np.float64).view(np.int64) if self.real else weights
         return made.view(np.uint8)
 
-    def _build(self, module: Module, name: str, lanes: int, data: Home, out: Home) -> None:
+    def _build(self, module: Module, name: str, lanes: int, data: Storage, out: Storage) -> None:
         f = module.kernel(name)
         source, target, rows, columns = (f.load_arg(PTR, i) for i in range(4))
         _, high, wide, channels = out.layout.shape

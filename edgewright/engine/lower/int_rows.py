@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.codegen.requant import Affine, scale_of, shift_of
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
 from edgewright.engine.kernels.int_rows import NormRows, SoftmaxRows, Stored, emit_norm, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import Address
 from edgewright.ir.enn.numerics import constant, inputs_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.int_rows import exact_norm, log_of_one, powers
@@ -29,7 +29,7 @@ def _stored(value: Value) -> Stored | None:
     return Stored(8 * q.dtype.itemsize, q.dtype.kind == "i", shift_of(q), affine, q.qmin, q.qmax)
 
 
-def _rows(homes: list[Home]) -> list[tuple[Loops, tuple[int, ...]]]:
+def _rows(homes: list[Storage]) -> list[tuple[Loops, tuple[int, ...]]]:
     """Loops over rows, which may lie apart."""
     shape = [*homes[0].layout.shape[:-1], 1]
     return plan_loops(
@@ -111,11 +111,11 @@ class DenseIntNorm(IntNorm):
         context.step(name, slots, rows, rows * norm.length)
 
 
-def _homes(node: Node, context: LoweringContext) -> list[Home]:
+def _homes(node: Node, context: LoweringContext) -> list[Storage]:
     return [context.home(v) for v in (inputs_of(node.op)[0], node.out)]
 
 
-def _factors(node: Node, context: LoweringContext) -> list[Place]:
+def _factors(node: Node, context: LoweringContext) -> list[Address]:
     """Where factors and what is added are: the same if there is nothing to add."""
     held = [np.ascontiguousarray(constant(v).reshape(-1), np.float32) for v in inputs_of(node.op)[1:]]
     return [context.weights.add(held[0]), context.weights.add(held[-1])]

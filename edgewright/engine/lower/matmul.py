@@ -10,8 +10,8 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.codegen.epilogue import Tail
-from edgewright.engine.graph.layout import Home, Layout
-from edgewright.engine.graph.nodes import Node, limits, single
+from edgewright.engine.graph.layout import Layout, Storage
+from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.pack_operand import Packing, emit_packing, merged
 from edgewright.engine.kernels.skinny_gemm import Thin, emit_thin, units
@@ -19,7 +19,7 @@ from edgewright.engine.kernels.tile_loops import Grid, Steps, emit_nest
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import loop_order, panel_runs
 from edgewright.engine.lower.conv_geometry import GemmPart
-from edgewright.engine.plan import Place, Slot
+from edgewright.engine.plan import Address, KernelArg
 from edgewright.ir.graph import Value
 
 _RATE = 50.0  # products per nanosecond, about
@@ -33,7 +33,7 @@ class MatMul(Lowering):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self.tail: Tail = limits(node.op) + node.tail
+        self.tail: Tail = fused_clamp(node.op) + node.tail
         self.left, self.right = node.op.args["self"], node.op.args["other"]
         *batch, self.rows, self.columns = (int(n) for n in node.middle.bound)
         self.batch, self.depth = tuple(batch), int(self.left.bound[-1])
@@ -41,7 +41,7 @@ class MatMul(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "bmm" or not all(single(v) for v in (op.args["self"], op.args["other"], node.out)):
+        if op.kind != "bmm" or not all(is_float32(v) for v in (op.args["self"], op.args["other"], node.out)):
             return None
         made = cls(node)
         return made if math.prod(made.batch[:-1]) <= 1024 else None
@@ -71,7 +71,7 @@ class MatMul(Lowering):
             self._thin(context, [data, matrix, out, second])
             return
         made = self._panels(context)
-        place = Place("arena", context.temporaries[0])
+        place = Address("arena", context.temporaries[0])
         packing = self._packing(matrix, made)
         self._pack(context, packing, matrix, place)
         packed = np.cumprod([1, *packing.batch[::-1]])[::-1][1:] * packing.matrix  # from one matrix to the next
@@ -90,17 +90,19 @@ class MatMul(Lowering):
         own = [0 if n == 1 else s for n, s in zip(shape[:-2], strides, strict=False)]
         return [0] * (len(self.batch) - len(own)) + own
 
-    def _packing(self, matrix: Home, made: list[gemm.Panel]) -> Packing:
+    def _packing(self, matrix: Storage, made: list[gemm.Panel]) -> Packing:
         shape, strides = matrix.layout.shape, matrix.layout.strides
         return Packing(shape[:-2], strides[:-2], self.depth, strides[-2], strides[-1], tuple(made))
 
-    def _pack(self, context: LoweringContext, packing: Packing, matrix: Home, place: Place) -> None:
+    def _pack(self, context: LoweringContext, packing: Packing, matrix: Storage, place: Address) -> None:
         name = context.kernel("packing", packing, lambda module, name: emit_packing(module, name, context.isa, packing))
         matrices = math.prod(packing.batch)
         nanoseconds = matrices * packing.matrix * (0.03 if packing.along == 4 else 0.08)
         context.step(name, [matrix.at(), place], matrices * len(packing.panels), nanoseconds)
 
-    def _multiply(self, context: LoweringContext, grid: Grid, made: list[gemm.Panel], slots: Sequence[Slot]) -> None:
+    def _multiply(
+        self, context: LoweringContext, grid: Grid, made: list[gemm.Panel], slots: Sequence[KernelArg]
+    ) -> None:
         reach, tail = gemm.Window((), self.depth, grid.data.pixel), self.tail
         size = gemm.packed_size(made, self.depth)
         by_panel = outside = False
@@ -115,7 +117,7 @@ class MatMul(Lowering):
         units = len(made) if by_panel else grid.rows * grid.tiles
         context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
 
-    def _thin(self, context: LoweringContext, homes: list[Home]) -> None:
+    def _thin(self, context: LoweringContext, homes: list[Storage]) -> None:
         data, matrix, out, second = homes
         strides = [self._spread(h.layout.shape, h.layout.strides) for h in homes]
         batch, steps = merged(self.batch, strides)
@@ -137,5 +139,5 @@ def batch_runs(batch: Sequence[int], strides: list[list[int]]) -> Iterator[tuple
         yield sizes[-1], [s[-1] for s in steps], [sum(i * n for i, n in zip(index, s, strict=False)) for s in steps]
 
 
-def offset_place(place: Place, offset: int) -> Place:
-    return Place(place.buffer, place.offset + offset, place.index)
+def offset_place(place: Address, offset: int) -> Address:
+    return Address(place.buffer, place.offset + offset, place.index)

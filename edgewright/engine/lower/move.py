@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module, Reg
-from edgewright.engine.graph.layout import Border, Home, Layout, dense_strides
-from edgewright.engine.graph.nodes import Node, byte
-from edgewright.engine.graph.views import repeated
+from edgewright.engine.graph.layout import Border, Layout, Storage, dense_strides
+from edgewright.engine.graph.nodes import Node, is_quantized8
+from edgewright.engine.graph.views import broadcast_strides
 from edgewright.engine.kernels.border import Frame, emit_frame
 from edgewright.engine.kernels.elementwise import Loops, Operand, emit_pointwise, merged, plan_loops
 from edgewright.engine.kernels.transpose import emit_turn, plan_turn
@@ -23,7 +23,7 @@ from edgewright.ir.graph import Value
 _SIZES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
-def emit_copy(context: LoweringContext, source: Home, target: Home, turn: bool = False) -> None:
+def emit_copy(context: LoweringContext, source: Storage, target: Storage, turn: bool = False) -> None:
     """All elements of one to the other, of the same shape; ``turn`` changes the sign bit of bytes."""
     item = source.layout.item
     shape, steps = list(source.layout.shape), [source.layout.strides, target.layout.strides]
@@ -54,7 +54,7 @@ def emit_copy(context: LoweringContext, source: Home, target: Home, turn: bool =
         context.step(name, slots, loops.units, math.prod(loops.shape) * item * 0.1)
 
 
-def _turn(context: LoweringContext, source: Home, target: Home) -> bool:
+def _turn(context: LoweringContext, source: Storage, target: Storage) -> bool:
     """Copy by squares, if rows become columns."""
     shape, strides = merged(list(source.layout.shape), [list(h.layout.strides) for h in (source, target)])
     made = plan_turn(shape, *strides)
@@ -66,7 +66,7 @@ def _turn(context: LoweringContext, source: Home, target: Home) -> bool:
     return True
 
 
-def emit_border_fill(context: LoweringContext, home: Home, fill: int) -> None:
+def emit_border_fill(context: LoweringContext, home: Storage, fill: int) -> None:
     """The border of every image of a value."""
     layout = home.layout
     batch, high, wide, _ = layout.shape
@@ -82,7 +82,7 @@ def emit_border_fill(context: LoweringContext, home: Home, fill: int) -> None:
 
 def _movable(value: Value) -> bool:
     size = 0 if value.dtype is None else value.dtype.itemsize
-    return size in _SIZES and (value.q is None or byte(value.q) or (size > 1 and value.q.axis is None))
+    return size in _SIZES and (value.q is None or is_quantized8(value.q) or (size > 1 and value.q.axis is None))
 
 
 class Move(Lowering):
@@ -122,12 +122,12 @@ class Move(Lowering):
     def emit(self, context: LoweringContext) -> None:
         out = context.home(self.node.out)
         for source, target in self._pieces(context, out):
-            if source.place == target.place:
+            if source.address == target.address:
                 continue  # was made there
             turn = source.raw != out.raw and out.value.q is not None and out.value.q.dtype == np.dtype(np.int8)
             emit_copy(context, source, target, turn)
 
-    def _pieces(self, context: LoweringContext, out: Home) -> list[tuple[Home, Home]]:
+    def _pieces(self, context: LoweringContext, out: Storage) -> list[tuple[Storage, Storage]]:
         op = self.node.op
         homes = [context.home(v) for v in op.inputs()]
         if op.kind == "permute":
@@ -136,7 +136,7 @@ class Move(Lowering):
             turned = _with(homes[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
             return [(turned, out)]
         if op.kind == "expand":
-            return [(_with(homes[0], out.layout.shape, repeated(homes[0].layout, out.layout.shape)), out)]
+            return [(_with(homes[0], out.layout.shape, broadcast_strides(homes[0].layout, out.layout.shape)), out)]
         if op.kind == "slice":
             starts = list(op.args["start"])
             return [(_part(homes[0], starts, out.layout.shape), out)]
@@ -149,7 +149,7 @@ class Move(Lowering):
             return [_reshaped(homes[0], out)]
         return [(homes[0], out)]
 
-    def _clear(self, context: LoweringContext, out: Home) -> None:
+    def _clear(self, context: LoweringContext, out: Storage) -> None:
         """The whole output gets the padding's value; the copy comes after."""
         op, value = self.node.op, self.node.out
         fill = np.asarray(np.float32(op.args["value"]))
@@ -162,24 +162,24 @@ class Move(Lowering):
         context.barrier = True
 
 
-def concat_slice(out: Home, dim: int, start: int, value: Value) -> Home:
+def concat_slice(out: Storage, dim: int, start: int, value: Value) -> Storage:
     """Where one of the tensors that are joined lies in the result."""
     axis, shape = dim % len(out.layout.shape), tuple(int(n) for n in value.bound)
     place = out.at(start * out.layout.strides[axis])
     inside = out.inside or shape[-1] != out.layout.shape[-1]
-    return Home(value, place, replace(out.layout, shape=shape, border=Border()), out.raw, inside)
+    return Storage(value, place, replace(out.layout, shape=shape, border=Border()), out.raw, inside)
 
 
-def _with(home: Home, shape: Sequence[int], strides: Sequence[int]) -> Home:
+def _with(home: Storage, shape: Sequence[int], strides: Sequence[int]) -> Storage:
     return replace(home, layout=replace(home.layout, shape=tuple(shape), strides=tuple(strides)))
 
 
-def _part(home: Home, starts: Sequence[int], shape: Sequence[int]) -> Home:
+def _part(home: Storage, starts: Sequence[int], shape: Sequence[int]) -> Storage:
     offset = sum(a * s for a, s in zip(starts, home.layout.strides, strict=True))
-    return replace(_with(home, shape, home.layout.strides), place=home.at(offset))
+    return replace(_with(home, shape, home.layout.strides), address=home.at(offset))
 
 
-def _joined(homes: Sequence[Home], out: Home, dim: int) -> list[tuple[Home, Home]]:
+def _joined(homes: Sequence[Storage], out: Storage, dim: int) -> list[tuple[Storage, Storage]]:
     axis, start, pieces = dim % len(out.layout.shape), 0, []
     for home in homes:
         starts = [start if d == axis else 0 for d in range(len(out.layout.shape))]
@@ -188,7 +188,7 @@ def _joined(homes: Sequence[Home], out: Home, dim: int) -> list[tuple[Home, Home
     return pieces
 
 
-def _reshaped(source: Home, target: Home) -> tuple[Home, Home]:
+def _reshaped(source: Storage, target: Storage) -> tuple[Storage, Storage]:
     """Two views of one shape."""
     shape = common_shape(source.layout.shape, target.layout.shape)
     if shape is not None:
@@ -210,7 +210,7 @@ def common_shape(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
     return [large // small for small, large in pairwise(steps)][::-1]
 
 
-def _split(home: Home, shape: Sequence[int]) -> Home:
+def _split(home: Storage, shape: Sequence[int]) -> Storage:
     """The same elements, with dimensions cut so that they have ``shape``."""
     pieces = list(shape)[::-1]
     strides: list[int] = []

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.norm import Norm, emit_norm
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext
 from edgewright.ir.graph import Op
@@ -40,7 +40,7 @@ class Normalize(DenseLowering):
         if op.kind not in ("layer_norm", "rms_norm", "group_norm") or len(node.ops) > 1 or len(op.outputs) > 1:
             return None
         norm = _norm(op)
-        fits = norm is not None and all(single(v) for v in (*op.inputs(), node.out))
+        fits = norm is not None and all(is_float32(v) for v in (*op.inputs(), node.out))
         return cls(node, norm) if fits and norm is not None else None
 
     def emit(self, context: LoweringContext) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from edgewright.engine.codegen.requant import affine_of, limits_of
 from edgewright.engine.graph.layout import Layout
-from edgewright.engine.graph.nodes import Node, byte, limits, single
-from edgewright.engine.graph.validate import inside_everywhere
+from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
+from edgewright.engine.graph.validate import every_window_overlaps
 from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams
@@ -28,7 +28,7 @@ class Pool2d(Lowering):
         if node.out.bound[0] > _MOST_IMAGES:
             return None
         x = op.args["self"]
-        if not (single(x) and single(node.out)) and not (byte(x.q) and byte(node.out.q)):
+        if not (is_float32(x) and is_float32(node.out)) and not (is_quantized8(x.q) and is_quantized8(node.out.q)):
             return None
         kernel, stride, dilation = (op.args.get(n) or [1, 1] for n in ("kernel_size", "stride", "dilation"))
         for i in (0, 1):
@@ -40,7 +40,7 @@ class Pool2d(Lowering):
                 op.args["padding"][2 * i],
                 dilation[i],
             )
-            if not inside_everywhere(*windows):
+            if not every_window_overlaps(*windows):
                 return None
         return cls(node) if op.kind == "avg_pool2d" or x.q == node.out.q else None
 
@@ -51,7 +51,7 @@ class Pool2d(Lowering):
         bounds = (0, 255) if node.out.q is None else limits_of(context.numerics, node.out.q, op.args.get("limits"))
         mean = op.kind == "avg_pool2d"
         given, made = (affine_of(q) if mean and q is not None else None for q in (x.q, node.out.q))
-        tail = limits(op) if x.q is None else ()
+        tail = fused_clamp(op) if x.q is None else ()
         pool = Pool("mean" if mean else "max", data.layout.item, *_axes(op, data.layout), int(wide), int(channels),
                     out.layout.row, out.layout.pixel, tail, given, made, *bounds)  # fmt: skip
         name = context.kernel("pool", pool, lambda module, name: emit_pool(module, name, context.isa, pool))
@@ -87,7 +87,9 @@ class GlobalAvgPool(Lowering):
         x = node.op.args["self"]
         if x.bound[0] > _MOST_IMAGES:
             return None
-        fits = (single(x) and single(node.out)) or (byte(x.q) and byte(node.out.q) and len(node.ops) == 1)
+        fits = (is_float32(x) and is_float32(node.out)) or (
+            is_quantized8(x.q) and is_quantized8(node.out.q) and len(node.ops) == 1
+        )
         return cls(node) if fits else None
 
     def emit(self, context: LoweringContext) -> None:
@@ -97,7 +99,7 @@ class GlobalAvgPool(Lowering):
         block = context.isa.lanes * (4 if channels > 16 * context.isa.lanes else 1)
         sizes = (data.layout.item, high, wide, data.layout.row, data.layout.pixel, channels, block)
         if x.q is None or node.out.q is None:
-            mean = Mean(*sizes, limits(op) + node.tail)
+            mean = Mean(*sizes, fused_clamp(op) + node.tail)
         else:
             bounds = limits_of(context.numerics, node.out.q, op.args.get("limits"))
             steps = _requantized(context.numerics, x.q, node.out.q, high * wide)

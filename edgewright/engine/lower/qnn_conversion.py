@@ -7,7 +7,7 @@ from edgewright.engine.codegen.ranged_int import Integers
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.qnn_elementwise import real, stored
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.graph import Value
@@ -26,7 +26,7 @@ class QnnConversion(Lowering):
             return None
         ends = [node.op.args["inputs"][0], node.out]
         whole, other = ends if ends[1].q is None else ends[::-1]
-        fits = whole.q is not None and whole.q.axis is None and whole.q.dtype.itemsize <= 2 and single(other)
+        fits = whole.q is not None and whole.q.axis is None and whole.q.dtype.itemsize <= 2 and is_float32(other)
         return cls(node) if fits and not ends[0].constant else None
 
     def emit(self, context: LoweringContext) -> None:

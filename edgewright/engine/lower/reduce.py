@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, numbers, opened, plan_reduce, units
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.dtypes import ScalarType
@@ -23,7 +23,7 @@ class FloatReduce(DenseLowering):
         if not is_unfused(node, *JOINS):
             return None
         x = op.args["self"]
-        if not (single(x) and single(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
+        if not (is_float32(x) and is_float32(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
             return None
         dim, rank = op.args.get("dim"), len(x.bound)
         given = [dim] if isinstance(dim, int) else dim

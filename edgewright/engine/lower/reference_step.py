@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.engine.codegen.requant import shift_of
-from edgewright.engine.graph.layout import Home, Layout
+from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import PythonCall
@@ -52,19 +52,19 @@ class ReferenceStep(Lowering):
         context.call(PythonCall(run, tuple(views[: len(reads)]), tuple(views[len(reads) :])))
 
 
-def _moved(home: Home) -> bool:
+def _moved(home: Storage) -> bool:
     q = home.value.q
     return not home.raw and q is not None and bool(shift_of(q))
 
 
-def _dtype(home: Home) -> np.dtype[np.generic]:
+def _dtype(home: Storage) -> np.dtype[np.generic]:
     assert home.value.dtype is not None
     return np.dtype(np.uint8) if _moved(home) else home.value.dtype
 
 
-def _plain(home: Home, x: Array) -> Array:
+def _plain(home: Storage, x: Array) -> Array:
     return (x ^ 0x80).view(np.int8) if _moved(home) else np.ascontiguousarray(x)
 
 
-def _kept(home: Home, x: Array) -> Array:
+def _kept(home: Storage, x: Array) -> Array:
     return np.ascontiguousarray(x).view(np.uint8) ^ np.uint8(0x80) if _moved(home) else x

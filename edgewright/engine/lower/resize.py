@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen.requant import affine_of, limits_of
-from edgewright.engine.graph.nodes import Node, byte, limits, single
+from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
 from edgewright.engine.kernels.resize import Resize, emit_resize, table
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.aten.reference.windows import cheaper_first
@@ -20,7 +20,11 @@ class BilinearResize(Lowering):
         if node.op.kind != "upsample_bilinear2d" or len(node.ops) > 1 or node.out.bound[0] > 1024:
             return None
         x = node.op.args["input"]
-        return cls(node) if (single(x) and single(node.out)) or (byte(x.q) and byte(node.out.q)) else None
+        return (
+            cls(node)
+            if (is_float32(x) and is_float32(node.out)) or (is_quantized8(x.q) and is_quantized8(node.out.q))
+            else None
+        )
 
     def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
@@ -30,7 +34,7 @@ class BilinearResize(Lowering):
         sizes = (int(x.bound[1]), int(x.bound[2]))
         given, made = (None if v.q is None else affine_of(v.q) for v in (x, node.out))
         bounds = (0, 255) if node.out.q is None else limits_of(context.numerics, node.out.q, op.args.get("limits"))
-        tail = limits(op) if node.out.q is None else ()
+        tail = fused_clamp(op) if node.out.q is None else ()
         resize = Resize(data.layout.item, wide, channels, out.layout.row, out.layout.pixel,
                         cheaper_first(sizes, (high, wide))[0] == -1, tail, given, made, *bounds)  # fmt: skip
         lanes = context.isa.lanes

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.engine.codegen.builder import Module
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.row_gather import Places, emit_gather, emit_inside, emit_put
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.engine.lower.static_gather import same_storage
-from edgewright.engine.plan import Check, Place
+from edgewright.engine.plan import Address, BoundsCheck
 from edgewright.ir.core.index_bounds import Outside
 from edgewright.ir.graph import Op, Value
 
@@ -50,19 +50,21 @@ def _places(op: Op) -> tuple[Value, Value, Places] | None:
     return data, index, Places(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skips)
 
 
-def _look(context: LoweringContext, outside: Outside | None, listed: Home, places: Places) -> None:
+def _look(context: LoweringContext, outside: Outside | None, listed: Storage, places: Places) -> None:
     """Have places looked at, if those that are not there are somebody's error."""
     if outside is None or not outside.subject:
         return
-    context.checks.append(Check(outside, places.size))
+    context.checks.append(BoundsCheck(outside, places.size))
     least, (line, step), item = outside.least(places.size), places.places, places.item
     name = context.kernel("inside", item, lambda module, name: emit_inside(module, name, item))
     lines = places.outer if line else 1
     numbers = (places.count, line, step, least, places.size - least, len(context.checks))
-    context.step(name, [listed.at(), Place("arena", context.error_slot), *numbers], lines, lines * places.count * 1.0)
+    context.step(name, [listed.at(), Address("arena", context.error_slot), *numbers], lines, lines * places.count * 1.0)
 
 
-def _step(context: LoweringContext, homes: tuple[Home, Home, Home], places: Places, emit: Callable[..., None]) -> None:
+def _step(
+    context: LoweringContext, homes: tuple[Storage, Storage, Storage], places: Places, emit: Callable[..., None]
+) -> None:
     """``homes``: the tensor, places and rows, in the order of the kernel's slots."""
 
     def build(module: Module, name: str) -> None:
@@ -111,7 +113,7 @@ class RowScatter(DenseLowering):
         found, out = _places(self.node.op), context.home(self.node.out)
         assert found is not None
         data, index, places = found
-        if context.home(data).place != out.place:
+        if context.home(data).address != out.address:
             emit_copy(context, context.home(data), out)
             context.barrier = True
         _step(context, (context.home(self.node.op.args["values"]), context.home(index), out), places, emit_put)
@@ -127,7 +129,7 @@ class _BatchedRows(Lowering):
         return Outside(f"{self.node.op.kind} {self.node.out.name!r}", wrap=True)
 
     @staticmethod
-    def places(whole: Home, rows: Home, listed: Home) -> Places:
+    def places(whole: Storage, rows: Storage, listed: Storage) -> Places:
         batch, size, channels = whole.layout.shape
         count, run = rows.layout.shape[1], channels * whole.layout.item
         (wide, tall, _), (across, along, _), (down, step) = (h.layout.strides for h in (whole, rows, listed))

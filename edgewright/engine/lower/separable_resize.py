@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.separable_resize import Bands, emit_bands
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 
@@ -19,7 +19,9 @@ class SeparableResize(DenseLowering):
         op = node.op
         if not is_unfused(node, "bands"):
             return None
-        return cls(node) if single(op.args["self"]) and single(node.out) and not op.args["self"].constant else None
+        return (
+            cls(node) if is_float32(op.args["self"]) and is_float32(node.out) and not op.args["self"].constant else None
+        )
 
     def emit(self, context: LoweringContext) -> None:
         op, lanes = self.node.op, context.isa.lanes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from edgewright.engine.graph.nodes import Node, single
+from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.softmax import emit_softmax
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 
@@ -16,7 +16,7 @@ class Softmax(DenseLowering):
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if not is_unfused(node, "softmax") or not node.out.bound:
             return None
-        return cls(node) if single(node.op.args["self"]) and single(node.out) else None
+        return cls(node) if is_float32(node.op.args["self"]) and is_float32(node.out) else None
 
     def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)

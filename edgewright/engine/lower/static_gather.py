@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.engine.codegen.ranged_int import NotWholeError
 from edgewright.engine.codegen.requant import shift_of
 from edgewright.engine.dialects.static_gather import PICKS, picked
-from edgewright.engine.graph.layout import Home
+from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.static_gather import Picks, emit_picks, table
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
@@ -34,7 +34,7 @@ def same_storage(a: Value, b: Value) -> bool:
     return a.q is None or b.q is None or shift_of(a.q) == shift_of(b.q)
 
 
-def _pick(context: LoweringContext, data: Home, out: Home, lists: list[Array]) -> None:
+def _pick(context: LoweringContext, data: Storage, out: Storage, lists: list[Array]) -> None:
     """``lists``: for each dimension of the result, the bytes to each element's place in ``data``."""
     varies = context.shared is not None  # then dimensions of 1 are kept: the next time they may be larger
     start = 0 if varies else sum(int(indices[0]) for indices in lists if len(indices) == 1)
@@ -144,6 +144,6 @@ class StaticGather(DenseLowering):
         if all(np.array_equal(g, g[0] + np.arange(len(g)) * s) for g, s in zip(self.lists, steps, strict=True)):
             layout = replace(data.layout, shape=out.layout.shape, strides=tuple(s * item for s in steps))
             start = sum(int(given[0]) for given in self.lists) * item
-            emit_copy(context, replace(data, layout=layout, place=data.at(start)), out)
+            emit_copy(context, replace(data, layout=layout, address=data.at(start)), out)
         else:
             _pick(context, data, out, [given * item for given in self.lists])

@@ -26,7 +26,7 @@ from edgewright.engine.kernels.winograd import (
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv
 from edgewright.engine.lower.conv_geometry import ConvGeometry
-from edgewright.engine.plan import Place
+from edgewright.engine.plan import Address
 from edgewright.ir.graph import Array, Value
 
 _INSIDE = 640 << 10  # bytes of weights that stay in the second cache while tile rows go by
@@ -136,7 +136,7 @@ class WinogradEmitter:
         self.data, self.out = context.home(node.op.args["input"]), context.home(node.out)
         self.second = context.home(node.second) if node.second is not None else self.out
 
-    def emit(self, image: int, weights: Place, biases: Place) -> None:
+    def emit(self, image: int, weights: Address, biases: Address) -> None:
         conv, grid, context = self.conv, self.grid, self.context
         corner = -conv.border.top * self.data.layout.row - conv.border.left * self.data.layout.pixel
         data = self.data.at(corner + image * self.data.layout.image)
@@ -150,7 +150,7 @@ class WinogradEmitter:
             context.scratch = max(context.scratch, grid.points * (self.patches.point + self.outputs.patches.point))
             context.step(name, [data, weights, out, second, biases], grid.high, spent, macs)
             return
-        points, made = (Place("arena", offset) for offset in context.temporaries)
+        points, made = (Address("arena", offset) for offset in context.temporaries)
         if image:
             context.barrier = True  # the points of the image before are done with
         name = context.kernel("patches", (self.patches, grid), self._build_patches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgewright.engine.graph.grid_sample import Sampling, sample
+from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
 from edgewright.runtime.jit.graph_builder import Maker
 from edgewright.runtime.jit.registry import Args, taken
 from edgewright.runtime.tensor import TensorSlot
@@ -25,7 +25,7 @@ def _sampled(m: Maker, a: Args, outs: Sequence[TensorSlot]) -> bool:
     size = [batch * math.prod(sizes), channels]
     pixels = m.between("view", size, {"self": m.pixels(x), "size": size})
     how = Sampling(int(a["interpolation_mode"]), int(a["padding_mode"]), bool(a["align_corners"]))
-    total = sample(m.between, pixels, points, batch, sizes, how)
+    total = lower_grid_sample(m.between, pixels, points, batch, sizes, how)
     shape = [batch, *grid.bound[1:3], channels]
     image = m.between("view", shape, {"self": total, "size": shape})
     m.bind(out, image, pixels=True)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from edgewright.engine.runner import Runner, make_runner, native
+from edgewright.engine.runner import Runner, make_runner, native_available
 from edgewright.errors import EdgewrightError
 from edgewright.formats import schema
 from edgewright.ir.graph import Graph
@@ -27,7 +27,7 @@ from edgewright.runtime.tensor import TensorSlot
 from edgewright.runtime.values import TensorItems
 
 if TYPE_CHECKING:
-    from edgewright.engine.jit.plan_cache import Origin
+    from edgewright.engine.jit.plan_cache import PlanSource
     from edgewright.runtime.profile import Part
 
 _MOST_PAIRS = 1_000_000
@@ -76,13 +76,13 @@ class SegmentStep:
         return self.end
 
 
-def _origin(graph: Graph) -> Origin | None:
+def _origin(graph: Graph) -> PlanSource | None:
     """What a segment's plan is kept by, if it is."""
     from edgewright.engine.graph.digest import graph_digest
-    from edgewright.engine.jit.plan_cache import Origin
+    from edgewright.engine.jit.plan_cache import PlanSource
 
     digest = graph_digest(graph)
-    return None if digest is None else Origin(f"segment {digest}", lambda name: None, ())
+    return None if digest is None else PlanSource(f"segment {digest}", lambda name: None, ())
 
 
 def _inside(places: Any, size: int, wrap: bool) -> bool:
@@ -98,7 +98,7 @@ def join(plan: schema.ExecutionPlan, values: Values, chains: list[list[Any]], me
     steps = [step for chain in chains for step in chain]
     straight = all(isinstance(s, DelegateStep) or (isinstance(s, KernelStep) and not s.kernel.raw) for s in steps)
     known = any(inlined(s) or (isinstance(s, KernelStep) and _costly(s, values)) for s in steps)
-    if not (known and straight and calls_fit(steps) and native()):
+    if not (known and straight and calls_fit(steps) and native_available()):
         return
     joiner = Joiner(plan, values, steps, memory, threads)
     for chain in chains:

@@ -16,11 +16,11 @@ import numpy as np
 from edgewright.backends.ethos_u.npu.map_views import Builder, NotTranslatedError, Range
 from edgewright.backends.ethos_u.npu.trace import Done, Product, Record
 from edgewright.backends.ethos_u.npu.translate import translate
-from edgewright.engine.isa import host
-from edgewright.engine.jit.cache import default_cache, key_of
+from edgewright.engine.isa import host_isa
+from edgewright.engine.jit.cache import cache_key, default_cache
 from edgewright.engine.jit.driver import CompiledGraph
-from edgewright.engine.jit.plan_cache import Origin, load_form, save_form, sources
-from edgewright.engine.plan import Place, Plan, PythonCall, Slot, Tensor
+from edgewright.engine.jit.plan_cache import PlanSource, load_compiled, save_compiled, source_fingerprint
+from edgewright.engine.plan import Address, KernelArg, Plan, PythonCall, TensorSpec
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Graph
 
@@ -69,9 +69,9 @@ class Kept:
         self._weights, self._sizes, self._threads = weights, _sizes(memories), threads
         self._regions = sorted(region for region in memories if memories[region].flags.writeable)
         self._lengths = [memories[region].size for region in self._regions]
-        digest = key_of("stream", stream, weights, str(sorted(self._sizes.items())), sources(_HERE, "ir"))
-        self._origin = Origin(digest, lambda name: None, ())
-        self._key = self._origin.key(host(), threads, "tosa", _MEMORY)
+        digest = cache_key("stream", stream, weights, str(sorted(self._sizes.items())), source_fingerprint(_HERE, "ir"))
+        self._origin = PlanSource(digest, lambda name: None, ())
+        self._key = self._origin.key(host_isa(), threads, "tosa", _MEMORY)
         self._replay = self._stored()
 
     def fits(self, weights: bytes, memories: dict[int, Array], threads: int = 1) -> bool:
@@ -94,10 +94,10 @@ class Kept:
 
     def _stored(self) -> Replay | None:
         """What an earlier process compiled, if it needs no interpreter and all of it is in order."""
-        cost = default_cache().get(key_of("cost", self._key))
+        cost = default_cache().get(cache_key("cost", self._key))
         if cost is None or len(cost) != _COST:
             return None
-        form = load_form(self._origin, self._key, host(), self._threads)
+        form = load_compiled(self._origin, self._key, host_isa(), self._threads)
         if form is None or [t.nbytes for t in form.plan.outputs] != self._lengths:
             return None
         return Replay([form], self._regions, int.from_bytes(cost, "little"))
@@ -105,8 +105,8 @@ class Kept:
     def _store(self, replay: Replay) -> None:
         form = replay.parts[0] if len(replay.parts) == 1 else None
         if isinstance(form, CompiledGraph):
-            save_form(form, self._origin, self._key)
-            default_cache().put(key_of("cost", self._key), replay.spent.to_bytes(_COST, "little"))
+            save_compiled(form, self._origin, self._key)
+            default_cache().put(cache_key("cost", self._key), replay.spent.to_bytes(_COST, "little"))
 
 
 def _sizes(memories: dict[int, Array]) -> dict[int, tuple[int, bool]]:
@@ -186,23 +186,23 @@ def _compiled(builder: Builder, regions: list[int], sizes: list[int], threads: i
 def in_memory(plan: Plan, places: dict[str, list[Range]], regions: list[int], sizes: list[int]) -> Plan:
     """A plan whose inputs and outputs are ranges of memories, which are its outputs now."""
 
-    def moved(place: Place) -> Place:
+    def moved(place: Address) -> Address:
         if place.buffer not in places:
             return place
         where = places[place.buffer][place.index]
-        return Place("output", where.at + place.offset, regions.index(where.region))
+        return Address("output", where.at + place.offset, regions.index(where.region))
 
-    def slot(given: Slot) -> Slot:
-        return moved(given) if isinstance(given, Place) else given
+    def slot(given: KernelArg) -> KernelArg:
+        return moved(given) if isinstance(given, Address) else given
 
     def call(python: PythonCall | None) -> PythonCall | None:
         if python is None:
             return None
         reads, writes = (
-            tuple(replace(v, place=moved(v.place)) for v in side) for side in (python.reads, python.writes)
+            tuple(replace(v, address=moved(v.address)) for v in side) for side in (python.reads, python.writes)
         )
         return replace(python, reads=reads, writes=writes)
 
     steps = [replace(s, args=tuple(slot(a) for a in s.args), python=call(s.python), barrier=True) for s in plan.steps]
-    memories = tuple(Tensor(f"region {r}", np.dtype(np.uint8), (n,)) for r, n in zip(regions, sizes, strict=True))
+    memories = tuple(TensorSpec(f"region {r}", np.dtype(np.uint8), (n,)) for r, n in zip(regions, sizes, strict=True))
     return replace(plan, steps=tuple(steps), inputs=(), outputs=memories)

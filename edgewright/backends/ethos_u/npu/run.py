@@ -12,7 +12,7 @@ from edgewright.backends.ethos_u.npu.memory import Budget, Memory
 from edgewright.backends.ethos_u.npu.simulator import Npu
 from edgewright.backends.ethos_u.npu.stream import Program
 from edgewright.engine.jit.thread_count import thread_count
-from edgewright.engine.runner import native
+from edgewright.engine.runner import native_available
 from edgewright.errors import InputError, MissingError
 
 Array = np.ndarray[Any, Any]
@@ -53,7 +53,7 @@ def run(
         memories[2] = _bytes_of(fast_scratch, "fast_scratch")
     memories.update({region: _bytes_of(array, f"region {region}") for region, array in (regions or {}).items()})
     machine = Npu(program, Memory(program.accelerator, memories), Budget(steps))
-    if regions or not native():
+    if regions or not native_available():
         machine.run()
         return
     kept = program.kept.get("run")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.backends.ethos_u.npu.commands import Command, find
-from edgewright.engine.jit.cache import key_of
+from edgewright.engine.jit.cache import cache_key
 from edgewright.errors import FormatError, VersionError
 
 _COP2 = int.from_bytes(b"COP2", "little")
@@ -51,7 +51,7 @@ def decode(data: bytes) -> Program:
     accelerator, parts = _parts(words)
     family = accelerator.split("-")[1]
     made = tuple(i for start, end in parts for i in _instructions(words, start, end, family))
-    return Program(accelerator, made, digest=key_of(data))
+    return Program(accelerator, made, digest=cache_key(data))
 
 
 def accelerator_of(data: bytes) -> str:
