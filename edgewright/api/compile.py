@@ -19,12 +19,13 @@ from edgewright.api.compile_report import EVALUATED, NOT_ASKED, Check, CompileRe
 from edgewright.api.data import MOST, Call, Samples, hold_out, load_calls
 from edgewright.api.graph_interpreter import Reference
 from edgewright.api.image_data import ImageOptions
+from edgewright.api.pipeline import Pipeline
 from edgewright.api.progress import Stages
 from edgewright.api.quantization import Quantization, call_model, kept_buffers, quiet_torch, quiet_warnings
 from edgewright.api.quantized_graph import is_quantized
 from edgewright.api.recipe import FLOAT, Recipe, as_recipe
 from edgewright.api.result import CompileResult, CompileResults
-from edgewright.api.self_check import check_cases, check_program, rounding_of
+from edgewright.api.self_check import check_cases
 from edgewright.api.shape_samples import calls_at_bounds, dynamic_shapes_of
 from edgewright.backends import find_partitioner
 from edgewright.backends.targets import Target, find_target
@@ -32,8 +33,7 @@ from edgewright.errors import AccuracyError, EdgewrightError, ExportError, Input
 from edgewright.formats.operator_signatures import OPERATORS
 from edgewright.frontend.export import export
 from edgewright.hints import not_among
-from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
-from edgewright.program.edge import to_edge_transform_and_lower
+from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.runtime.method_io import to_array
 
 log = logging.getLogger("edgewright.api")
@@ -212,8 +212,8 @@ class Bench:
         self.expected()  # inputs that the model does not take are told before anything is compiled
         exported = self.quantization.run(target, recipe)
         with self.stages("lower", f"{target.name}: lower"):
-            edge, simulated = self.lowered(target, exported)
-            program = edge.to_executorch(self.settings.config)
+            pipeline, edge, simulated = self._lower(target, exported)
+            program = pipeline.finish(edge)
         report = CompileReport(target.name, target.backend, _precision(recipe), simulated, len(program.buffer))
         report.methods = edge.partition_reports
         for method in report.methods.values():
@@ -223,7 +223,7 @@ class Bench:
         called = {operator.key for plan in plans for operator in plan.operators or ()}
         report.own_kernels = tuple(sorted(called - set(OPERATORS)))
         result = CompileResult(program, exported, report)
-        report.check = self._checked(target, result)
+        report.check = self._check(pipeline, target, result)
         self._evaluate(target, result)
         times = self.stages.times
         report.stages = {n: round(s - before.get(n, 0.0), 4) for n, s in times.items() if s > before.get(n, 0.0)}
@@ -231,13 +231,17 @@ class Bench:
 
     def lowered(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
         """The program in the backend's hands, and why it is for this machine only, if it is."""
+        _, edge, simulated = self._lower(target, exported)
+        return edge, simulated
+
+    def _lower(self, target: Target, exported: ExportedProgram) -> tuple[Pipeline, Any, str]:
+        """The pipeline that works here, what it makes of a model, and why it is for this machine only, if it is."""
         cls = find_partitioner(target.backend)
         simulation = getattr(cls, "for_simulation", None)
-        config = EdgeCompileConfig(runtime=self.settings.runtime)
         if self.settings.simulate is not True or simulation is None:
-            chosen = cls.for_target(target.argument)
+            pipeline = self._pipeline(target, cls.for_target)
             try:
-                return to_edge_transform_and_lower(exported, partitioner=[chosen], compile_config=config), ""
+                return pipeline, pipeline.lower(exported), ""
             except MissingError as error:
                 if simulation is None or self.settings.simulate is False:
                     raise
@@ -245,25 +249,21 @@ class Bench:
                 log.info("%s: %s; making a file for this machine only", target.name, why)
         else:
             why = "asked for"
-        chosen = simulation(target.argument)
-        return to_edge_transform_and_lower(exported, partitioner=[chosen], compile_config=config), why
+        pipeline = self._pipeline(target, simulation)
+        return pipeline, pipeline.lower(exported), why
 
-    def _checked(self, target: Target, result: CompileResult) -> Check:
+    def _pipeline(self, target: Target, partitioner: Callable[[Any], Any]) -> Pipeline:
+        settings = self.settings
+        return Pipeline([target.backend], lambda: [partitioner(target.argument)], settings.runtime, settings.config)
+
+    def _check(self, pipeline: Pipeline, target: Target, result: CompileResult) -> Check:
         """The file beside the graph it was lowered from, on inputs of the user's."""
-        config = self.settings.config
         if not self.settings.check:
             return Check(skipped=NOT_ASKED)
-        if config is not None and config.passes:
-            return Check(skipped="passes of yours may change what the program computes")
-
-        def lower(exported: ExportedProgram) -> Any:
-            return self.lowered(target, exported)[0].to_executorch(config)
-
         with self.stages("check", f"{target.name}: check"), quiet_torch():
             data = [] if self.samples.origin == "example" else [*self.evaluated, *self.calls]
             cases = check_cases(self.exported, self.example, data)
-            sources, rounding = {"forward": result.exported}, rounding_of([target.backend])
-            return check_program(result.program, sources, {"forward": cases}, lower, rounding, target.name)
+            return pipeline.check(target.name, result.program, result.exported, cases)
 
     def _evaluate(self, target: Target, result: CompileResult) -> None:
         if not self.evaluated:

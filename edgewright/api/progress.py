@@ -23,6 +23,10 @@ class Stages:
         self._bar: Any = None
         self._shown = not quiet and sys.stderr.isatty()
 
+    @property
+    def total(self) -> float:
+        return sum(self.times.values())
+
     def __enter__(self) -> Stages:
         if self._shown:
             from edgewright.console import stage_bar

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewright.api.compile_report import EVALUATED, NOT_ASKED, POOR, Check
+from edgewright.api.progress import Stages
 from edgewright.backends import discover
 from edgewright.cli import artifacts, model_options
 from edgewright.cli.run import parse_memory
-from edgewright.cli.stages import Stages, peak_memory
-from edgewright.console import clean, console, plural, progress, table
+from edgewright.console import clean, console, plural, table
 from edgewright.errors import CoverageError, LimitError, UsageError
 from edgewright.files import check_writable, write_file
 from edgewright.hints import not_among
@@ -23,10 +24,10 @@ from edgewright.lowering.estimates import describe
 from edgewright.units import duration, share, size
 
 if TYPE_CHECKING:
+    from edgewright.api.pipeline import Pipeline
     from edgewright.lowering.partition.report import PartitionReport
 
 RUNTIMES = ("wheel", "android", "ios", "portable-only")
-_STAGES = 7
 _WITH_TARGET = ("quantize", "calibrate", "recipe", "min_sqnr", "strict", "metric", "min_metric", "evaluate", "original",
                 "json")  # fmt: skip
 
@@ -98,8 +99,7 @@ def run(args: argparse.Namespace) -> int:
         return compile_many.run(args)
     output = Path(args.output)
     _check_options(args, output)
-    with progress("compiling", _STAGES, quiet=args.quiet) as step:
-        stages = Stages(step)
+    with Stages(args.quiet) as stages:
         with stages("import torch"):
             model_options.need_torch()
         built = _build(args, output, stages)
@@ -144,49 +144,48 @@ def _build(args: argparse.Namespace, output: Path, stages: Stages) -> Built:
         if spec.module is not None:
             exported = export(spec.module.eval(), spec.args, spec.kwargs, spec.dynamic_shapes)
     assert exported is not None
+    pipeline, partitioners = _pipeline(args, output)
     with stages("lower"):
-        chosen, edge = _lowered(args, exported)
+        edge = pipeline.lower(exported)
     _write_report(args.report, edge.partition_reports)
     check_coverage(edge.partition_reports, args.require_delegated)
     if args.emit:
-        return Built(None, exported, artifacts.write_emitted(chosen, output), edge.partition_reports)
+        return Built(None, exported, artifacts.write_emitted(partitioners, output), edge.partition_reports)
     with stages("plan and emit"):
-        built = Built(edge.to_executorch(_config(args, output)), exported, reports=edge.partition_reports)
+        built = Built(pipeline.finish(edge), exported, reports=edge.partition_reports)
         _check_memory(built.program, args.max_memory)
     with stages("check"):
-        built.check = _checked(args, output, built)
+        built.check = _check(args, pipeline, built)
     with stages("write"):
         _write(args, output, spec, built)
     return built
 
 
-def _lowered(args: argparse.Namespace, exported: Any) -> tuple[list[Any], Any]:
-    """Partitioners of the backends, and the program as they leave it."""
-    from edgewright.program.config import EdgeCompileConfig
-    from edgewright.program.edge import to_edge_transform_and_lower
+def _pipeline(args: argparse.Namespace, output: Path) -> tuple[Pipeline, list[Any]]:
+    """The pipeline that the options ask for, and the partitioners of its last use."""
+    from edgewright.api.pipeline import Pipeline
 
-    named = [backend.partition(":") for backend in args.backend]
-    chosen = [artifacts.partitioner(args, name, target or None) for name, _, target in named]
-    config = EdgeCompileConfig(runtime=args.runtime)
-    return chosen, to_edge_transform_and_lower(exported, partitioner=chosen, compile_config=config)
+    used: list[Any] = []
+
+    def partitioners() -> list[Any]:
+        named = [backend.partition(":") for backend in args.backend]
+        used[:] = [artifacts.partitioner(args, name, target or None) for name, _, target in named]
+        return used
+
+    names = [backend.partition(":")[0] for backend in args.backend]
+    return Pipeline(names, partitioners, args.runtime, _config(args, output)), used
 
 
-def _checked(args: argparse.Namespace, output: Path, built: Built) -> Check:
-    """The program beside the graph it was lowered from, on its example inputs."""
+def _check(args: argparse.Namespace, pipeline: Pipeline, built: Built) -> Check:
+    """Compare the program with the graph it was lowered from, on its example inputs."""
     from edgewright.api.data import Call
-    from edgewright.api.self_check import check_cases, check_program, rounding_of
+    from edgewright.api.self_check import check_cases
 
     if args.no_check:
         return Check(skipped=NOT_ASKED)
-
-    def lower(exported: Any) -> Any:
-        return _lowered(args, exported)[1].to_executorch(_config(args, output))
-
-    exported, example = built.exported, built.exported.example_inputs
-    cases = [] if example is None else check_cases(exported, Call(*example), [])
-    names = [backend.partition(":")[0] for backend in args.backend]
-    sources, name = {"forward": exported}, ", ".join(names) or "program"
-    return check_program(built.program, sources, {"forward": cases}, lower, rounding_of(names), name)
+    example = built.exported.example_inputs
+    cases = [] if example is None else check_cases(built.exported, Call(*example), [])
+    return pipeline.check(", ".join(pipeline.backends) or "program", built.program, built.exported, cases)
 
 
 def _config(args: argparse.Namespace, output: Path) -> Any:
@@ -272,9 +271,19 @@ def _show(built: Built, stages: Stages) -> None:
             out.print(clean(line), soft_wrap=True)
     rows = [(name, duration(seconds)) for name, seconds in stages.times.items()]
     out.print(table("", ("stage", ">time"), [*rows, ("total", duration(stages.total))]))
-    peak = peak_memory()
+    peak = _peak_memory()
     if peak is not None:
         out.print(f"\npeak memory {size(peak)}")
+
+
+def _peak_memory() -> int | None:
+    """The most memory this process ever held, in bytes; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _facts(program: Any, plan: Any) -> str:
