@@ -28,7 +28,7 @@ from edgewright.api.deviation import Output, compared_values, decibels
 from edgewright.api.graph_interpreter import Reference
 from edgewright.api.locate import Fault, faulty_layer, locate
 from edgewright.api.shape_samples import calls_at_bounds
-from edgewright.backends import load_backend
+from edgewright.backends.registry import load_backend
 from edgewright.backends.table import Rounding
 from edgewright.engine.isa import BF16_VARIABLE
 from edgewright.errors import MiscompileError, MissingError

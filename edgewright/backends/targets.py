@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
-from edgewright.backends import discover, load_backend
+from edgewright.backends.registry import discover, load_backend
 from edgewright.errors import UsageError
 from edgewright.hints import did_you_mean
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgewright.api.compile_report import EVALUATED, NOT_ASKED, POOR, Check
 from edgewright.api.progress import Stages
-from edgewright.backends import discover
+from edgewright.backends.registry import discover
 from edgewright.cli import artifacts, model_options
 from edgewright.cli.run import parse_memory
 from edgewright.console import clean, console, plural, table

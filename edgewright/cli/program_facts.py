@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+from edgewright.backends.registry import available_delegates, describe_backend
 from edgewright.cli.size_breakdown import segment_facts, tensor_facts
 from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
@@ -18,7 +19,6 @@ from edgewright.formats.ptd import Entry
 from edgewright.ir.dtypes import ScalarType
 from edgewright.program import manifest
 from edgewright.program.listing import Listing
-from edgewright.runtime.delegates import available_delegates, describe_backend
 from edgewright.runtime.metadata import describe
 from edgewright.runtime.registry import KERNELS
 

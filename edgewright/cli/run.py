@@ -6,11 +6,11 @@ import argparse
 import json
 from typing import Any
 
+from edgewright.backends.registry import describe_backend
 from edgewright.cli.inputs import parse_size
 from edgewright.cli.outputs import save_arrays
 from edgewright.cli.run_method import Job, Result, execute, output_rows
 from edgewright.console import clean, console, plural, table
-from edgewright.runtime.delegates import describe_backend
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.profile import PartRow, Profile
 from edgewright.units import duration, share, size

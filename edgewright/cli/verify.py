@@ -10,13 +10,13 @@ from dataclasses import asdict
 from typing import Any
 
 import edgewright.runtime.kernels  # noqa: F401  (fills the registry)
+from edgewright.backends.registry import available_delegates, describe_backend
 from edgewright.cli.inspect import kind_of
 from edgewright.console import console, plural, table
 from edgewright.errors import MismatchError, MissingError
 from edgewright.formats.etdump import read_etdump
 from edgewright.formats.ptd import read_data
 from edgewright.formats.schema import ExecutionPlan
-from edgewright.runtime.delegates import available_delegates, describe_backend
 from edgewright.runtime.program import Runtime
 from edgewright.runtime.registry import KERNELS
 from edgewright.runtime.verify_bundle import CaseResult, verify_bundle

@@ -21,7 +21,7 @@ from edgewright.engine.jit.cache import Cache, cache_key, default_cache
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.engine.plan import Address, Plan, Step
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.lowering.partition.macs import count_macs
+from edgewright.ir.macs import count_macs
 
 _CHAINS = 12  # sums in flight: enough to hide their latency, few enough for 16 registers
 _ROUNDS = 2000  # of every chain, in a unit of work

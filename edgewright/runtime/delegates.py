@@ -1,28 +1,21 @@
-"""Delegates: what runs the parts of a program that a backend took.
-
-A delegate is found by the backend id in the file, among those registered here, those that come with Edgewright, and
-those that installed packages offer under the entry point group ``edgewright.delegates``.
-"""
+"""Delegates: what runs the parts of a program that a backend took. ``backends/registry.py`` finds them by id."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from edgewright.backends import registry
 from edgewright.errors import ExecutionError, MissingDelegateError, UsageError
 from edgewright.formats.flatbuffer import Buffer
 from edgewright.ir.graph import Graph
 from edgewright.runtime.arguments import check_callable, check_instance
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from edgewright.engine.profile import EngineProfile
 
 Array = np.ndarray[Any, Any]
@@ -133,33 +126,6 @@ def _typed(array: Array, result: Result) -> Array:
 
 Factory = Callable[[DelegateBlob], Delegate]
 
-_REGISTERED: dict[str, Factory] = {}
-
-# Delegates that come with Edgewright: backend id, module, class. They are imported when a file needs them.
-_OURS = {
-    "EnnBackend": ("edgewright.backends.samsung.delegate", "EnnDelegate"),
-    "EthosUBackend": ("edgewright.backends.ethos_u.delegate", "EthosUDelegate"),
-    "NeutronBackend": ("edgewright.backends.nxp.delegate", "NeutronDelegate"),
-    "QnnBackend": ("edgewright.backends.qualcomm.delegate", "QnnDelegate"),
-    "XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate"),
-}
-
-# What a file needs, in words, when its delegate is not here.
-_BACKENDS = {
-    "XnnpackBackend": "XNNPACK (any Arm or x86 CPU)",
-    "QnnBackend": "Qualcomm AI Engine Direct",
-    "EthosUBackend": "Arm Ethos-U",
-    "ArmBackend": "Arm Ethos-U",
-    "EnnBackend": "Samsung Exynos",
-    "NeutronBackend": "NXP eIQ Neutron",
-    "CoreMLBackend": "Apple Core ML",
-    "MPSBackend": "Apple Metal",
-    "VulkanBackend": "Vulkan",
-    "OpenvinoBackend": "Intel OpenVINO",
-    "MediaTekBackend": "MediaTek NeuroPilot",
-    "CudaBackend": "NVIDIA CUDA",
-}
-
 
 def register_delegate(backend: str, factory: Factory) -> None:
     """Use ``factory`` for blobs whose backend id is ``backend``."""
@@ -167,48 +133,12 @@ def register_delegate(backend: str, factory: Factory) -> None:
     check_callable("register_delegate: factory", factory)
     if not backend:
         raise UsageError("register_delegate: backend", "must be the id that files have, such as 'MyBackend'")
-    _REGISTERED[backend] = factory
-
-
-@cache
-def _offered() -> dict[str, EntryPoint]:
-    """What installed packages offer; asked once, because a file may name any number of delegates."""
-    from importlib.metadata import entry_points  # slow, and files of ours do not need it
-
-    return {entry.name: entry for entry in entry_points(group="edgewright.delegates")}
-
-
-def find_delegate(backend: str) -> Factory | None:
-    """The factory for a backend id, or None."""
-    if backend not in _REGISTERED and backend in _OURS:
-        module, name = _OURS[backend]
-        _REGISTERED[backend] = getattr(import_module(module), name)
-    if backend not in _REGISTERED and backend in _offered():
-        _REGISTERED[backend] = _offered()[backend].load()
-    return _REGISTERED.get(backend) or _of_backends(backend)
-
-
-def _of_backends(backend: str) -> Factory | None:
-    """The delegate of a backend whose package was found, in a folder or by its entry point."""
-    from edgewright.backends import find_delegate as find_own
-
-    found: Factory | None = find_own(backend)
-    return found
+    registry.register_delegate(backend, factory)
 
 
 def require_delegate(backend: str) -> Factory:
     """The factory for a backend id; raises if there is none."""
-    found = find_delegate(backend)
+    found = registry.find_delegate(backend)
     if found is None:
-        raise MissingDelegateError(describe_backend(backend), "is not installed")
+        raise MissingDelegateError(registry.describe_backend(backend), "is not installed")
     return found
-
-
-def available_delegates() -> list[str]:
-    """The ids of all delegates that can be used here."""
-    return sorted({*_REGISTERED, *_offered(), *_OURS})
-
-
-def describe_backend(backend: str) -> str:
-    """A backend id with the name people know it by."""
-    return f"{backend} ({_BACKENDS[backend]})" if backend in _BACKENDS else backend

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from edgewright.backends.registry import available_delegates
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import FormatError, MissingDataError, UsageError
 from edgewright.files import Source, open_source
@@ -14,7 +15,6 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.formats.schema import Program
 from edgewright.hints import did_you_mean
 from edgewright.runtime.arguments import check_instance
-from edgewright.runtime.delegates import available_delegates
 from edgewright.runtime.metadata import MethodMetadata, describe
 from edgewright.runtime.method import Method
 from edgewright.runtime.registry import all_kernels
@@ -97,7 +97,7 @@ class LoadedProgram:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from edgewright.api.html import program_html
+        from edgewright.html_tables import program_html
 
         return program_html(self.program)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from edgewright.backends.registry import available_delegates, describe_backend, find_delegate
 from edgewright.errors import MissingDelegateError, MissingOperatorError
 from edgewright.formats import schema
 from edgewright.runtime.binding import written_values
-from edgewright.runtime.delegates import Delegate, DelegateBlob, available_delegates, describe_backend, find_delegate
+from edgewright.runtime.delegates import Delegate, DelegateBlob
 from edgewright.runtime.registry import Kernel, all_kernels
 from edgewright.runtime.twin_delegate import Twins
 

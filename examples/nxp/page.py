@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
-from edgewright.api.html import html_table
 from edgewright.files import write_file
+from edgewright.html_tables import html_table
 from edgewright.lowering.partition.report import PartitionReport
 
 _HEADS = ("operator", "node", "module", "runs on", ">multiply-accumulates", "why not on the NPU")

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgewright.backends.registry import available_delegates
 from edgewright.formats import read_program, write_program
 from edgewright.formats.bpte import BundledProgram, TestCase, read_bundled, write_bundled
-from edgewright.runtime.delegates import available_delegates
 from tests.e2e.cli import GOLDEN, Cli, recorded
 
 BUNDLE = GOLDEN / "linear_relu.bpte"

@@ -17,8 +17,8 @@ from edgewright.frontend.delegate import LoweredBackendModule, executorch_call_d
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.replace_graph import with_graph
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.ir.macs import count_macs
 from edgewright.lowering.partition.group import extract, give_copies, group, readers_of
-from edgewright.lowering.partition.macs import count_macs
 from edgewright.lowering.partition.report import PartitionReport, Verdict
 from edgewright.lowering.passes.qdq_folding import CONVERT, QUANTIZE
 from edgewright.runtime.delegates import Result

@@ -1,0 +1,144 @@
+"""The registry of backends and delegates: everything that finds one by name or id comes here.
+
+A backend is a package: a folder beside this file with an ``ops.py``, or what an installed package offers under the entry
+point group ``edgewright.backends``. A delegate runs a backend's blobs on this machine. It is found by the backend id in
+the file: among those that the application registered, those that come with Edgewright, those under the entry point group
+``edgewright.delegates``, and the ``DELEGATE`` of a backend's ``delegate.py``, in this order. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from edgewright.errors import UsageError
+from edgewright.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from edgewright.backends.table import Backend
+
+BACKENDS, DELEGATES = "edgewright.backends", "edgewright.delegates"  # groups of entry points
+Factory = Callable[[Any], Any]  # from a ``DelegateBlob`` to a ``Delegate``
+
+# ------------------------------------------------------------------------------------------------------- backends
+
+
+def discover() -> dict[str, str]:
+    """Packages of backends, by the backend's name. An entry point's value is the name of its package.
+
+    >>> discover()["xnnpack"]
+    'edgewright.backends.xnnpack'
+    """
+    import pkgutil
+    from importlib.metadata import entry_points  # slow, and who runs a file of ours does not need it
+
+    found = {entry.name: entry.value for entry in entry_points(group=BACKENDS)}
+    folders = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)]) if m.ispkg]
+    packages = {name: f"edgewright.backends.{name}" for name in folders}
+    found.update({name: package for name, package in packages.items() if find_spec(f"{package}.ops") is not None})
+    return dict(sorted(found.items()))
+
+
+def package_of(name: str) -> str:
+    """The package of a backend; ``UsageError`` with the nearest name if there is none."""
+    found = discover()
+    if name not in found:
+        rule = f"must be one of {', '.join(found)}"
+        raise UsageError(f"backend {name!r}", rule, remedy=did_you_mean(name, found))
+    return found[name]
+
+
+def load_backend(name: str) -> Backend:
+    """The table of a backend."""
+    backend: Backend = import_module(f"{package_of(name)}.ops").BACKEND
+    return backend
+
+
+# ------------------------------------------------------------------------------------------------------ delegates
+
+_REGISTERED: dict[str, Factory] = {}
+
+# Delegates that come with Edgewright: backend id, module, class. They are imported when a file needs them.
+_OURS = {
+    "EnnBackend": ("edgewright.backends.samsung.delegate", "EnnDelegate"),
+    "EthosUBackend": ("edgewright.backends.ethos_u.delegate", "EthosUDelegate"),
+    "NeutronBackend": ("edgewright.backends.nxp.delegate", "NeutronDelegate"),
+    "QnnBackend": ("edgewright.backends.qualcomm.delegate", "QnnDelegate"),
+    "XnnpackBackend": ("edgewright.backends.xnnpack.delegate", "XnnpackDelegate"),
+}
+
+# What a file needs, in words, when its delegate is not here.
+_BACKENDS = {
+    "XnnpackBackend": "XNNPACK (any Arm or x86 CPU)",
+    "QnnBackend": "Qualcomm AI Engine Direct",
+    "EthosUBackend": "Arm Ethos-U",
+    "ArmBackend": "Arm Ethos-U",
+    "EnnBackend": "Samsung Exynos",
+    "NeutronBackend": "NXP eIQ Neutron",
+    "CoreMLBackend": "Apple Core ML",
+    "MPSBackend": "Apple Metal",
+    "VulkanBackend": "Vulkan",
+    "OpenvinoBackend": "Intel OpenVINO",
+    "MediaTekBackend": "MediaTek NeuroPilot",
+    "CudaBackend": "NVIDIA CUDA",
+}
+
+
+def register_delegate(backend: str, factory: Factory) -> None:
+    """Use ``factory`` for blobs whose backend id is ``backend``."""
+    _REGISTERED[backend] = factory
+
+
+def find_delegate(backend: str) -> Factory | None:
+    """The factory for a backend id, or None."""
+    if backend not in _REGISTERED and backend in _OURS:
+        module, name = _OURS[backend]
+        _REGISTERED[backend] = getattr(import_module(module), name)
+    if backend not in _REGISTERED and backend in _offered():
+        _REGISTERED[backend] = _offered()[backend].load()
+    return _REGISTERED.get(backend) or _delegate_of_package(backend)
+
+
+def available_delegates() -> list[str]:
+    """The ids of all delegates that can be used here."""
+    return sorted({*_REGISTERED, *_offered(), *_OURS})
+
+
+def describe_backend(backend: str) -> str:
+    """A backend id with the name people know it by."""
+    return f"{backend} ({_BACKENDS[backend]})" if backend in _BACKENDS else backend
+
+
+def forget_delegates() -> None:
+    """Look for backends again: for when some were installed meanwhile."""
+    _packages_by_id.cache_clear()
+    _delegate_of_package.cache_clear()
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    """What installed packages offer; asked once, because a file may name any number of delegates."""
+    from importlib.metadata import entry_points  # slow, and files of ours do not need it
+
+    return {entry.name: entry for entry in entry_points(group=DELEGATES)}
+
+
+@cache
+def _delegate_of_package(backend_id: str) -> Factory | None:
+    package = _packages_by_id().get(backend_id)
+    if package is None or find_spec(f"{package}.delegate") is None:
+        return None
+    found: Factory | None = getattr(import_module(f"{package}.delegate"), "DELEGATE", None)
+    return found
+
+
+@cache
+def _packages_by_id() -> dict[str, str]:
+    """Packages by the id of their delegates; asked once, because a file may name any number of delegates."""
+    return {load_backend(name).id: package for name, package in discover().items()}
