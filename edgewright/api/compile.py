@@ -21,7 +21,7 @@ from edgewright.api.graph_interpreter import Reference
 from edgewright.api.image_data import ImageOptions
 from edgewright.api.pipeline import Pipeline
 from edgewright.api.progress import Stages
-from edgewright.api.quantization import Quantization, call_model, kept_buffers, quiet_torch, quiet_warnings
+from edgewright.api.quantization import Quantization, call_model, quiet_torch, quiet_warnings
 from edgewright.api.quantized_graph import is_quantized
 from edgewright.api.recipe import FLOAT, Recipe, as_recipe
 from edgewright.api.result import CompileResult, CompileResults
@@ -31,6 +31,7 @@ from edgewright.backends import find_partitioner
 from edgewright.backends.targets import Target, find_target
 from edgewright.errors import AccuracyError, EdgewrightError, ExportError, InputError, MissingError, UsageError
 from edgewright.formats.operator_signatures import OPERATORS
+from edgewright.frontend.buffers import preserve_buffers
 from edgewright.frontend.export import export
 from edgewright.hints import not_among
 from edgewright.program.config import ExecutorchBackendConfig
@@ -201,7 +202,7 @@ class Bench:
     def expected(self) -> list[list[Any]]:
         """What the original gives for the inputs that results are compared on."""
         if self._expected is None:
-            with kept_buffers(self.original):
+            with preserve_buffers(self.original):
                 found = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in self.evaluated]
                 self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
         return self._expected
@@ -295,7 +296,7 @@ class Bench:
         """The SQNR at the smallest, middle and largest shape, for models with dynamic ones."""
         found, nodes = {}, Reference(self.original).outputs
         for name, call in calls_at_bounds(self.exported, self.evaluated[0]).items():
-            with self.stages("run here", f"{target.name}: {name} shape"), kept_buffers(self.original):
+            with self.stages("run here", f"{target.name}: {name} shape"), preserve_buffers(self.original):
                 expected = [_array(leaf) for leaf in pytree.tree_leaves(self.eager(*call.args, **call.kwargs))]
                 try:
                     outputs = [_array(o) for o in result.method().execute(call.leaves())]

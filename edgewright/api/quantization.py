@@ -21,6 +21,7 @@ from edgewright.api.recipe import Recipe, apply_recipe
 from edgewright.api.state_writes import spell_out_writes
 from edgewright.backends.targets import Target
 from edgewright.errors import EdgewrightError, InputError, UsageError
+from edgewright.frontend.buffers import preserve_buffers
 from edgewright.frontend.origin import module_path
 from edgewright.quantize.batching import one_thread
 
@@ -83,7 +84,7 @@ class Quantization:
             calls = [Call(*example)]
         with (
             self._stages("calibrate", f"{target.name}: calibrate", total=len(calls)) as step,
-            kept_buffers(self._exported), one_thread(), torch.no_grad(),
+            preserve_buffers(self._exported), one_thread(), torch.no_grad(),
         ):  # fmt: skip
             for call in calls:
                 call_model(prepared, call, self._exported)
@@ -94,7 +95,7 @@ class Quantization:
         from edgewright.quantize.nonfinite import report_nonfinite
 
         report_nonfinite(prepared)
-        with self._stages("quantize", f"{target.name}: convert"), kept_buffers(self._exported), quiet_torch():
+        with self._stages("quantize", f"{target.name}: convert"), preserve_buffers(self._exported), quiet_torch():
             from edgewright.quantize.pt2e import convert_pt2e
 
             return convert_pt2e(prepared)
@@ -156,18 +157,6 @@ def _signature(prepared: Any) -> str:
             held = [f"{f}={getattr(module, f, None)}" for f in facts]
             digest.update(f"{name}:{type(module).__name__}:{held}".encode())
     return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def kept_buffers(exported: ExportedProgram) -> Iterator[None]:
-    """Put a model's state back as it was: modules made of one exported program share it, and running writes to it."""
-    before = [(buffer, buffer.clone()) for _, buffer in exported.named_buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, content in before:
-                buffer.copy_(content)
 
 
 @contextlib.contextmanager

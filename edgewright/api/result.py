@@ -83,7 +83,7 @@ class CompileResult:
         return f"<CompileResult {self.target}: {size(self.report.bytes)}>"
 
     def _repr_html_(self) -> str:
-        from edgewright.html_tables import result_html
+        from edgewright.api.html import result_html
 
         return result_html([self.report])
 
@@ -167,7 +167,7 @@ class CompileResults(Mapping[str, CompileResult]):
         return f"<CompileResults {', '.join([*self._results, *(f'{n} (failed)' for n in self.failures)])}>"
 
     def _repr_html_(self) -> str:
-        from edgewright.html_tables import result_html
+        from edgewright.api.html import result_html
 
         return result_html([r.report for r in self._results.values()], self.failures)
 

@@ -1,7 +1,7 @@
 """Backends: how to compile for a family of devices, one package each.
 
-A backend's ``ops.py`` says which operators it supports (``BACKEND``); the rest is optional: without a ``partitioner.py``
-or ``quantizer.py`` of its own it gets the table's. ``registry.py`` finds backends and their delegates.
+A backend's ``ops.py`` says which operators it supports (``BACKEND``); the rest is optional: without a
+``partitioner.py`` or ``quantizer.py`` of its own it gets the table's. ``registry.py`` finds backends and delegates.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The registry of backends and delegates: everything that finds one by name or id comes here.
 
-A backend is a package: a folder beside this file with an ``ops.py``, or what an installed package offers under the entry
-point group ``edgewright.backends``. A delegate runs a backend's blobs on this machine. It is found by the backend id in
-the file: among those that the application registered, those that come with Edgewright, those under the entry point group
-``edgewright.delegates``, and the ``DELEGATE`` of a backend's ``delegate.py``, in this order. Nothing here needs torch.
+A backend is a package: a folder beside this file with an ``ops.py``, or what an installed package offers under the
+entry point group ``edgewright.backends``. A delegate runs a backend's blobs on this machine. It is found by the backend
+id in the file, in this order: what the application registered, what comes with Edgewright, the entry point group
+``edgewright.delegates``, and the ``DELEGATE`` of a backend's ``delegate.py``. Nothing here needs torch.
 """
 
 from __future__ import annotations

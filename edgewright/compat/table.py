@@ -63,9 +63,9 @@ _QNN_UTILS = {
     **_at(_QNN, "QcomChipset generate_htp_compiler_spec generate_qnn_executorch_compiler_spec"),
     **_at(_QNN, "get_soc_to_chipset_map"),
     **_at(f"{_QNN}.compat", "to_edge_transform_and_lower_to_qnn update_spill_fill_size"),
-    **_at("edgewright.compat.qualcomm", "convert_linear_to_conv2d draw_graph dump_context_from_pte"),
+    **_at("edgewright.backends.qualcomm.script_helpers", "convert_linear_to_conv2d draw_graph dump_context_from_pte"),
 }
-_QNN_OWN = "edgewright.compat.qualcomm"
+_QNN_OWN = "edgewright.backends.qualcomm.script_helpers"
 _QNN_PASSES = _at(_QNN_OWN, "QCOM_PASS_ACTIVATE_KEY QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY")
 _ENN = "edgewright.backends.samsung"
 _NXP = "edgewright.backends.nxp"

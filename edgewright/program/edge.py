@@ -12,10 +12,10 @@ from edgewright.errors import UsageError
 from edgewright.frontend.plain_tensors import require_buffers
 from edgewright.frontend.prepare import prepare
 from edgewright.hints import did_you_mean
+from edgewright.lowering.kernel_resolution import KernelSet, kernel_set
 from edgewright.lowering.partition.partitioner import Partitioner
 from edgewright.lowering.partition.report import PartitionReport, merge
 from edgewright.program.config import EdgeCompileConfig, ExecutorchBackendConfig
-from edgewright.program.kernel_resolution import KernelSet, kernel_set
 from edgewright.program.methods import Programs, check_methods, named
 from edgewright.program.passes import Passes, pass_list, tabulate, transformed
 from edgewright.program.program_manager import ExecutorchProgramManager

@@ -10,9 +10,9 @@ from edgewright.errors import UnsupportedOperatorError
 from edgewright.formats import schema
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.graph import Graph, Op, Value
+from edgewright.lowering.kernel_resolution import is_list_output
 from edgewright.program.constants import ConstantPool
 from edgewright.program.delegates import DelegatePool
-from edgewright.program.kernel_resolution import is_list_output
 from edgewright.program.storage import Storage
 from edgewright.program.tensors import EmitOptions, Tensors
 from edgewright.program.values import NUMBERS, Values

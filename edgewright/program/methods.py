@@ -14,10 +14,10 @@ from edgewright.formats import schema
 from edgewright.frontend.importer import to_array
 from edgewright.hints import not_among
 from edgewright.ir.graph import Graph, Value
+from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.constants import ConstantPool
 from edgewright.program.emit import Emitter
-from edgewright.program.kernel_resolution import kernel_set
 from edgewright.program.tensors import EmitOptions
 
 Programs = Union[ExportedProgram, Mapping[str, ExportedProgram]]

@@ -10,8 +10,8 @@ import numpy as np
 from edgewright.formats import schema
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Value
+from edgewright.lowering.kernel_resolution import KernelSet
 from edgewright.program.constants import ConstantPool
-from edgewright.program.kernel_resolution import KernelSet
 from edgewright.program.memory import MemoryPlanningPass
 from edgewright.program.shared_state import SharedLayout
 from edgewright.program.storage import Storage

@@ -17,7 +17,7 @@ from edgewright.hints import did_you_mean
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.graph import Op
-from edgewright.program.kernel_resolution import kernel_set
+from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.quantize.annotate import Annotator, annotate_ends
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao

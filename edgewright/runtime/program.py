@@ -97,7 +97,7 @@ class LoadedProgram:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from edgewright.html_tables import program_html
+        from edgewright.runtime.html import program_html
 
         return program_html(self.program)
 

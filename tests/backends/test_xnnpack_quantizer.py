@@ -19,7 +19,7 @@ from edgewright.frontend.importer import import_linked
 from edgewright.frontend.prepare import prepare
 from edgewright.ir.aten.ops import OPS
 from edgewright.ir.ports import ACT, Act, Range, Same, Tied
-from edgewright.program.kernel_resolution import kernel_set
+from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.quantize.graph_module import import_module
 from edgewright.quantize.shared_scales import Unit, solve
 from tests.backends.quantized import Run, converted, made, quantizer

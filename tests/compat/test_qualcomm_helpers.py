@@ -11,8 +11,7 @@ import torch
 from edgewright.backends.qualcomm.compat import to_edge_transform_and_lower_to_qnn
 from edgewright.backends.qualcomm.export_utils import QnnConfig, build_executorch_binary
 from edgewright.backends.qualcomm.qnn.info import settings
-from edgewright.backends.qualcomm.target import generate_htp_compiler_spec, generate_qnn_executorch_compiler_spec
-from edgewright.compat.qualcomm import (
+from edgewright.backends.qualcomm.script_helpers import (
     QCOM_PASS_ACTIVATE_KEY,
     QCOM_PASS_ARGS_KWARGS_DEFAULTS_KEY,
     convert_linear_to_conv2d,
@@ -21,6 +20,7 @@ from edgewright.compat.qualcomm import (
     get_qnn_pass_manager_cls,
     own_passes,
 )
+from edgewright.backends.qualcomm.target import generate_htp_compiler_spec, generate_qnn_executorch_compiler_spec
 from edgewright.errors import UsageError
 
 

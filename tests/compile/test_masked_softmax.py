@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from edgewright.frontend.decompose.softmax import _LARGE
 from edgewright.frontend.prepare import prepare
-from edgewright.program.kernel_resolution import kernel_set
+from edgewright.lowering.kernel_resolution import kernel_set
 
 ROWS, WIDTH = 6, 4
 EARLIER = torch.ones(ROWS, ROWS, dtype=torch.bool).tril()

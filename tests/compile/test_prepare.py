@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from edgewright.errors import UnsupportedOperatorError
 from edgewright.frontend.prepare import prepare
 from edgewright.frontend.rewriter import _views_of_copies, fake_mode
-from edgewright.program.kernel_resolution import kernel_set
+from edgewright.lowering.kernel_resolution import kernel_set
 from tests.compile.case import Case
 from tests.compile.modules import BY_NAME, CASES
 

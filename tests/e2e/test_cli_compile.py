@@ -19,8 +19,8 @@ from edgewright.demo import MODEL, WEIGHTS
 from edgewright.formats import read_program
 from edgewright.formats.bpte import read_bundled
 from edgewright.frontend.export import export
+from edgewright.lowering.kernel_resolution import PROFILES
 from edgewright.program import manifest
-from edgewright.program.kernel_resolution import PROFILES
 from edgewright.runtime import Runtime
 from edgewright.runtime.verify_bundle import verify_bundle
 from edgewright.units import size

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from edgewright.backends import registry
 from edgewright.formats import read_program, write_program
 from edgewright.formats.schema import CompileSpec
-from edgewright.runtime import delegates
 from tests.e2e.cli import GOLDEN, Cli
 from tests.support.mutate import mutations
 
@@ -68,7 +68,7 @@ def test_delegates_segments_and_named_data(cli: Cli) -> None:
     found = facts(cli, "linear_fp32_xnnpack.pte")
     (delegate,) = found["methods"][0]["delegates"]
     assert (delegate["id"], delegate["bytes"], delegate["available"], delegate["calls"]) == (
-        "XnnpackBackend", 720, "XnnpackBackend" in delegates.available_delegates(), 1,
+        "XnnpackBackend", 720, "XnnpackBackend" in registry.available_delegates(), 1,
     )  # fmt: skip
     holds = [s["holds"][0] for s in found["segments"]]
     assert holds[:2] == ["0 constants", "XnnpackBackend blob (forward delegate 0)"]
@@ -80,7 +80,7 @@ def test_registered_delegate_is_named_but_never_loaded(cli: Cli, monkeypatch: py
     def load(_: object) -> Any:
         raise AssertionError("inspect must not load delegates")
 
-    monkeypatch.setitem(delegates._REGISTERED, "XnnpackBackend", load)
+    monkeypatch.setitem(registry._REGISTERED, "XnnpackBackend", load)
     assert facts(cli, "linear_fp32_xnnpack.pte")["methods"][0]["delegates"][0]["available"] is True
 
 

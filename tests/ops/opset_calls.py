@@ -17,7 +17,7 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.aten.table import OpDef
 from edgewright.ir.dtypes import to_numpy, to_scalar_type
 from edgewright.ir.graph import Op, Value
-from edgewright.program.kernel_resolution import kernel_set
+from edgewright.lowering.kernel_resolution import kernel_set
 from tests.ops.harness import TORCH, Sample, all_samples, to_array, to_torch
 from tests.ops.opset_samples import CALLS
 

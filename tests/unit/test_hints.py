@@ -25,7 +25,7 @@ from edgewright.frontend.model_spec import load_object
 from edgewright.hints import did_you_mean
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.numerics import named
-from edgewright.program.kernel_resolution import kernel_set
+from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.program.methods import check_methods
 from edgewright.runtime import Runtime
 from tests.e2e.cli import GOLDEN, Cli

@@ -98,10 +98,11 @@ CALLS: dict[str, tuple[Callable[[Any], object], set[str]]] = {
 
 @pytest.fixture(autouse=True)
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgewright.runtime import delegates, registry
+    from edgewright.backends import registry as backend_registry
+    from edgewright.runtime import registry
 
     monkeypatch.setattr(registry, "_KERNELS", dict(registry.all_kernels()))
-    monkeypatch.setattr(delegates, "_REGISTERED", dict(delegates._REGISTERED))
+    monkeypatch.setattr(backend_registry, "_REGISTERED", dict(backend_registry._REGISTERED))
 
 
 @pytest.mark.parametrize("call", CALLS)

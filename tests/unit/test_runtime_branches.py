@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgewright.backends import registry as backend_registry
 from edgewright.errors import (
     ExecutionError,
     FormatError,
@@ -23,7 +24,7 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.formats.twin_writer import write_twin
 from edgewright.ir.graph import Graph, GraphError, Op, Value
-from edgewright.runtime import Limits, Method, Profile, Runtime, delegates, input_aliasing, register_delegate, registry
+from edgewright.runtime import Limits, Method, Profile, Runtime, input_aliasing, register_delegate, registry
 from edgewright.runtime.delegates import DelegateBlob, require_delegate
 from edgewright.runtime.registry import register_kernel
 from edgewright.runtime.tensor import TensorSlot
@@ -39,7 +40,7 @@ X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 @pytest.fixture(autouse=True)
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_KERNELS", dict(registry.all_kernels()))
-    monkeypatch.setattr(delegates, "_REGISTERED", dict(delegates._REGISTERED))
+    monkeypatch.setattr(backend_registry, "_REGISTERED", dict(backend_registry._REGISTERED))
 
 
 def load(builder: PlanBuilder, limits: Limits | None = None) -> Method:
@@ -180,7 +181,7 @@ def test_delegates_of_installed_packages_are_found(monkeypatch: pytest.MonkeyPat
         def load(self) -> Any:
             return Fake
 
-    monkeypatch.setattr(delegates, "_offered", lambda: {"OtherBackend": Entry()})
+    monkeypatch.setattr(backend_registry, "_offered", lambda: {"OtherBackend": Entry()})
     assert require_delegate("OtherBackend") is Fake and "OtherBackend" in RUNTIME.delegates
     with pytest.raises(MissingDelegateError, match=r"CoreMLBackend \(Apple Core ML\): is not installed"):
         require_delegate("CoreMLBackend")

@@ -151,10 +151,10 @@ def evaluate(exported: Any, calls: Sequence[Any]) -> list[list[Any]]:
     import torch
     from torch.utils import _pytree as pytree
 
-    from edgewright.api.quantization import kept_buffers
+    from edgewright.frontend.buffers import preserve_buffers
 
     module = exported.module()
-    with torch.no_grad(), kept_buffers(exported):
+    with torch.no_grad(), preserve_buffers(exported):
         return [[_array(leaf) for leaf in pytree.tree_leaves(module(*call))] for call in calls]
 
 

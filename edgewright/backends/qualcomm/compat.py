@@ -63,8 +63,8 @@ def to_edge_transform_and_lower_to_qnn(
 ) -> Any:  # fmt: skip
     """Edgewright's function with ExecuTorch's arguments. Passes of a script's own (``passes_job``) run before lowering;
     ExecuTorch's are not needed, and so is their order (``dep_table``)."""
-    from edgewright.compat.qualcomm import convert_linear_to_conv2d as convert
-    from edgewright.compat.qualcomm import own_passes
+    from edgewright.backends.qualcomm.script_helpers import convert_linear_to_conv2d as convert
+    from edgewright.backends.qualcomm.script_helpers import own_passes
 
     if skip_mutable_buffer:
         remedy = "Leave it out: state that the HTP cannot hold stays outside anyway."

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from edgewright.api.quantization import kept_buffers
 from edgewright.backends.qualcomm.compat import (
     QnnExecuTorchBackendType,
     QnnQuantizer,
@@ -32,6 +31,7 @@ from edgewright.backends.qualcomm.target import (
     generate_qnn_executorch_compiler_spec,
 )
 from edgewright.errors import UsageError
+from edgewright.frontend.buffers import preserve_buffers
 from edgewright.frontend.importer import to_array
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.memory import MemoryPlanningPass
@@ -185,7 +185,7 @@ def _refuse(given: Any, name: str, remedy: str) -> None:
 
 def _calibrated(model: torch.nn.Module, quantizer: QnnQuantizer, dataset: Sequence[tuple[Any, ...]]) -> Any:
     exported = torch.export.export(model, dataset[0])
-    with kept_buffers(exported), torch.no_grad():  # or a cache would start with what it was calibrated on
+    with preserve_buffers(exported), torch.no_grad():  # or a cache would start with what it was calibrated on
         ready = prepare_pt2e(exported.module(), quantizer, tuple(dataset[0]))
         calibrate(ready, dataset)
     return convert_pt2e(ready)

@@ -1,0 +1,28 @@
+"""Results of a compilation as HTML, for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from edgewright.api.compile_report import LEGEND, CompileReport, columns, rows, time_note
+from edgewright.html_tables import html_table
+
+
+def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Exception] | None = None) -> str:
+    """The table of targets, what its columns mean, what each left to the CPU and why, and what failed."""
+    parts = [html_table(columns(), rows(reports))]
+    if reports:
+        parts.append(f"<p>{escape(LEGEND)}<br>{escape(time_note(reports))}</p>")
+    for report in reports:
+        refused = [v for method in report.methods.values() for v in method.refused]
+        if refused:
+            lines = [(v.operator, v.module, "; ".join(v.refusals)) for v in refused]
+            told = html_table(("operator", "module", "why"), lines)
+            title = escape(f"{report.target}: {report.counts.left_over}")
+            parts.append(f"<details><summary>{title}</summary>{told}</details>")
+        if report.simulated:
+            parts.append(f"<p>{escape(report.target)}: runs on this machine only: {escape(report.simulated)}</p>")
+    for name, error in (failures or {}).items():
+        parts.append(f"<p><b>{escape(name)} failed</b>: {escape(str(error))}</p>")
+    return f"<div>{''.join(parts)}</div>"
