@@ -15,7 +15,7 @@ import numpy as np
 
 from edgewright._version import VERSION
 from edgewright.engine.codegen.builder import Function, Module, Reg, const, vec
-from edgewright.engine.codegen.vector import STREAMS, Dots, fma
+from edgewright.engine.codegen.vector import WEIGHT_STREAMS, Int8Dot, fma
 from edgewright.engine.isa import ISA, host_isa
 from edgewright.engine.jit.cache import Cache, cache_key, default_cache
 from edgewright.engine.jit.thread_count import thread_count
@@ -108,10 +108,12 @@ def _float_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
 
 def _byte_chain(f: Function, isa: ISA, total: Reg, loaded: Reg) -> Reg:
     if isa.dot:
-        dots, taken = Dots(f, isa), f.bitcast(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
+        dots, taken = Int8Dot(f, isa), f.bitcast(loaded, vec(4 * isa.lanes, "i8")) if isa.lanes == 4 else loaded
         return dots.add(total, dots.data(taken), dots.weights(taken))
     changing, even = (f.bitcast(x, vec(2 * isa.lanes, "i16")) for x in (total, loaded))
-    return Dots(f, isa).add(total, (changing, changing), (even, f.op("xor", even, 1)))  # different: equal ones are one
+    return Int8Dot(f, isa).add(
+        total, (changing, changing), (even, f.op("xor", even, 1))
+    )  # different: equal ones are one
 
 
 def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
@@ -119,16 +121,16 @@ def _reading(isa: ISA, size: int) -> Callable[[int], Plan]:
     module = Module()
     f = module.kernel("peak_read")
     source, kind = f.load_arg("ptr", 0), vec(isa.lanes, "i32")
-    each = 8 // STREAMS
+    each = 8 // WEIGHT_STREAMS
 
     def unit(index: Reg) -> None:
         base = f.gep(source, f.mul(index, _PIECE))
 
         def once(i: Reg, sums: list[Reg]) -> list[Reg]:
-            places = [k // each * (_PIECE // STREAMS) + k % each * isa.bytes for k in range(8)]
+            places = [k // each * (_PIECE // WEIGHT_STREAMS) + k % each * isa.bytes for k in range(8)]
             return [f.op("or", s, f.load(kind, f.gep(base, i), p)) for p, s in zip(places, sums, strict=True)]
 
-        for at, total in enumerate(f.loop(_PIECE // STREAMS, [const(0, kind)] * 8, once, step=each * isa.bytes)):
+        for at, total in enumerate(f.loop(_PIECE // WEIGHT_STREAMS, [const(0, kind)] * 8, once, step=each * isa.bytes)):
             f.store(total, f.arg("scratch"), at * isa.bytes)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)

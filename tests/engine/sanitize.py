@@ -21,7 +21,7 @@ from edgewright.engine.graph.verify_plan import Access, verify_plan
 from edgewright.engine.jit.driver import _Segment
 from edgewright.engine.jit.pool_memory import ROW
 from edgewright.engine.jit.threads import address_of, driver
-from edgewright.engine.kernels.quantize_rows import Rows
+from edgewright.engine.kernels.quantize_rows import QuantizedRows
 from edgewright.ir.graph import Graph, Value
 from edgewright.ir.numerics import XNNPACK, Numerics
 
@@ -119,7 +119,7 @@ class _Run:
             if layout.border:
                 _mark_border(mask, home)
             if home.value.q is not None and home.value.q.dynamic is not None:  # each row's scale and zero point
-                rows = Rows(layout.shape[-1])
+                rows = QuantizedRows(layout.shape[-1])
                 strides = (*layout.strides[:-1], 1)
                 np.ndarray((*layout.shape[:-1], 12), bool, mask, home.address.offset + rows.notes, strides)[...] = True
             shape, strides = (*layout.shape, layout.item), (*layout.strides, 1)

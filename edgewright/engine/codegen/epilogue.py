@@ -12,13 +12,13 @@ from edgewright.engine.codegen.vector import clamp
 
 
 @dataclass(frozen=True)
-class Clamp:
+class ClampStep:
     low: float
     high: float
 
 
 @dataclass(frozen=True)
-class Unary:
+class UnaryStep:
     """A function of ``functions.py``, with its constants."""
 
     kind: str
@@ -26,7 +26,7 @@ class Unary:
 
 
 @dataclass(frozen=True)
-class Scalar:
+class ScalarStep:
     """A sum, product, ... with a constant: ``flipped`` if the constant comes first."""
 
     kind: str
@@ -35,20 +35,20 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Second:
+class TensorStep:
     """A sum, product, ... with another tensor: ``flipped`` if that one comes first."""
 
     kind: str
     flipped: bool = False
 
 
-Item = Union[Clamp, Unary, Scalar, Second]
-Tail = tuple[Item, ...]
+EpilogueStep = Union[ClampStep, UnaryStep, ScalarStep, TensorStep]
+Epilogue = tuple[EpilogueStep, ...]
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
 
-def combine(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
+def emit_binary(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
     """A binary operator on reals. Of NaN and a number, ``maximum`` and ``minimum`` give NaN."""
     if kind in _BINARY:
         return f.op(_BINARY[kind], a, b)
@@ -58,23 +58,23 @@ def combine(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
     return f.select(f.compare("uno", a, a), a, best)
 
 
-def finish(f: Function, x: Reg, tail: Sequence[Item], second: Callable[[], Reg] | None = None) -> Reg:
+def apply_epilogue(f: Function, x: Reg, tail: Sequence[EpilogueStep], second: Callable[[], Reg] | None = None) -> Reg:
     """``x`` after every item of the tail; ``second`` loads what the other tensor has at the same place."""
     for item in tail:
-        if isinstance(item, Clamp):
+        if isinstance(item, ClampStep):
             x = clamp(f, x, item.low, item.high)
-        elif isinstance(item, Unary):
+        elif isinstance(item, UnaryStep):
             x = FUNCTIONS[item.kind](f, x, *item.constants)
         else:
-            if isinstance(item, Scalar):
+            if isinstance(item, ScalarStep):
                 other = const(item.value, x.type)
             else:
                 assert second is not None
                 other = second()
             a, b = (other, x) if item.flipped else (x, other)
-            x = combine(f, item.kind, a, b)
+            x = emit_binary(f, item.kind, a, b)
     return x
 
 
-def reads_second(tail: Sequence[Item]) -> bool:
-    return any(isinstance(item, Second) for item in tail)
+def reads_second_operand(tail: Sequence[EpilogueStep]) -> bool:
+    return any(isinstance(item, TensorStep) for item in tail)

@@ -11,7 +11,7 @@ from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, 
 from edgewright.engine.codegen.vector import int_max, int_min
 
 
-def halves(f: Function, x: Reg, signed: bool = True) -> list[Reg]:
+def split_even_odd(f: Function, x: Reg, signed: bool = True) -> list[Reg]:
     """Even and odd lanes of 32 bits, as 64 bits; a number alone is one of them."""
     lanes = lane_count(x.type)
     if lanes == 1:
@@ -20,8 +20,8 @@ def halves(f: Function, x: Reg, signed: bool = True) -> list[Reg]:
     return [f.op(right, f.op("shl", both, 32), 32), f.op(right, both, 32)]
 
 
-def joined(f: Function, parts: Sequence[Reg], bit: int = 0) -> Reg:
-    """32 bits of each 64-bit lane, from ``bit`` on: the inverse of ``halves``."""
+def merge_even_odd(f: Function, parts: Sequence[Reg], bit: int = 0) -> Reg:
+    """32 bits of each 64-bit lane, from ``bit`` on: the inverse of ``split_even_odd``."""
     if len(parts) == 1:
         moved = f.op("lshr", parts[0], bit) if bit else parts[0]
         return f.cast("trunc", moved, vec(lane_count(moved.type), "i32"))
@@ -32,20 +32,20 @@ def joined(f: Function, parts: Sequence[Reg], bit: int = 0) -> Reg:
     return f.shuffle(low, high, [i if i % 2 == 0 else lanes + i for i in range(lanes)])
 
 
-def bounded(f: Function, x: Reg, low: int, high: int) -> Reg:
+def clamp_int(f: Function, x: Reg, low: int, high: int) -> Reg:
     return int_min(f, int_max(f, x, const(low, x.type)), const(high, x.type))
 
 
-class Wide:
+class SingleRounding:
     """One rounding, of the whole product. ``once``: halves go away from zero; else up."""
 
     def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool, rounding: str) -> None:
         self.f, self.far, self.rounding = f, far, rounding
-        self.multipliers, self.shifts = halves(f, multiplier), halves(f, shift, signed=False)
+        self.multipliers, self.shifts = split_even_odd(f, multiplier), split_even_odd(f, shift, signed=False)
         self.half = [f.op("shl", const(1, s.type), f.add(s, -1)) for s in self.shifts]
 
     def __call__(self, total: Reg) -> Reg:
-        return joined(self.f, [self._one(x, i) for i, x in enumerate(halves(self.f, total))])
+        return merge_even_odd(self.f, [self._one(x, i) for i, x in enumerate(split_even_odd(self.f, total))])
 
     def _one(self, x: Reg, i: int) -> Reg:
         f, shift = self.f, self.shifts[i]
@@ -58,15 +58,15 @@ class Wide:
             away = f.op("sub", f.op("xor", sign, 1 << 30), sign)
             moved = f.select(f.compare("ugt", shift, 31), f.op("add", moved, away), moved)
         made = f.op("ashr", moved, shift)
-        return bounded(f, made, -(1 << 31), (1 << 31) - 1) if self.far else made
+        return clamp_int(f, made, -(1 << 31), (1 << 31) - 1) if self.far else made
 
 
-class Twice:
+class DoubleRounding:
     """Two roundings: of the product's upper half, halves up; then of the shift, halves away from zero."""
 
     def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool) -> None:
         self.f, self.far = f, far
-        self.multipliers = halves(f, multiplier)
+        self.multipliers = split_even_odd(f, multiplier)
         zero = const(0, shift.type)
         self.bits = int_max(f, f.add(shift, -31), zero)
         self.up = int_max(f, f.op("sub", const(31, shift.type), shift), zero) if far else None
@@ -76,8 +76,8 @@ class Twice:
         f = self.f
         if self.up is not None:
             total = self._raised(total, self.up)
-        parts = [f.op("mul", x, m) for x, m in zip(halves(f, total), self.multipliers, strict=True)]
-        upper = joined(f, [f.add(p, 1 << 30) for p in parts], 31)
+        parts = [f.op("mul", x, m) for x, m in zip(split_even_odd(f, total), self.multipliers, strict=True)]
+        upper = merge_even_odd(f, [f.add(p, 1 << 30) for p in parts], 31)
         below = f.call(f"llvm.umin.{_suffix(upper)}", upper.type, f.op("lshr", upper, 31), self.half)
         return f.op("ashr", f.op("add", upper, f.op("sub", self.half, below)), self.bits)
 
@@ -93,9 +93,13 @@ def _suffix(x: Reg) -> str:
     return f"v{lane_count(x.type)}i32" if lane_count(x.type) > 1 else "i32"
 
 
-Scale = Callable[[Reg], Reg]
+Rescale = Callable[[Reg], Reg]
 
 
-def scale(f: Function, rounding: str, multiplier: Reg, shift: Reg, far: bool) -> Scale:
+def make_rescale(f: Function, rounding: str, multiplier: Reg, shift: Reg, far: bool) -> Rescale:
     """What multiplies 32-bit integers by factors. ``far``: products may leave 32 bits, or factors be 1 and more."""
-    return Twice(f, multiplier, shift, far) if rounding == "twice" else Wide(f, multiplier, shift, far, rounding)
+    return (
+        DoubleRounding(f, multiplier, shift, far)
+        if rounding == "twice"
+        else SingleRounding(f, multiplier, shift, far, rounding)
+    )

@@ -11,37 +11,37 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
-from edgewright.engine.codegen.math_float32 import FUNCTIONS, function
+from edgewright.engine.codegen.math_float32 import FUNCTIONS, register_function
 
-Double = Callable[[Function, Reg], Reg]
+Float64Function = Callable[[Function, Reg], Reg]
 
 
-def call(f: Function, name: str, *args: Reg) -> Reg:
+def call_intrinsic(f: Function, name: str, *args: Reg) -> Reg:
     """An intrinsic on doubles or singles."""
     kind = args[0].type
-    short = "f64" if "double" in kind else "f32"
+    suffix = "f64" if "double" in kind else "f32"
     return f.call(
-        f"llvm.{name}.v{lane_count(kind)}{short}" if lane_count(kind) > 1 else f"llvm.{name}.{short}", kind, *args
+        f"llvm.{name}.v{lane_count(kind)}{suffix}" if lane_count(kind) > 1 else f"llvm.{name}.{suffix}", kind, *args
     )
 
 
-def wide(f: Function, x: Reg) -> Reg:
+def to_float64(f: Function, x: Reg) -> Reg:
     return f.cast("fpext", x, vec(lane_count(x.type), "double"))
 
 
-def short(f: Function, x: Reg) -> Reg:
+def to_float32(f: Function, x: Reg) -> Reg:
     return f.cast("fptrunc", x, vec(lane_count(x.type), "float"))
 
 
-def series(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
+def horner(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
     """The highest power's coefficient first."""
     total = const(coefficients[0], x.type)
     for c in coefficients[1:]:
-        total = call(f, "fma", total, x, const(c, x.type))
+        total = call_intrinsic(f, "fma", total, x, const(c, x.type))
     return total
 
 
-def choose(f: Function, how: str, x: Reg, bound: float, yes: Reg, no: Reg) -> Reg:
+def select_where(f: Function, how: str, x: Reg, bound: float, yes: Reg, no: Reg) -> Reg:
     return f.select(f.compare(how, x, const(bound, x.type)), yes, no)
 
 
@@ -60,14 +60,14 @@ def log(f: Function, x: Reg) -> Reg:
     mantissa = f.bitcast(f.op("sub", bits, f.op("shl", power, 52)), kind)
     one = const(1, kind)
     s = f.op("fdiv", f.op("fsub", mantissa, one), f.op("fadd", mantissa, one))
-    near = f.op("fmul", f.op("fmul", series(f, f.op("fmul", s, s), _ATANH), s), const(2, kind))
-    made = call(f, "fma", _real(f, power), const(math.log(2), kind), near)
-    made = choose(f, "oeq", x, math.inf, x, made)
-    made = choose(f, "oeq", x, 0, const(-math.inf, kind), made)
-    return choose(f, "oge", x, 0, made, const(math.nan, kind))
+    near = f.op("fmul", f.op("fmul", horner(f, f.op("fmul", s, s), _ATANH), s), const(2, kind))
+    made = call_intrinsic(f, "fma", _int64_to_float64(f, power), const(math.log(2), kind), near)
+    made = select_where(f, "oeq", x, math.inf, x, made)
+    made = select_where(f, "oeq", x, 0, const(-math.inf, kind), made)
+    return select_where(f, "oge", x, 0, made, const(math.nan, kind))
 
 
-def _real(f: Function, power: Reg) -> Reg:
+def _int64_to_float64(f: Function, power: Reg) -> Reg:
     """Small integers of 64 bits as doubles."""
     lanes = lane_count(power.type)
     return f.cast("sitofp", f.cast("trunc", power, vec(lanes, "i32")), vec(lanes, "double"))
@@ -76,75 +76,75 @@ def _real(f: Function, power: Reg) -> Reg:
 def exp(f: Function, x: Reg) -> Reg:
     """Of a double; beyond 400 either way single precision has nothing more to tell."""
     kind, lanes = x.type, lane_count(x.type)
-    bounded = choose(f, "olt", x, -400, const(-400, kind), choose(f, "ogt", x, 400, const(400, kind), x))
+    bounded = select_where(f, "olt", x, -400, const(-400, kind), select_where(f, "ogt", x, 400, const(400, kind), x))
     bounded = f.select(f.compare("uno", x, x), const(0, kind), bounded)
-    turns = call(f, "rint", f.op("fmul", bounded, const(1 / math.log(2), kind)))
-    rest = call(f, "fma", turns, const(-math.log(2), kind), bounded)
+    turns = call_intrinsic(f, "rint", f.op("fmul", bounded, const(1 / math.log(2), kind)))
+    rest = call_intrinsic(f, "fma", turns, const(-math.log(2), kind), bounded)
     power = f.cast("sext", f.cast("fptosi", turns, vec(lanes, "i32")), vec(lanes, "i64"))
     scale = f.bitcast(f.op("shl", f.add(power, 1023), 52), kind)
-    return f.select(f.compare("uno", x, x), x, f.op("fmul", series(f, rest, _EXP), scale))
+    return f.select(f.compare("uno", x, x), x, f.op("fmul", horner(f, rest, _EXP), scale))
 
 
 def log1p(f: Function, x: Reg) -> Reg:
-    small = f.op("fmul", series(f, x, [1 / 3, -0.5, 1]), x)
-    size = call(f, "fabs", x)
-    return choose(f, "olt", size, 1e-5, small, log(f, f.op("fadd", x, const(1, x.type))))
+    small = f.op("fmul", horner(f, x, [1 / 3, -0.5, 1]), x)
+    size = call_intrinsic(f, "fabs", x)
+    return select_where(f, "olt", size, 1e-5, small, log(f, f.op("fadd", x, const(1, x.type))))
 
 
 def expm1(f: Function, x: Reg) -> Reg:
-    small = f.op("fmul", series(f, x, [1 / 6, 0.5, 1]), x)
-    size = call(f, "fabs", x)
-    return choose(f, "olt", size, 1e-4, small, f.op("fsub", exp(f, x), const(1, x.type)))
+    small = f.op("fmul", horner(f, x, [1 / 6, 0.5, 1]), x)
+    size = call_intrinsic(f, "fabs", x)
+    return select_where(f, "olt", size, 1e-4, small, f.op("fsub", exp(f, x), const(1, x.type)))
 
 
 def atan(f: Function, x: Reg) -> Reg:
     """Of a double of any size."""
     kind, one = x.type, const(1, x.type)
-    size = call(f, "fabs", x)
+    size = call_intrinsic(f, "fabs", x)
     large, middle = (f.compare("ogt", size, const(bound, kind)) for bound in (1 + math.sqrt(2), math.sqrt(2) - 1))
     turned = f.op("fdiv", f.op("fsub", size, one), f.op("fadd", size, one))
     inverse = f.op("fdiv", const(-1, kind), size)
     z = f.select(large, inverse, f.select(middle, turned, size))
     start = f.select(large, const(math.pi / 2, kind), f.select(middle, const(math.pi / 4, kind), const(0, kind)))
-    made = call(f, "fma", series(f, f.op("fmul", z, z), _ATAN), z, start)
-    return call(f, "copysign", made, x)
+    made = call_intrinsic(f, "fma", horner(f, f.op("fmul", z, z), _ATAN), z, start)
+    return call_intrinsic(f, "copysign", made, x)
 
 
-def _rooted(f: Function, x: Reg) -> Reg:
+def _sqrt_one_minus_square(f: Function, x: Reg) -> Reg:
     """The root of (1 - x) * (1 + x)."""
     one = const(1, x.type)
-    return call(f, "sqrt", f.op("fmul", f.op("fsub", one, x), f.op("fadd", one, x)))
+    return call_intrinsic(f, "sqrt", f.op("fmul", f.op("fsub", one, x), f.op("fadd", one, x)))
 
 
 def _acos(f: Function, x: Reg) -> Reg:
     one = const(1, x.type)
-    half = atan(f, call(f, "sqrt", f.op("fdiv", f.op("fsub", one, x), f.op("fadd", one, x))))
+    half = atan(f, call_intrinsic(f, "sqrt", f.op("fdiv", f.op("fsub", one, x), f.op("fadd", one, x))))
     return f.op("fmul", half, const(2, x.type))
 
 
 def _sinh(f: Function, x: Reg) -> Reg:
-    grown = expm1(f, call(f, "fabs", x))
+    grown = expm1(f, call_intrinsic(f, "fabs", x))
     fallen = f.op("fdiv", grown, f.op("fadd", grown, const(1, x.type)))
-    return call(f, "copysign", f.op("fmul", f.op("fadd", grown, fallen), const(0.5, x.type)), x)
+    return call_intrinsic(f, "copysign", f.op("fmul", f.op("fadd", grown, fallen), const(0.5, x.type)), x)
 
 
 def _cosh(f: Function, x: Reg) -> Reg:
-    grown = exp(f, call(f, "fabs", x))
+    grown = exp(f, call_intrinsic(f, "fabs", x))
     return f.op("fmul", f.op("fadd", grown, f.op("fdiv", const(1, x.type), grown)), const(0.5, x.type))
 
 
 def _asinh(f: Function, x: Reg) -> Reg:
-    one, size = const(1, x.type), call(f, "fabs", x)
+    one, size = const(1, x.type), call_intrinsic(f, "fabs", x)
     squared = f.op("fmul", size, size)
-    more = f.op("fdiv", squared, f.op("fadd", one, call(f, "sqrt", f.op("fadd", one, squared))))
-    made = log1p(f, f.op("fadd", size, choose(f, "oeq", size, math.inf, size, more)))
-    return call(f, "copysign", made, x)
+    more = f.op("fdiv", squared, f.op("fadd", one, call_intrinsic(f, "sqrt", f.op("fadd", one, squared))))
+    made = log1p(f, f.op("fadd", size, select_where(f, "oeq", size, math.inf, size, more)))
+    return call_intrinsic(f, "copysign", made, x)
 
 
 def _acosh(f: Function, x: Reg) -> Reg:
     one = const(1, x.type)
     less = f.op("fsub", x, one)
-    return log1p(f, f.op("fadd", less, call(f, "sqrt", f.op("fmul", less, f.op("fadd", x, one)))))
+    return log1p(f, f.op("fadd", less, call_intrinsic(f, "sqrt", f.op("fmul", less, f.op("fadd", x, one)))))
 
 
 def _atanh(f: Function, x: Reg) -> Reg:
@@ -152,17 +152,17 @@ def _atanh(f: Function, x: Reg) -> Reg:
     return f.op("fmul", log1p(f, twice), const(0.5, x.type))
 
 
-def _scaled(made: Double, factor: float) -> Double:
+def _times_constant(made: Float64Function, factor: float) -> Float64Function:
     return lambda f, x: f.op("fmul", made(f, x), const(factor, x.type))
 
 
-DOUBLES: dict[str, Double] = {
-    "log2": _scaled(log, 1 / math.log(2)),
-    "log10": _scaled(log, 1 / math.log(10)),
+FLOAT64_FUNCTIONS: dict[str, Float64Function] = {
+    "log2": _times_constant(log, 1 / math.log(2)),
+    "log10": _times_constant(log, 1 / math.log(10)),
     "log1p": log1p,
     "expm1": expm1,
     "atan": atan,
-    "asin": lambda f, x: atan(f, f.op("fdiv", x, _rooted(f, x))),
+    "asin": lambda f, x: atan(f, f.op("fdiv", x, _sqrt_one_minus_square(f, x))),
     "acos": _acos,
     "sinh": _sinh,
     "cosh": _cosh,
@@ -172,30 +172,30 @@ DOUBLES: dict[str, Double] = {
 }
 
 
-def _single(made: Double) -> Double:
-    return lambda f, x: short(f, made(f, wide(f, x)))
+def _in_float64(made: Float64Function) -> Float64Function:
+    return lambda f, x: to_float32(f, made(f, to_float64(f, x)))
 
 
-for _name, _made in DOUBLES.items():
-    FUNCTIONS[_name] = _single(_made)
+for _name, _made in FLOAT64_FUNCTIONS.items():
+    FUNCTIONS[_name] = _in_float64(_made)
 for _name, _intrinsic in {"round": "rint", "trunc": "trunc"}.items():
-    FUNCTIONS[_name] = (lambda n: lambda f, x: call(f, n, x))(_intrinsic)  # exact
+    FUNCTIONS[_name] = (lambda n: lambda f, x: call_intrinsic(f, n, x))(_intrinsic)  # exact
 
 
-@function("tan")
+@register_function("tan")
 def tan(f: Function, x: Reg) -> Reg:
     """Within 5."""
     return f.op("fdiv", FUNCTIONS["sin"](f, x), FUNCTIONS["cos"](f, x))
 
 
-@function("reciprocal")
+@register_function("reciprocal")
 def reciprocal(f: Function, x: Reg) -> Reg:
     return f.op("fdiv", const(1, x.type), x)
 
 
-@function("sign")
+@register_function("sign")
 def sign(f: Function, x: Reg) -> Reg:
     """What is no number has none."""
     one, zero = const(1, x.type), const(0, x.type)
-    below = choose(f, "olt", x, 0, const(-1, x.type), zero)
-    return choose(f, "ogt", x, 0, one, below)
+    below = select_where(f, "olt", x, 0, const(-1, x.type), zero)
+    return select_where(f, "ogt", x, 0, one, below)

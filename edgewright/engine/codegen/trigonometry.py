@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, Function, Reg, const, lane_count, vec
-from edgewright.engine.codegen.math_float32 import function, polynomial
+from edgewright.engine.codegen.math_float32 import polynomial, register_function
 from edgewright.engine.codegen.vector import fma
 
 _DIGITS = (  # of pi
@@ -27,7 +27,7 @@ _COSINE = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -0.5]
 
 
 @cache
-def table() -> tuple[list[float], list[float]]:
+def quadrant_factors() -> tuple[list[float], list[float]]:
     """By the bits of an exponent: what an angle is multiplied by to be counted in quarter turns, in two parts."""
     ratio, first, second = 2 / Fraction(_DIGITS), [], []
     for bits in range(256):
@@ -44,12 +44,12 @@ def table() -> tuple[list[float], list[float]]:
     return first, second
 
 
-def _double(value: float, lanes: int) -> Reg:
+def _float64_const(value: float, lanes: int) -> Reg:
     text = f"0x{np.float64(value).view(np.uint64):016X}"
     return Reg(f"splat (double {text})" if lanes > 1 else text, vec(lanes, "double"))
 
 
-def _look_up(f: Function, name: str, values: list[float], index: Reg) -> Reg:
+def _gather_float64(f: Function, name: str, values: list[float], index: Reg) -> Reg:
     """Elements of a table, one by one."""
     lanes = lane_count(index.type)
     listed = [int(v) for v in np.array(values).view(np.int64)]
@@ -64,23 +64,25 @@ def _look_up(f: Function, name: str, values: list[float], index: Reg) -> Reg:
     return made
 
 
-def _reduced(f: Function, x: Reg) -> tuple[Reg, Reg]:
+def _reduce_argument(f: Function, x: Reg) -> tuple[Reg, Reg]:
     """An angle's size less its quarter turns (at most pi/4), and their number."""
     lanes = lane_count(x.type)
     whole, wide = vec(lanes, "i32"), vec(lanes, "double")
     size = f.op("and", f.bitcast(x, whole), 0x7FFFFFFF)
     exponent = f.op("lshr", size, 23)
-    high, low = (_look_up(f, n, v, exponent) for n, v in zip(("turns", "rest"), table(), strict=True))
+    high, low = (_gather_float64(f, n, v, exponent) for n, v in zip(("turns", "rest"), quadrant_factors(), strict=True))
     angle = f.cast("fpext", f.bitcast(size, x.type), wide)
     most, more = f.op("fmul", angle, high), f.op("fmul", angle, low)
     suffix = f"v{lanes}f64" if lanes > 1 else "f64"
     turns = f.call(f"llvm.rint.{suffix}", wide, f.op("fadd", most, more))
     left = f.op("fadd", f.op("fsub", most, turns), more)
-    known = f.select(f.compare("ord", turns, turns), turns, _double(0, lanes))
-    return f.cast("fptrunc", f.op("fmul", left, _double(_HALF_PI, lanes)), x.type), f.cast("fptosi", known, whole)
+    known = f.select(f.compare("ord", turns, turns), turns, _float64_const(0, lanes))
+    return f.cast("fptrunc", f.op("fmul", left, _float64_const(_HALF_PI, lanes)), x.type), f.cast(
+        "fptosi", known, whole
+    )
 
 
-def _turned(f: Function, left: Reg, quarter: Reg) -> Reg:
+def _sin_in_quadrant(f: Function, left: Reg, quarter: Reg) -> Reg:
     """The sine of an angle and some quarter turns."""
     kind = left.type
     squared = f.op("fmul", left, left)
@@ -91,17 +93,17 @@ def _turned(f: Function, left: Reg, quarter: Reg) -> Reg:
     return f.bitcast(f.op("xor", f.bitcast(f.select(odd, cosine, sine), quarter.type), flip), kind)
 
 
-@function("sin")
+@register_function("sin")
 def sin(f: Function, x: Reg) -> Reg:
     """Within 2."""
-    left, quarter = _reduced(f, x)
+    left, quarter = _reduce_argument(f, x)
     whole = quarter.type
     sign = f.op("and", f.bitcast(x, whole), -0x80000000)
-    return f.bitcast(f.op("xor", f.bitcast(_turned(f, left, quarter), whole), sign), x.type)
+    return f.bitcast(f.op("xor", f.bitcast(_sin_in_quadrant(f, left, quarter), whole), sign), x.type)
 
 
-@function("cos")
+@register_function("cos")
 def cos(f: Function, x: Reg) -> Reg:
     """Within 2."""
-    left, quarter = _reduced(f, x)
-    return _turned(f, left, f.add(quarter, 1))
+    left, quarter = _reduce_argument(f, x)
+    return _sin_in_quadrant(f, left, f.add(quarter, 1))

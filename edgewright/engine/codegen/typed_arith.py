@@ -11,47 +11,47 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
-from edgewright.engine.codegen.math_float64 import call
+from edgewright.engine.codegen.math_float64 import call_intrinsic
 from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.ir.dtypes import DType
 
-Typed = Callable[[Function, DType, list[Reg]], Reg]
-TYPED: dict[str, Typed] = {}
-ORDER = ("lt", "le", "gt", "ge")
-TRUTHS = ("eq", "ne", *ORDER, *(f"logical_{name}" for name in ("and", "or", "xor", "not")), "isnan", "isinf")
+TypedOp = Callable[[Function, DType, list[Reg]], Reg]
+TYPED_OPS: dict[str, TypedOp] = {}
+ORDERINGS = ("lt", "le", "gt", "ge")
+BOOL_OPS = ("eq", "ne", *ORDERINGS, *(f"logical_{name}" for name in ("and", "or", "xor", "not")), "isnan", "isinf")
 
 
-def typed(*kinds: str) -> Callable[[Typed], Typed]:
-    def register(made: Typed) -> Typed:
-        TYPED.update(dict.fromkeys(kinds, made))
+def register_typed(*kinds: str) -> Callable[[TypedOp], TypedOp]:
+    def register(made: TypedOp) -> TypedOp:
+        TYPED_OPS.update(dict.fromkeys(kinds, made))
         return made
 
     return register
 
 
-def real(dtype: DType) -> bool:
+def is_float(dtype: DType) -> bool:
     return dtype.kind == "f"
 
 
-def truth(f: Function, x: Reg) -> Reg:
+def is_nonzero(f: Function, x: Reg) -> Reg:
     """Bits of what is not zero."""
     how = "une" if element_type(x.type) == "float" else "ne"
     return f.compare(how, x, const(0, x.type))
 
 
-def stored(f: Function, bits: Reg) -> Reg:
+def i1_to_bool(f: Function, bits: Reg) -> Reg:
     return f.cast("zext", bits, vec(lane_count(bits.type), "i8"))
 
 
 # ------------------------------------------------------------------------------------------------------- one operand
 
 
-@typed("neg")
+@register_typed("neg")
 def _neg(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     return f.op("sub", const(0, given[0].type), given[0])
 
 
-@typed("abs")
+@register_typed("abs")
 def _abs(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     (x,) = given
     if dtype.kind != "i":
@@ -59,62 +59,62 @@ def _abs(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     return f.select(f.compare("slt", x, 0), f.op("sub", const(0, x.type), x), x)
 
 
-@typed("sign")
+@register_typed("sign")
 def _sign(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     (x,) = given
     if dtype.kind == "b":
         return x
     below = f.compare("slt" if dtype.kind == "i" else "ult", x, 0)
-    above = stored(f, f.compare("ne", x, 0))
+    above = i1_to_bool(f, f.compare("ne", x, 0))
     made = f.select(below, const(-1, above.type), above)
     return f.cast("sext", made, x.type) if element_type(x.type) != "i8" else made
 
 
-@typed("square")
+@register_typed("square")
 def _square(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     return f.op("mul", given[0], given[0])
 
 
-@typed("ceil", "floor", "trunc", "round", "clone")
-def _itself(f: Function, dtype: DType, given: list[Reg]) -> Reg:
+@register_typed("ceil", "floor", "trunc", "round", "clone")
+def _identity(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     return given[0]
 
 
-@typed("bitwise_not")
+@register_typed("bitwise_not")
 def _not(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     return f.op("xor", given[0], 1 if dtype.kind == "b" else -1)
 
 
-@typed("logical_not")
+@register_typed("logical_not")
 def _logical_not(f: Function, dtype: DType, given: list[Reg]) -> Reg:
-    return stored(f, f.compare("oeq" if real(dtype) else "eq", given[0], const(0, given[0].type)))
+    return i1_to_bool(f, f.compare("oeq" if is_float(dtype) else "eq", given[0], const(0, given[0].type)))
 
 
-def special(kind: str) -> Typed:
+def _float_class_test(kind: str) -> TypedOp:
     def made(f: Function, dtype: DType, given: list[Reg]) -> Reg:
         (x,) = given
-        if not real(dtype):
+        if not is_float(dtype):
             return const(0, vec(lane_count(x.type), "i8"))
         if kind == "isnan":
-            return stored(f, f.compare("uno", x, x))
-        return stored(f, f.compare("oeq", call(f, "fabs", x), const(math.inf, x.type)))
+            return i1_to_bool(f, f.compare("uno", x, x))
+        return i1_to_bool(f, f.compare("oeq", call_intrinsic(f, "fabs", x), const(math.inf, x.type)))
 
     return made
 
 
-TYPED.update({kind: special(kind) for kind in ("isnan", "isinf")})
+TYPED_OPS.update({kind: _float_class_test(kind) for kind in ("isnan", "isinf")})
 
 
 def cast(f: Function, x: Reg, source: DType, target: DType) -> Reg:
     """As C does it: what is beyond a type loses its upper bits."""
     lanes = lane_count(x.type)
     if target.kind == "b":
-        return x if source.kind == "b" else stored(f, truth(f, x))
-    if real(target):
+        return x if source.kind == "b" else i1_to_bool(f, is_nonzero(f, x))
+    if is_float(target):
         signed = source.kind == "i"
-        return x if real(source) else f.cast("sitofp" if signed else "uitofp", x, vec(lanes, "float"))
+        return x if is_float(source) else f.cast("sitofp" if signed else "uitofp", x, vec(lanes, "float"))
     kind = vec(lanes, f"i{8 * target.itemsize}")
-    if real(source):
+    if is_float(source):
         whole = f.cast("fptosi", x, vec(lanes, "i64" if target.itemsize == 8 else "i32"))
         return f.cast("trunc", whole, kind)
     if target.itemsize < source.itemsize:
@@ -129,7 +129,7 @@ _WRAPPING = {
 }  # fmt: skip
 
 
-def _wrapping(name: str) -> Typed:
+def _wrapping(name: str) -> TypedOp:
     def made(f: Function, dtype: DType, given: list[Reg]) -> Reg:
         instruction = {"add": "or", "mul": "and"}.get(name, name) if dtype.kind == "b" else name
         return f.op(instruction, given[0], given[1])
@@ -137,47 +137,47 @@ def _wrapping(name: str) -> Typed:
     return made
 
 
-TYPED.update({kind: _wrapping(name) for kind, name in _WRAPPING.items()})
+TYPED_OPS.update({kind: _wrapping(name) for kind, name in _WRAPPING.items()})
 
 
-def comparison(f: Function, kind: str, dtype: DType, a: Reg, b: Reg) -> Reg:
-    if real(dtype):
+def emit_comparison(f: Function, kind: str, dtype: DType, a: Reg, b: Reg) -> Reg:
+    if is_float(dtype):
         return f.compare({"eq": "oeq", "ne": "une"}.get(kind) or f"o{kind}", a, b)
     if kind in ("eq", "ne"):
         return f.compare(kind, a, b)
     return f.compare(("s" if dtype.kind == "i" else "u") + kind, a, b)
 
 
-def _comparison(kind: str) -> Typed:
-    return lambda f, dtype, given: stored(f, comparison(f, kind, dtype, given[0], given[1]))
+def _comparison(kind: str) -> TypedOp:
+    return lambda f, dtype, given: i1_to_bool(f, emit_comparison(f, kind, dtype, given[0], given[1]))
 
 
-TYPED.update({kind: _comparison(kind) for kind in ("eq", "ne", *ORDER)})
+TYPED_OPS.update({kind: _comparison(kind) for kind in ("eq", "ne", *ORDERINGS)})
 
 
-def _logical(name: str) -> Typed:
-    return lambda f, dtype, given: stored(f, f.op(name, truth(f, given[0]), truth(f, given[1])))
+def _logical(name: str) -> TypedOp:
+    return lambda f, dtype, given: i1_to_bool(f, f.op(name, is_nonzero(f, given[0]), is_nonzero(f, given[1])))
 
 
-TYPED.update({f"logical_{name}": _logical(name) for name in ("and", "or", "xor")})
+TYPED_OPS.update({f"logical_{name}": _logical(name) for name in ("and", "or", "xor")})
 
 
-@typed("maximum")
+@register_typed("maximum")
 def _maximum(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     return int_max(f, given[0], given[1], dtype.kind == "i")
 
 
-@typed("minimum")
+@register_typed("minimum")
 def _minimum(f: Function, dtype: DType, given: list[Reg]) -> Reg:
     return int_min(f, given[0], given[1], dtype.kind == "i")
 
 
-@typed("where")
+@register_typed("where")
 def _where(f: Function, dtype: DType, given: list[Reg]) -> Reg:
-    return f.select(truth(f, given[0]), given[1], given[2])
+    return f.select(is_nonzero(f, given[0]), given[1], given[2])
 
 
-def shift(left: bool) -> Typed:
+def _shift(left: bool) -> TypedOp:
     def made(f: Function, dtype: DType, given: list[Reg]) -> Reg:
         x, by = given
         bits = 8 * dtype.itemsize
@@ -192,10 +192,10 @@ def shift(left: bool) -> Typed:
     return made
 
 
-TYPED.update({"bitwise_left_shift": shift(True), "bitwise_right_shift": shift(False)})
+TYPED_OPS.update({"bitwise_left_shift": _shift(True), "bitwise_right_shift": _shift(False)})
 
 
-def fixed(dtype: DType) -> bool:
+def has_vector_arithmetic(dtype: DType) -> bool:
     """Whether vectors of a type can be computed with."""
     return dtype == np.dtype(np.float32) or dtype.kind in "biu"
 

@@ -8,8 +8,8 @@ from edgewright.engine.codegen.builder import Function, Reg, const, element_type
 from edgewright.engine.host_arch import is_aarch64
 from edgewright.engine.isa import ISA
 
-LINE = 64  # bytes of memory that come together
-STREAMS = 4  # places that are read in turn: memory gives half as much again as from one
+CACHE_LINE = 64  # bytes of memory that come together
+WEIGHT_STREAMS = 4  # places that are read in turn: memory gives half as much again as from one
 
 # ------------------------------------------------------------------------------------------------------------ reals
 
@@ -25,19 +25,19 @@ def fma(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
     return f.call(f"llvm.fma.{_suffix(c.type)}", c.type, a, b, c)
 
 
-def fma_pairs(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
+def fma_bf16_pairs(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
     """a * b + c of numbers of 16 bits, two in the place of one, added to single precision."""
     lanes = lane_count(c.type)
     both = [f.bitcast(x, vec(2 * lanes, "bfloat")) for x in (a, b)]
     return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", c.type, c, *both)
 
 
-def times_power(f: Function, x: Reg, power: Reg) -> Reg:
+def scalef(f: Function, x: Reg, power: Reg) -> Reg:
     """x * 2**power, of 16 reals; powers are whole."""
     return f.call("llvm.x86.avx512.mask.scalef.ps.512", x.type, x, power, x, Reg("-1", "i16"), Reg("4", "i32"))
 
 
-def whole_and_rest(f: Function, x: Reg) -> tuple[Reg, Reg]:
+def split_integer_fraction(f: Function, x: Reg) -> tuple[Reg, Reg]:
     """16 reals that are not negative, as integers below them and what is left."""
     kind, all_lanes, as_set = vec(16, "i32"), Reg("-1", "i16"), Reg("4", "i32")
     whole = f.call("llvm.x86.avx512.mask.cvttps2dq.512", kind, x, const(0, kind), all_lanes, as_set)
@@ -45,30 +45,30 @@ def whole_and_rest(f: Function, x: Reg) -> tuple[Reg, Reg]:
     return whole, f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, x, toward_zero, x, all_lanes, as_set)
 
 
-def permute_reals(f: Function, x: Reg, places: Reg) -> Reg:
+def permute_float32(f: Function, x: Reg, places: Reg) -> Reg:
     """Elements of 16 by their places."""
     return f.call("llvm.x86.avx512.permvar.sf.512", x.type, x, places)
 
 
-def larger(f: Function, x: Reg, bound: Reg) -> Reg:
+def fast_max(f: Function, x: Reg, bound: Reg) -> Reg:
     """The larger one; x if it is NaN. (One instruction: x86 gives the second operand if either is NaN.)"""
     return f.select(f.compare("ogt", bound, x), bound, x)
 
 
-def smaller(f: Function, x: Reg, bound: Reg) -> Reg:
+def fast_min(f: Function, x: Reg, bound: Reg) -> Reg:
     return f.select(f.compare("olt", bound, x), bound, x)
 
 
 def clamp(f: Function, x: Reg, low: float, high: float) -> Reg:
     """Between two constants, either of which may be infinite."""
     if low != float("-inf"):
-        x = larger(f, x, const(low, x.type))
+        x = fast_max(f, x, const(low, x.type))
     if high != float("inf"):
-        x = smaller(f, x, const(high, x.type))
+        x = fast_min(f, x, const(high, x.type))
     return x
 
 
-def to_real(f: Function, x: Reg) -> Reg:
+def to_float32(f: Function, x: Reg) -> Reg:
     return f.cast("sitofp", x, vec(lane_count(x.type), "float"))
 
 
@@ -93,7 +93,7 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     return f.call({8: "llvm.x86.avx.cvt.ps2dq.256", 4: "llvm.x86.sse2.cvtps2dq"}[lanes], kind, x)
 
 
-def fetch(f: Function, pointer: Reg, offset: int, near: bool = True) -> None:
+def prefetch(f: Function, pointer: Reg, offset: int, near: bool = True) -> None:
     """Have a line of memory come nearer, while something else is computed: to the first cache, or to the second."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     f.emit_void(f"call void @llvm.prefetch.p0(ptr {f.gep(pointer, offset)}, i32 0, i32 {3 if near else 2}, i32 1)")
@@ -110,12 +110,12 @@ def int_min(f: Function, a: Reg, b: Reg, signed: bool = True) -> Reg:
     return f.call(f"llvm.{'s' if signed else 'u'}min.{_suffix(a.type)}", a.type, a, b)
 
 
-def widen(f: Function, x: Reg, signed: bool = False) -> Reg:
+def widen_int8(f: Function, x: Reg, signed: bool = False) -> Reg:
     """Bytes to 32 bits."""
     return f.cast("sext" if signed else "zext", x, vec(lane_count(x.type), "i32"))
 
 
-class Dots:
+class Int8Dot:
     """Sums of four products of an unsigned byte and a signed one, into 32-bit lanes.
 
     Without the instruction, even and odd bytes are multiplied as 16 bits, which is exact; where both bytes must be
@@ -152,14 +152,14 @@ class Dots:
         if self.isa.dot:
             return f.call(f"llvm.x86.avx512.vpdpbusd.{lanes * 32}", total.type, total, x[0], w[0])
         for a, b in zip(x, w, strict=True):
-            total = f.add(total, multiply_pairs(f, a, b))
+            total = f.add(total, madd_int16(f, a, b))
         return total
 
     def _signed(self, total: Reg, x: Reg, w: Reg) -> Reg:
         return self.f.call("llvm.aarch64.neon.sdot.v4i32.v16i8", total.type, total, x, w)
 
 
-class Pairs:
+class Int16Dot:
     """Sums of two products of 16 bits, into 32-bit lanes; whatever leaves those is cut off, and nothing is lost of a
     sum that ends within them."""
 
@@ -175,10 +175,10 @@ class Pairs:
         lanes, f = lane_count(total.type), self.f
         if self.isa.dot and not is_aarch64():
             return f.call(f"llvm.x86.avx512.vpdpwssd.{lanes * 32}", total.type, total, x[0], w[0])
-        return f.add(total, multiply_pairs(f, x[0], w[0]))
+        return f.add(total, madd_int16(f, x[0], w[0]))
 
 
-def multiply_pairs(f: Function, x: Reg, w: Reg) -> Reg:
+def madd_int16(f: Function, x: Reg, w: Reg) -> Reg:
     """Products of 16 bits, two that lie side by side added, in 32 bits."""
     lanes = lane_count(x.type) // 2
     kind = vec(lanes, "i32")
@@ -190,7 +190,7 @@ def multiply_pairs(f: Function, x: Reg, w: Reg) -> Reg:
     return f.add(f.shuffle(each, each, range(0, 2 * lanes, 2)), f.shuffle(each, each, range(1, 2 * lanes, 2)))
 
 
-def _narrowed(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
+def _pack_saturated(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
     """Both saturated to half their size, 128 bits of a and of b in turn; the compiler has an instruction for it."""
     lanes, each = lane_count(a.type), 128 // int(element_type(a.type)[1:])
     kind = vec(lanes, to)
@@ -200,42 +200,42 @@ def _narrowed(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
     return f.shuffle(first, second, order)
 
 
-def permute_bytes(f: Function, first: Reg, places: Reg, second: Reg) -> Reg:
+def permute_int8(f: Function, first: Reg, places: Reg, second: Reg) -> Reg:
     """Bytes of two vectors of 64, by their places in both."""
     return f.call("llvm.x86.avx512.vpermi2var.qi.512", first.type, first, places, second)
 
 
-def pack_words(f: Function, a: Reg, b: Reg) -> Reg:
+def pack_int16(f: Function, a: Reg, b: Reg) -> Reg:
     """32 bits to 16, saturated, 128 bits of a and of b in turn."""
     lanes = lane_count(a.type)
     if is_aarch64():
-        return _narrowed(f, a, b, -(1 << 15), (1 << 15) - 1, "i16")
+        return _pack_saturated(f, a, b, -(1 << 15), (1 << 15) - 1, "i16")
     name = {16: "avx512.packssdw.512", 8: "avx2.packssdw", 4: "sse2.packssdw.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i16"), a, b)
 
 
-def pack_bytes(f: Function, a: Reg, b: Reg) -> Reg:
+def pack_uint8(f: Function, a: Reg, b: Reg) -> Reg:
     """Signed 16 bits to unsigned 8, saturated, 128 bits of a and of b in turn."""
     lanes = lane_count(a.type)
     if is_aarch64():
-        return _narrowed(f, a, b, 0, 255, "i8")
+        return _pack_saturated(f, a, b, 0, 255, "i8")
     name = {32: "avx512.packuswb.512", 16: "avx2.packuswb", 8: "sse2.packuswb.128"}[lanes]
     return f.call(f"llvm.x86.{name}", vec(2 * lanes, "i8"), a, b)
 
 
-def add_saturated(f: Function, a: Reg, b: Reg) -> Reg:
+def saturating_add(f: Function, a: Reg, b: Reg) -> Reg:
     return f.call(f"llvm.sadd.sat.{_suffix(a.type)}", a.type, a, b)
 
 
-def four_to_bytes(f: Function, four: Sequence[Reg], zero: Reg | None) -> Reg:
+def pack_four_to_uint8(f: Function, four: Sequence[Reg], zero: Reg | None) -> Reg:
     """Four vectors of 32 bits as bytes, ``zero`` (16 bits) added on the way.
 
     In each 128 bits lie four bytes of the first, then of the second, the third and the fourth.
     """
-    words = [pack_words(f, four[0], four[1]), pack_words(f, four[2], four[3])]
+    words = [pack_int16(f, four[0], four[1]), pack_int16(f, four[2], four[3])]
     if zero is not None:
-        words = [add_saturated(f, w, zero) for w in words]
-    return pack_bytes(f, *words)
+        words = [saturating_add(f, w, zero) for w in words]
+    return pack_uint8(f, *words)
 
 
 def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
@@ -250,8 +250,8 @@ def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
     return f.shuffle(a, b, low), f.shuffle(a, b, high)
 
 
-def bytes_to_four(f: Function, x: Reg) -> list[Reg]:
-    """The inverse of ``four_to_bytes`` for unsigned bytes, without its addition."""
+def unpack_uint8_to_four(f: Function, x: Reg) -> list[Reg]:
+    """The inverse of ``pack_four_to_uint8`` for unsigned bytes, without its addition."""
     zero = const(0, x.type)
     wide = vec(lane_count(x.type) // 2, "i16")
     halves = [f.bitcast(h, wide) for h in interleave(f, x, zero)]

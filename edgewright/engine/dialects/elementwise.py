@@ -2,7 +2,7 @@
 (``tosa_elements.py``, …) fills it.
 
 An operator that would need more than 64 bits, or has numbers that no arithmetic here is right for, raises
-``NotWholeError``.
+``IntRangeError``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.ir.graph import Op, Value
 
-Given = list[Whole]
-Element = Callable[[Integers, Op, Given], Whole]
+Given = list[RangedInt]
+Element = Callable[[RangedIntBuilder, Op, Given], RangedInt]
 ELEMENTS: dict[str, Element] = {}
 TABULAR: set[str] = set()  # functions that only a table of all bytes can do
 
@@ -42,7 +42,7 @@ def operands(op: Op) -> list[Value]:
 def bounds(value: Value) -> tuple[int, int]:
     """The least and the largest that a tensor can hold."""
     if value.dtype is None or value.dtype.kind not in "biu":
-        raise NotWholeError("real numbers")
+        raise IntRangeError("real numbers")
     if value.dtype.kind == "b":
         return 0, 1
     info: Any = np.iinfo(value.dtype)
@@ -60,10 +60,10 @@ def result_of(op: Op) -> Value:
 
 
 @element("tosa.maximum", "tflite.MAXIMUM")
-def _largest(i: Integers, op: Op, given: Given) -> Whole:
+def _largest(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return i.largest(*given)
 
 
 @element("tosa.minimum", "tflite.MINIMUM")
-def _smallest(i: Integers, op: Op, given: Given) -> Whole:
+def _smallest(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return i.smallest(*given)

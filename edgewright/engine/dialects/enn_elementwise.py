@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from edgewright.engine.codegen.builder import Reg, const, lane_count
-from edgewright.engine.codegen.float_rescale import scaled
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.requant import Affine, scale_of, whole_of
-from edgewright.engine.codegen.vector import clamp, to_real
+from edgewright.engine.codegen.float_rescale import rescale_float
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.requant import Affine, quantize_to_int32, scale_of
+from edgewright.engine.codegen.vector import clamp, to_float32
 from edgewright.engine.dialects.elementwise import TABULAR, Given, element
 from edgewright.engine.dialects.reduce import finish, folding
 from edgewright.ir.enn.elementwise import BINARY, UNARY
@@ -28,43 +28,43 @@ _CHOSEN = {"MAXIMUM": "oge", "MIN": "ole"}
 def affine(value: Value) -> Affine:
     """How a tensor's integers, as they are in the graph, stand for real numbers."""
     if value.q is None or value.q.axis is not None:
-        raise NotWholeError("no integers of one scale")
+        raise IntRangeError("no integers of one scale")
     return Affine(float(scale_of(value.q)), int(np.asarray(value.q.zero_point)))
 
 
-def real(i: Integers, x: Whole, value: Value) -> Reg:
+def real(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     """What an integer stands for, in single precision."""
     given = affine(value)
-    centred = to_real(i.f, i.narrow(i.plus(x, -given.zero)).reg)
+    centred = to_float32(i.f, i.narrow(i.plus(x, -given.zero)).reg)
     return i.f.op("fmul", centred, const(given.scale, centred.type))
 
 
-def stored(i: Integers, x: Reg, out: Value) -> Whole:
+def stored(i: RangedIntBuilder, x: Reg, out: Value) -> RangedInt:
     """A number of single precision as an integer; what is no number is 0."""
     made, q = affine(out), out.q
     assert q is not None
-    return Whole(whole_of(i.f, x, made, q.qmin, q.qmax), q.qmin, q.qmax)
+    return RangedInt(quantize_to_int32(i.f, x, made, q.qmin, q.qmax), q.qmin, q.qmax)
 
 
-def _mapped(function: Callable[[Integers, Op, list[Reg]], Reg], names: tuple[str, ...]) -> None:
+def _mapped(function: Callable[[RangedIntBuilder, Op, list[Reg]], Reg], names: tuple[str, ...]) -> None:
     @element(*(PREFIX + name for name in names))
-    def made(i: Integers, op: Op, given: Given) -> Whole:
+    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
         reals = [real(i, x, v) for x, v in zip(given, inputs_of(op), strict=True)]
         return stored(i, function(i, op, reals), result_of(op))
 
 
-def _arithmetic(i: Integers, op: Op, given: list[Reg]) -> Reg:
+def _arithmetic(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
     return i.f.op(_ARITHMETIC[op.kind.removeprefix(PREFIX)], *given)
 
 
-def _chosen(i: Integers, op: Op, given: list[Reg]) -> Reg:
+def _chosen(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
     return i.f.select(i.f.compare(_CHOSEN[op.kind.removeprefix(PREFIX)], *given), *given)
 
 
-def _clip(i: Integers, op: Op, given: list[Reg]) -> Reg:
+def _clip(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
     low, high = (float(np.float32(op.args[name])) for name in ("minimum", "maximum"))
     if not low <= high:
-        raise NotWholeError("limits that are not in order")
+        raise IntRangeError("limits that are not in order")
     return clamp(i.f, given[0], low, high)
 
 
@@ -75,19 +75,19 @@ _mapped(lambda i, op, given: clamp(i.f, given[0], 0.0, float("inf")), ("RELU",))
 _mapped(lambda i, op, given: i.f.emit(given[0].type, _root(i, given[0])), ("SQRT",))
 
 
-def _root(i: Integers, x: Reg) -> str:
+def _root(i: RangedIntBuilder, x: Reg) -> str:
     name = f"llvm.sqrt.{f'v{lane_count(x.type)}' if lane_count(x.type) > 1 else ''}f32"
     i.f.module.declare(f"declare {x.type} @{name}({x.type})")
     return f"call {x.type} @{name}({x.type} {x})"
 
 
 @finish(f"{PREFIX}REDUCEMEAN", f"{PREFIX}REDUCESUM")
-def _mean(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     x, out, elements = inputs_of(op)[0], result_of(op), folding(op).count
     if out.q is None or x.q is None:
-        raise NotWholeError("real numbers")
+        raise IntRangeError("real numbers")
     scaling = mean_scaling(x, out, elements if op.kind.endswith("MEAN") else 1)
     if not scaling.possible:
-        raise NotWholeError("no factor")
+        raise IntRangeError("no factor")
     centred = i.plus(total, -affine(x).zero * elements)
-    return Whole(scaled(i.f, centred.reg, scaling), scaling.low, scaling.high)
+    return RangedInt(rescale_float(i.f, centred.reg, scaling), scaling.low, scaling.high)

@@ -9,8 +9,8 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR, Given, bounds, element
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.qnn.binary import in_fixed_point, inverse
@@ -21,7 +21,7 @@ from edgewright.ir.qnn.shapes import SINGLE
 from edgewright.ir.qnn.table import PREFIX
 
 TABULAR |= {PREFIX + name for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
-Real = Callable[[Integers, Op, list[Reg]], Reg]
+Real = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
 _ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
 _UP = ("Add", "Subtract", "Multiply")
 _COMPARED = {
@@ -38,20 +38,20 @@ def _ends(op: Op) -> tuple[list[Value], Value]:
 
 def _q(value: Value) -> QParams:
     if value.q is None or value.q.axis is not None or value.q.dtype.itemsize > 2:
-        raise NotWholeError("no integers of one scale")
+        raise IntRangeError("no integers of one scale")
     return value.q
 
 
-def real(i: Integers, x: Whole, value: Value) -> Reg:
+def real(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     """What an integer stands for."""
     q, f = value.q, i.f
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
-        raise NotWholeError("no integers of one scale")
-    made = to_real(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
+        raise IntRangeError("no integers of one scale")
+    made = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
     return f.op("fmul", made, const(float(np.float32(np.asarray(q.scale))), made.type))
 
 
-def stored(i: Integers, x: Reg, out: Value, up: bool = False) -> Whole:
+def stored(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> RangedInt:
     """A real number as an integer: the nearest, of two the even one, or the upper. What is no number is stored as 0."""
     f, q = i.f, _q(out)
     zero = int(np.asarray(q.zero_point))
@@ -60,28 +60,28 @@ def stored(i: Integers, x: Reg, out: Value, up: bool = False) -> Whole:
     if up:
         steps = FUNCTIONS["floor"](f, f.op("fadd", steps, const(0.5, steps.type)))
     made = round_to_int(f, clamp(f, steps, q.qmin - zero, q.qmax - zero))
-    return Whole(f.add(made, zero), q.qmin, q.qmax)
+    return RangedInt(f.add(made, zero), q.qmin, q.qmax)
 
 
 def _mapped(names: tuple[str, ...], function: Real, up: bool = False) -> None:
     @element(*(PREFIX + name for name in names))
-    def made(i: Integers, op: Op, given: Given) -> Whole:
+    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
         values, out = _ends(op)
         reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
         return stored(i, function(i, op, reals), out, up)
 
 
-def _pair(i: Integers, op: Op, given: list[Reg]) -> Reg:
+def _pair(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
     return i.f.op(_ARITHMETIC[op.kind.partition("ElementWise")[2]], *given)
 
 
 @element(*(f"{PREFIX}ElementWise{name}" for name in _UP))
-def _arithmetic(i: Integers, op: Op, given: Given) -> Whole:
+def _arithmetic(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     values, out = _ends(op)
     if all(v.q is None for v in (*values, out)):
         return _counted(i, op, given)
     if in_fixed_point(op):
-        raise NotWholeError("a sum of bytes")
+        raise IntRangeError("a sum of bytes")
     words = word_sum(op)
     if words is not None:
         return _word_sum(i, words, given)
@@ -89,35 +89,35 @@ def _arithmetic(i: Integers, op: Op, given: Given) -> Whole:
     return stored(i, _pair(i, op, reals), out, up=True)
 
 
-def _word_sum(i: Integers, words: WordSum, given: Given) -> Whole:
+def _word_sum(i: RangedIntBuilder, words: WordSum, given: Given) -> RangedInt:
     a, b = (i.plus(x, -MIDDLE) for x in given)
     b = i.sub(i.constant(-1), b) if words.turned else b
     total = i.add(i.mul(a, i.constant(words.first)), i.mul(b, i.constant(words.second)))
     return _from_middle(i, i.right(i.plus(i.right(total, 1), words.added), words.shift))
 
 
-def _word_scaled(i: Integers, words: WordScaling, x: Whole) -> Whole:
+def _word_scaled(i: RangedIntBuilder, words: WordScaling, x: RangedInt) -> RangedInt:
     made = i.right(i.plus(i.mul(i.plus(x, -MIDDLE), i.constant(words.gain)), 1 << 14), 15)
     return _from_middle(i, i.right(i.plus(made, words.added), 3))
 
 
-def _from_middle(i: Integers, x: Whole) -> Whole:
+def _from_middle(i: RangedIntBuilder, x: RangedInt) -> RangedInt:
     return i.plus(i.narrow(i.clamp(x, -MIDDLE, MIDDLE - 1)), MIDDLE)
 
 
-def _counted(i: Integers, op: Op, given: Given) -> Whole:
+def _counted(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     """Of integers that stand for themselves; what is beyond the result's bits is lost."""
     name, out = op.kind.partition("ElementWise")[2], _ends(op)[1]
     return _cut(i, {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*given), out)
 
 
-def _cut(i: Integers, made: Whole, out: Value) -> Whole:
+def _cut(i: RangedIntBuilder, made: RangedInt, out: Value) -> RangedInt:
     low, high = bounds(out)
     if made.low >= low and made.high <= high:
         return i.narrow(made) if out.dtype != np.dtype(np.int64) else made
     if out.dtype != np.dtype(np.int32):
-        raise NotWholeError("other than 32 bits")
-    return Whole(i.f.cast("trunc", made.reg, vec(lane_count(made.reg.type), "i32")), low, high)
+        raise IntRangeError("other than 32 bits")
+    return RangedInt(i.f.cast("trunc", made.reg, vec(lane_count(made.reg.type), "i32")), low, high)
 
 
 def _chosen(how: str) -> Real:
@@ -127,7 +127,7 @@ def _chosen(how: str) -> Real:
 
 def _choice(name: str, how: str) -> None:
     @element(f"{PREFIX}ElementWise{name}")
-    def made(i: Integers, op: Op, given: Given) -> Whole:
+    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
         values, out = _ends(op)
         if all(v.q is None for v in (*values, out)):
             return i.largest(*given) if name == "Maximum" else i.smallest(*given)
@@ -142,38 +142,38 @@ _mapped(("ElementWiseDivide",), _pair)
 
 def _compared(name: str, how: str) -> None:
     @element(f"{PREFIX}ElementWise{name}")
-    def made(i: Integers, op: Op, given: Given) -> Whole:
+    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
         values = op.args["inputs"]
         if all(v.q is None for v in values):
             return i.compare(how if how in ("eq", "ne") else f"s{how}", *given)
         f, reals = i.f, [real(i, x, v) for x, v in zip(given, values, strict=True)]
         truth = f.compare("une" if how == "ne" else f"o{how}", *reals)
-        return Whole(f.cast("zext", truth, vec(lane_count(reals[0].type), "i32")), 0, 1)
+        return RangedInt(f.cast("zext", truth, vec(lane_count(reals[0].type), "i32")), 0, 1)
 
 
 for _name, _how in _COMPARED.items():
     _compared(_name, _how)
 
 
-def _truth(i: Integers, x: Whole, value: Value) -> Whole:
+def _truth(i: RangedIntBuilder, x: RangedInt, value: Value) -> RangedInt:
     if value.q is not None:
-        raise NotWholeError("truths of real numbers")
+        raise IntRangeError("truths of real numbers")
     return x if value.dtype == np.dtype(bool) else i.compare("ne", x, i.constant(0))
 
 
 @element(*(f"{PREFIX}ElementWise{name}" for name in _BITS))
-def _logic(i: Integers, op: Op, given: Given) -> Whole:
+def _logic(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     a, b = (_truth(i, x, v) for x, v in zip(given, op.args["inputs"], strict=True))
-    return Whole(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.reg, b.reg), 0, 1)
+    return RangedInt(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.reg, b.reg), 0, 1)
 
 
 @element(f"{PREFIX}ElementWiseNot")
-def _not(i: Integers, op: Op, given: Given) -> Whole:
+def _not(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return i.sub(i.constant(1), _truth(i, given[0], op.args["inputs"][0]))
 
 
 @element(f"{PREFIX}ElementWiseSelect")
-def _select(i: Integers, op: Op, given: Given) -> Whole:
+def _select(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     values, out = _ends(op)
     which = _truth(i, given[0], values[0])
     if all(v.q is None for v in (*values, out)) or all(v.q == out.q for v in values[1:]):
@@ -185,12 +185,12 @@ def _select(i: Integers, op: Op, given: Given) -> Whole:
 # ----------------------------------------------------------------------------------------------------- one operand
 
 
-def _sloped(i: Integers, op: Op, given: list[Reg]) -> Reg:
+def _sloped(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
     below = i.f.compare("olt", given[0], const(0, given[0].type))
     return i.f.select(below, i.f.op("fmul", *given), given[0])
 
 
-def _affine(i: Integers, op: Op, given: list[Reg]) -> Reg:
+def _affine(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
     """Times the first constant, plus the second."""
     made = i.f.op("fmul", *given[:2])
     return i.f.op("fadd", made, given[2]) if len(given) > 2 else made
@@ -200,37 +200,37 @@ _mapped(("Batchnorm",), _affine)
 
 
 @element(f"{PREFIX}Relu")
-def _relu(i: Integers, op: Op, given: Given) -> Whole:
+def _relu(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     if op.args["inputs"][0].q is None:
         return i.largest(given[0], i.constant(0))
     return _kept_within(i, op, given[0])
 
 
 @element(f"{PREFIX}Relu6")
-def _relu6(i: Integers, op: Op, given: Given) -> Whole:
+def _relu6(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return _kept_within(i, op, given[0])
 
 
-def _kept_within(i: Integers, op: Op, x: Whole) -> Whole:
+def _kept_within(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
     values, out = _ends(op)
     words = word_limits(op)
     if words is not None:
         return i.clamp(_word_scaled(i, words[0], x), *words[1:])
     low, high = map(float, limits_of(op))
     if not low <= high:
-        raise NotWholeError("limits that are not in order")
+        raise IntRangeError("limits that are not in order")
     return stored(i, clamp(i.f, real(i, x, values[0]), low, high), out)
 
 
 @element(f"{PREFIX}ReluMinMax")
-def _between(i: Integers, op: Op, given: Given) -> Whole:
+def _between(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     (x,), out = _ends(op)
     if x.q is not None:
         return _kept_within(i, op, given[0])
     low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
     least, most = bounds(out)
     if x.dtype != out.dtype or not low <= high or any(n != int(n) for n in (low, high) if abs(n) < 1 << 31):
-        raise NotWholeError("limits between integers")
+        raise IntRangeError("limits between integers")
     return i.clamp(given[0], int(max(low, least)), int(min(high, most)))
 
 
@@ -240,7 +240,7 @@ for _name, _function in {"Neg": "neg", "Floor": "floor", "Ceil": "ceil", "Square
 
 
 @element(f"{PREFIX}Convert", f"{PREFIX}Cast")
-def _converted(i: Integers, op: Op, given: Given) -> Whole:
+def _converted(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     (x,), out = _ends(op)
     if x.q is None and out.q is None:
         if out.dtype == np.dtype(bool):
@@ -248,8 +248,8 @@ def _converted(i: Integers, op: Op, given: Given) -> Whole:
         low, high = bounds(out)
         if given[0].low < low or given[0].high > high:
             if out.dtype != np.dtype(np.int32):
-                raise NotWholeError("what does not fit")
-            return Whole(i.f.cast("trunc", given[0].reg, vec(lane_count(given[0].reg.type), "i32")), low, high)
+                raise IntRangeError("what does not fit")
+            return RangedInt(i.f.cast("trunc", given[0].reg, vec(lane_count(given[0].reg.type), "i32")), low, high)
         return given[0]
     if x.q == out.q:
         return given[0]
@@ -260,7 +260,7 @@ def _converted(i: Integers, op: Op, given: Given) -> Whole:
 
 
 @element(f"{PREFIX}ElementWiseAbs")
-def _size(i: Integers, op: Op, given: Given) -> Whole:
+def _size(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     (x,), out = _ends(op)
     if x.q is not None:
         return stored(i, FUNCTIONS["abs"](i.f, real(i, given[0], x)), out)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from edgewright.engine.codegen.builder import Reg, const
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.qnn_elementwise import real, stored
 from edgewright.engine.dialects.reduce import FOLDINGS, Folding, finish
 from edgewright.ir.graph import Array, Op, Value
@@ -35,9 +35,9 @@ def _pool(op: Op) -> Folding:
         pads += [int(before), max(int(after) if before else 0, (m - 1) * s + k - n - int(before), 0)]
     largest = op.kind.endswith("PoolMax2d")
     if any(pads) and (largest or len(sizes) != 2):
-        raise NotWholeError("windows beyond the image")
+        raise IntRangeError("windows beyond the image")
     if x.q is None or out.q is None:
-        raise NotWholeError("real numbers")
+        raise IntRangeError("real numbers")
     if largest:
         return Folding(x, "max", window=sizes, stride=steps)
     factors, zero = factors_of(op), int(np.asarray(x.q.zero_point))
@@ -57,7 +57,7 @@ def _reduced(op: Op) -> Folding:
     keep = bool(op.args["keep_dims"])
     shape = tuple(1 if d in axes else n for d, n in enumerate(x.bound) if keep or d not in axes)
     if shape != out.bound or not axes or 0 in x.bound:
-        raise NotWholeError("results are not as many")
+        raise IntRangeError("results are not as many")
     how = "max" if op.kind.endswith("Max") else "min" if op.kind.endswith("Min") else "sum"
     return Folding(x, how, axes, keep)
 
@@ -69,7 +69,7 @@ for _name in _AXES:
 
 
 @finish(f"{PREFIX}ReduceMax", f"{PREFIX}ReduceMin", f"{PREFIX}PoolMax2d")
-def _extreme(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _extreme(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     x, out = _ends(op)
     if x.q == out.q:
         return total
@@ -77,18 +77,18 @@ def _extreme(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
 
 
 @finish(f"{PREFIX}ReduceMean", f"{PREFIX}ReduceSum", f"{PREFIX}PoolAvg2d", f"{PREFIX}PoolAvg3d")
-def _scaled(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _scaled(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     x, out = _ends(op)
     if x.q is None and out.q is None and op.kind.endswith("ReduceSum"):
         return total
     if x.q is None or out.q is None:
-        raise NotWholeError("real numbers")
+        raise IntRangeError("real numbers")
     f, q, zero = i.f, out.q, int(np.asarray(out.q.zero_point))
     centred = i.plus(total, -int(np.asarray(x.q.zero_point)) * _count(op, x))
-    made = to_real(f, i.narrow(centred).reg)
+    made = to_float32(f, i.narrow(centred).reg)
     factor = f.bitcast(extras[0], made.type) if extras else const(float(factors_of(op).reshape(())), made.type)
     near = clamp(f, f.op("fmul", made, factor), q.qmin - zero, q.qmax - zero)
-    return Whole(f.add(round_to_int(f, near), zero), q.qmin, q.qmax)
+    return RangedInt(f.add(round_to_int(f, near), zero), q.qmin, q.qmax)
 
 
 def _count(op: Op, x: Value) -> int:

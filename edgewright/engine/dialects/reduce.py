@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgewright.engine.codegen.builder import Reg, const
-from edgewright.engine.codegen.fixed_point import scale as scale_by
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.vector import clamp, round_to_int, to_real
+from edgewright.engine.codegen.fixed_point import make_rescale as scale_by
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
@@ -20,7 +20,7 @@ from edgewright.ir.tflite.fixed_point_math import mean_factor, nearest_factor
 from edgewright.ir.tflite.rounding import scale, zero
 from edgewright.ir.tosa.conv_pool import reciprocals
 
-Finish = Callable[[Integers, Op, Whole, list[Reg]], Whole]
+Finish = Callable[[RangedIntBuilder, Op, RangedInt, list[Reg]], RangedInt]
 FOLDS: dict[str, Finish] = {}
 
 
@@ -83,7 +83,7 @@ def folding(op: Op) -> Folding:
     keep = bool(op.args.get("keep_dims", True))
     shape = tuple(1 if d in axes else n for d, n in enumerate(data.bound) if keep or d not in axes)
     if shape != _result(op).bound or not axes or 0 in data.bound or any(int(a) >= len(data.bound) for a in given):
-        raise NotWholeError("results are not as many")
+        raise IntRangeError("results are not as many")
     how = "max" if name in ("REDUCE_MAX", "reduce_max", "reduce_any") else "min"
     return Folding(data, "sum" if name in ("MEAN", "SUM", "reduce_sum", "REDUCEMEAN", "REDUCESUM") else how, axes, keep)
 
@@ -99,16 +99,16 @@ def _pool(op: Op) -> Folding:
         top, bottom, left, right = (int(n) for n in op.args["pad"])
         pads = (top, bottom, left, right)
     if len(data.bound) != 4 or len(out) != 4 or min(high, wide, down, across, *out) < 1 or min(pads) < 0:
-        raise NotWholeError("not an image")
+        raise IntRangeError("not an image")
     if (data.bound[0], data.bound[3]) != (out[0], out[3]):
-        raise NotWholeError("other images than there are")
+        raise IntRangeError("other images than there are")
     for n, made, k, s, a, b in ((data.bound[1], out[1], high, down, *pads[:2]),
                                 (data.bound[2], out[2], wide, across, *pads[2:])):  # fmt: skip
         if max(a, b) >= k or (n + a + b - k) // s + 1 != made or k > n + a + b:
-            raise NotWholeError("windows that do not fit")
+            raise IntRangeError("windows that do not fit")
     if op.kind.endswith("max_pool2d"):
         if any(pads):
-            raise NotWholeError("padding that is less than anything")
+            raise IntRangeError("padding that is less than anything")
         return Folding(data, "max", (), True, (high, wide), (down, across))
     extras = () if op.kind.startswith("tflite.") else _inverses(op, data, (high, wide))
     return Folding(data, "sum", (), True, (high, wide), (down, across), pads, origin, extras)
@@ -129,15 +129,15 @@ def _inverses(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, ...]
 
 
 @finish("tflite.AVERAGE_POOL_2D")
-def _average(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     count = int(op.args["filter_h"]) * int(op.args["filter_w"])
     below = i.compare("slt", total, i.constant(0))
     moved = i.add(total, i.select(below, i.constant(-(count // 2)), i.constant(count // 2)))
-    return Whole(i.f.op("sdiv", moved.reg, count), -128, 127)
+    return RangedInt(i.f.op("sdiv", moved.reg, count), -128, 127)
 
 
 @finish("tflite.MEAN")
-def _mean(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     fold, x, out = folding(op), op.args["inputs"][0], _result(op)
     mantissa, exponent = mean_factor(float(np.float64(scale(x)) / np.float64(scale(out))), fold.count)
     centred = i.plus(total, -zero(x) * fold.count)
@@ -145,45 +145,45 @@ def _mean(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
 
 
 @finish("tflite.MEAN xnnpack", "tflite.SUM xnnpack")
-def _nearest(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _nearest(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     factor, start = nearest_factor(op, folding(op).count)
-    f, real = i.f, to_real(i.f, total.reg)
+    f, real = i.f, to_float32(i.f, total.reg)
     made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
-    return Whole(round_to_int(f, clamp(f, made, -128, 127)), -128, 127)
+    return RangedInt(round_to_int(f, clamp(f, made, -128, 127)), -128, 127)
 
 
 @finish("tflite.SUM")
-def _real_sum(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     """In single precision; halves go away from zero."""
     x, out, f = op.args["inputs"][0], _result(op), i.f
     factor = scale(x) / scale(out)
     start = np.float32(-zero(x)) * factor * np.float32(folding(op).count)
-    real = to_real(f, total.reg)
+    real = to_float32(f, total.reg)
     made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
     near = clamp(f, made, -512, 512)  # beyond every byte, whatever the zero point
     whole = f.cast("fptosi", near, total.reg.type)
-    rest = f.op("fsub", near, to_real(f, whole))  # exact
+    rest = f.op("fsub", near, to_float32(f, whole))  # exact
     up, down = (f.cast("zext", f.compare(how, rest, const(by, rest.type)), total.reg.type) for how, by in
                 (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
     steps = f.op("sub", f.op("add", whole, up), down)
-    return i.clamp(i.plus(Whole(steps, -513, 513), zero(out)), -128, 127)
+    return i.clamp(i.plus(RangedInt(steps, -513, 513), zero(out)), -128, 127)
 
 
 @finish("tflite.REDUCE_MAX", "tflite.REDUCE_MIN", "tosa.reduce_max", "tosa.reduce_min", "tosa.reduce_any",
         "tosa.reduce_all", "tosa.max_pool2d")  # fmt: skip
-def _extreme(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _extreme(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     return total
 
 
 @finish("tosa.reduce_sum")
-def _sum(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     return total
 
 
 @finish("tosa.avg_pool2d")
-def _tosa_average(i: Integers, op: Op, total: Whole, extras: list[Reg]) -> Whole:
+def _tosa_average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     out = _result(op)
     window = int(np.prod(op.args["kernel"]))
     centred = i.plus(total, -int(op.args["input_zp"]) * window)
-    made = Whole(scale_by(i.f, "single", extras[0], extras[1], False)(i.narrow(centred).reg), -(1 << 16), 1 << 16)
+    made = RangedInt(scale_by(i.f, "single", extras[0], extras[1], False)(i.narrow(centred).reg), -(1 << 16), 1 << 16)
     return i.clamp(i.plus(made, int(op.args["output_zp"])), *bounds(out))

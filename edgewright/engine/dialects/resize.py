@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.tflite.conv import taps
 from edgewright.ir.tflite.xnnpack_rounding import between as between_pixels
 from edgewright.ir.tosa.conv_pool import between
 
-Finish = Callable[[Integers, Whole], Whole]
+Finish = Callable[[RangedIntBuilder, RangedInt], RangedInt]
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ def mixing(op: Op, numerics: Numerics) -> Mixing:
     out = op.outputs[0]
     assert out is not None
     if op.kind not in _KINDS:
-        raise NotWholeError("does not resize")
+        raise IntRangeError("does not resize")
     made = _KINDS[op.kind](op, out, numerics)
     for axis, have, wanted in zip(made.axes, made.data.bound[1:3], out.bound[1:3], strict=True):
         if axis.places.shape != (2, wanted) or int(axis.places.min()) < 0 or int(axis.places.max()) >= have:
-            raise NotWholeError("results are not as many")
+            raise IntRangeError("results are not as many")
     if (made.data.bound[0], made.data.bound[3]) != (out.bound[0], out.bound[3]):
-        raise NotWholeError("other images than there are")
+        raise IntRangeError("other images than there are")
     return made
 
 
@@ -66,14 +66,14 @@ def _axis(low: Array, high: Array, part: Array, whole: int) -> Axis:
 
 def _images(*values: Value) -> None:
     if any(len(v.bound) != 4 or 0 in v.bound for v in values):
-        raise NotWholeError("not images")
+        raise IntRangeError("not images")
 
 
 def _tosa(op: Op, out: Value, numerics: Numerics) -> Mixing:
     data, scale = op.args["input"], op.args["scale"]
     _images(data, out)
     if op.args["mode"] != "bilinear":
-        raise NotWholeError("not between pixels")
+        raise IntRangeError("not between pixels")
     found = between(data.bound[1:3], scale, op.args["offset"], op.args["border"])
     rows, columns = (_axis(*pair, int(n)) for pair, n in zip(found, scale[::2], strict=True))
     return Mixing(data, (rows, columns), lambda i, x: x, int(scale[0]) * int(scale[2]))
@@ -91,11 +91,11 @@ def _tflite(op: Op, out: Value, numerics: Numerics) -> Mixing:
     return Mixing(data, (rows, columns), _halves_away)
 
 
-def _halves_up(i: Integers, total: Whole) -> Whole:
+def _halves_up(i: RangedIntBuilder, total: RangedInt) -> RangedInt:
     return i.right(i.plus(total, 1 << 21), 22)
 
 
-def _halves_away(i: Integers, total: Whole) -> Whole:
+def _halves_away(i: RangedIntBuilder, total: RangedInt) -> RangedInt:
     """Over 2**20."""
     sign = i.compare("slt", total, i.constant(0))
     moved = i.add(total, i.sub(i.constant(1 << 19), sign))

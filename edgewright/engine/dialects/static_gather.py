@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from edgewright.engine.codegen.ranged_int import NotWholeError
+from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.tosa.conv_pool import between, nearest
 
@@ -28,10 +28,10 @@ def picked(op: Op) -> tuple[Value, Lists]:
     out = op.outputs[0]
     assert out is not None
     if tuple(len(places) for places in lists) != out.bound or len(lists) != len(data.bound):
-        raise NotWholeError("results are not as many")
+        raise IntRangeError("results are not as many")
     for places, size in zip(lists, data.bound, strict=True):
         if places.size and (int(places.min()) < 0 or int(places.max()) >= size):
-            raise NotWholeError("beyond the operand")
+            raise IntRangeError("beyond the operand")
     return data, lists
 
 
@@ -49,7 +49,7 @@ def _every(data: Value) -> Lists:
 def _tile(op: Op) -> tuple[Value, Lists]:
     data, out = op.args["input"], _result(op)
     if [n * int(m) for n, m in zip(data.bound, op.args["multiples"], strict=True)] != list(out) or 0 in data.bound:
-        raise NotWholeError("results are not as many")
+        raise IntRangeError("results are not as many")
     return data, [np.arange(n) % size for n, size in zip(out, data.bound, strict=True)]
 
 
@@ -65,7 +65,7 @@ def _reverse(op: Op) -> tuple[Value, Lists]:
 def _nearest(op: Op) -> tuple[Value, Lists]:
     data = op.args["input"]
     if op.args["mode"] != "nearest" or len(data.bound) != 4:
-        raise NotWholeError("between elements")
+        raise IntRangeError("between elements")
     lists = _every(data)
     found = between(data.bound[1:3], op.args["scale"], op.args["offset"], op.args["border"])
     lists[1:3] = [nearest(*pair, n) for pair, n in zip(found, op.args["scale"][::2], strict=True)]
@@ -76,7 +76,7 @@ def _nearest(op: Op) -> tuple[Value, Lists]:
 def _nearest_neighbour(op: Op) -> tuple[Value, Lists]:
     data, out = op.args["inputs"][0], _result(op)
     if len(data.bound) != 4 or len(out) != 4 or op.args["align_corners"] or op.args["half_pixel_centers"]:
-        raise NotWholeError("not an image, or other places")
+        raise IntRangeError("not an image, or other places")
     lists = _every(data)
     lists[1:3] = [np.arange(n) * size // n for n, size in zip(out[1:3], data.bound[1:3], strict=True)]
     return data, lists
@@ -87,10 +87,10 @@ def _mirror(op: Op) -> tuple[Value, Lists]:
     data, widths = op.args["inputs"]
     mode = "symmetric" if op.args["mode"] else "reflect"
     if widths.data is None or widths.data.shape != (len(data.bound), 2) or 0 in data.bound:
-        raise NotWholeError("no widths")
+        raise IntRangeError("no widths")
     pairs = [(int(a), int(b)) for a, b in widths.data]
     if [n + a + b for n, (a, b) in zip(data.bound, pairs, strict=True)] != list(_result(op)) or min(
         map(min, pairs)
     ) < 0:
-        raise NotWholeError("results are not as many")
+        raise IntRangeError("results are not as many")
     return data, [np.pad(np.arange(n), pair, mode=mode) for n, pair in zip(data.bound, pairs, strict=True)]  # type: ignore[call-overload]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgewright.engine.codegen.epilogue import Second, Tail, Unary
+from edgewright.engine.codegen.epilogue import Epilogue, TensorStep, UnaryStep
 from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
 from edgewright.engine.graph.elementwise_trees import find_trees, single_int8_input
 from edgewright.engine.graph.nodes import (
@@ -131,7 +131,7 @@ class Fuser:
 
     def _grow_reals(self, node: Node, taken: set[Op], functions: int = _LONGEST) -> None:
         while len(node.ops) < _LONGEST and (following := self.next_of(node.out, taken)) is not None:
-            if sum(isinstance(item, Unary) for item in node.tail) >= functions:
+            if sum(isinstance(item, UnaryStep) for item in node.tail) >= functions:
                 return
             items = self._items(node, following)
             if items is None:
@@ -139,7 +139,7 @@ class Fuser:
             node.tail += items
             node.ops.append(following)
 
-    def _items(self, node: Node, op: Op) -> Tail | None:
+    def _items(self, node: Node, op: Op) -> Epilogue | None:
         """A following operator as items of the tail, or None."""
         out = op.outputs[0]
         if out is None or not is_float32(out) or out.bound != node.out.bound:
@@ -149,13 +149,13 @@ class Fuser:
             item = self._second(node, op)
         return None if item is None else item + fused_clamp(op)
 
-    def _second(self, node: Node, op: Op) -> Tail | None:
+    def _second(self, node: Node, op: Op) -> Epilogue | None:
         a, b = op.args["self"], op.args["other"]
         other = b if a is node.out else a
         if a is b or not is_float32(other) or other.bound != node.out.bound or other.constant:
             return None
         node.second = other
-        return (Second(op.kind, flipped=other is a),)
+        return (TensorStep(op.kind, flipped=other is a),)
 
     # ----------------------------------------------------------------------------------------------------- bytes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgewright.engine.codegen.epilogue import Scalar, Second, Tail
+from edgewright.engine.codegen.epilogue import Epilogue, ScalarStep, TensorStep
 from edgewright.engine.graph.nodes import is_float32, is_quantized8, scalar_epilogue
 from edgewright.ir.graph import Graph, Op, Value
 
@@ -36,7 +36,7 @@ class AttentionMatch:
     keys: Operand
     values: Operand
     out: Value
-    tail: Tail
+    tail: Epilogue
     mask: Value | None
     scores: tuple[int, ...]
     safe: bool = False
@@ -59,7 +59,7 @@ class _Chain:
 
     ops: tuple[Op, ...]
     start: Value
-    tail: Tail = ()
+    tail: Epilogue = ()
     mask: Value | None = None
     scores: tuple[int, ...] = ()
 
@@ -138,7 +138,7 @@ class _Finder:
         if op.kind == "add" and chain.mask is None:
             for start, mask in ((op.args["self"], op.args["other"]), (op.args["other"], op.args["self"])):
                 if start is not mask and _masks(start, mask) and self._scores(start) is not None:
-                    tail = (Second("add"), *chain.tail)
+                    tail = (TensorStep("add"), *chain.tail)
                     return _Chain(ops, start, tail, mask, tuple(int(n) for n in start.bound))
         return None
 
@@ -224,7 +224,9 @@ class _Finder:
 
 def _plain(chain: _Chain) -> bool:
     """Scores are only multiplied by positive numbers."""
-    return all(isinstance(i, Scalar) and i.kind in ("mul", "div") and not i.flipped and i.value > 0 for i in chain.tail)
+    return all(
+        isinstance(i, ScalarStep) and i.kind in ("mul", "div") and not i.flipped and i.value > 0 for i in chain.tail
+    )
 
 
 _ALL_MASKED = (("logical_not",), ("amax", "any"), ("logical_not",), ("eq",))  # from the last to the first
@@ -249,10 +251,10 @@ def _same_matrices(op: Op) -> bool:
     return min(len(given.bound), len(out.bound)) >= 2 and given.bound[-2:] == out.bound[-2:] and given.q == out.q
 
 
-def _scalar(op: Op) -> tuple[Scalar, Value] | None:
+def _scalar(op: Op) -> tuple[ScalarStep, Value] | None:
     """An operator with one constant number, and what else it reads."""
     items, out = scalar_epilogue(op), op.outputs[0]
-    if not items or out is None or not isinstance(items[0], Scalar) or op.args.get("limits") is not None:
+    if not items or out is None or not isinstance(items[0], ScalarStep) or op.args.get("limits") is not None:
         return None
     given = op.args["other" if items[0].flipped else "self"]
     return (items[0], given) if is_float32(given) and given.bound == out.bound else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgewright.engine.codegen.epilogue import Clamp, Item, Scalar, Tail, Unary
+from edgewright.engine.codegen.epilogue import ClampStep, Epilogue, EpilogueStep, ScalarStep, UnaryStep
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.ir.graph import Array, Op, QParams, Value
 
@@ -26,7 +26,7 @@ class Node:
     """``ops[0]`` and those fused into it. ``table`` maps the bytes of the result; ``second`` is read by the tail."""
 
     ops: list[Op]
-    tail: Tail = ()
+    tail: Epilogue = ()
     second: Value | None = None
     sum: Op | None = None  # an integer sum with ``second``
     table: Array | None = None
@@ -80,32 +80,32 @@ def is_float32(value: Value) -> bool:
     return value.q is None and value.dtype == _SINGLE
 
 
-def fused_clamp(op: Op) -> Tail:
+def fused_clamp(op: Op) -> Epilogue:
     """The limits that were fused into an operator."""
     given = op.args.get("limits")
-    return () if given is None else (Clamp(float(np.float32(given[0])), float(np.float32(given[1]))),)
+    return () if given is None else (ClampStep(float(np.float32(given[0])), float(np.float32(given[1]))),)
 
 
-def unary_epilogue(op: Op) -> Tail | None:
+def unary_epilogue(op: Op) -> Epilogue | None:
     """An operator of one input, or None."""
     if op.kind in ("clamp", "clone", "convert"):
         return ()
     if op.kind in _CONSTANTS:
-        return (Unary(op.kind, tuple(float(op.args[n]) for n in _CONSTANTS[op.kind])),)
-    return (Unary(op.kind),) if op.kind in FUNCTIONS else None
+        return (UnaryStep(op.kind, tuple(float(op.args[n]) for n in _CONSTANTS[op.kind])),)
+    return (UnaryStep(op.kind),) if op.kind in FUNCTIONS else None
 
 
-def scalar_epilogue(op: Op) -> Tail | None:
+def scalar_epilogue(op: Op) -> Epilogue | None:
     """A binary operator with a single real constant."""
     if op.kind not in BINARY:
         return None
     for name, flipped in (("other", False), ("self", True)):
         value, other = op.args[name], op.args["other" if flipped else "self"]
         if value.constant and is_float32(value) and value.data.size == 1 and not other.constant:
-            return (Scalar(op.kind, float(value.data.reshape(())), flipped),)
+            return (ScalarStep(op.kind, float(value.data.reshape(())), flipped),)
     return None
 
 
-def single_input_epilogue(op: Op) -> tuple[Item, ...]:
+def single_input_epilogue(op: Op) -> tuple[EpilogueStep, ...]:
     """The tail of an operator of one input."""
     return unary_epilogue(op) or scalar_epilogue(op) or ()

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.epilogue import Second, Tail
-from edgewright.engine.codegen.math_float32 import power_of_two
-from edgewright.engine.codegen.vector import Dots, int_max, larger, to_real
+from edgewright.engine.codegen.epilogue import Epilogue, TensorStep
+from edgewright.engine.codegen.math_float32 import exp2_nonpositive
+from edgewright.engine.codegen.vector import Int8Dot, fast_max, int_max, to_float32
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import gemm, int8_gemm
-from edgewright.engine.kernels.row_reduce import halved
+from edgewright.engine.kernels.row_reduce import reduce_lanes
 from edgewright.engine.kernels.softmax import LOG2E
 
-_TOGETHER = 4  # rows of scores: as many hide each other's latency
+_ROWS_AT_ONCE = 4  # rows of scores: as many hide each other's latency
 
 
 @dataclass(frozen=True)
-class Walk:
+class BatchStrides:
     """Bytes to the next matrix along each dimension of a batch, and from a row to the next."""
 
     batch: tuple[int, ...]
@@ -41,7 +41,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionSpec:
     """``queries`` by ``keys``, in tiles of at most ``largest`` queries; ``depth`` of both.
 
     ``factor``: queries and keys are bytes, and the sums of their products are so many times too small; else 0.
@@ -52,12 +52,12 @@ class Attention:
     keys: int
     depth: int
     largest: int
-    query: Walk
-    out: Walk
-    mask: Walk | None
+    query: BatchStrides
+    out: BatchStrides
+    mask: BatchStrides | None
     key_panels: tuple[gemm.Panel, ...]
     value_panels: tuple[gemm.Panel, ...]
-    tail: Tail  # of scores
+    tail: Epilogue  # of scores
     factor: float = 0.0
     safe: bool = False
 
@@ -86,7 +86,7 @@ class Attention:
         return self.largest * (self.pitch(isa) + self.width(isa))
 
 
-def emit_attention(module: Module, name: str, isa: ISA, given: Attention) -> None:
+def emit_attention(module: Module, name: str, isa: ISA, given: AttentionSpec) -> None:
     """Units are tiles of queries, of one matrix after the other. Slots: queries, packed keys, values, output, mask."""
     small, longer = divmod(given.queries, given.tiles)
     made = [_emit_tile(module, isa, given, size) for size in ((small + 1, small) if longer else (small,))]
@@ -109,7 +109,7 @@ def emit_attention(module: Module, name: str, isa: ISA, given: Attention) -> Non
     f.ret()
 
 
-def _emit_tile(module: Module, isa: ISA, given: Attention, size: int) -> Function:
+def _emit_tile(module: Module, isa: ISA, given: AttentionSpec, size: int) -> Function:
     """``tile(query, keys, values, out, mask, scratch)`` of so many queries."""
     names = ("query", "keys", "values", "out", "mask", "scratch")
     f = module.function(f"attend_{size}", [(PTR, n) for n in names])
@@ -121,25 +121,25 @@ def _emit_tile(module: Module, isa: ISA, given: Attention, size: int) -> Functio
     def scores(panel: gemm.Panel) -> Function:
         window = gemm.Window((), depth, given.query.row)
         if given.factor:
-            return _emit_byte_scores(module, isa, size, panel, window, pitch)
+            return _emit_int8_scores(module, isa, size, panel, window, pitch)
         beside = given.mask.row if given.mask else 0
         return gemm.emit_tile(module, size, panel, window, pitch, beside, given.tail, "score_")
 
     def products(panel: gemm.Panel) -> Function:
         window = gemm.Window((), given.keys, pitch)
-        return gemm.emit_tile(module, size, panel, window, given.out.row, width, (Second("mul"),), "product_")
+        return gemm.emit_tile(module, size, panel, window, given.out.row, width, (TensorStep("mul"),), "product_")
 
-    _each_panel(f, given.key_panels, depth, scores, [query, keys, scratch, mask], (0, 4, 4 if given.mask else 0))
+    _for_each_panel(f, given.key_panels, depth, scores, [query, keys, scratch, mask], (0, 4, 4 if given.mask else 0))
     here = [scratch, factors]
-    for rows, times in ((_TOGETHER, size // _TOGETHER), (size % _TOGETHER, 1)):
+    for rows, times in ((_ROWS_AT_ONCE, size // _ROWS_AT_ONCE), (size % _ROWS_AT_ONCE, 1)):
         if rows and times:
-            here = _repeated(f, _emit_softmax(module, isa, given, rows), times, here, (rows * pitch, rows * width))
-    _each_panel(f, given.value_panels, given.keys, products, [scratch, values, out, factors], (0, 4, 0))
+            here = _call_in_loop(f, _emit_softmax(module, isa, given, rows), times, here, (rows * pitch, rows * width))
+    _for_each_panel(f, given.value_panels, given.keys, products, [scratch, values, out, factors], (0, 4, 0))
     f.ret()
     return f
 
 
-def _repeated(f: Function, function: Function, times: int, places: list[Reg], steps: tuple[int, ...]) -> list[Reg]:
+def _call_in_loop(f: Function, function: Function, times: int, places: list[Reg], steps: tuple[int, ...]) -> list[Reg]:
     """A function so many times, on places so far apart."""
 
     def once(_: Reg, now: list[Reg]) -> list[Reg]:
@@ -149,16 +149,16 @@ def _repeated(f: Function, function: Function, times: int, places: list[Reg], st
     return f.loop(times, places, once)
 
 
-def _each_panel(f: Function, panels: Sequence[gemm.Panel], elements: int, tile: Callable[[gemm.Panel], Function],
+def _for_each_panel(f: Function, panels: Sequence[gemm.Panel], elements: int, tile: Callable[[gemm.Panel], Function],
                 places: list[Reg], moves: tuple[int, int, int]) -> None:  # fmt: skip
     """``tile(data, weights, out, second)`` of all panels; ``moves``: how far a column moves all but the weights."""
     for panel, run in groupby(panels):
         weights = 4 * panel.columns * (elements + 1)
         steps = (moves[0] * panel.used, weights, moves[1] * panel.used, moves[2] * panel.used)
-        places = _repeated(f, tile(panel), len(list(run)), places, steps)
+        places = _call_in_loop(f, tile(panel), len(list(run)), places, steps)
 
 
-def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, window: gemm.Window,
+def _emit_int8_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, window: gemm.Window,
                       pitch: int) -> Function:  # fmt: skip
     """Sums of 32 bits; all of the panel's columns are stored."""
     f = module.function(
@@ -169,7 +169,7 @@ def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, wi
     for width in panel.widths:
         bias.append(f.load(vec(width, "i32"), f.arg("weights"), 4 * at, 4))
         at += width
-    sums = int8_gemm.multiply(f, Dots(f, isa), size, window, f.gep(f.arg("weights"), start), bias)
+    sums = int8_gemm.accumulate_tile(f, Int8Dot(f, isa), size, window, f.gep(f.arg("weights"), start), bias)
     for p in range(size):
         at = 0
         for total, width in zip(sums[p * len(bias) : (p + 1) * len(bias)], panel.widths, strict=True):
@@ -179,7 +179,7 @@ def _emit_byte_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, wi
     return f
 
 
-def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Function:
+def _emit_softmax(module: Module, isa: ISA, given: AttentionSpec, rows: int) -> Function:
     """``softmax(scores, factors)`` of some rows at a time: powers in their place, and one over their sums.
 
     Powers are within 3e-7 of the largest; of scores that are bytes' products, differences are exact before.
@@ -191,21 +191,21 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
     lanes, whole = isa.lanes, bool(given.factor)
     kind, real = vec(lanes, "i32" if whole else "float"), vec(lanes, "float")
     lines = [f.gep(f.arg("scores"), r * given.pitch(isa)) for r in range(rows)]
-    tops = _largest(f, isa, given, lines, kind)
+    tops = _row_maxima(f, isa, given, lines, kind)
 
     def powers(i: Reg, now: list[Reg]) -> list[Reg]:
         totals = []
         for line, top, total in zip(lines, tops, now, strict=True):
             x = f.load(kind, f.gep(line, i))
-            less = to_real(f, f.op("sub", x, top)) if whole else f.op("fsub", x, top)
-            made = power_of_two(f, f.op("fmul", less, const(LOG2E * (given.factor or 1), real)))
+            less = to_float32(f, f.op("sub", x, top)) if whole else f.op("fsub", x, top)
+            made = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E * (given.factor or 1), real)))
             f.store(made, f.gep(line, i))
             totals.append(f.op("fadd", total, made))
         return totals
 
     length = -(-given.keys // lanes) * isa.bytes
     for r, sums in enumerate(f.loop(length, [const(0, real)] * rows, powers, isa.bytes)):
-        total = halved(f, sums, lambda a, b: f.op("fadd", a, b))
+        total = reduce_lanes(f, sums, lambda a, b: f.op("fadd", a, b))
         inverse = f.op("fdiv", const(1, "float"), total)
         if given.safe:
             inverse = f.select(f.compare("oeq", total, const(0, "float")), const(0, "float"), inverse)
@@ -216,7 +216,7 @@ def _emit_softmax(module: Module, isa: ISA, given: Attention, rows: int) -> Func
     return f
 
 
-def _largest(f: Function, isa: ISA, given: Attention, lines: list[Reg], kind: str) -> list[Reg]:
+def _row_maxima(f: Function, isa: ISA, given: AttentionSpec, lines: list[Reg], kind: str) -> list[Reg]:
     """Of each line, in all lanes; what lies behind a line is made as low as can be before."""
     whole = bool(given.factor)
     none = const(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
@@ -224,13 +224,13 @@ def _largest(f: Function, isa: ISA, given: Attention, lines: list[Reg], kind: st
         f.store(none, line, 4 * given.keys)
 
     def most(a: Reg, b: Reg) -> Reg:
-        return int_max(f, a, b) if whole else larger(f, a, b)
+        return int_max(f, a, b) if whole else fast_max(f, a, b)
 
     def greater(i: Reg, now: list[Reg]) -> list[Reg]:
         return [most(n, f.load(kind, f.gep(line, i))) for n, line in zip(now, lines, strict=True)]
 
     length = -(-given.keys // isa.lanes) * isa.bytes
-    found = [halved(f, x, most) for x in f.loop(length, [none] * len(lines), greater, isa.bytes)]
+    found = [reduce_lanes(f, x, most) for x in f.loop(length, [none] * len(lines), greater, isa.bytes)]
     if given.safe and not whole:
         found = [f.select(f.compare("oeq", x, const(-math.inf, "float")), const(0, "float"), x) for x in found]
     return [f.splat(x, isa.lanes) for x in found]

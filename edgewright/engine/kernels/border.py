@@ -8,7 +8,7 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 
 
 @dataclass(frozen=True)
-class Frame:
+class BorderSpec:
     """Bytes; ``before`` lies before the first pixel, ``after`` behind the last row, which ends with ``between`` too."""
 
     rows: int
@@ -23,7 +23,7 @@ class Frame:
         return (self.rows, self.row, self.width, self.before, self.between, self.after)
 
 
-def emit_frame(module: Module, name: str, item: int = 1) -> None:
+def emit_border_kernel(module: Module, name: str, item: int = 1) -> None:
     """Units are the gaps: before the first row, after each. Slots: the first pixel, the element, those of the frame.
 
     One kernel does for all images of elements of ``item`` bytes: there is too little to fill for it to matter, and much

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from edgewright.engine.codegen.builder import Function, Operand, Reg
 
 Cover = Callable[[int, int], list[tuple[int, int]]]
-UNROLLED = 8  # vectors that are written out
+MAX_UNROLLED = 8  # vectors that are written out
 
 
-def widths(total: int, most: int) -> list[tuple[int, int]]:
+def vector_widths(total: int, most: int) -> list[tuple[int, int]]:
     """Vectors that cover so many elements: (width, of which so many count)."""
     made: list[tuple[int, int]] = []
     while total:
@@ -25,15 +25,15 @@ def widths(total: int, most: int) -> list[tuple[int, int]]:
     return made
 
 
-def over_channels(
+def for_each_channel_vector(
     f: Function, channels: int, most: int, cover: Cover, body: Callable[[Operand, int, int], None]
 ) -> None:
     """``body(first channel, width of the vector, of which so many count)`` for all of them.
 
-    ``cover``: the vectors of what is left beside whole ones, as ``widths`` gives them.
+    ``cover``: the vectors of what is left beside whole ones, as ``vector_widths`` gives them.
     """
-    step = UNROLLED // 2 * most
-    looped = 0 if channels <= UNROLLED * most else channels // step * step
+    step = MAX_UNROLLED // 2 * most
+    looped = 0 if channels <= MAX_UNROLLED * most else channels // step * step
 
     def several(first: Reg, _: list[Reg]) -> list[Reg]:
         for start in range(0, step, most):
@@ -48,6 +48,6 @@ def over_channels(
         start += width
 
 
-def bytes_to(f: Function, first: Operand, item: int) -> Operand:
+def byte_offset(f: Function, first: Operand, item: int) -> Operand:
     """Bytes to an element."""
     return f.mul(first, item) if isinstance(first, Reg) else first * item

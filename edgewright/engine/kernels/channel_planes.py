@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.requant import Affine, whole_of
+from edgewright.engine.codegen.requant import Affine, quantize_to_int32
 
 
 @dataclass(frozen=True)
-class Planes:
+class PlanesSpec:
     """Steps in bytes. With ``made`` pixels are bytes, as it stores them between two limits."""
 
     channels: int
@@ -23,7 +23,7 @@ class Planes:
     high: int = 255
 
 
-def emit_planes(module: Module, name: str, lanes: int, planes: Planes) -> None:
+def emit_planes_to_channels_last(module: Module, name: str, lanes: int, planes: PlanesSpec) -> None:
     """Units are rows of one image, at least ``lanes`` pixels long. Slots: the first plane, the output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
@@ -35,7 +35,7 @@ def emit_planes(module: Module, name: str, lanes: int, planes: Planes) -> None:
             at, to = f.gep(source, f.mul(x, 4)), f.gep(target, f.mul(x, planes.pixel))
             loaded = [f.load(vec(lanes, "float"), at, c * planes.plane) for c in range(planes.channels)]
             offset = 0
-            for vector in _joined(f, planes, loaded, lanes):
+            for vector in _interleave_or_quantize(f, planes, loaded, lanes):
                 f.store(vector, to, offset)
                 offset += 4 * lanes
 
@@ -47,12 +47,12 @@ def emit_planes(module: Module, name: str, lanes: int, planes: Planes) -> None:
     f.ret()
 
 
-def _joined(f: Function, planes: Planes, loaded: list[Reg], lanes: int) -> list[Reg]:
+def _interleave_or_quantize(f: Function, planes: PlanesSpec, loaded: list[Reg], lanes: int) -> list[Reg]:
     if planes.made is None:
-        return _interleaved(f, loaded, lanes)
+        return _interleave(f, loaded, lanes)
     word = None
     for c, x in enumerate(loaded):
-        byte = whole_of(f, x, planes.made, planes.low, planes.high)
+        byte = quantize_to_int32(f, x, planes.made, planes.low, planes.high)
         moved = f.op("shl", byte, 8 * c) if c else byte
         word = moved if word is None else f.op("or", word, moved)
     assert word is not None
@@ -63,7 +63,7 @@ def _joined(f: Function, planes: Planes, loaded: list[Reg], lanes: int) -> list[
     return [f.shuffle(spread, spread, kept)]
 
 
-def _interleaved(f: Function, loaded: list[Reg], lanes: int) -> list[Reg]:
+def _interleave(f: Function, loaded: list[Reg], lanes: int) -> list[Reg]:
     """As many vectors as there are channels: element t belongs to pixel t // channels."""
     made = []
     for start in range(0, lanes * len(loaded), lanes):

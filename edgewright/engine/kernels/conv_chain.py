@@ -9,7 +9,7 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 
 
 @dataclass(frozen=True)
-class Chain:
+class ConvChainSpec:
     """Sizes of the depthwise convolution's input, and steps in bytes. Rows of it are kept in a ring."""
 
     high: int  # rows of its input
@@ -34,23 +34,23 @@ class Chain:
         return self.kernel * self.ring_row + self.middle + 256
 
 
-def emit_chain(module: Module, name: str, lanes: int, chain: Chain, steps: Sequence[Function]) -> None:
+def emit_conv_chain(module: Module, name: str, lanes: int, chain: ConvChainSpec, steps: Sequence[Function]) -> None:
     """Units are output rows. ``steps`` are the three parts, each for one row.
 
     Slots: data, output, second operand, the weights of the three, a row of zeros.
     """
     f = module.kernel(name)
-    made = _Rows(f, chain, steps)
-    _clear_sides(f, lanes, chain, made.ring)
+    made = _RowLoop(f, chain, steps)
+    _zero_side_padding(f, lanes, chain, made.ring)
     row_count = f.op("sub", f.arg("end"), f.arg("begin"))
     f.if_then(f.compare("sgt", row_count, 0), lambda: made.emit(row_count))
     f.ret()
 
 
-class _Rows:
+class _RowLoop:
     """The loop over output rows: each needs ``kernel`` rows of the ring, of which ``stride`` are new."""
 
-    def __init__(self, f: Function, chain: Chain, steps: Sequence[Function]) -> None:
+    def __init__(self, f: Function, chain: ConvChainSpec, steps: Sequence[Function]) -> None:
         self.f, self.chain = f, chain
         self.expand, self.across, self.project = steps
         self.data, self.out, self.second, self.first, self.taps, self.last, self.zeros = (
@@ -100,7 +100,7 @@ def _fill(f: Function, at: Reg, length: int, zero: Reg) -> None:
     f.for_range(const(0, I64), const(length, I64), lambda i: f.store(zero, f.gep(at, i)), size)
 
 
-def _clear_sides(f: Function, lanes: int, chain: Chain, ring: Reg) -> None:
+def _zero_side_padding(f: Function, lanes: int, chain: ConvChainSpec, ring: Reg) -> None:
     """Zeros left and right of every row of the ring. Pixels are whole vectors."""
     zero = const(0, vec(lanes, "float"))
     ranges = [(0, chain.left * chain.pixel), ((chain.left + chain.wide) * chain.pixel, chain.right * chain.pixel)]

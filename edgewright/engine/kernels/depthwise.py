@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
-from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue
 from edgewright.engine.codegen.vector import fma
 from edgewright.engine.isa import ISA
 from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
-class Row:
+class DepthwiseRow:
     """A row of output pixels and what it is made of; steps in bytes."""
 
     kernel: tuple[int, int]
@@ -26,20 +26,20 @@ class Row:
     data_pixel: int
     out_pixel: int
     second_pixel: int
-    tail: Tail
+    tail: Epilogue
 
 
-def blocks(isa: ISA, channels: int) -> list[tuple[int, int]]:
+def channel_blocks(isa: ISA, channels: int) -> list[tuple[int, int]]:
     """Vectors that cover the channels: (width, channels of it that count)."""
     full, rest = divmod(channels, isa.lanes)
     last = [(max(4, 1 << (rest - 1).bit_length()), rest)] if rest else []
     return [(isa.lanes, isa.lanes)] * full + last
 
 
-def pack(isa: ISA, filters: Array, bias: Array | None) -> Array:
+def pack_weights(isa: ISA, filters: Array, bias: Array | None) -> Array:
     """``filters`` [taps, channels]: for each vector of channels its bias, then its taps."""
     parts, start = [], 0
-    for width, used in blocks(isa, filters.shape[1]):
+    for width, used in channel_blocks(isa, filters.shape[1]):
         block = np.zeros((1 + filters.shape[0], width), np.float32)
         block[1:, :used] = filters[:, start : start + used]
         if bias is not None:
@@ -49,7 +49,7 @@ def pack(isa: ISA, filters: Array, bias: Array | None) -> Array:
     return np.concatenate(parts)
 
 
-def pixels_at_once(isa: ISA, row: Row) -> int:
+def pixels_at_once(isa: ISA, row: DepthwiseRow) -> int:
     """As many as registers hold beside the taps; a divisor of the row if there is a large one."""
     taps = row.kernel[0] * row.kernel[1]
     kept = taps if taps <= 9 and isa.registers >= 32 else row.kernel[1]
@@ -58,11 +58,11 @@ def pixels_at_once(isa: ISA, row: Row) -> int:
     return divisors[0] if divisors else min(most, row.columns)
 
 
-def emit_row(module: Module, isa: ISA, row: Row) -> Function:
+def emit_row(module: Module, isa: ISA, row: DepthwiseRow) -> Function:
     """``row(data of each kernel row..., out, weights, second)``."""
     names = [f"data{i}" for i in range(row.kernel[0])]
     f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
-    made = blocks(isa, row.channels)
+    made = channel_blocks(isa, row.channels)
     start = [f.arg(n) for n in (*names, "out", "second", "weights")]
     full = sum(1 for b in made if b == made[0])
     for block, times in ((made[0], full), (made[-1], len(made) - full)):
@@ -70,7 +70,7 @@ def emit_row(module: Module, isa: ISA, row: Row) -> Function:
             continue
 
         def channels(_: Reg, now: list[Reg], block: tuple[int, int] = block) -> list[Reg]:
-            _along(f, isa, row, block, now)
+            _emit_row_tiles(f, isa, row, block, now)
             size = 4 * block[0]
             taps = row.kernel[0] * row.kernel[1]
             return [*(f.gep(p, size) for p in now[:-1]), f.gep(now[-1], (1 + taps) * size)]
@@ -80,7 +80,7 @@ def emit_row(module: Module, isa: ISA, row: Row) -> Function:
     return f
 
 
-def _along(f: Function, isa: ISA, row: Row, block: tuple[int, int], now: list[Reg]) -> None:
+def _emit_row_tiles(f: Function, isa: ISA, row: DepthwiseRow, block: tuple[int, int], now: list[Reg]) -> None:
     """All pixels of the row, for one vector of channels."""
     at_once = pixels_at_once(isa, row)
     times, rest = divmod(row.columns, at_once)
@@ -88,15 +88,17 @@ def _along(f: Function, isa: ISA, row: Row, block: tuple[int, int], now: list[Re
     steps = [row.stride * row.data_pixel] * len(data) + [row.out_pixel, row.second_pixel]
 
     def tile(_: Reg, places: list[Reg]) -> list[Reg]:
-        _tile(f, row, block, places, weights, at_once)
+        _emit_tile(f, row, block, places, weights, at_once)
         return [f.gep(p, at_once * s) for p, s in zip(places, steps, strict=True)]
 
     places = f.loop(times, [*data, out, second], tile)
     if rest:
-        _tile(f, row, block, places, weights, rest)
+        _emit_tile(f, row, block, places, weights, rest)
 
 
-def _tile(f: Function, row: Row, block: tuple[int, int], places: Sequence[Reg], weights: Reg, pixels: int) -> None:
+def _emit_tile(
+    f: Function, row: DepthwiseRow, block: tuple[int, int], places: Sequence[Reg], weights: Reg, pixels: int
+) -> None:
     width, used = block
     kind, size = vec(width, "float"), 4 * width
     *data, out, second = places
@@ -112,7 +114,7 @@ def _tile(f: Function, row: Row, block: tuple[int, int], places: Sequence[Reg], 
                     loaded[column] = f.load(kind, data[dy], column * row.data_pixel, 4)
                 sums[p] = fma(f, loaded[column], tap, sums[p])
     for p, total in enumerate(sums):
-        value = finish(f, total, row.tail, lambda p=p: f.load(kind, second, p * row.second_pixel))  # type: ignore[misc]
+        value = apply_epilogue(f, total, row.tail, lambda p=p: f.load(kind, second, p * row.second_pixel))  # type: ignore[misc]
         f.store_first(value, used, out, p * row.out_pixel)
 
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.epilogue import Tail, finish
-from edgewright.engine.codegen.vector import LINE, STREAMS, Dots, fetch, fma, to_real
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue
+from edgewright.engine.codegen.vector import CACHE_LINE, WEIGHT_STREAMS, Int8Dot, fma, prefetch, to_float32
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.quantize_rows import INVERSE, SCALE, ZERO, Rows
+from edgewright.engine.kernels.quantize_rows import INVERSE, SCALE, ZERO, QuantizedRows
 from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
-class Weights:
+class DynamicGemmWeights:
     """``steps`` of four elements; ``block`` steps share a scale, all of them if it is 0."""
 
     four: bool  # 4 bits
@@ -46,7 +46,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class RowPanel:
+class DynamicGemmPanel:
     """Weights of ``streams`` parts of the columns lie one after the other: memory is read faster in several places."""
 
     vectors: int
@@ -59,16 +59,16 @@ class RowPanel:
         return self.vectors // self.streams
 
 
-def panels(isa: ISA, columns: int, rows: int) -> list[RowPanel]:
+def make_panels(isa: ISA, columns: int, rows: int) -> list[DynamicGemmPanel]:
     """The more rows a tile has, the less its weights are loaded, and unpacked."""
     wide = isa.registers >= 32
     vectors = (8 if wide else 4) if rows == 1 else 4 if wide else 2
     full, rest = divmod(columns, vectors * isa.lanes)
-    made = [RowPanel(vectors, vectors * isa.lanes, STREAMS if rows == 1 else 1)] * full
-    return made + ([RowPanel(-(-rest // isa.lanes), rest)] if rest else [])
+    made = [DynamicGemmPanel(vectors, vectors * isa.lanes, WEIGHT_STREAMS if rows == 1 else 1)] * full
+    return made + ([DynamicGemmPanel(-(-rest // isa.lanes), rest)] if rest else [])
 
 
-def most_rows(isa: ISA, weights: Weights, vectors: int) -> int:
+def max_tile_rows(isa: ISA, weights: DynamicGemmWeights, vectors: int) -> int:
     """Rows of a tile: sums, and with blocks real ones beside them, must fit in the registers."""
     if isa.registers < 32:
         return max(1, (4 if vectors > 1 else 6) // (2 if weights.block else 1))
@@ -77,8 +77,8 @@ def most_rows(isa: ISA, weights: Weights, vectors: int) -> int:
     return max(1, 24 // vectors)
 
 
-def pack(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weights: Weights,
-         made: Sequence[RowPanel]) -> None:  # fmt: skip
+def pack_weights(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weights: DynamicGemmWeights,
+         made: Sequence[DynamicGemmPanel]) -> None:  # fmt: skip
     """``filters`` [columns, 4 * steps] of int8; ``scales`` [columns, blocks]."""
     start = 0
     for panel in made:
@@ -98,7 +98,7 @@ def pack(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weig
         start += panel.used
 
 
-def _pack_head(head: Array, own: Array, factors: Array, added: Array, weights: Weights) -> None:
+def _pack_head(head: Array, own: Array, factors: Array, added: Array, weights: DynamicGemmWeights) -> None:
     """Of weights in blocks, the sum is real: each counts as much as its block's scale."""
     if weights.block:
         sums = own.reshape(len(own), weights.blocks, -1).sum(2, dtype=np.int64)
@@ -110,7 +110,7 @@ def _pack_head(head: Array, own: Array, factors: Array, added: Array, weights: W
     head[2] = added
 
 
-def _pack_body(body: Array, own: Array, factors: Array, weights: Weights) -> None:
+def _pack_body(body: Array, own: Array, factors: Array, weights: DynamicGemmWeights) -> None:
     width = len(own)
     fours = own.reshape(width, weights.steps, 4).transpose(1, 0, 2)  # [steps, columns, 4]
     if weights.four:
@@ -120,12 +120,12 @@ def _pack_body(body: Array, own: Array, factors: Array, weights: Weights) -> Non
     rows = body.reshape(weights.blocks, -1)
     rows[:, : blocks.shape[1]] = blocks.view(np.uint8)
     if weights.block:
-        scaled = stored_scales(factors, weights.four).T
+        scaled = block_scale_bits(factors, weights.four).T
         kind = np.uint16 if weights.short else np.uint32
         rows[:, blocks.shape[1] :].view(kind)[:] = scaled >> (16 if weights.short else 0)
 
 
-def stored_scales(factors: Array, four: bool) -> Array:
+def block_scale_bits(factors: Array, four: bool) -> Array:
     """The bits of blocks' scales, as weights of 4 bits want them."""
     return np.ascontiguousarray(factors / np.float32(16 if four else 1)).view(np.uint32)
 
@@ -133,13 +133,21 @@ def stored_scales(factors: Array, four: bool) -> Array:
 class _Tile:
     """Writes one function: so many rows by a panel."""
 
-    def __init__(self, f: Function, isa: ISA, count: int, panel: RowPanel, weights: Weights, rows: Rows,
-                 ahead: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        f: Function,
+        isa: ISA,
+        count: int,
+        panel: DynamicGemmPanel,
+        weights: DynamicGemmWeights,
+        rows: QuantizedRows,
+        ahead: bool,
+    ) -> None:
         self.f, self.isa, self.count, self.panel, self.weights, self.rows = f, isa, count, panel, weights, rows
         self.ahead = weights.size(panel.vectors * isa.lanes) if ahead else 0  # bytes to the panel that follows
         self.size = 4 * isa.lanes  # bytes of a vector
         self.whole, self.real = vec(isa.lanes, "i32"), vec(isa.lanes, "float")
-        self.dots = Dots(f, isa)
+        self.dots = Int8Dot(f, isa)
 
     def multiply(self, data: Reg, weights: Reg, sums: list[Reg]) -> list[Reg]:
         """Steps that share a scale: where data and weights go on, and the sums."""
@@ -148,8 +156,8 @@ class _Tile:
         def step(_: Reg, now: list[Reg]) -> list[Reg]:
             here, there, *totals = now
             loaded = [f.load(vec(self.size, "i8"), there, self.place(j, self.size), 4) for j in range(vectors)]
-            for offset in range(0, vectors * self.size if self.ahead else 0, LINE):
-                fetch(f, there, self.ahead + offset, near=False)
+            for offset in range(0, vectors * self.size if self.ahead else 0, CACHE_LINE):
+                prefetch(f, there, self.ahead + offset, near=False)
             for part, row in enumerate(self._unpacked(loaded)):
                 for p in range(self.count):
                     x = f.load("i32", here, p * self.rows.pitch + 4 * part)
@@ -203,7 +211,7 @@ class _Tile:
             for j in range(vectors):
                 total = f.op("sub", sums[p * vectors + j], f.op("mul", self.head(0, j, "i32"), zero))
                 total = f.op("ashr", total, 4) if self.weights.four else total
-                made.append(f.op("fmul", f.op("fmul", to_real(f, total), inverse), self.head(1, j, "float")))
+                made.append(f.op("fmul", f.op("fmul", to_float32(f, total), inverse), self.head(1, j, "float")))
         return made
 
     def blocked(self, begin: Reg) -> list[Reg]:
@@ -217,22 +225,32 @@ class _Tile:
             for j in range(vectors):
                 scale = self.scale(weights, j)
                 for at in range(j, many, vectors):
-                    totals[at] = fma(f, to_real(f, sums[at]), scale, totals[at])
+                    totals[at] = fma(f, to_float32(f, sums[at]), scale, totals[at])
             return [data, f.gep(weights, self.panel.together * self.size // (2 if self.weights.short else 1)), *totals]
 
         start = [f.arg("data"), begin, *[const(0, self.real)] * many]
         sums = f.loop(self.weights.blocks, start, block)[2:]
         made = []
         for p in range(self.count):
-            zero, scale = to_real(f, self.note(p, "i32", ZERO)), self.note(p, "float", SCALE)
+            zero, scale = to_float32(f, self.note(p, "i32", ZERO)), self.note(p, "float", SCALE)
             for j in range(vectors):
                 taken = f.op("fmul", zero, self.head(0, j, "float"))
                 made.append(f.op("fdiv", f.op("fsub", sums[p * vectors + j], taken), scale))
         return made
 
 
-def emit_tile(module: Module, isa: ISA, count: int, panel: RowPanel, weights: Weights, rows: Rows, out_step: int,
-              second_step: int, tail: Tail, ahead: bool = False) -> Function:  # fmt: skip
+def emit_tile(
+    module: Module,
+    isa: ISA,
+    count: int,
+    panel: DynamicGemmPanel,
+    weights: DynamicGemmWeights,
+    rows: QuantizedRows,
+    out_step: int,
+    second_step: int,
+    tail: Epilogue,
+    ahead: bool = False,
+) -> Function:
     """``tile(data, weights, out, second)``. ``ahead``: the panel that follows is brought to the second cache."""
     name = f"tile_{count}_{panel.vectors}_{panel.used}"
     if name in module.functions:
@@ -245,7 +263,7 @@ def emit_tile(module: Module, isa: ISA, count: int, panel: RowPanel, weights: We
         for j in range(panel.vectors):
             column = j * isa.lanes
             load = lambda at=p * second_step + 4 * column: f.load(tile.real, f.arg("second"), at)  # noqa: E731
-            x = finish(f, f.op("fadd", made[p * panel.vectors + j], tile.head(2, j, "float")), tail, load)
+            x = apply_epilogue(f, f.op("fadd", made[p * panel.vectors + j], tile.head(2, j, "float")), tail, load)
             f.store_first(x, min(isa.lanes, panel.used - column), f.arg("out"), p * out_step + 4 * column)
     f.ret()
     return f

@@ -9,26 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.epilogue import Tail, finish, reads_second
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue, reads_second_operand
 from edgewright.engine.codegen.vector import fma, transpose
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.dynamic_tile_loops import each_tile, sizes
-from edgewright.engine.kernels.gemm import most_pixels
-from edgewright.engine.kernels.lane_mask import first_lanes, load_first, store_first
+from edgewright.engine.kernels.dynamic_tile_loops import for_each_tile, tile_sizes
+from edgewright.engine.kernels.gemm import max_tile_pixels
+from edgewright.engine.kernels.lane_mask import first_lanes_mask, masked_load, masked_store
 
-VECTORS = 2  # of a panel
+PANEL_VECTORS = 2  # of a panel
 
 
 def panel_columns(isa: ISA) -> int:
-    return VECTORS * isa.lanes
+    return PANEL_VECTORS * isa.lanes
 
 
-def largest_tile(isa: ISA) -> int:
-    return most_pixels(isa, VECTORS)
+def max_tile_rows(isa: ISA) -> int:
+    return max_tile_pixels(isa, PANEL_VECTORS)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MatmulShape:
     """Of one product."""
 
     rows: int
@@ -46,7 +46,7 @@ class Sizes:
         return self.panels(isa) * self.panel(isa)
 
 
-def emit_open_packing(module: Module, name: str, isa: ISA, how: str) -> None:
+def emit_dynamic_packing(module: Module, name: str, isa: ISA, how: str) -> None:
     """Units are panels, of one matrix after the other; ``how``: rows are ``straight``, columns are, or none (``any``).
 
     Slots: matrices, panels, depth, columns, bytes between rows, columns, matrices, panels; panels of a matrix.
@@ -59,51 +59,51 @@ def emit_open_packing(module: Module, name: str, isa: ISA, how: str) -> None:
         which, own = f.op("udiv", index, panels), f.op("urem", index, panels)
         there, here = f.gep(target, f.op("mul", index, panel)), f.gep(source, f.op("mul", which, matrix))
         start = f.mul(own, panel_columns(isa))
-        for v in range(VECTORS):
+        for v in range(PANEL_VECTORS):
             column = f.add(start, v * lanes)
             packed = f.gep(there, 4 * v * lanes)
             if how == "turned":
-                _pack_turned(f, isa, (here, packed, column), (depth, columns, along))
+                _pack_transposed(f, isa, (here, packed, column), (depth, columns, along))
             elif how == "straight":
-                _pack_straight(f, isa, (here, packed, column), (depth, columns, step))
+                _pack_rows(f, isa, (here, packed, column), (depth, columns, step))
             else:
-                _pack_any(f, isa, (here, packed, column), (depth, columns, step, along))
+                _pack_strided(f, isa, (here, packed, column), (depth, columns, step, along))
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
 
 
-def _pack_straight(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
+def _pack_rows(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
     (source, packed, column), (depth, columns, step) = places, numbers
-    mask = first_lanes(f, f.op("sub", columns, column), isa.lanes)
+    mask = first_lanes_mask(f, f.op("sub", columns, column), isa.lanes)
     start = f.gep(source, f.mul(column, 4))
 
     def row(k: Reg) -> None:
-        x = load_first(f, vec(isa.lanes, "float"), f.gep(start, f.op("mul", k, step)), mask)
+        x = masked_load(f, vec(isa.lanes, "float"), f.gep(start, f.op("mul", k, step)), mask)
         f.store(x, f.gep(packed, f.mul(k, 4 * panel_columns(isa))))
 
     f.for_range(const(0, I64), depth, row)
 
 
-def _pack_turned(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
+def _pack_transposed(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
     """Squares of as many columns as rows, turned in registers; columns that are not there are 0."""
     (source, packed, column), (depth, columns, along) = places, numbers
     lanes, kind = isa.lanes, vec(isa.lanes, "float")
 
     def square(k: Reg) -> None:
-        mask, rows = first_lanes(f, f.op("sub", depth, k), lanes), []
+        mask, rows = first_lanes_mask(f, f.op("sub", depth, k), lanes), []
         for i in range(lanes):
             own = f.add(column, i)
             some = f.splat(f.compare("slt", own, columns), lanes)
             kept = f.op("and", mask, some)
-            rows.append(load_first(f, kind, f.gep(f.gep(source, f.op("mul", own, along)), f.mul(k, 4)), kept))
+            rows.append(masked_load(f, kind, f.gep(f.gep(source, f.op("mul", own, along)), f.mul(k, 4)), kept))
         for i, x in enumerate(transpose(f, rows)):
             f.store(x, f.gep(packed, f.mul(f.add(k, i), 4 * panel_columns(isa))))
 
     f.for_range(const(0, I64), depth, square, lanes)
 
 
-def _pack_any(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg, Reg]) -> None:
+def _pack_strided(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg, Reg]) -> None:
     (source, packed, column), (depth, columns, step, along) = places, numbers
 
     def row(k: Reg) -> None:
@@ -121,16 +121,16 @@ def _pack_any(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tupl
 
 
 # A tile's arguments after its addresses: depth, bytes between rows of data, output and second operand, columns left.
-_NUMBERS = ("depth", "data_step", "out_step", "second_step", "left")
+_TILE_PARAMS = ("depth", "data_step", "out_step", "second_step", "left")
 
 
-def emit_open_product(module: Module, name: str, isa: ISA, tail: Tail) -> None:
+def emit_dynamic_matmul(module: Module, name: str, isa: ISA, tail: Epilogue) -> None:
     """Units are tiles of rows, of one product after the other.
 
     Slots: data, panels, output, second operand; rows, depth, columns; bytes between rows of data, output and second
     operand, then between their matrices and those of panels; bytes of a panel; tiles and panels of a product.
     """
-    made = {size: _emit_tile(module, isa, size, tail) for size in sizes(largest_tile(isa))}
+    made = {size: _emit_tile(module, isa, size, tail) for size in tile_sizes(max_tile_rows(isa))}
     f, wide = module.kernel(name), panel_columns(isa)
     addresses = [f.load_arg(PTR, i) for i in range(4)]
     rows, depth, columns, *rest = (f.load_arg(I64, i) for i in range(4, 17))
@@ -151,7 +151,7 @@ def emit_open_product(module: Module, name: str, isa: ISA, tail: Tail) -> None:
                 places = (there[0], weights, f.gep(there[1], beside), f.gep(there[2], beside))
                 f.call_void(made[size], *places, depth, *steps, left)
 
-            each_tile(f, rows, largest_tile(isa), tile, call)
+            for_each_tile(f, rows, max_tile_rows(isa), tile, call)
 
         f.for_range(const(0, I64), panels, one)
 
@@ -159,29 +159,31 @@ def emit_open_product(module: Module, name: str, isa: ISA, tail: Tail) -> None:
     f.ret()
 
 
-def _emit_tile(module: Module, isa: ISA, rows: int, tail: Tail) -> Function:
+def _emit_tile(module: Module, isa: ISA, rows: int, tail: Epilogue) -> Function:
     names = ("data", "weights", "out", "second")
-    f = module.function(f"open_{rows}", [*((PTR, n) for n in names), *((I64, n) for n in _NUMBERS)])
+    f = module.function(f"open_{rows}", [*((PTR, n) for n in names), *((I64, n) for n in _TILE_PARAMS)])
     kind = vec(isa.lanes, "float")
     offsets = [f.mul(f.arg("data_step"), r) if r else const(0, I64) for r in range(rows)]
 
     def multiply(_: Reg, now: list[Reg]) -> list[Reg]:
         data, weights, *sums = now
-        line = [f.load(kind, weights, 4 * v * isa.lanes) for v in range(VECTORS)]
+        line = [f.load(kind, weights, 4 * v * isa.lanes) for v in range(PANEL_VECTORS)]
         for r in range(rows):
             x = f.splat(f.load("float", f.gep(data, offsets[r])), isa.lanes)
             for v, w in enumerate(line):
-                sums[r * VECTORS + v] = fma(f, x, w, sums[r * VECTORS + v])
+                sums[r * PANEL_VECTORS + v] = fma(f, x, w, sums[r * PANEL_VECTORS + v])
         return [f.gep(data, 4), f.gep(weights, 4 * panel_columns(isa)), *sums]
 
-    zeros = [const(0, kind)] * (rows * VECTORS)
+    zeros = [const(0, kind)] * (rows * PANEL_VECTORS)
     sums = f.loop(f.arg("depth"), [f.arg("data"), f.arg("weights"), *zeros], multiply)[2:]
-    masks = [first_lanes(f, f.add(f.arg("left"), -v * isa.lanes), isa.lanes) for v in range(VECTORS)]
+    masks = [first_lanes_mask(f, f.add(f.arg("left"), -v * isa.lanes), isa.lanes) for v in range(PANEL_VECTORS)]
     for r in range(rows):
         out, second = (f.gep(f.arg(n), f.mul(f.arg(f"{n}_step"), r)) if r else f.arg(n) for n in ("out", "second"))
         for v, mask in enumerate(masks):
-            beside = load_first(f, kind, f.gep(second, 4 * v * isa.lanes), mask) if reads_second(tail) else None
-            total = finish(f, sums[r * VECTORS + v], tail, None if beside is None else lambda b=beside: b)  # type: ignore[misc]
-            store_first(f, total, f.gep(out, 4 * v * isa.lanes), mask)
+            beside = (
+                masked_load(f, kind, f.gep(second, 4 * v * isa.lanes), mask) if reads_second_operand(tail) else None
+            )
+            total = apply_epilogue(f, sums[r * PANEL_VECTORS + v], tail, None if beside is None else lambda b=beside: b)  # type: ignore[misc]
+            masked_store(f, total, f.gep(out, 4 * v * isa.lanes), mask)
     f.ret()
     return f

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const
-from edgewright.engine.kernels.tile_loops import Run
+from edgewright.engine.kernels.tile_loops import PanelGroup
 
-Call = Callable[[int, Reg], None]
+TileCall = Callable[[int, Reg], None]
 
 
 @dataclass(frozen=True)
-class OpenGrid:
+class DynamicTileGrid:
     """Tiles of ``largest`` rows; bytes from a row to the next of data, output and second operand."""
 
     largest: int
@@ -28,12 +28,12 @@ class OpenGrid:
         return max(1, -(-rows // self.largest))
 
 
-def sizes(largest: int) -> list[int]:
+def tile_sizes(largest: int) -> list[int]:
     """Of tiles: the usual one, and those that any smaller number of rows is a sum of."""
     return [largest, *(n for n in (8, 4, 2, 1) if n < largest)]
 
 
-def each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: Call) -> None:
+def for_each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: TileCall) -> None:
     """``call(size, first row)`` for what belongs to a tile."""
     enough = f.compare("uge", rows, largest)
 
@@ -43,7 +43,7 @@ def each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: Call) -> No
 
     def few() -> None:
         done, left = const(0, I64), rows
-        for size in sizes(largest)[1:]:
+        for size in tile_sizes(largest)[1:]:
             many, start = f.op("udiv", left, size), done
 
             def once(i: Reg, size: int = size, start: Reg = start) -> None:
@@ -56,14 +56,16 @@ def each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: Call) -> No
     f.if_then(f.op("xor", enough, Reg("true", "i1")), few)
 
 
-def emit_open_nest(module: Module, name: str, grid: OpenGrid, runs: list[Run], panels_outside: bool) -> None:
+def emit_dynamic_tile_loops(
+    module: Module, name: str, grid: DynamicTileGrid, runs: list[PanelGroup], panels_outside: bool
+) -> None:
     """A kernel whose units are tiles. Its slots: data, weights, output, second operand, rows."""
-    functions = {(run.offset, size): run.tile(size) for run in runs for size in sizes(grid.largest)}
+    functions = {(run.offset, size): run.tile(size) for run in runs for size in tile_sizes(grid.largest)}
     f = module.kernel(name)
     data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
     rows = f.load_arg(I64, 4)
 
-    def one(run: Run, panel: Reg, tile: Reg) -> None:
+    def one(run: PanelGroup, panel: Reg, tile: Reg) -> None:
         own = f.gep(weights, f.add(f.mul(panel, run.size), run.offset))
         beside = f.add(f.mul(panel, run.width), run.column)
 
@@ -72,11 +74,11 @@ def emit_open_nest(module: Module, name: str, grid: OpenGrid, runs: list[Run], p
             places += [f.gep(f.gep(p, f.mul(row, n)), beside) for p, n in ((out, grid.out), (second, grid.second))]
             f.call_void(functions[run.offset, size], *places)
 
-        each_tile(f, rows, grid.largest, tile, call)
+        for_each_tile(f, rows, grid.largest, tile, call)
 
     begin, end, zero = f.arg("begin"), f.arg("end"), const(0, I64)
 
-    def panels(run: Run, body: Callable[[Reg], None]) -> None:
+    def panels(run: PanelGroup, body: Callable[[Reg], None]) -> None:
         f.for_range(zero, const(run.count, I64), body)
 
     if panels_outside:

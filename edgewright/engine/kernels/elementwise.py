@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 
 Body = Callable[[Function, list[Reg]], Reg]
-Element = Callable[[list[Reg], Reg, int], None]
+ElementBody = Callable[[list[Reg], Reg, int], None]
 
 
 @dataclass(frozen=True)
-class Operand:
+class LoopOperand:
     """``item`` bytes each of LLVM type ``kind``; ``strides`` in bytes, 0 where it is broadcast."""
 
     kind: str
@@ -21,11 +21,11 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Loops:
+class LoopNest:
     """``operands`` are the inputs, then the output. Units are indices of all but the two innermost dimensions."""
 
     shape: tuple[int, ...]  # at least three
-    operands: tuple[Operand, ...]
+    operands: tuple[LoopOperand, ...]
 
     @property
     def units(self) -> int:
@@ -35,20 +35,20 @@ class Loops:
         return total
 
 
-_BLOCK = 4096  # elements of a unit, about
+_UNIT_ELEMENTS = 4096  # elements of a unit, about
 
 
-def plan_loops(shape: Sequence[int], operands: Sequence[Operand]) -> list[tuple[Loops, tuple[int, ...]]]:
+def plan_loops(shape: Sequence[int], operands: Sequence[LoopOperand]) -> list[tuple[LoopNest, tuple[int, ...]]]:
     """Loops over all elements, and the bytes each operand's address is moved by before: one part, or two."""
-    dims, strides = merged(list(shape), [list(o.strides) for o in operands])
+    dims, strides = collapse_dims(list(shape), [list(o.strides) for o in operands])
     made = []
-    for size, start in _parts(dims):
+    for size, start in _split_long_dim(dims):
         moved = tuple(start * s[-1] for s in strides)
-        made.append((_blocked([*dims[:-1], size], strides, operands), moved))
+        made.append((_block_loops([*dims[:-1], size], strides, operands), moved))
     return made
 
 
-def merged(dims: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+def collapse_dims(dims: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """Without dimensions of 1, and with neighbours that are one for every operand made one."""
     kept = [i for i, n in enumerate(dims) if n != 1] or [0]
     dims, strides = [dims[i] for i in kept] if dims else [1], [[s[i] for i in kept] if s else [0] for s in strides]
@@ -63,27 +63,27 @@ def merged(dims: list[int], strides: list[list[int]]) -> tuple[list[int], list[l
     return dims, strides
 
 
-def _parts(dims: list[int]) -> list[tuple[int, int]]:
+def _split_long_dim(dims: list[int]) -> list[tuple[int, int]]:
     """A single long dimension is cut in blocks, and what is left."""
     last = dims[-1]
-    if len(dims) > 1 or last <= _BLOCK:
+    if len(dims) > 1 or last <= _UNIT_ELEMENTS:
         return [(last, 0)]
-    whole = last // _BLOCK * _BLOCK
+    whole = last // _UNIT_ELEMENTS * _UNIT_ELEMENTS
     return [(whole, 0)] + ([(last - whole, whole)] if last > whole else [])
 
 
-def _blocked(dims: list[int], strides: list[list[int]], operands: Sequence[Operand]) -> Loops:
+def _block_loops(dims: list[int], strides: list[list[int]], operands: Sequence[LoopOperand]) -> LoopNest:
     strides = [list(s) for s in strides]
-    if len(dims) == 1 and dims[0] > _BLOCK:
-        _split(dims, strides, 0, _BLOCK)
+    if len(dims) == 1 and dims[0] > _UNIT_ELEMENTS:
+        _split(dims, strides, 0, _UNIT_ELEMENTS)
     if len(dims) == 1:
         dims, strides = [1, *dims], [[0, *s] for s in strides]
     middle = dims[-2]
-    most = max(1, _BLOCK // dims[-1])
+    most = max(1, _UNIT_ELEMENTS // dims[-1])
     block = next(n for n in range(min(most, middle), 0, -1) if middle % n == 0)
     _split(dims, strides, len(dims) - 2, block)
-    made = tuple(Operand(o.kind, o.item, tuple(s)) for o, s in zip(operands, strides, strict=True))
-    return Loops(tuple(dims), made)
+    made = tuple(LoopOperand(o.kind, o.item, tuple(s)) for o, s in zip(operands, strides, strict=True))
+    return LoopNest(tuple(dims), made)
 
 
 def _split(dims: list[int], strides: list[list[int]], at: int, block: int) -> None:
@@ -92,21 +92,21 @@ def _split(dims: list[int], strides: list[list[int]], at: int, block: int) -> No
         s[at : at + 1] = [s[at] * block, s[at]]
 
 
-def emit_pointwise(module: Module, name: str, lanes: int, loops: Loops, body: Body) -> None:
+def emit_elementwise_kernel(module: Module, name: str, lanes: int, loops: LoopNest, body: Body) -> None:
     """``lanes`` elements at a time. Slots: the operands' addresses, the output's last."""
     f = module.kernel(name)
     pointers = [f.load_arg(PTR, i) for i in range(len(loops.operands))]
-    emit_units(f, lanes, loops, pointers, lambda now, at, width: _element(f, loops, now, at, width, body))
+    emit_loop_nest(f, lanes, loops, pointers, lambda now, at, width: _emit_element(f, loops, now, at, width, body))
 
 
-def emit_units(f: Function, lanes: int, loops: Loops, pointers: list[Reg], element: Element) -> None:
+def emit_loop_nest(f: Function, lanes: int, loops: LoopNest, pointers: list[Reg], element: ElementBody) -> None:
     """``element(places, index, lanes)`` for all of a kernel's units."""
 
     def unit(index: Reg) -> None:
-        places = _places(f, loops, pointers, index)
+        places = _unit_pointers(f, loops, pointers, index)
 
         def middle(_: Reg, now: list[Reg]) -> list[Reg]:
-            _inner(f, lanes, loops, now, element)
+            _emit_inner_loop(f, lanes, loops, now, element)
             return [f.gep(p, o.strides[-2]) for p, o in zip(now, loops.operands, strict=True)]
 
         f.loop(loops.shape[-2], places, middle)
@@ -115,7 +115,7 @@ def emit_units(f: Function, lanes: int, loops: Loops, pointers: list[Reg], eleme
     f.ret()
 
 
-def _places(f: Function, loops: Loops, pointers: list[Reg], index: Reg) -> list[Reg]:
+def _unit_pointers(f: Function, loops: LoopNest, pointers: list[Reg], index: Reg) -> list[Reg]:
     """Where each operand's part of a unit starts."""
     places = list(pointers)
     outer = loops.shape[:-2]
@@ -129,7 +129,7 @@ def _places(f: Function, loops: Loops, pointers: list[Reg], index: Reg) -> list[
     return places
 
 
-def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], element: Element) -> None:
+def _emit_inner_loop(f: Function, lanes: int, loops: LoopNest, now: list[Reg], element: ElementBody) -> None:
     """The innermost dimension: vectors where every operand lies in a row or is one number."""
     length = loops.shape[-1]
     straight = all(o.strides[-1] in (0, o.item) for o in loops.operands) and loops.operands[-1].strides[-1]
@@ -148,7 +148,7 @@ def _inner(f: Function, lanes: int, loops: Loops, now: list[Reg], element: Eleme
         element(now, const(length - lanes, I64), lanes)
 
 
-def _element(f: Function, loops: Loops, now: list[Reg], at: Reg, lanes: int, body: Body) -> None:
+def _emit_element(f: Function, loops: LoopNest, now: list[Reg], at: Reg, lanes: int, body: Body) -> None:
     given = []
     for place, operand in zip(now[:-1], loops.operands[:-1], strict=True):
         step = operand.strides[-1]

@@ -9,8 +9,8 @@ from itertools import groupby
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
-from edgewright.engine.codegen.epilogue import Tail, finish
-from edgewright.engine.codegen.vector import LINE, STREAMS, fetch, fma, fma_pairs
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue
+from edgewright.engine.codegen.vector import CACHE_LINE, WEIGHT_STREAMS, fma, fma_bf16_pairs, prefetch
 from edgewright.engine.isa import ISA
 from edgewright.ir.graph import Array
 
@@ -53,14 +53,14 @@ class Window:
         return self.depth * int(np.prod([times for times, _ in self.loops], dtype=np.int64))
 
 
-def most_pixels(isa: ISA, vectors: int) -> int:
+def max_tile_pixels(isa: ISA, vectors: int) -> int:
     """Pixels of a tile, so that sums, a column of weights and one broadcast fit in the registers."""
     if isa.registers >= 32:
         return {1: 28, 2: 14}.get(vectors, max(1, (isa.registers - vectors - 1) // vectors))
     return {1: 12}.get(vectors, max(1, (isa.registers - vectors - 1) // vectors))
 
 
-def usual_vectors(isa: ISA, channels: int, pixels: int) -> int:
+def default_panel_vectors(isa: ISA, channels: int, pixels: int) -> int:
     """Vectors of a panel, by rule."""
     lanes = isa.lanes
     if pixels == 1:
@@ -75,12 +75,16 @@ def usual_vectors(isa: ISA, channels: int, pixels: int) -> int:
     return 2
 
 
-def panels(isa: ISA, channels: int, pixels: int, vectors: int = 0) -> list[Panel]:
+def make_panels(isa: ISA, channels: int, pixels: int, vectors: int = 0) -> list[Panel]:
     """``channels`` cut into panels of so many vectors."""
     lanes = isa.lanes
-    vectors = vectors or usual_vectors(isa, channels, pixels)
+    vectors = vectors or default_panel_vectors(isa, channels, pixels)
     full, rest = divmod(channels, vectors * lanes)
-    made = [Panel((lanes,) * vectors, vectors * lanes, STREAMS if pixels == 1 and vectors % STREAMS == 0 else 1)] * full
+    made = [
+        Panel(
+            (lanes,) * vectors, vectors * lanes, WEIGHT_STREAMS if pixels == 1 and vectors % WEIGHT_STREAMS == 0 else 1
+        )
+    ] * full
     if rest:
         whole, part = divmod(rest, lanes)
         last = (max(4, 1 << (part - 1).bit_length()),) if part else ()
@@ -93,7 +97,7 @@ def packed_size(made: Sequence[Panel], elements: int) -> int:
     return 4 * (elements + 1) * sum(p.columns for p in made)
 
 
-def pack(room: Array, filters: Array, bias: Array | None, made: Sequence[Panel]) -> None:
+def pack_weights(room: Array, filters: Array, bias: Array | None, made: Sequence[Panel]) -> None:
     """``filters`` [channels, elements of the window]: for each panel its bias, then for each stream a row of each
     element."""
     elements = filters.shape[1]
@@ -112,14 +116,14 @@ def pack(room: Array, filters: Array, bias: Array | None, made: Sequence[Panel])
 
 
 def emit_tile(
-    module: Module, pixels: int, panel: Panel, window: Window, out_step: int, second_step: int, tail: Tail,
+    module: Module, pixels: int, panel: Panel, window: Window, out_step: int, second_step: int, tail: Epilogue,
     prefix: str = "", ahead: bool = False, pairs: bool = False,
 ) -> Function:  # fmt: skip
     """``tile(data, weights, out, second)``; ``prefix`` tells products of one module apart.
 
     ``ahead``: the panel that follows will be needed next. ``pairs``: elements are pairs of 16 bits.
     """
-    product = fma_pairs if pairs else fma
+    product = fma_bf16_pairs if pairs else fma
     shape = "_".join(map(str, (*panel.widths, panel.used)))
     name = f"{prefix}tile_{pixels}_{shape}"
     if name in module.functions:
@@ -134,32 +138,32 @@ def emit_tile(
     def multiply(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
         row = [f.load(t, weights, o, 16) for t, o in zip(types, places, strict=True)]
-        for offset in range(0, 4 * panel.columns if ahead else 0, LINE):
-            fetch(f, weights, 4 * panel.columns * (window.elements + 1) + offset)
+        for offset in range(0, 4 * panel.columns if ahead else 0, CACHE_LINE):
+            prefetch(f, weights, 4 * panel.columns * (window.elements + 1) + offset)
         for p in range(pixels):
             x = f.load("float", data, p * window.step, 4)
             for j, w in enumerate(row):
                 sums[p * len(row) + j] = product(f, f.splat(x, panel.widths[j]), w, sums[p * len(row) + j])
         return [f.gep(data, 4), f.gep(weights, further), *sums]
 
-    sums = around(f, window, [*start, *bias * pixels], multiply, window.depth)[2:]
+    sums = emit_window_loops(f, window, [*start, *bias * pixels], multiply, window.depth)[2:]
     for p in range(pixels):
         _store_pixel(f, panel, sums[p * len(types) : (p + 1) * len(types)], p * out_step, p * second_step, tail)
     f.ret()
     return f
 
 
-def _store_pixel(f: Function, panel: Panel, sums: list[Reg], out: int, second: int, tail: Tail) -> None:
+def _store_pixel(f: Function, panel: Panel, sums: list[Reg], out: int, second: int, tail: Epilogue) -> None:
     """The panel's part of one pixel, ``out`` and ``second`` bytes into the tile."""
     column = 0
     for total, width in zip(sums, panel.widths, strict=True):
         load = lambda kind=total.type, at=second + 4 * column: f.load(kind, f.arg("second"), at)  # noqa: E731
         used = min(panel.used - column, width)
-        f.store_first(finish(f, total, tail, load), used, f.arg("out"), out + 4 * column)
+        f.store_first(apply_epilogue(f, total, tail, load), used, f.arg("out"), out + 4 * column)
         column += width
 
 
-def around(f: Function, window: Window, start: list[Reg], body: object, times: int) -> list[Reg]:
+def emit_window_loops(f: Function, window: Window, start: list[Reg], body: object, times: int) -> list[Reg]:
     """The window's loops around the innermost one. Carried: the data's address, then whatever moves on by itself."""
 
     def level(depth: int, carried: list[Reg]) -> list[Reg]:

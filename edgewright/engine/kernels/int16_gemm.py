@@ -13,33 +13,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.fixed_point import bounded
-from edgewright.engine.codegen.float_rescale import double, nearest
-from edgewright.engine.codegen.vector import clamp, multiply_pairs
+from edgewright.engine.codegen.fixed_point import clamp_int
+from edgewright.engine.codegen.float_rescale import round_to_int32, to_float64
+from edgewright.engine.codegen.vector import clamp, madd_int16
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.gemm import Window, around
+from edgewright.engine.kernels.gemm import Window, emit_window_loops
 from edgewright.ir.graph import Array
 
-_HEAD = 4  # numbers of 64 bits for each channel
-_SIGN = {"i32": -0x7FFF8000, **{vec(n, "i16"): -0x8000 for n in (1, 4, 8, 16)}}
+_HEAD_WORDS = 4  # numbers of 64 bits for each channel
+_SIGN_FLIP = {"i32": -0x7FFF8000, **{vec(n, "i16"): -0x8000 for n in (1, 4, 8, 16)}}
 
 
 def head_bytes(lanes: int) -> int:
-    return 8 * _HEAD * lanes
+    return 8 * _HEAD_WORDS * lanes
 
 
 def pack_head(lanes: int, channels: int, bias: Array, multiplier: Array, shift: Array) -> Array:
     """[panels, bytes]: the front of every panel; channels that are not there are shifted by one bit."""
     panels = -(-channels // lanes)
-    made = np.zeros((_HEAD, panels * lanes), np.int64)
+    made = np.zeros((_HEAD_WORDS, panels * lanes), np.int64)
     made[3] = 1
     for row, numbers in enumerate((bias, multiplier, np.int64(1) << (shift - 1), shift)):
         made[row, :channels] = numbers
-    return made.reshape(_HEAD, panels, lanes).swapaxes(0, 1).reshape(panels, -1).view(np.uint8)
+    return made.reshape(_HEAD_WORDS, panels, lanes).swapaxes(0, 1).reshape(panels, -1).view(np.uint8)
 
 
 @dataclass(frozen=True)
-class WordEnd:
+class Int16Epilogue:
     """``real``: by factors of double precision, not multipliers and shifts. ``unsigned``: of the data."""
 
     low: int
@@ -49,14 +49,14 @@ class WordEnd:
     unsigned: bool = False
 
 
-class _Ending:
+class _Int16EpilogueEmitter:
     """From sums to stored integers: times a multiplier, shifted, or times a factor; within limits."""
 
-    def __init__(self, f: Function, weights: Reg, lanes: int, end: WordEnd) -> None:
+    def __init__(self, f: Function, weights: Reg, lanes: int, end: Int16Epilogue) -> None:
         self.f, self.end = f, end
         kind, size = vec(lanes // 2, "i64"), 4 * lanes
-        loaded = [f.load(kind, weights, n * size, 8) for n in range(2 * _HEAD)]
-        self.bias, self.multiplier, self.half, self.shift = (loaded[2 * n : 2 * n + 2] for n in range(_HEAD))
+        loaded = [f.load(kind, weights, n * size, 8) for n in range(2 * _HEAD_WORDS)]
+        self.bias, self.multiplier, self.half, self.shift = (loaded[2 * n : 2 * n + 2] for n in range(_HEAD_WORDS))
 
     def widen(self, x: Reg) -> list[Reg]:
         """32-bit sums as 64 bits: the first half of the lanes, the second."""
@@ -75,36 +75,36 @@ class _Ending:
     def _by_shift(self, i: int, total: Reg) -> Reg:
         f = self.f
         moved = f.op("add", f.op("mul", total, self.multiplier[i]), self.half[i])
-        return bounded(f, f.op("ashr", moved, self.shift[i]), self.end.low, self.end.high)
+        return clamp_int(f, f.op("ashr", moved, self.shift[i]), self.end.low, self.end.high)
 
     def _by_factor(self, i: int, total: Reg) -> Reg:
-        f, end, real = self.f, self.end, double(self.f, total)
+        f, end, real = self.f, self.end, to_float64(self.f, total)
         scaled = f.op("fmul", real, f.bitcast(self.multiplier[i], real.type))
-        return f.add(nearest(f, clamp(f, scaled, end.low - end.zero, end.high - end.zero)), end.zero)
+        return f.add(round_to_int32(f, clamp(f, scaled, end.low - end.zero, end.high - end.zero)), end.zero)
 
     def words(self, x: Reg) -> Reg:
         """Words as signed ones."""
-        return self.f.op("xor", x, _SIGN[x.type]) if self.end.unsigned else x
+        return self.f.op("xor", x, _SIGN_FLIP[x.type]) if self.end.unsigned else x
 
 
 @dataclass(frozen=True)
-class WordTile:
+class Int16Tile:
     """One panel of ``used`` channels. The window's depth is in pairs; ``out_step``: bytes from a pixel to the next."""
 
     window: Window
     used: int
     out_step: int
-    end: WordEnd
+    end: Int16Epilogue
 
 
-def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function:
+def emit_tile(module: Module, isa: ISA, pixels: int, tile: Int16Tile) -> Function:
     """``tile(data, weights, out, second)``."""
     name = f"tile_{pixels}_{tile.used}"
     if name in module.functions:
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     lanes, window = isa.lanes, tile.window
-    ending = _Ending(f, f.arg("weights"), lanes, tile.end)
+    ending = _Int16EpilogueEmitter(f, f.arg("weights"), lanes, tile.end)
     begin = f.gep(f.arg("weights"), head_bytes(lanes))
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
@@ -112,7 +112,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function
         w = f.load(vec(2 * lanes, "i16"), weights, 0, 4)
         for p in range(pixels):
             pair = f.splat(ending.words(f.load("i32", data, p * window.step, 1)), lanes)
-            sums[p] = f.add(sums[p], multiply_pairs(f, f.bitcast(pair, w.type), w))
+            sums[p] = f.add(sums[p], madd_int16(f, f.bitcast(pair, w.type), w))
         return [f.gep(data, 4), f.gep(weights, 4 * lanes), *sums]
 
     def run(_: Reg, carried: list[Reg]) -> list[Reg]:
@@ -123,7 +123,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function
         wide = [part for total in places[2:] for part in ending.widen(total)]
         return [*places[:2], *(f.add(t, w) for t, w in zip(totals, wide, strict=True))]
 
-    totals = around(f, window, [f.arg("data"), begin, *ending.bias * pixels], run, 1)[2:]
+    totals = emit_window_loops(f, window, [f.arg("data"), begin, *ending.bias * pixels], run, 1)[2:]
     for p in range(pixels):
         ending.store(totals[2 * p : 2 * p + 2], tile.used, f.arg("out"), p * tile.out_step)
     f.ret()
@@ -131,7 +131,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, tile: WordTile) -> Function
 
 
 @dataclass(frozen=True)
-class WordRow:
+class Int16DepthwiseRow:
     """A row of a depthwise convolution. Steps in bytes."""
 
     kernel: tuple[int, int]
@@ -143,16 +143,16 @@ class WordRow:
     out_pixel: int
     down: int  # for each output row
     out_row: int
-    end: WordEnd
+    end: Int16Epilogue
     wide: bool = False  # 32 bits are not enough for a window
 
 
-def row_bytes(isa: ISA, row: WordRow) -> int:
+def row_bytes(isa: ISA, row: Int16DepthwiseRow) -> int:
     """Bytes of one panel."""
     return head_bytes(isa.lanes) + 4 * isa.lanes * row.kernel[0] * row.kernel[1]
 
 
-def emit_depthwise(module: Module, name: str, isa: ISA, row: WordRow) -> None:
+def emit_depthwise(module: Module, name: str, isa: ISA, row: Int16DepthwiseRow) -> None:
     """Units are output rows. Slots: data, weights, output."""
     f = module.kernel(name)
     data, weights, out = (f.load_arg(PTR, i) for i in range(3))
@@ -174,9 +174,9 @@ def emit_depthwise(module: Module, name: str, isa: ISA, row: WordRow) -> None:
     f.ret()
 
 
-def _depthwise_panel(f: Function, isa: ISA, row: WordRow, weights: Reg, places: list[Reg], used: int) -> None:
+def _depthwise_panel(f: Function, isa: ISA, row: Int16DepthwiseRow, weights: Reg, places: list[Reg], used: int) -> None:
     lanes = isa.lanes
-    ending = _Ending(f, weights, lanes, row.end)
+    ending = _Int16EpilogueEmitter(f, weights, lanes, row.end)
     pairs, begin = vec(2 * lanes, "i16"), f.gep(weights, head_bytes(lanes))
 
     def pixel(_: Reg, now: list[Reg]) -> list[Reg]:
@@ -184,7 +184,7 @@ def _depthwise_panel(f: Function, isa: ISA, row: WordRow, weights: Reg, places: 
         for n, (y, x) in enumerate(np.ndindex(*row.kernel)):
             word = ending.words(f.load(vec(lanes, "i16"), now[0], y * row.line + x * row.tap))
             tap = f.load(pairs, begin, 4 * lanes * n, 4)  # each weight, and a zero for what stands above a word
-            made = multiply_pairs(f, f.bitcast(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
+            made = madd_int16(f, f.bitcast(f.cast("zext", word, vec(lanes, "i32")), pairs), tap)
             if row.wide:
                 sums = [f.add(a, b) for a, b in zip(ending.widen(made), sums, strict=True)]
             else:

@@ -12,14 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.vector import Dots, interleave
+from edgewright.engine.codegen.vector import Int8Dot, interleave
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.int8_store import Ending, Finish, Notes, column_order, load_factors, no_factor
+from edgewright.engine.kernels.int8_store import (
+    EpilogueParams,
+    Int8Epilogue,
+    Int8EpilogueEmitter,
+    channel_order,
+    load_requantizers,
+    padding_factors,
+)
 from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
-class ByteRow:
+class Int8DepthwiseRow:
     """A row of output pixels and what it is made of; steps in bytes."""
 
     kernel: tuple[int, int]
@@ -30,10 +37,10 @@ class ByteRow:
     data_pixel: int
     out_pixel: int
     second_pixel: int
-    ending: Ending
+    ending: Int8Epilogue
 
 
-def blocks(isa: ISA, stored: int) -> list[tuple[int, list[int]]]:
+def channel_blocks(isa: ISA, stored: int) -> list[tuple[int, list[int]]]:
     """Widths of vectors and where they begin: wide ones, and a narrower one if little is left."""
     whole, made = stored // isa.bytes * isa.bytes, []
     if whole:
@@ -48,14 +55,14 @@ def blocks(isa: ISA, stored: int) -> list[tuple[int, list[int]]]:
     return made
 
 
-def quads(row: ByteRow, column: int) -> list[tuple[int, int, int]]:
+def window_quads(row: Int8DepthwiseRow, column: int) -> list[tuple[int, int, int]]:
     """The quads that the window at ``column`` is made of: (first column, odd start, number among those)."""
     odd = column % 2 if row.dilation == 1 else 0
-    starts = _starts(row.kernel[1], odd, row.dilation)
+    starts = _quad_starts(row.kernel[1], odd, row.dilation)
     return [(column - odd + s * row.dilation, odd, i) for i, s in enumerate(starts)]
 
 
-def _starts(taps: int, odd: int, dilation: int) -> list[int]:
+def _quad_starts(taps: int, odd: int, dilation: int) -> list[int]:
     """Where quads begin, in taps after the first; all even, so that neighbours share them."""
     reach = taps + odd
     starts = list(range(0, max(1, reach - 3), 4))
@@ -65,57 +72,59 @@ def _starts(taps: int, odd: int, dilation: int) -> list[int]:
     return starts
 
 
-def patterns(row: ByteRow) -> list[tuple[int, int, tuple[int, ...]]]:
+def quad_patterns(row: Int8DepthwiseRow) -> list[tuple[int, int, tuple[int, ...]]]:
     """For each way a quad is used: odd start, its number, and the taps of its four places (-1: none)."""
     made = []
     for odd in (0, 1) if row.stride % 2 and row.dilation == 1 else (0,):
         covered = odd
-        for i, start in enumerate(_starts(row.kernel[1], odd, row.dilation)):
+        for i, start in enumerate(_quad_starts(row.kernel[1], odd, row.dilation)):
             places = [p if covered <= p < row.kernel[1] + odd else -1 for p in range(start, start + 4)]
             made.append((odd, i, tuple(p - odd if p >= 0 else -1 for p in places)))
             covered = start + 4
     return made
 
 
-def block_bytes(row: ByteRow, width: int) -> int:
+def block_bytes(row: Int8DepthwiseRow, width: int) -> int:
     """Bytes of weights of one block of channels."""
-    return head_bytes(row, width) + row.kernel[0] * len(patterns(row)) * 4 * width
+    return head_bytes(row, width) + row.kernel[0] * len(quad_patterns(row)) * 4 * width
 
 
-def head_bytes(row: ByteRow, width: int) -> int:
+def head_bytes(row: Int8DepthwiseRow, width: int) -> int:
     """Of those, what comes before the filters: bias, factors, notes."""
     return 4 * width * (1 + row.ending.words) + row.ending.notes
 
 
-def pack(isa: ISA, row: ByteRow, filters: Array, bias: Array, factors: Array, notes: Notes) -> Array:
+def pack_weights(
+    isa: ISA, row: Int8DepthwiseRow, filters: Array, bias: Array, factors: Array, notes: EpilogueParams
+) -> Array:
     """``filters`` [height, width, channels] of int8; factors [words, channels]."""
-    made = blocks(isa, row.stored)
+    made = channel_blocks(isa, row.stored)
     total = max(starts[-1] + width for width, starts in made)
     wide = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column for no tap
     wide[:, :-1, : filters.shape[2]] = filters
-    spaced = wide[:, [list(taps) for *_, taps in patterns(row)]]
-    biases, words = np.zeros(total, np.int32), np.tile(no_factor(row.ending)[:, None], (1, total))
+    spaced = wide[:, [list(taps) for *_, taps in quad_patterns(row)]]
+    biases, words = np.zeros(total, np.int32), np.tile(padding_factors(row.ending)[:, None], (1, total))
     biases[: len(bias)], words[:, : factors.shape[1]] = bias, factors.view(np.int32)
     parts = []
     for width, start in ((width, start) for width, starts in made for start in starts):
-        chosen = start + column_order(width // 4, 4)
+        chosen = start + channel_order(width // 4, 4)
         parts += [biases[chosen].view(np.uint8), words[:, chosen].reshape(-1).view(np.uint8), notes.pack()]
         parts.append(np.ascontiguousarray(spaced[..., chosen].swapaxes(2, 3)).reshape(-1).view(np.uint8))
     return np.concatenate(parts)
 
 
-def pixels_at_once(isa: ISA, row: ByteRow) -> int:
+def pixels_at_once(isa: ISA, row: Int8DepthwiseRow) -> int:
     """Sums of four vectors for each, and a quad, fit in the registers."""
     return min(4 if isa.registers >= 32 else 2, row.columns)
 
 
-def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
+def emit_row(module: Module, isa: ISA, row: Int8DepthwiseRow) -> Function:
     """``row(data of each kernel row..., out, weights, second)``."""
     names = [f"data{i}" for i in range(row.kernel[0])]
     f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
     start = [f.arg(n) for n in (*names, "out", "second")]
     weights = f.arg("weights")
-    for width, starts in blocks(isa, row.stored):
+    for width, starts in channel_blocks(isa, row.stored):
 
         def channels(index: Reg, _: list[Reg], width: int = width, starts: list[int] = starts,
                      weights: Reg = weights) -> list[Reg]:  # fmt: skip
@@ -135,12 +144,12 @@ def emit_row(module: Module, isa: ISA, row: ByteRow) -> Function:
 class _Block:
     """One block of channels along the row."""
 
-    def __init__(self, f: Function, isa: ISA, row: ByteRow, width: int, weights: Reg) -> None:
+    def __init__(self, f: Function, isa: ISA, row: Int8DepthwiseRow, width: int, weights: Reg) -> None:
         self.f, self.isa, self.row, self.weights = f, isa, row, weights
         self.width, self.used = width, min(width, row.stored)
         self.kind, self.whole = vec(self.width, "i8"), vec(self.width // 4, "i32")
-        self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(patterns(row))}
-        self.dots = Dots(f, isa)
+        self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(quad_patterns(row))}
+        self.dots = Int8Dot(f, isa)
 
     def along(self, places: Sequence[Reg]) -> None:
         f, row = self.f, self.row
@@ -166,8 +175,8 @@ class _Block:
         sums = [list(bias) for _ in range(pixels)]
         for dy in range(row.kernel[0]):
             self._line(data[dy], dy, sums)
-        factors = load_factors(f, row.ending, f.gep(self.weights, 4 * width), width // 4, 4, 16)
-        finish = Finish(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.words)))
+        factors = load_requantizers(f, row.ending, f.gep(self.weights, 4 * width), width // 4, 4, 16)
+        finish = Int8EpilogueEmitter(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.words)))
         for p, four in enumerate(sums):
             other = f.load(self.kind, second, p * row.second_pixel) if row.ending.sum else None
             f.store_first(finish.store(four, factors, other), self.used, out, p * row.out_pixel)
@@ -177,7 +186,7 @@ class _Block:
         f, row = self.f, self.row
         uses: dict[int, list[tuple[int, int]]] = {}
         for p in range(len(sums)):
-            for column, odd, i in quads(row, p * row.stride):
+            for column, odd, i in window_quads(row, p * row.stride):
                 uses.setdefault(column, []).append((p, self.numbers[odd, i]))
         taps = {p * row.stride + t * row.dilation for p in range(len(sums)) for t in range(row.kernel[1])}
         pairs: dict[int, tuple[Reg, Reg]] = {}

@@ -14,24 +14,24 @@ from itertools import groupby
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, lane_count, vec
-from edgewright.engine.codegen.vector import LINE, Dots, Pairs, fetch
+from edgewright.engine.codegen.vector import CACHE_LINE, Int8Dot, Int16Dot, prefetch
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.gemm import Window, around
+from edgewright.engine.kernels.gemm import Window, emit_window_loops
 from edgewright.engine.kernels.int8_store import (
-    Ending,
-    Finish,
-    Notes,
-    column_order,
-    from_rows,
-    load_factors,
-    no_factor,
-    rows_of,
+    EpilogueParams,
+    Int8Epilogue,
+    Int8EpilogueEmitter,
+    channel_order,
+    join_pixels,
+    load_requantizers,
+    padding_factors,
+    split_pixels,
 )
 from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
-class BytePanel:
+class Int8Panel:
     """``vectors`` of sums (1, 2 or 4), whose first ``used`` bytes are stored.
 
     Weights of ``streams`` parts of the vectors lie one after the other: memory is read faster in several places.
@@ -42,7 +42,7 @@ class BytePanel:
     streams: int = 1
 
 
-def panels(isa: ISA, stored: int, vectors: int, pixels: int = 0) -> list[BytePanel]:
+def make_panels(isa: ISA, stored: int, vectors: int, pixels: int = 0) -> list[Int8Panel]:
     """Panels of so many vectors for so many stored bytes of a pixel, and a narrower one if little is left.
 
     For a single pixel each vector's weights are read in a place of their own.
@@ -50,16 +50,16 @@ def panels(isa: ISA, stored: int, vectors: int, pixels: int = 0) -> list[BytePan
     lanes = isa.lanes
     full, rest = divmod(stored, vectors * lanes)
     last = next((v for v in (1, 2, 4) if v * lanes >= rest and v <= vectors), vectors)
-    whole = BytePanel(vectors, vectors * lanes, vectors if pixels == 1 else 1)
-    return [whole] * full + ([BytePanel(last, rest)] if rest else [])
+    whole = Int8Panel(vectors, vectors * lanes, vectors if pixels == 1 else 1)
+    return [whole] * full + ([Int8Panel(last, rest)] if rest else [])
 
 
-_FIRST_CACHE = 24 << 10  # bytes of it that weights may fill
-_TWO_SIZES = 1.03  # as if tiles of two sizes took longer: they are twice the code to compile
+_L1_WEIGHT_BYTES = 24 << 10  # bytes of it that weights may fill
+_TWO_SIZES_PENALTY = 1.03  # as if tiles of two sizes took longer: they are twice the code to compile
 
 
 @lru_cache(256)
-def best_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[tuple[int, int], ...]:
+def rank_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[tuple[int, int], ...]:
     """Vectors and pixels of tiles, those first that take the fewest cycles by a model of the ports and caches."""
     if rows * columns == 1:
         return ((4, 1),)
@@ -74,13 +74,15 @@ def best_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threa
             small, longer = divmod(columns, tiles)
             share = -(-rows * tiles // threads) * threads / (rows * tiles)
             sizes = ((small + 1, longer), (small, tiles - longer))
-            cycles = sum(tile_count * _cycles(vectors, size, steps, 4 * width * steps) for size, tile_count in sizes)
-            cycles *= _TWO_SIZES if longer else 1.0
+            cycles = sum(
+                tile_count * _tile_cycles(vectors, size, steps, 4 * width * steps) for size, tile_count in sizes
+            )
+            cycles *= _TWO_SIZES_PENALTY if longer else 1.0
             found[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
     return tuple(sorted(found, key=lambda tile: (found[tile], -tile[0], -tile[1])))
 
 
-def _cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
+def _tile_cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
     """Of one tile. A step multiplies pixels * vectors times, its loads run beside; four vectors at a time are stored.
 
     Weights that do not stay in the first cache come again for every tile: the more pixels, the less that matters.
@@ -88,25 +90,25 @@ def _cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
     if not pixels:
         return 0.0
     rounds = max(pixels * vectors, vectors + pixels / 2, 5) * steps
-    if weights > _FIRST_CACHE:
+    if weights > _L1_WEIGHT_BYTES:
         rounds *= 1 + 0.4 / pixels
     return rounds + -(-pixels * vectors // 4) * (24 if vectors == 4 else 40) + 12
 
 
-def panel_bytes(isa: ISA, panel: BytePanel, ending: Ending, steps: int) -> int:
+def panel_bytes(isa: ISA, panel: Int8Panel, ending: Int8Epilogue, steps: int) -> int:
     width = panel.vectors * isa.lanes
     return width * 4 * (1 + ending.words) + ending.notes + steps * width * 4
 
 
-def pack(
-    room: Array, isa: ISA, filters: Array, bias: Array, factors: Array, made: Sequence[BytePanel], ending: Ending,
-    notes: Notes,
+def pack_weights(
+    room: Array, isa: ISA, filters: Array, bias: Array, factors: Array, made: Sequence[Int8Panel], ending: Int8Epilogue,
+    notes: EpilogueParams,
 ) -> None:  # fmt: skip
     """``filters`` [channels, steps * 4] of int8; bias and factors [words, channels] of 32 bits."""
     fours = np.ascontiguousarray(filters).view(np.int32)
     left, start, tail = room, 0, notes.pack()
     for panel, run in groupby(made):
-        panel_count, order = len(list(run)), column_order(isa.lanes, panel.vectors)
+        panel_count, order = len(list(run)), channel_order(isa.lanes, panel.vectors)
         width = len(order)
         front = 4 * width * (1 + ending.words)
         head = front + len(tail)
@@ -118,7 +120,7 @@ def pack(
         body = fours[channels]
         body[~there] = 0
         blocks[:, : 4 * width].view(np.int32)[:] = np.where(there, bias[channels], 0)
-        words = np.where(there, factors.view(np.int32)[:, channels], no_factor(ending)[:, None, None])
+        words = np.where(there, factors.view(np.int32)[:, channels], padding_factors(ending)[:, None, None])
         blocks[:, 4 * width : front].view(np.int32).reshape(panel_count, ending.words, width)[:] = words.swapaxes(0, 1)
         blocks[:, front:head] = tail
         parts = body.reshape(panel_count, panel.streams, -1, fours.shape[1])
@@ -127,8 +129,8 @@ def pack(
     assert not len(left)
 
 
-def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: Window, out_step: int, second_step: int,
-              ending: Ending, ahead: bool = False) -> Function:  # fmt: skip
+def emit_tile(module: Module, isa: ISA, pixels: int, panel: Int8Panel, window: Window, out_step: int, second_step: int,
+              ending: Int8Epilogue, ahead: bool = False) -> Function:  # fmt: skip
     """``tile(data, weights, out, second)``. The window's depth is in steps of four bytes.
 
     ``ahead``: the panel that follows is brought to the second cache.
@@ -139,36 +141,36 @@ def emit_tile(module: Module, isa: ISA, pixels: int, panel: BytePanel, window: W
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     sums = _multiply(f, isa, pixels, panel, window, ending, ahead)
     lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
-    factors = load_factors(f, ending, f.gep(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
-    finish = Finish(f, ending, f.gep(f.arg("weights"), (1 + ending.words) * head))
+    factors = load_requantizers(f, ending, f.gep(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
+    finish = Int8EpilogueEmitter(f, ending, f.gep(f.arg("weights"), (1 + ending.words) * head))
     together = 4 // panel.vectors
     for start in range(0, pixels, together):
         chosen = [min(start + i, pixels - 1) for i in range(together)]
         four = [sums[p * panel.vectors + j] for p in chosen for j in range(panel.vectors)]
-        second = _second(f, isa, panel, chosen, second_step) if ending.sum else None
+        second = _load_second(f, isa, panel, chosen, second_step) if ending.sum else None
         packed = finish.store(four, factors * together, second)
-        for p, row in zip(dict.fromkeys(chosen), rows_of(f, packed, panel.vectors), strict=False):
+        for p, row in zip(dict.fromkeys(chosen), split_pixels(f, packed, panel.vectors), strict=False):
             f.store_first(row, panel.used, f.arg("out"), p * out_step)
     f.ret()
     return f
 
 
-def _second(f: Function, isa: ISA, panel: BytePanel, chosen: Sequence[int], step: int) -> Reg:
+def _load_second(f: Function, isa: ISA, panel: Int8Panel, chosen: Sequence[int], step: int) -> Reg:
     kind = vec(panel.vectors * isa.lanes, "i8")
     loaded = {p: f.load(kind, f.arg("second"), p * step) for p in dict.fromkeys(chosen)}
-    return from_rows(f, [loaded[p] for p in chosen], panel.vectors)
+    return join_pixels(f, [loaded[p] for p in chosen], panel.vectors)
 
 
-def _multiply(f: Function, isa: ISA, pixels: int, panel: BytePanel, window: Window, ending: Ending,
+def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Window, ending: Int8Epilogue,
               ahead: bool) -> list[Reg]:  # fmt: skip
     size, weights = 4 * isa.lanes, f.arg("weights")
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
     begin = f.gep(weights, (1 + ending.words) * panel.vectors * size + ending.notes)
     further = panel_bytes(isa, panel, ending, window.elements) if ahead else 0
-    return multiply(f, Dots(f, isa), pixels, window, begin, bias, further, near=False, streams=panel.streams)
+    return accumulate_tile(f, Int8Dot(f, isa), pixels, window, begin, bias, further, near=False, streams=panel.streams)
 
 
-def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin: Reg, bias: list[Reg],
+def accumulate_tile(f: Function, dots: Int8Dot | Int16Dot, pixels: int, window: Window, begin: Reg, bias: list[Reg],
              ahead: int = 0, near: bool = True, streams: int = 1) -> list[Reg]:  # fmt: skip
     """The sums of each pixel, a vector for each of ``bias``: four bytes of data by as many of the weights at a time.
 
@@ -181,17 +183,17 @@ def multiply(f: Function, dots: Dots | Pairs, pixels: int, window: Window, begin
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
         row = [dots.weights(f.load(bytes_, weights, place, size)) for place in places]
-        for offset in range(0, vectors * size if ahead else 0, LINE):
-            fetch(f, weights, ahead + offset, near)
+        for offset in range(0, vectors * size if ahead else 0, CACHE_LINE):
+            prefetch(f, weights, ahead + offset, near)
         for p in range(pixels):
             x = dots.data(f.bitcast(f.splat(f.load("i32", data, p * window.step, 1), lanes), bytes_))
             for j, w in enumerate(row):
                 sums[p * vectors + j] = dots.add(sums[p * vectors + j], x, w)
         return [f.gep(data, 4), f.gep(weights, each * size), *sums]
 
-    return around(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
+    return emit_window_loops(f, window, [f.arg("data"), begin, *bias * pixels], step, window.depth)[2:]
 
 
-def reach(limit: Array, bias: Array) -> int:
+def max_accumulator(limit: Array, bias: Array) -> int:
     """The largest that a sum can become, for weights whose sizes sum to ``limit``."""
     return int((limit.astype(np.int64) * 255 + np.abs(bias.astype(np.int64))).max(initial=0))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg, const, lane_count, vec
-from edgewright.engine.codegen.requant import ROUNDINGS, Requantize
-from edgewright.engine.codegen.vector import bytes_to_four, four_to_bytes, int_max, int_min, permute_bytes
+from edgewright.engine.codegen.requant import REQUANTIZERS, Requantize
+from edgewright.engine.codegen.vector import int_max, int_min, pack_four_to_uint8, permute_int8, unpack_uint8_to_four
 from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
-class Ending:
+class Int8Epilogue:
     """Which parts the way from sums to bytes has; their numbers are in the notes that lie with the weights."""
 
     zero: bool  # a zero point that is not 0
@@ -28,7 +28,7 @@ class Ending:
     @property
     def words(self) -> int:
         """Numbers of 32 bits that each channel's factor has."""
-        return len(ROUNDINGS[self.rounding].words)
+        return len(REQUANTIZERS[self.rounding].words)
 
     @property
     def notes(self) -> int:
@@ -37,7 +37,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Notes:
+class EpilogueParams:
     """``factors`` of a sum: (least, largest, first, second, rest, shift), see ``ops/maps.py``."""
 
     zero: int
@@ -54,9 +54,11 @@ class Notes:
         return packed if self.table is None else np.concatenate((packed, self.table))
 
 
-def load_factors(f: Function, ending: Ending, place: Reg, lanes: int, vectors: int, align: int) -> list[Requantize]:
+def load_requantizers(
+    f: Function, ending: Int8Epilogue, place: Reg, lanes: int, vectors: int, align: int
+) -> list[Requantize]:
     """The factors of so many vectors of channels: all their first words, then all their second ones."""
-    rounding, size = ROUNDINGS[ending.rounding], 4 * lanes
+    rounding, size = REQUANTIZERS[ending.rounding], 4 * lanes
     made = []
     for j in range(vectors):
         places = [(kind, (w * vectors + j) * size) for w, kind in enumerate(rounding.words)]
@@ -65,15 +67,15 @@ def load_factors(f: Function, ending: Ending, place: Reg, lanes: int, vectors: i
     return made
 
 
-def no_factor(ending: Ending) -> Array:
+def padding_factors(ending: Int8Epilogue) -> Array:
     """The words of channels that are not there: nothing is shifted by less than one bit, or divided by 0."""
-    return np.array(ROUNDINGS[ending.rounding].nothing, np.int32)
+    return np.array(REQUANTIZERS[ending.rounding].nothing, np.int32)
 
 
-class Finish:
+class Int8EpilogueEmitter:
     """Emits the way from four vectors of sums to one of bytes."""
 
-    def __init__(self, f: Function, ending: Ending, notes: Reg) -> None:
+    def __init__(self, f: Function, ending: Int8Epilogue, notes: Reg) -> None:
         self.f, self.ending, self.notes = f, ending, notes
 
     def _word(self, index: int, lanes: int, kind: str = "i32") -> Reg:
@@ -84,13 +86,13 @@ class Finish:
         lanes = lane_count(sums[0].type)
         whole = [factor(total) for total, factor in zip(sums, factors, strict=True)]
         if second is not None:
-            whole = self._add(whole, bytes_to_four(f, second), lanes)
-        x = four_to_bytes(f, whole, self._word(0, 2 * lanes, "i16") if ending.zero else None)
+            whole = self._add(whole, unpack_uint8_to_four(f, second), lanes)
+        x = pack_four_to_uint8(f, whole, self._word(0, 2 * lanes, "i16") if ending.zero else None)
         if ending.low:
             x = int_max(f, x, self._word(1, 4 * lanes, "i8"), signed=False)
         if ending.high:
             x = int_min(f, x, self._word(2, 4 * lanes, "i8"), signed=False)
-        return look_up(f, f.gep(self.notes, 64), x) if ending.table else x
+        return lookup_uint8(f, f.gep(self.notes, 64), x) if ending.table else x
 
     def _add(self, whole: Sequence[Reg], others: Sequence[Reg], lanes: int) -> list[Reg]:
         """Both in the output's steps, as the reference has it: integers, half a step rounded up."""
@@ -104,26 +106,26 @@ class Finish:
         return made
 
 
-def look_up(f: Function, table: Reg, x: Reg) -> Reg:
+def lookup_uint8(f: Function, table: Reg, x: Reg) -> Reg:
     """Each byte by a table of 256: two halves, each in one instruction; shorter vectors as a part of a long one."""
     if lane_count(x.type) < 64:
         own = list(range(lane_count(x.type)))
         first = f.emit("<2 x i8>", f"insertelement <2 x i8> poison, i8 {x}, i32 0") if len(own) == 1 else x
-        whole = look_up(f, table, f.shuffle(first, first, [*own, *[-1] * (64 - len(own))]))
+        whole = lookup_uint8(f, table, f.shuffle(first, first, [*own, *[-1] * (64 - len(own))]))
         return f.shuffle(whole, whole, own)
     quarters = [f.load(x.type, table, 64 * i, 64) for i in range(4)]
-    low, high = (permute_bytes(f, quarters[i], x, quarters[i + 1]) for i in (0, 2))
+    low, high = (permute_int8(f, quarters[i], x, quarters[i + 1]) for i in (0, 2))
     return f.select(f.compare("slt", x, const(0, x.type)), high, low)
 
 
-def column_order(lanes: int, vectors: int) -> Array:
+def channel_order(lanes: int, vectors: int) -> Array:
     """Which output channel each lane of a panel's vectors has, so that packing them to bytes puts channels in order."""
     places: Array = np.arange(lanes * vectors)
     vector, lane = places // lanes, places % lanes
     return np.asarray(4 * vectors * (lane // 4) + 4 * vector + lane % 4)
 
 
-def rows_of(f: Function, packed: Reg, vectors: int) -> list[Reg]:
+def split_pixels(f: Function, packed: Reg, vectors: int) -> list[Reg]:
     """The bytes of each of 4/vectors pixels."""
     if vectors == 4:
         return [packed]
@@ -136,8 +138,8 @@ def rows_of(f: Function, packed: Reg, vectors: int) -> list[Reg]:
     return [f.bitcast(r, vec(each * size, "i8")) for r in rows]
 
 
-def from_rows(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
-    """The inverse of ``rows_of``."""
+def join_pixels(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
+    """The inverse of ``split_pixels``."""
     if vectors == 4:
         return rows[0]
     together = 4 // vectors

@@ -12,49 +12,49 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.vector import Pairs
+from edgewright.engine.codegen.vector import Int16Dot
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Window
-from edgewright.engine.kernels.int8_gemm import multiply
-from edgewright.engine.kernels.int8_store import Ending, Finish, column_order, load_factors
-from edgewright.engine.kernels.winograd import Outputs, Patches, emit_tiles
+from edgewright.engine.kernels.int8_gemm import accumulate_tile
+from edgewright.engine.kernels.int8_store import Int8Epilogue, Int8EpilogueEmitter, channel_order, load_requantizers
+from edgewright.engine.kernels.winograd import OutputTiles, PatchRow, emit_output_tiles
 from edgewright.ir.graph import Array
 
-_ROWS = np.array([[1, 0, 0], [-1, -1, -1], [-1, 1, -1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.int32)
-_NINTH = pow(9, -1, 1 << 32) - (1 << 32)
-_SIXTY_FOURTH = 6
-LIMIT = 1 << 25  # of a result's size
+_FILTER_TRANSFORM = np.array([[1, 0, 0], [-1, -1, -1], [-1, 1, -1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.int32)
+_INVERSE_OF_9 = pow(9, -1, 1 << 32) - (1 << 32)
+_SHIFT_64 = 6
+MAX_ABS_OUTPUT = 1 << 25  # of a result's size
 
 
-def largest(filters: Array) -> int:
+def max_abs_output(filters: Array) -> int:
     """The largest size of a result, of ``filters`` [channels, 3, 3, inputs] over bytes from 0 to 255."""
     flat = filters.reshape(len(filters), -1)
     above, below = (np.maximum(sign * flat, 0, dtype=np.int32).sum(axis=1, dtype=np.int64) for sign in (1, -1))
     return 255 * int(max(above.max(initial=0), below.max(initial=0)))
 
 
-def transform(filters: Array) -> Array:
+def transform_weights(filters: Array) -> Array:
     """``filters`` [channels, 3, 3, inputs] as [points, channels, inputs] of 16 bits."""
     taps = filters.transpose(1, 2, 0, 3).reshape(9, -1).astype(np.int32)
-    made = np.kron(_ROWS, _ROWS) @ taps
+    made = np.kron(_FILTER_TRANSFORM, _FILTER_TRANSFORM) @ taps
     return made.astype(np.int16).reshape(36, filters.shape[0], filters.shape[3])
 
 
-def pack(room: Array, lanes: int, filters: Array, vectors: int) -> None:
+def pack_weights(room: Array, lanes: int, filters: Array, vectors: int) -> None:
     """For each point panels of so many vectors: at each step two inputs' weights for every channel."""
     channels, block = len(filters), 4 * lanes
     steps = filters.shape[3] // 2
     panels = room.view(np.int32).reshape(36, channels // (vectors * lanes), steps, vectors * lanes)
     each = block // (vectors * lanes)
     for start in range(0, channels, block):
-        pairs = transform(filters[start : start + block]).view(np.int32)[:, column_order(lanes, 4)]
+        pairs = transform_weights(filters[start : start + block]).view(np.int32)[:, channel_order(lanes, 4)]
         first = start // (vectors * lanes)
         panels[:, first : first + each] = pairs.reshape(36, each, vectors * lanes, steps).transpose(0, 1, 3, 2)
 
 
-def pack_ends(lanes: int, bias: Array, factors: Array, notes: Array) -> Array:
+def pack_epilogue_params(lanes: int, bias: Array, factors: Array, notes: Array) -> Array:
     """For each block of channels its bias and its factors' words, then the notes."""
-    order = column_order(lanes, 4)
+    order = channel_order(lanes, 4)
     rows = np.concatenate((bias[None], factors.view(np.int32)))
     blocks = rows.reshape(len(rows), -1, 4 * lanes)[:, :, order].transpose(1, 0, 2)
     return np.concatenate((np.ascontiguousarray(blocks).view(np.uint8).reshape(-1), notes))
@@ -66,7 +66,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, vectors: int, window: Windo
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     zeros = [const(0, vec(isa.lanes, "i32"))] * vectors
     panel = window.depth * vectors * 4 * isa.lanes
-    sums = multiply(f, Pairs(f, isa), pixels, window, f.arg("weights"), zeros, ahead=panel)
+    sums = accumulate_tile(f, Int16Dot(f, isa), pixels, window, f.arg("weights"), zeros, ahead=panel)
     for p in range(pixels):
         for j in range(vectors):
             f.store(sums[p * vectors + j], f.arg("out"), p * out_step + 4 * isa.lanes * j, 4)
@@ -74,7 +74,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, vectors: int, window: Windo
     return f
 
 
-def _out_of(f: Function, x: list[Reg]) -> list[Reg]:
+def _output_transform(f: Function, x: list[Reg]) -> list[Reg]:
     """One dimension of the output transform, 24 times as large."""
 
     def times(a: Reg, factor: int) -> Reg:
@@ -93,20 +93,22 @@ def _out_of(f: Function, x: list[Reg]) -> list[Reg]:
     ]
 
 
-def _sums(f: Function, patches: Patches, lanes: int, now: list[Reg]) -> list[Reg]:
+def _accumulators(f: Function, patches: PatchRow, lanes: int, now: list[Reg]) -> list[Reg]:
     """A vector of channels: its points become the tile's sums."""
     kind, vector, (points, ends), lines = vec(lanes, "i32"), 4 * lanes, now, []
     for c in range(patches.side):
-        lines.append(_out_of(f, [f.load(kind, points, (r * patches.side + c) * patches.point, 4) for r in range(6)]))
+        lines.append(
+            _output_transform(f, [f.load(kind, points, (r * patches.side + c) * patches.point, 4) for r in range(6)])
+        )
     bias = f.load(kind, ends, 0, 4)
     for r in range(4):
-        for c, x in enumerate(_out_of(f, [line[r] for line in lines])):
-            whole = f.op("ashr", f.op("mul", x, const(_NINTH, kind)), _SIXTY_FOURTH)
+        for c, x in enumerate(_output_transform(f, [line[r] for line in lines])):
+            whole = f.op("ashr", f.op("mul", x, const(_INVERSE_OF_9, kind)), _SHIFT_64)
             f.store(f.op("add", whole, bias), points, (r * 4 + c) * patches.point, 4)
     return [f.gep(points, vector), f.gep(ends, vector)]
 
 
-def emit_outputs(module: Module, lanes: int, outputs: Outputs, ending: Ending) -> Function:
+def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, ending: Int8Epilogue) -> Function:
     """``outputs(points, out, second, ends, rows)``, see ``winograd.emit_tiles``; points are written over."""
     kind, patches = vec(lanes, "i32"), outputs.patches
     vector, head = 4 * lanes, 16 * lanes * (1 + ending.words)
@@ -114,9 +116,9 @@ def emit_outputs(module: Module, lanes: int, outputs: Outputs, ending: Ending) -
 
     def tile(f: Function, now: list[Reg], columns: int) -> list[Reg]:
         points, out, second, ends = now
-        f.loop(4, [points, ends], lambda _, each: _sums(f, patches, lanes, each))
-        factors = load_factors(f, ending, f.gep(ends, 4 * vector), lanes, 4, 4)
-        finish = Finish(f, ending, f.gep(f.arg("bias"), notes))
+        f.loop(4, [points, ends], lambda _, each: _accumulators(f, patches, lanes, each))
+        factors = load_requantizers(f, ending, f.gep(ends, 4 * vector), lanes, 4, 4)
+        finish = Int8EpilogueEmitter(f, ending, f.gep(f.arg("bias"), notes))
 
         def store(r: int) -> None:
             for c in range(columns):
@@ -131,4 +133,4 @@ def emit_outputs(module: Module, lanes: int, outputs: Outputs, ending: Ending) -
             f.if_then(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
         return [f.gep(points, 4 * vector), f.gep(out, vector), f.gep(second, vector), f.gep(ends, head)]
 
-    return emit_tiles(module, outputs, 4 * lanes, tile)
+    return emit_output_tiles(module, outputs, 4 * lanes, tile)

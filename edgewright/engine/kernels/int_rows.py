@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.requant import Affine, whole_of
-from edgewright.engine.codegen.vector import int_max, to_real
-from edgewright.engine.kernels.elementwise import Loops, emit_units
-from edgewright.engine.kernels.int8_softmax import entries
-from edgewright.engine.kernels.row_reduce import fold, halved
+from edgewright.engine.codegen.requant import Affine, quantize_to_int32
+from edgewright.engine.codegen.vector import int_max, to_float32
+from edgewright.engine.kernels.elementwise import LoopNest, emit_loop_nest
+from edgewright.engine.kernels.int8_softmax import gather_table
+from edgewright.engine.kernels.row_reduce import reduce_lanes, reduce_row
 from edgewright.ir.int_rows import LN2, MIDDLE, SERIES
 
 _ONE = 1023 << 52  # 1 in double precision, as bits
 
 
 @dataclass(frozen=True)
-class Stored:
+class QuantizedStorage:
     """Integers of ``bits``: ``moved`` is what the engine adds to them, so that bytes have no sign."""
 
     bits: int
@@ -34,73 +34,81 @@ class Stored:
         return f.cast("sext" if self.signed and not self.moved else "zext", given, vec(width, "i32"))
 
     def store(self, f: Function, real: Reg, place: Reg) -> None:
-        whole = f.add(whole_of(f, real, self.affine, self.low, self.high), self.moved)
+        whole = f.add(quantize_to_int32(f, real, self.affine, self.low, self.high), self.moved)
         f.store(f.cast("trunc", whole, vec(lane_count(real.type), f"i{self.bits}")), place)
 
 
 @dataclass(frozen=True)
-class SoftmaxRows:
+class IntSoftmaxSpec:
     """``loops`` are over rows. ``one``: the logarithm of what stands for 1 in the table, if logarithms of shares are
     wanted."""
 
-    loops: Loops
+    loops: LoopNest
     length: int
-    given: Stored
-    made: Stored
+    given: QuantizedStorage
+    made: QuantizedStorage
     one: float | None = None
 
 
-def emit_softmax(module: Module, name: str, lanes: int, rows: SoftmaxRows) -> None:
+def emit_softmax(module: Module, name: str, lanes: int, rows: IntSoftmaxSpec) -> None:
     """Slots: data, output, exponentials of 32 bits."""
     f = module.kernel(name)
     data, out, table = (f.load_arg(PTR, i) for i in range(3))
     given, made = rows.given, rows.made
 
     def row(now: list[Reg], index: Reg, _: int) -> None:
-        source, target = _starts(f, rows.loops, now, index)
+        source, target = _row_pointers(f, rows.loops, now, index)
 
         def at(place: Reg, like: Reg) -> Reg:
             return given.load(f, f.gep(source, f.mul(place, given.bits // 8)), lane_count(like.type))
 
-        largest = fold(f, lanes, rows.length, const(-(1 << 31), "i32"), lambda i, now: int_max(f, now, at(i, now)),
-                       lambda f, x: halved(f, x, lambda a, b: int_max(f, a, b)))  # fmt: skip
+        largest = reduce_row(
+            f,
+            lanes,
+            rows.length,
+            const(-(1 << 31), "i32"),
+            lambda i, now: int_max(f, now, at(i, now)),
+            lambda f, x: reduce_lanes(f, x, lambda a, b: int_max(f, a, b)),
+        )
 
         def below(place: Reg, like: Reg) -> Reg:
             return f.op("sub", f.splat(largest, lane_count(like.type)), at(place, like))
 
-        total = fold(f, lanes, rows.length, const(0, "i32"),
-                     lambda i, now: f.add(now, entries(f, table, below(i, now))), _added)  # fmt: skip
-        finish = _shares(f, table, total) if rows.one is None else _logs(f, rows, total)
-        _each(f, lanes, rows.length, lambda i, like: made.store(
+        total = reduce_row(f, lanes, rows.length, const(0, "i32"),
+                     lambda i, now: f.add(now, gather_table(f, table, below(i, now))), _lane_sum)  # fmt: skip
+        finish = _probabilities(f, table, total) if rows.one is None else _log_probabilities(f, rows, total)
+        _for_each(f, lanes, rows.length, lambda i, like: made.store(
             f, finish(below(i, like)), f.gep(target, f.mul(i, made.bits // 8))))  # fmt: skip
 
-    emit_units(f, 1, rows.loops, [data, out], row)
+    emit_loop_nest(f, 1, rows.loops, [data, out], row)
 
 
-def _starts(f: Function, loops: Loops, now: list[Reg], index: Reg) -> list[Reg]:
+def _row_pointers(f: Function, loops: LoopNest, now: list[Reg], index: Reg) -> list[Reg]:
     return [f.gep(p, f.mul(index, o.strides[-1])) for p, o in zip(now, loops.operands, strict=True)]
 
 
-def _added(f: Function, x: Reg) -> Reg:
-    return halved(f, x, lambda a, b: f.op("add", a, b))
+def _lane_sum(f: Function, x: Reg) -> Reg:
+    return reduce_lanes(f, x, lambda a, b: f.op("add", a, b))
 
 
-def _each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
+def _for_each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
     def step(at: Reg, now: Reg) -> Reg:
         body(at, now)
         return now
 
-    fold(f, lanes, length, const(0, "i32"), step, lambda f, x: const(0, "i32"))
+    reduce_row(f, lanes, length, const(0, "i32"), step, lambda f, x: const(0, "i32"))
 
 
-def _shares(f: Function, table: Reg, total: Reg) -> Callable[[Reg], Reg]:
-    whole = to_real(f, total)
-    return lambda below: f.op("fdiv", to_real(f, entries(f, table, below)), f.splat(whole, lane_count(below.type)))
+def _probabilities(f: Function, table: Reg, total: Reg) -> Callable[[Reg], Reg]:
+    whole = to_float32(f, total)
+    return lambda below: f.op(
+        "fdiv", to_float32(f, gather_table(f, table, below)), f.splat(whole, lane_count(below.type))
+    )
 
 
-def _logs(f: Function, rows: SoftmaxRows, total: Reg) -> Callable[[Reg], Reg]:
+def _log_probabilities(f: Function, rows: IntSoftmaxSpec, total: Reg) -> Callable[[Reg], Reg]:
     assert rows.one is not None
-    log = f.op("fsub", _logarithm(f, total), const(rows.one, "double"))
+    log = f.op("fsub", _log(f, total), const(rows.one, "double"))
 
     def made(below: Reg) -> Reg:
         wide = f.cast("sitofp", below, vec(lane_count(below.type), "double"))
@@ -113,7 +121,7 @@ def _logs(f: Function, rows: SoftmaxRows, total: Reg) -> Callable[[Reg], Reg]:
     return made
 
 
-def _logarithm(f: Function, whole: Reg) -> Reg:
+def _log(f: Function, whole: Reg) -> Reg:
     """Of an integer from 1."""
     bits = f.bitcast(f.cast("sitofp", whole, "double"), I64)
     power = f.add(f.op("lshr", bits, 52), -1023)
@@ -135,14 +143,14 @@ def _logarithm(f: Function, whole: Reg) -> Reg:
 
 
 @dataclass(frozen=True)
-class NormRows:
+class IntNormSpec:
     """``loops`` are over rows of which each element has a factor; without them rows are dense, ``spread`` elements have
     one factor, and after ``groups`` rows factors begin anew."""
 
-    loops: Loops | None
+    loops: LoopNest | None
     length: int
-    given: Stored
-    made: Stored
+    given: QuantizedStorage
+    made: QuantizedStorage
     epsilon: float
     centre: bool
     bias: bool
@@ -150,7 +158,7 @@ class NormRows:
     groups: int = 1
 
 
-def emit_norm(module: Module, name: str, lanes: int, norm: NormRows) -> None:
+def emit_norm(module: Module, name: str, lanes: int, norm: IntNormSpec) -> None:
     """Slots: data, output, factors, and what is added, in single precision."""
     f = module.kernel(name)
     data, out, weights, biases = (f.load_arg(PTR, i) for i in range(4))
@@ -169,10 +177,10 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormRows) -> None:
         def store(i: Reg, like: Reg) -> None:
             places = [f.gep(p, f.mul(i, 4)) for p in (weights, biases)]
             factors = [f.load(vec(lane_count(like.type), "float"), p) for p in places]
-            real = _normal(f, centred(i, lane_count(like.type)), *moments, factors, norm.bias)
+            real = _normalize(f, centred(i, lane_count(like.type)), *moments, factors, norm.bias)
             norm.made.store(f, real, f.gep(target, f.mul(i, items[1])))
 
-        _each(f, lanes, norm.length, store)
+        _for_each(f, lanes, norm.length, store)
 
     def row(index: Reg) -> None:
         first = f.mul(f.op("urem", index, norm.groups), norm.length // norm.spread)
@@ -183,16 +191,16 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormRows) -> None:
         loops = norm.loops
 
         def apart(now: list[Reg], at: Reg, _: int) -> None:
-            source, target = _starts(f, loops, now, at)
+            source, target = _row_pointers(f, loops, now, at)
             normalize(source, target, None)
 
-        emit_units(f, 1, loops, [data, out], apart)
+        emit_loop_nest(f, 1, loops, [data, out], apart)
         return
     f.for_range(f.arg("begin"), f.arg("end"), row)
     f.ret()
 
 
-def _moments(f: Function, lanes: int, norm: NormRows, centred: Callable[[Reg, int], Reg]) -> tuple[Reg, Reg]:
+def _moments(f: Function, lanes: int, norm: IntNormSpec, centred: Callable[[Reg, int], Reg]) -> tuple[Reg, Reg]:
     """The mean and the factor that elements are brought to, in single precision."""
 
     def wide(place: Reg, like: Reg) -> Reg:
@@ -203,8 +211,12 @@ def _moments(f: Function, lanes: int, norm: NormRows, centred: Callable[[Reg, in
         return f.op("add", now, f.op("mul", x, x))
 
     none, count_, half = const(0, I64), norm.length, lanes // 2 or 1
-    total = fold(f, half, count_, none, lambda i, now: f.op("add", now, wide(i, now)), _added) if norm.centre else none
-    squares = fold(f, half, count_, none, squared, _added)
+    total = (
+        reduce_row(f, half, count_, none, lambda i, now: f.op("add", now, wide(i, now)), _lane_sum)
+        if norm.centre
+        else none
+    )
+    squares = reduce_row(f, half, count_, none, squared, _lane_sum)
     spread = f.op("sub", f.mul(squares, count_), f.op("mul", total, total))
     variance = f.op("fdiv", f.cast("sitofp", spread, "double"), const(float(count_ * count_), "double"))
     scale = norm.given.affine.scale
@@ -216,14 +228,14 @@ def _moments(f: Function, lanes: int, norm: NormRows, centred: Callable[[Reg, in
     return short[0], short[1]
 
 
-def _normal(f: Function, x: Reg, mean: Reg, factor: Reg, factors: list[Reg], bias: bool) -> Reg:
+def _normalize(f: Function, x: Reg, mean: Reg, factor: Reg, factors: list[Reg], bias: bool) -> Reg:
     lanes = lane_count(x.type)
-    real = f.op("fmul", f.op("fsub", to_real(f, x), f.splat(mean, lanes)), f.splat(factor, lanes))
+    real = f.op("fmul", f.op("fsub", to_float32(f, x), f.splat(mean, lanes)), f.splat(factor, lanes))
     real = f.op("fmul", real, factors[0])
     return f.op("fadd", real, factors[1]) if bias else real
 
 
-def _by_channel(f: Function, lanes: int, norm: NormRows, tables: tuple[Reg, Reg], first: Reg,
+def _by_channel(f: Function, lanes: int, norm: IntNormSpec, tables: tuple[Reg, Reg], first: Reg,
                 centred: Callable[[Reg, int], Reg], target: Reg, moments: tuple[Reg, Reg]) -> None:  # fmt: skip
     """Channel after channel of a group, each with one factor."""
     item = norm.made.bits // 8
@@ -235,10 +247,10 @@ def _by_channel(f: Function, lanes: int, norm: NormRows, tables: tuple[Reg, Reg]
         def store(i: Reg, like: Reg) -> None:
             place, width = f.op("add", begin, i), lane_count(like.type)
             factors = [f.splat(n, width) for n in numbers]
-            real = _normal(f, centred(place, width), *moments, factors, norm.bias)
+            real = _normalize(f, centred(place, width), *moments, factors, norm.bias)
             norm.made.store(f, real, f.gep(target, f.mul(place, item)))
 
-        _each(f, lanes, norm.spread, store)
+        _for_each(f, lanes, norm.spread, store)
         return []
 
     f.loop(norm.length // norm.spread, [], channel)

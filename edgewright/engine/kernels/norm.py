@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.codegen.vector import fma
-from edgewright.engine.kernels.row_reduce import each, fold, load, store, sum_of
+from edgewright.engine.kernels.row_reduce import for_each, lane_sum, load, reduce_row, store
 
 
 @dataclass(frozen=True)
-class Norm:
+class NormSpec:
     """Rows of ``length``, less their mean if ``centred``.
 
     Each factor (and sum) holds for ``spread`` elements in a row; rows take turns with ``groups`` lists of them.
@@ -26,7 +26,7 @@ class Norm:
     groups: int = 1
 
 
-def emit_norm(module: Module, name: str, lanes: int, norm: Norm) -> None:
+def emit_norm(module: Module, name: str, lanes: int, norm: NormSpec) -> None:
     """Units are rows. Slots: data, output, factors, sums. Within 1e-6 of the largest result."""
     f = module.kernel(name)
     data, out, weight, bias = (f.load_arg(PTR, i) for i in range(4))
@@ -36,31 +36,33 @@ def emit_norm(module: Module, name: str, lanes: int, norm: Norm) -> None:
         source, target = f.gep(data, offset), f.gep(out, offset)
         own = f.mul(f.op("urem", y, norm.groups), 4 * (norm.length // norm.spread)) if norm.groups > 1 else 0
         mean, scale = _moments(f, lanes, norm, source)
-        _scale(f, lanes, norm, (source, target, f.gep(weight, own), f.gep(bias, own)), mean, scale)
+        _normalize_row(f, lanes, norm, (source, target, f.gep(weight, own), f.gep(bias, own)), mean, scale)
 
     f.for_range(f.arg("begin"), f.arg("end"), row)
     f.ret()
 
 
-def _moments(f: Function, lanes: int, norm: Norm, source: Reg) -> tuple[Reg, Reg]:
+def _moments(f: Function, lanes: int, norm: NormSpec, source: Reg) -> tuple[Reg, Reg]:
     """The mean of a row, and one over its deviation."""
     share, zero = const(1 / norm.length, "float"), const(0, "float")
     mean = zero
     if norm.centred:
         sums = lambda at, now: f.op("fadd", now, load(f, source, at, now))  # noqa: E731
-        mean = f.op("fmul", fold(f, lanes, norm.length, zero, sums, sum_of), share)
+        mean = f.op("fmul", reduce_row(f, lanes, norm.length, zero, sums, lane_sum), share)
 
     def square(at: Reg, now: Reg) -> Reg:
         x = load(f, source, at, now)
         x = f.op("fsub", x, f.splat(mean, lane_count(now.type))) if norm.centred else x
         return fma(f, x, x, now)
 
-    variance = f.op("fmul", fold(f, lanes, norm.length, zero, square, sum_of), share)
+    variance = f.op("fmul", reduce_row(f, lanes, norm.length, zero, square, lane_sum), share)
     root = FUNCTIONS["sqrt"](f, f.op("fadd", variance, const(norm.eps, "float")))
     return mean, f.op("fdiv", const(1, "float"), root)
 
 
-def _scale(f: Function, lanes: int, norm: Norm, places: tuple[Reg, Reg, Reg, Reg], mean: Reg, scale: Reg) -> None:
+def _normalize_row(
+    f: Function, lanes: int, norm: NormSpec, places: tuple[Reg, Reg, Reg, Reg], mean: Reg, scale: Reg
+) -> None:
     source, target, weight, bias = places
 
     def finish(at: Reg, like: Reg, w: Reg | None, b: Reg | None, source: Reg, target: Reg) -> None:
@@ -77,7 +79,7 @@ def _scale(f: Function, lanes: int, norm: Norm, places: tuple[Reg, Reg, Reg, Reg
             b = load(f, bias, at, like) if norm.bias else None
             finish(at, like, w, b, source, target)
 
-        each(f, lanes, norm.length, element)
+        for_each(f, lanes, norm.length, element)
         return
 
     def channel(c: Reg, now: list[Reg]) -> list[Reg]:
@@ -88,7 +90,7 @@ def _scale(f: Function, lanes: int, norm: Norm, places: tuple[Reg, Reg, Reg, Reg
             wide = [None if x is None else f.splat(x, lane_count(like.type)) for x in (w, b)]
             finish(at, like, wide[0], wide[1], now[0], now[1])
 
-        each(f, lanes, norm.spread, element)
+        for_each(f, lanes, norm.spread, element)
         return [f.gep(p, 4 * norm.spread) for p in now]
 
     f.loop(norm.length // norm.spread, [source, target], channel)

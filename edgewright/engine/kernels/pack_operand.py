@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.requant import Affine
-from edgewright.engine.codegen.vector import Dots, transpose
+from edgewright.engine.codegen.vector import Int8Dot, transpose
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels.gemm import Panel
 
 
 @dataclass(frozen=True)
-class Packing:
+class PackSpec:
     """``batch`` matrices of ``depth`` rows, ``step`` bytes apart, in ``panels``; ``along`` bytes between columns.
 
     ``strides`` are the bytes from one matrix to the next, for each dimension of ``batch``. ``affine``: what is packed
@@ -39,7 +39,7 @@ class Packing:
         return sum(self.size(p) for p in self.panels)
 
 
-def emit_packing(module: Module, name: str, isa: ISA, packing: Packing) -> None:
+def emit_pack_operand(module: Module, name: str, isa: ISA, packing: PackSpec) -> None:
     """Units are panels, of one matrix after the other. Slots: the matrices, where panels go."""
     made = {panel: _emit_panel(module, isa, packing, panel) for panel in dict.fromkeys(packing.panels)}
     f = module.kernel(name)
@@ -49,7 +49,7 @@ def emit_packing(module: Module, name: str, isa: ISA, packing: Packing) -> None:
     def unit(index: Reg) -> None:
         panel, matrix = f.op("urem", index, count), f.op("udiv", index, count)
         there = f.gep(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
-        here = f.gep(_matrix(f, packing, source, matrix), f.mul(panel, first.used * packing.along))
+        here = f.gep(_matrix_pointer(f, packing, source, matrix), f.mul(panel, first.used * packing.along))
         whole, last = (Reg(f"@{made[p].name}", PTR) for p in (first, rest))
         chosen = whole if first == rest else f.select(f.compare("eq", panel, count - 1), last, whole)
         f.call_void(chosen, here, there)
@@ -58,7 +58,7 @@ def emit_packing(module: Module, name: str, isa: ISA, packing: Packing) -> None:
     f.ret()
 
 
-def _matrix(f: Function, packing: Packing, source: Reg, index: Reg) -> Reg:
+def _matrix_pointer(f: Function, packing: PackSpec, source: Reg, index: Reg) -> Reg:
     """Where a matrix starts."""
     for n, stride in zip(reversed(packing.batch), reversed(packing.strides), strict=True):
         source = f.gep(source, f.mul(f.op("urem", index, n), stride))
@@ -66,7 +66,7 @@ def _matrix(f: Function, packing: Packing, source: Reg, index: Reg) -> Reg:
     return source
 
 
-def pieces(count: int, most: int) -> list[tuple[int, int]]:
+def power_of_two_chunks(count: int, most: int) -> list[tuple[int, int]]:
     """(start, length) of pieces that are powers of two.
 
     >>> pieces(21, 16)
@@ -80,7 +80,7 @@ def pieces(count: int, most: int) -> list[tuple[int, int]]:
     return made
 
 
-def _emit_panel(module: Module, isa: ISA, packing: Packing, panel: Panel) -> Function:
+def _emit_panel(module: Module, isa: ISA, packing: PackSpec, panel: Panel) -> Function:
     """``pack(source, target)``: nothing but the panel's own columns is read."""
     f = module.function(f"pack_{panel.columns}_{panel.used}", [(PTR, "source"), (PTR, "target")])
     start = 0
@@ -90,34 +90,34 @@ def _emit_panel(module: Module, isa: ISA, packing: Packing, panel: Panel) -> Fun
     packed = f.gep(f.arg("target"), 4 * panel.columns)
     item = 4 if packing.affine is None and packing.zero is None else 1
     if packing.zero is not None:
-        (_fours if packing.step == 1 else _four_by_four)(f, isa, packing, panel, packed)
+        (_pack_int8_columns if packing.step == 1 else _pack_int8_scalar)(f, isa, packing, panel, packed)
     elif packing.along == item:
-        _straight(f, isa.lanes, packing, panel, packed)
+        _pack_rows(f, isa.lanes, packing, panel, packed)
     elif packing.step == item == 4 and packing.depth >= 4:
-        _turned(f, isa.lanes, packing, panel, packed)
+        _pack_transposed(f, isa.lanes, packing, panel, packed)
     else:
-        _one_by_one(f, packing, panel, packed)
+        _pack_scalar(f, packing, panel, packed)
     f.ret()
     return f
 
 
-def _straight(f: Function, lanes: int, packing: Packing, panel: Panel, packed: Reg) -> None:
+def _pack_rows(f: Function, lanes: int, packing: PackSpec, panel: Panel, packed: Reg) -> None:
     def row(_: Reg, now: list[Reg]) -> list[Reg]:
-        for start, length in pieces(panel.used, lanes):
-            f.store(_real(f, packing, now[0], length, start * packing.along), now[1], 4 * start)
+        for start, length in power_of_two_chunks(panel.used, lanes):
+            f.store(_load_float32(f, packing, now[0], length, start * packing.along), now[1], 4 * start)
         return [f.gep(now[0], packing.step), f.gep(now[1], 4 * panel.columns)]
 
     f.loop(packing.depth, [f.arg("source"), packed], row)
 
 
-def _real(f: Function, packing: Packing, place: Reg, length: int, offset: int = 0) -> Reg:
+def _load_float32(f: Function, packing: PackSpec, place: Reg, length: int, offset: int = 0) -> Reg:
     """So many elements."""
     if packing.affine is None:
         return f.load(vec(length, "float"), place, offset)
     return packing.affine.real(f, f.load(vec(length, "i8"), place, offset))
 
 
-def _turned(f: Function, lanes: int, packing: Packing, panel: Panel, packed: Reg) -> None:
+def _pack_transposed(f: Function, lanes: int, packing: PackSpec, panel: Panel, packed: Reg) -> None:
     """Squares of as many columns as rows are turned in registers; the last square lies over the one before it."""
     side = next(n for n in (lanes, 8, 4) if n <= min(lanes, packing.depth))
 
@@ -140,9 +140,9 @@ def _turned(f: Function, lanes: int, packing: Packing, panel: Panel, packed: Reg
         square(const(packing.depth - side, I64))
 
 
-def _one_by_one(f: Function, packing: Packing, panel: Panel, packed: Reg) -> None:
+def _pack_scalar(f: Function, packing: PackSpec, panel: Panel, packed: Reg) -> None:
     def column(_: Reg, now: list[Reg]) -> list[Reg]:
-        f.store(_real(f, packing, now[0], 1), now[1])
+        f.store(_load_float32(f, packing, now[0], 1), now[1])
         return [f.gep(now[0], packing.along), f.gep(now[1], 4)]
 
     def row(_: Reg, now: list[Reg]) -> list[Reg]:
@@ -152,14 +152,14 @@ def _one_by_one(f: Function, packing: Packing, panel: Panel, packed: Reg) -> Non
     f.loop(packing.depth, [f.arg("source"), packed], row)
 
 
-_SIGNS = -0x7F7F7F80  # 0x80 in each of four bytes
+_SIGN_BITS = -0x7F7F7F80  # 0x80 in each of four bytes
 
 
-def _fours(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -> None:
+def _pack_int8_columns(f: Function, isa: ISA, packing: PackSpec, panel: Panel, packed: Reg) -> None:
     """A column's bytes lie side by side: squares of four bytes each are turned in registers."""
     assert packing.zero is not None
     side = next(n for n in (isa.lanes, 8, 4) if n <= isa.lanes and packing.depth % n == 0)
-    kind, dots = vec(side, "i32"), Dots(f, isa)
+    kind, dots = vec(side, "i32"), Int8Dot(f, isa)
     zero = dots.data(const(packing.zero, vec(4 * side, "i8")))
     for start in range(0, panel.used, side):
         here = min(side, panel.used - start)
@@ -167,7 +167,7 @@ def _fours(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -
         def square(at: Reg, now: list[Reg], start: int = start, here: int = here) -> list[Reg]:
             source, total = f.gep(f.arg("source"), f.mul(at, 4)), now[0]
             loaded = [f.load(kind, source, (start + i) * packing.along) for i in range(here)]
-            rows = [f.op("xor", x, _SIGNS) for x in loaded]
+            rows = [f.op("xor", x, _SIGN_BITS) for x in loaded]
             for i, x in enumerate(transpose(f, [*rows, *rows[:1] * (side - here)])):
                 f.store_first(x, here, f.gep(packed, f.mul(at, 4 * panel.columns)), 4 * (i * panel.columns + start))
                 total = dots.add(total, zero, dots.weights(f.bitcast(x, vec(4 * side, "i8"))))
@@ -177,7 +177,7 @@ def _fours(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -
         f.store_first(f.op("sub", const(0, kind), total), here, f.arg("target"), 4 * start)
 
 
-def _four_by_four(f: Function, isa: ISA, packing: Packing, panel: Panel, packed: Reg) -> None:
+def _pack_int8_scalar(f: Function, isa: ISA, packing: PackSpec, panel: Panel, packed: Reg) -> None:
     """Bytes lie anyhow: one after the other."""
     assert packing.zero is not None
 
@@ -199,7 +199,7 @@ def _four_by_four(f: Function, isa: ISA, packing: Packing, panel: Panel, packed:
     f.loop(panel.used, [f.arg("source"), packed, f.arg("target")], column)
 
 
-def merged(batch: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+def merge_batch_dims(batch: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
     """Dimensions of a batch with those that are one for every operand made one; at least one dimension.
 
     >>> merged([2, 3], [[12, 4], [24, 8]])

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, const, lane_count, vec
-from edgewright.engine.codegen.epilogue import Tail, finish
-from edgewright.engine.codegen.requant import Affine, quantize
-from edgewright.engine.codegen.vector import int_max, to_real, widen
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue
+from edgewright.engine.codegen.requant import Affine, quantize_to_uint8
+from edgewright.engine.codegen.vector import int_max, to_float32, widen_int8
 from edgewright.engine.isa import ISA
-from edgewright.engine.kernels.channel_loop import bytes_to, over_channels, widths
-from edgewright.engine.kernels.row_reduce import larger
+from edgewright.engine.kernels.channel_loop import byte_offset, for_each_channel_vector, vector_widths
+from edgewright.engine.kernels.row_reduce import nan_max
 
 
 @dataclass(frozen=True)
-class Axis:
+class PoolAxis:
     """Windows along one dimension."""
 
     size: int
@@ -27,44 +27,44 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PoolSpec:
     """``kind`` is ``max`` or ``mean``; bytes are quantized by ``given`` and ``made`` if they are averaged."""
 
     kind: str
     item: int
-    high: Axis
-    wide: Axis
+    high: PoolAxis
+    wide: PoolAxis
     columns: int
     channels: int
     out_row: int
     out_pixel: int
-    tail: Tail = ()
+    tail: Epilogue = ()
     given: Affine | None = None
     made: Affine | None = None
     low: int = 0
     top: int = 255
 
 
-def emit_pool(module: Module, name: str, isa: ISA, pool: Pool) -> None:
+def emit_pool(module: Module, name: str, isa: ISA, pool: PoolSpec) -> None:
     """Units are output rows of one image. Slots: data, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     most = isa.lanes if pool.item == 4 or pool.kind == "mean" else isa.bytes
 
     def row(y: Reg) -> None:
-        above, first_y, end_y = _reach(f, pool.high, y)
+        above, first_y, end_y = _window_bounds(f, pool.high, y)
         top, line = f.gep(data, above), f.gep(out, f.mul(y, pool.out_row))
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
-            beside, first_x, end_x = _reach(f, pool.wide, x)
+            beside, first_x, end_x = _window_bounds(f, pool.wide, x)
             corner, place = f.gep(top, beside), f.gep(line, f.mul(x, pool.out_pixel))
 
             def vector(first: Operand, width: int, used: int) -> None:
-                at = bytes_to(f, first, pool.item)
+                at = byte_offset(f, first, pool.item)
                 result = _window(f, pool, width, f.gep(corner, at), (first_y, end_y), (first_x, end_x))
                 f.store_first(result, used, f.gep(place, at))
 
-            over_channels(f, pool.channels, most, widths, vector)
+            for_each_channel_vector(f, pool.channels, most, vector_widths, vector)
             return []
 
         f.loop(pool.columns, [], pixel)
@@ -73,7 +73,7 @@ def emit_pool(module: Module, name: str, isa: ISA, pool: Pool) -> None:
     f.ret()
 
 
-def _reach(f: Function, axis: Axis, index: Reg) -> tuple[Reg, Reg, Reg]:
+def _window_bounds(f: Function, axis: PoolAxis, index: Reg) -> tuple[Reg, Reg, Reg]:
     """Bytes to a window's corner (perhaps outside), and the taps that lie inside."""
     corner = f.add(f.mul(index, axis.stride), -axis.padding)
     zero, d = const(0, I64), axis.dilation
@@ -84,31 +84,31 @@ def _reach(f: Function, axis: Axis, index: Reg) -> tuple[Reg, Reg, Reg]:
     return f.mul(corner, axis.step), first, end
 
 
-def _window(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
+def _window(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
     kind = vec(width, "float" if pool.item == 4 else "i8")
     if pool.kind == "max":
         lowest = const(float("-inf") if pool.item == 4 else 0, kind)
-        best = _nested(f, pool, here, rows, taps, lowest, lambda best, at: _larger(f, best, f.load(kind, at)))
-        return _bounded(f, pool, best)
+        best = _loop_over_window(f, pool, here, rows, taps, lowest, lambda best, at: _larger(f, best, f.load(kind, at)))
+        return _clamp(f, pool, best)
     return _mean(f, pool, width, here, rows, taps)
 
 
 def _larger(f: Function, best: Reg, x: Reg) -> Reg:
     if x.type.endswith("i8>"):
         return int_max(f, best, x, signed=False)
-    return larger(f, best, x)  # NaN stays NaN, as in PyTorch
+    return nan_max(f, best, x)  # NaN stays NaN, as in PyTorch
 
 
-def _bounded(f: Function, pool: Pool, x: Reg) -> Reg:
+def _clamp(f: Function, pool: PoolSpec, x: Reg) -> Reg:
     if pool.item == 4:
-        return finish(f, x, pool.tail)
+        return apply_epilogue(f, x, pool.tail)
     name = f"v{lane_count(x.type)}i8"
     if pool.low > 0:
         x = f.call(f"llvm.umax.{name}", x.type, x, const(pool.low, x.type))
     return f.call(f"llvm.umin.{name}", x.type, x, const(pool.top, x.type)) if pool.top < 255 else x
 
 
-def _nested(f: Function, pool: Pool, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg], start: Reg,
+def _loop_over_window(f: Function, pool: PoolSpec, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg], start: Reg,
             body: Callable[[Reg, Reg], Reg]) -> Reg:  # fmt: skip
     """``body(value, address)`` for every tap inside, row after row."""
 
@@ -119,7 +119,9 @@ def _nested(f: Function, pool: Pool, here: Reg, rows: tuple[Reg, Reg], taps: tup
     return f.loop(f.op("sub", rows[1], rows[0]), [start], line)[0]
 
 
-def _row(f: Function, pool: Pool, at: Reg, taps: tuple[Reg, Reg], start: Reg, body: Callable[[Reg, Reg], Reg]) -> Reg:
+def _row(
+    f: Function, pool: PoolSpec, at: Reg, taps: tuple[Reg, Reg], start: Reg, body: Callable[[Reg, Reg], Reg]
+) -> Reg:
     step = pool.wide.dilation * pool.wide.step
 
     def tap(x: Reg, now: list[Reg]) -> list[Reg]:
@@ -128,7 +130,7 @@ def _row(f: Function, pool: Pool, at: Reg, taps: tuple[Reg, Reg], start: Reg, bo
     return f.loop(f.op("sub", taps[1], taps[0]), [start], tap)[0]
 
 
-def _mean(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
+def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
     """Sums along rows, then over them, then divided: in the reference's order, so rounded as there."""
     kind, zero = vec(width, "float"), const(0, vec(width, "float"))
 
@@ -144,12 +146,12 @@ def _mean(f: Function, pool: Pool, width: int, here: Reg, rows: tuple[Reg, Reg],
     total = f.loop(f.op("sub", rows[1], rows[0]), [zero], line)[0]
     elements = f.op("mul", f.op("sub", rows[1], rows[0]), f.op("sub", taps[1], taps[0]))
     mean = f.op("fdiv", total, f.splat(f.cast("sitofp", elements, "float"), width))
-    mean = finish(f, mean, pool.tail)
-    return mean if pool.made is None else quantize(f, mean, pool.made, pool.low, pool.top)
+    mean = apply_epilogue(f, mean, pool.tail)
+    return mean if pool.made is None else quantize_to_uint8(f, mean, pool.made, pool.low, pool.top)
 
 
 @dataclass(frozen=True)
-class Mean:
+class GlobalMeanSpec:
     """The mean of whole images. Bytes: a sum of integers times ``factor`` plus ``offset``, as ``made`` stores it."""
 
     item: int
@@ -159,7 +161,7 @@ class Mean:
     pixel: int
     channels: int
     block: int  # channels of a unit
-    tail: Tail = ()
+    tail: Epilogue = ()
     shift: int = 0  # what is subtracted from the sum
     factor: float = 0.0
     offset: float = 0.0  # added before rounding
@@ -168,7 +170,7 @@ class Mean:
     top: int = 255
 
 
-def emit_mean(module: Module, name: str, isa: ISA, mean: Mean) -> None:
+def emit_global_mean(module: Module, name: str, isa: ISA, mean: GlobalMeanSpec) -> None:
     """Units are blocks of channels; the last may be shorter. Slots: data, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
@@ -188,8 +190,8 @@ def emit_mean(module: Module, name: str, isa: ISA, mean: Mean) -> None:
     f.ret()
 
 
-def _mean_block(f: Function, isa: ISA, mean: Mean, data: Reg, out: Reg, channels: int) -> None:
-    vectors = widths(channels, isa.lanes)
+def _mean_block(f: Function, isa: ISA, mean: GlobalMeanSpec, data: Reg, out: Reg, channels: int) -> None:
+    vectors = vector_widths(channels, isa.lanes)
     kinds = [vec(w, "float" if mean.item == 4 else "i32") for w, _ in vectors]
     offsets = [sum(w for w, _ in vectors[:i]) * mean.item for i in range(len(vectors))]
 
@@ -197,7 +199,7 @@ def _mean_block(f: Function, isa: ISA, mean: Mean, data: Reg, out: Reg, channels
         if mean.item == 4:
             return [f.op("fadd", t, f.load(t.type, at, o)) for t, o in zip(now, offsets, strict=True)]
         loaded = [f.load(vec(w, "i8"), at, o) for (w, _), o in zip(vectors, offsets, strict=True)]
-        return [f.add(t, widen(f, x)) for t, x in zip(now, loaded, strict=True)]
+        return [f.add(t, widen_int8(f, x)) for t, x in zip(now, loaded, strict=True)]
 
     def row(y: Reg, now: list[Reg]) -> list[Reg]:
         line = f.gep(data, f.mul(y, mean.row))
@@ -208,11 +210,11 @@ def _mean_block(f: Function, isa: ISA, mean: Mean, data: Reg, out: Reg, channels
         f.store_first(_mean_result(f, mean, total), used, out, offset)
 
 
-def _mean_result(f: Function, mean: Mean, total: Reg) -> Reg:
+def _mean_result(f: Function, mean: GlobalMeanSpec, total: Reg) -> Reg:
     if mean.made is None:
         share = f.op("fmul", total, const(1 / (mean.rows * mean.columns), total.type))
-        return finish(f, share, mean.tail)
-    real = to_real(f, f.add(total, -mean.shift))
+        return apply_epilogue(f, share, mean.tail)
+    real = to_float32(f, f.add(total, -mean.shift))
     scaled = f.op("fmul", real, const(mean.factor, real.type))
     if mean.offset:
         scaled = f.op("fadd", scaled, const(mean.offset, real.type))

@@ -9,15 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.vector import clamp, four_to_bytes, int_max, int_min, larger, round_to_int, smaller
-from edgewright.engine.kernels.row_reduce import along, halved
+from edgewright.engine.codegen.vector import (
+    clamp,
+    fast_max,
+    fast_min,
+    int_max,
+    int_min,
+    pack_four_to_uint8,
+    round_to_int,
+)
+from edgewright.engine.kernels.row_reduce import for_each_overlapping, reduce_lanes
 
 INVERSE, ZERO, SCALE = 0, 4, 8  # where they are in the notes
-_TOGETHER = 4  # vectors of a row at a time: as many hide each other's latency
+_VECTORS_AT_ONCE = 4  # vectors of a row at a time: as many hide each other's latency
 
 
 @dataclass(frozen=True)
-class Rows:
+class QuantizedRows:
     """``length`` elements of a row; ``step`` bytes from a row of reals to the next. With ``columns``, every so many
     rows begin ``line`` bytes after the ones before, as the pixels of an image with a border do."""
 
@@ -37,14 +45,14 @@ class Rows:
         return self.notes + 16
 
 
-def emit_rows(module: Module, name: str, lanes: int, rows: Rows) -> None:
+def emit_quantize_rows(module: Module, name: str, lanes: int, rows: QuantizedRows) -> None:
     """Units are rows. Slots: reals, bytes. Bytes are kept 128 higher, as unsigned ones."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
 
     def row(y: Reg) -> None:
         source, target = f.gep(data, _offset(f, rows, y)), f.gep(out, f.mul(y, rows.pitch))
-        scale, zero = _choose(f, *_extremes(f, lanes, rows.length, source))
+        scale, zero = _choose_qparams(f, *_min_max(f, lanes, rows.length, source))
         notes = f.gep(target, rows.notes)
         f.store(f.op("fdiv", const(1, "float"), scale), notes, INVERSE)
         f.store(zero, notes, ZERO)
@@ -56,7 +64,7 @@ def emit_rows(module: Module, name: str, lanes: int, rows: Rows) -> None:
     f.ret()
 
 
-def _offset(f: Function, rows: Rows, y: Reg) -> Reg:
+def _offset(f: Function, rows: QuantizedRows, y: Reg) -> Reg:
     """Bytes to row ``y`` of the reals."""
     if not rows.columns:
         return f.mul(y, rows.step)
@@ -79,7 +87,7 @@ def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale
 
     def four(i: Reg, _: list[Reg]) -> list[Reg]:
         words = f.splat(f.cast("trunc", zero, "i16"), 2 * lanes)
-        packed = four_to_bytes(f, [scaled(f.add(i, k * lanes), lanes) for k in range(4)], words)
+        packed = pack_four_to_uint8(f, [scaled(f.add(i, k * lanes), lanes) for k in range(4)], words)
         fours = f.bitcast(packed, vec(lanes, "i32"))
         order = [part * 4 + k for k in range(4) for part in range(lanes // 4)]
         f.store(f.shuffle(fours, fours, order), f.gep(target, i))
@@ -90,20 +98,20 @@ def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale
         f.loop(done, [], four, 4 * lanes)
     if done < length:
         source, target = f.gep(source, 4 * done), f.gep(target, done)
-        along(f, lanes, length - done, store)
+        for_each_overlapping(f, lanes, length - done, store)
 
 
-def _extremes(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, Reg]:
+def _min_max(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, Reg]:
     """The least and the largest element, or 0: several vectors at a time."""
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
     vectors, rest = divmod(length, lanes)
-    together = min(_TOGETHER, vectors)
+    together = min(_VECTORS_AT_ONCE, vectors)
     kind = vec(lanes, "float")
 
     def take(places: list[Reg], now: list[Reg]) -> list[Reg]:
         read = [f.load(kind, f.gep(source, f.mul(p, 4))) for p in places]
         pairs = zip(now[::2], now[1::2], read, strict=False)
-        made = [x for low, high, new in pairs for x in (smaller(f, low, new), larger(f, high, new))]
+        made = [x for low, high, new in pairs for x in (fast_min(f, low, new), fast_max(f, high, new))]
         return [*made, *now[len(made) :]]
 
     def once(i: Reg, now: list[Reg]) -> list[Reg]:
@@ -116,17 +124,17 @@ def _extremes(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, R
         left.append(const(length - lanes, I64))
     for start in range(0, len(left), together):
         found = take(left[start : start + together], found)
-    return tuple(_joined(f, found[i::2], better) for i, better in enumerate((smaller, larger)))  # type: ignore[return-value]
+    return tuple(_reduce(f, found[i::2], better) for i, better in enumerate((fast_min, fast_max)))  # type: ignore[return-value]
 
 
-def _joined(f: Function, found: list[Reg], better: Callable[[Function, Reg, Reg], Reg]) -> Reg:
+def _reduce(f: Function, found: list[Reg], better: Callable[[Function, Reg, Reg], Reg]) -> Reg:
     best = found[0]
     for other in found[1:]:
         best = better(f, best, other)
-    return halved(f, best, lambda a, b: better(f, a, b))
+    return reduce_lanes(f, best, lambda a, b: better(f, a, b))
 
 
-def _choose(f: Function, low: Reg, high: Reg) -> tuple[Reg, Reg]:
+def _choose_qparams(f: Function, low: Reg, high: Reg) -> tuple[Reg, Reg]:
     """Steps per unit, and the byte that stands for 0."""
     flat = f.compare("oeq", low, high)
     one = const(1, "float")

@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, const, lane_count, vec
-from edgewright.engine.kernels.pack_operand import pieces
-from edgewright.engine.kernels.row_reduce import fold, halved, larger, load, smaller
+from edgewright.engine.kernels.pack_operand import power_of_two_chunks
+from edgewright.engine.kernels.row_reduce import load, nan_max, nan_min, reduce_lanes, reduce_row
 
-Join = Callable[[Function, Reg, Reg], Reg]
-JOINS: dict[str, tuple[float, Join]] = {
+Combine = Callable[[Function, Reg, Reg], Reg]
+COMBINERS: dict[str, tuple[float, Combine]] = {
     "sum": (0.0, lambda f, a, b: f.op("fadd", a, b)),
     "mean": (0.0, lambda f, a, b: f.op("fadd", a, b)),
     "prod": (1.0, lambda f, a, b: f.op("fmul", a, b)),
-    "amax": (float("-inf"), larger),
-    "amin": (float("inf"), smaller),
+    "amax": (float("-inf"), nan_max),
+    "amin": (float("inf"), nan_min),
 }
 
 
 @dataclass(frozen=True)
-class Reduce:
+class ReduceSpec:
     """``kept`` and ``gone`` dimensions as (size, bytes to the next), outermost first.
 
     ``inner``: how many elements lie side by side at the end; ``inside``: they are among those that are made one.
@@ -34,7 +34,7 @@ class Reduce:
     share: float = 1.0  # what a mean is multiplied by
 
 
-def plan_reduce(kind: str, shape: Sequence[int], axes: Sequence[int]) -> Reduce:
+def plan_reduce(kind: str, shape: Sequence[int], axes: Sequence[int]) -> ReduceSpec:
     """Over ``axes`` of a dense tensor of single precision."""
     dims: list[tuple[int, bool]] = []
     for d, n in enumerate(shape):
@@ -52,28 +52,28 @@ def plan_reduce(kind: str, shape: Sequence[int], axes: Sequence[int]) -> Reduce:
         sides[gone].insert(0, (n, step))
         step *= n
     share = 1 / total if kind == "mean" and total else 1.0
-    return Reduce(kind, tuple(sides[False]), tuple(sides[True]), inner, inside, share)
+    return ReduceSpec(kind, tuple(sides[False]), tuple(sides[True]), inner, inside, share)
 
 
-def block(lanes: int) -> int:
+def unit_results(lanes: int) -> int:
     """Results of a unit, where they lie side by side."""
     return 4 * lanes
 
 
-def units(lanes: int, reduce: Reduce) -> int:
-    total = 1 if reduce.inside else -(-reduce.inner // block(lanes))
+def units(lanes: int, reduce: ReduceSpec) -> int:
+    total = 1 if reduce.inside else -(-reduce.inner // unit_results(lanes))
     for n, _ in reduce.kept:
         total *= n
     return total
 
 
-def opened(reduce: Reduce) -> Reduce:
+def without_sizes(reduce: ReduceSpec) -> ReduceSpec:
     """What code depends on that is given all sizes but the innermost."""
     kept, gone = (((0, 0),) * len(dims) for dims in (reduce.kept, reduce.gone))
     return replace(reduce, kept=kept, gone=gone, share=0.0)
 
 
-def numbers(reduce: Reduce) -> list[int | float]:
+def runtime_params(reduce: ReduceSpec) -> list[int | float]:
     """What such code is given."""
     return [n for pair in (*reduce.kept, *reduce.gone) for n in pair] + [float(reduce.share)]
 
@@ -87,7 +87,7 @@ class _Dims:
     share: Reg | None
 
 
-def _given(f: Function, reduce: Reduce) -> _Dims:
+def _load_dims(f: Function, reduce: ReduceSpec) -> _Dims:
     """From slots, after the addresses."""
     dim_count = len(reduce.kept) + len(reduce.gone)
     pairs = tuple((f.load_arg(I64, 2 + 2 * i), f.load_arg(I64, 3 + 2 * i)) for i in range(dim_count))
@@ -95,18 +95,18 @@ def _given(f: Function, reduce: Reduce) -> _Dims:
     return _Dims(pairs[: len(reduce.kept)], pairs[len(reduce.kept) :], share)
 
 
-def emit_reduce(module: Module, name: str, lanes: int, reduce: Reduce, given: bool = False) -> None:
-    """Units are results, or blocks of them. Slots: data, output, and with ``given`` the ``numbers``."""
+def emit_reduce(module: Module, name: str, lanes: int, reduce: ReduceSpec, given: bool = False) -> None:
+    """Units are results, or blocks of them. Slots: data, output, and with ``given`` the ``runtime_params``."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     share = None if reduce.share == 1.0 else const(reduce.share, "float")
-    dims = _given(f, reduce) if given else _Dims(reduce.kept, reduce.gone, share)
-    emit = _across if reduce.inside else _beside
+    dims = _load_dims(f, reduce) if given else _Dims(reduce.kept, reduce.gone, share)
+    emit = _reduce_inner if reduce.inside else _reduce_outer
     f.for_range(f.arg("begin"), f.arg("end"), lambda index: emit(f, lanes, reduce, dims, data, out, index))
     f.ret()
 
 
-def _start(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
+def _first_element(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
     """Where the elements of a result begin."""
     for n, step in reversed(dims.kept):
         data = f.gep(data, f.mul(f.op("urem", index, n), step))
@@ -114,7 +114,7 @@ def _start(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
     return data
 
 
-def _around(f: Function, gone: Sequence[tuple[Operand, Operand]], start: Reg, sums: list[Reg],
+def _loop_over_reduced(f: Function, gone: Sequence[tuple[Operand, Operand]], start: Reg, sums: list[Reg],
             body: Callable[[Reg, list[Reg]], list[Reg]]) -> list[Reg]:  # fmt: skip
     """``body(address, sums)`` at every point of the dimensions that are made one."""
     if not gone:
@@ -122,36 +122,41 @@ def _around(f: Function, gone: Sequence[tuple[Operand, Operand]], start: Reg, su
     (n, step), rest = gone[0], gone[1:]
 
     def once(_: Reg, now: list[Reg]) -> list[Reg]:
-        return [f.gep(now[0], step), *_around(f, rest, now[0], now[1:], body)]
+        return [f.gep(now[0], step), *_loop_over_reduced(f, rest, now[0], now[1:], body)]
 
     return f.loop(n, [start, *sums], once)[1:]
 
 
-def _shared(f: Function, dims: _Dims, x: Reg) -> Reg:
+def _scale_mean(f: Function, dims: _Dims, x: Reg) -> Reg:
     return x if dims.share is None else f.op("fmul", x, f.splat(dims.share, lane_count(x.type)))
 
 
-def _across(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
+def _reduce_inner(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
     """Elements side by side are made one number."""
-    first, join = JOINS[reduce.kind]
+    first, join = COMBINERS[reduce.kind]
 
     def row(at: Reg, now: list[Reg]) -> list[Reg]:
         step = lambda i, total: join(f, total, load(f, at, i, total))  # noqa: E731
-        made = fold(
-            f, lanes, reduce.inner, const(first, "float"), step, lambda f, x: halved(f, x, lambda a, b: join(f, a, b))
+        made = reduce_row(
+            f,
+            lanes,
+            reduce.inner,
+            const(first, "float"),
+            step,
+            lambda f, x: reduce_lanes(f, x, lambda a, b: join(f, a, b)),
         )
         return [join(f, now[0], made)]
 
-    total = _around(f, dims.gone, _start(f, dims, data, index), [const(first, "float")], row)[0]
-    f.store(_shared(f, dims, total), f.gep(out, f.mul(index, 4)))
+    total = _loop_over_reduced(f, dims.gone, _first_element(f, dims, data, index), [const(first, "float")], row)[0]
+    f.store(_scale_mean(f, dims, total), f.gep(out, f.mul(index, 4)))
 
 
-def _beside(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
+def _reduce_outer(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
     """Results side by side, as many as registers hold at a time."""
-    size, blocks = block(lanes), -(-reduce.inner // block(lanes))
+    size, blocks = unit_results(lanes), -(-reduce.inner // unit_results(lanes))
     which, outer = f.op("urem", index, blocks), f.op("udiv", index, blocks)
     column = f.mul(which, size)
-    source = f.gep(_start(f, dims, data, outer), f.mul(column, 4))
+    source = f.gep(_first_element(f, dims, data, outer), f.mul(column, 4))
     target = f.gep(f.gep(out, f.mul(outer, 4 * reduce.inner)), f.mul(column, 4))
     last = reduce.inner - (blocks - 1) * size
     is_last = f.compare("eq", which, blocks - 1)
@@ -162,13 +167,13 @@ def _beside(f: Function, lanes: int, reduce: Reduce, dims: _Dims, data: Reg, out
         )
 
 
-def _columns(f: Function, lanes: int, reduce: Reduce, dims: _Dims, places: tuple[Reg, Reg], columns: int) -> None:
-    (first, join), (source, target) = JOINS[reduce.kind], places
-    parts = pieces(columns, lanes)
+def _columns(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, places: tuple[Reg, Reg], columns: int) -> None:
+    (first, join), (source, target) = COMBINERS[reduce.kind], places
+    parts = power_of_two_chunks(columns, lanes)
 
     def row(at: Reg, now: list[Reg]) -> list[Reg]:
         return [join(f, total, f.load(total.type, at, 4 * start)) for total, (start, _) in zip(now, parts, strict=True)]
 
-    sums = _around(f, dims.gone, source, [const(first, vec(n, "float")) for _, n in parts], row)
+    sums = _loop_over_reduced(f, dims.gone, source, [const(first, vec(n, "float")) for _, n in parts], row)
     for total, (start, _) in zip(sums, parts, strict=True):
-        f.store(_shared(f, dims, total), target, 4 * start)
+        f.store(_scale_mean(f, dims, total), target, 4 * start)

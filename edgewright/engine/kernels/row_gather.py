@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.kernels.pack_operand import pieces
+from edgewright.engine.kernels.pack_operand import power_of_two_chunks
 
-Steps = tuple[int, int]
+Strides = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Places:
+class RowGatherSpec:
     """``outer`` times, ``count`` rows of ``run`` bytes out of ``size``, at places of ``item`` bytes each.
 
     Steps are in bytes, along the outer dimension and from one to the next: of the tensor that is read or written, of
@@ -28,9 +28,9 @@ class Places:
     count: int
     run: int
     item: int
-    whole: Steps
-    rows: Steps
-    places: Steps
+    whole: Strides
+    rows: Strides
+    places: Strides
     skips: bool = False  # nothing is written at places below 0 or beyond the last
 
     @property
@@ -44,7 +44,7 @@ class Places:
         return self.count, self.size, *self.whole, *self.rows, *self.places
 
 
-class _Numbers:
+class _RuntimeParams:
     """Where things are, by numbers that code is given."""
 
     def __init__(self, f: Function, item: int) -> None:
@@ -67,11 +67,11 @@ class _Numbers:
         return f.call("llvm.smin.i64", I64, least, f.add(self.size, -1))
 
 
-def emit_gather(module: Module, name: str, run: int, item: int) -> None:
+def emit_row_gather(module: Module, name: str, run: int, item: int) -> None:
     """Units are rows of the result. Slots: the tensor, places, rows, then ``Places.numbers``."""
     f = module.kernel(name)
     data, listed, out = (f.load_arg(PTR, i) for i in range(3))
-    n = _Numbers(f, item)
+    n = _RuntimeParams(f, item)
 
     def row(unit: Reg) -> None:
         outer, at = f.op("udiv", unit, n.count), f.op("urem", unit, n.count)
@@ -82,14 +82,14 @@ def emit_gather(module: Module, name: str, run: int, item: int) -> None:
     f.ret()
 
 
-def emit_put(module: Module, name: str, run: int, item: int, skips: bool = False) -> None:
+def emit_row_scatter(module: Module, name: str, run: int, item: int, skips: bool = False) -> None:
     """Units are the outer dimension: of two rows at one place the later one stays.
 
     Slots: rows, places, the tensor, then ``Places.numbers``.
     """
     f = module.kernel(name)
     data, listed, out = (f.load_arg(PTR, i) for i in range(3))
-    n = _Numbers(f, item)
+    n = _RuntimeParams(f, item)
 
     def one(outer: Reg) -> None:
         def put(at: Reg, place: Reg) -> None:
@@ -109,7 +109,7 @@ def emit_put(module: Module, name: str, run: int, item: int, skips: bool = False
     f.ret()
 
 
-def emit_inside(module: Module, name: str, item: int) -> None:
+def emit_index_check(module: Module, name: str, item: int) -> None:
     """Units are lines of places. One that is not there is written down, after the number of who looks for it.
 
     Slots: places, where to write; how many are in a line, bytes to the next line and place, the least, how many there
@@ -149,5 +149,5 @@ def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:
 
     if whole:
         f.loop(whole, [], once, 64)
-    for start, length in pieces(size - whole, 32):
+    for start, length in power_of_two_chunks(size - whole, 32):
         f.store(f.load(vec(length, "i8"), source, whole + start), target, whole + start)

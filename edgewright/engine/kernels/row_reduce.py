@@ -18,17 +18,17 @@ def store(f: Function, x: Reg, target: Reg, at: Reg) -> None:
     f.store(x, f.gep(target, f.mul(at, 4)))
 
 
-def larger(f: Function, a: Reg, b: Reg) -> Reg:
+def nan_max(f: Function, a: Reg, b: Reg) -> Reg:
     best = f.select(f.compare("ogt", a, b), a, b)  # b if it is NaN
     return f.select(f.compare("uno", a, a), a, best)
 
 
-def smaller(f: Function, a: Reg, b: Reg) -> Reg:
+def nan_min(f: Function, a: Reg, b: Reg) -> Reg:
     best = f.select(f.compare("olt", a, b), a, b)
     return f.select(f.compare("uno", a, a), a, best)
 
 
-def halved(f: Function, x: Reg, join: Callable[[Reg, Reg], Reg]) -> Reg:
+def reduce_lanes(f: Function, x: Reg, join: Callable[[Reg, Reg], Reg]) -> Reg:
     """All elements of a vector made one."""
     while lane_count(x.type) > 1:
         half = lane_count(x.type) // 2
@@ -36,15 +36,15 @@ def halved(f: Function, x: Reg, join: Callable[[Reg, Reg], Reg]) -> Reg:
     return x
 
 
-def largest_of(f: Function, x: Reg) -> Reg:
-    return halved(f, x, lambda a, b: larger(f, a, b))
+def lane_max(f: Function, x: Reg) -> Reg:
+    return reduce_lanes(f, x, lambda a, b: nan_max(f, a, b))
 
 
-def sum_of(f: Function, x: Reg) -> Reg:
-    return halved(f, x, lambda a, b: f.op("fadd", a, b))
+def lane_sum(f: Function, x: Reg) -> Reg:
+    return reduce_lanes(f, x, lambda a, b: f.op("fadd", a, b))
 
 
-def joined(f: Function, parts: list[Reg]) -> Reg:
+def concat(f: Function, parts: list[Reg]) -> Reg:
     """One vector of several: a power of two of them."""
     while len(parts) > 1:
         size = lane_count(parts[0].type)
@@ -52,7 +52,9 @@ def joined(f: Function, parts: list[Reg]) -> Reg:
     return parts[0]
 
 
-def fold(f: Function, lanes: int, length: int, start: Reg, body: Step, join: Callable[[Function, Reg], Reg]) -> Reg:
+def reduce_row(
+    f: Function, lanes: int, length: int, start: Reg, body: Step, join: Callable[[Function, Reg], Reg]
+) -> Reg:
     """``body(index, value)`` along a row: vectors, made one number by ``join``, then what is left one by one."""
     whole = length // lanes * lanes
     value = start
@@ -64,23 +66,23 @@ def fold(f: Function, lanes: int, length: int, start: Reg, body: Step, join: Cal
         def once(i: Reg, now: list[Reg]) -> list[Reg]:
             return [body(f.add(i, k * lanes), n) for k, n in enumerate(now)]
 
-        value = join(f, joined(f, f.loop(whole, [wide] * together, once, together * lanes)))
+        value = join(f, concat(f, f.loop(whole, [wide] * together, once, together * lanes)))
     if length > whole:
         value = f.loop(length - whole, [value], lambda i, now: [body(f.add(i, whole), now[0])])[0]
     return value
 
 
-def each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
+def for_each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
     """``body(index, like)`` along a row; ``like`` says how many elements at a time."""
 
     def step(at: Reg, now: Reg) -> Reg:
         body(at, now)
         return now
 
-    fold(f, lanes, length, const(0, "float"), step, lambda f, x: const(0, "float"))
+    reduce_row(f, lanes, length, const(0, "float"), step, lambda f, x: const(0, "float"))
 
 
-def along(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
+def for_each_overlapping(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
     """``body(index, like)`` along a row, at least once for every element: the last vector lies over the one before."""
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
     like = const(0, vec(lanes, "float"))

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.typed_arith import TYPED, real
+from edgewright.engine.codegen.typed_arith import TYPED_OPS, is_float
 from edgewright.ir.dtypes import DType
 
-REDUCED = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
+REDUCE_OPS = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
 
 
 @dataclass(frozen=True)
-class Lines:
+class ScanSpec:
     """``outer`` times ``size`` elements, each ``inner`` further than the one before. ``dtype`` as numpy writes it."""
 
     outer: int
@@ -39,14 +39,14 @@ class Lines:
         return self.outer * -(-self.inner // self.width(lanes))
 
 
-def kind_of(dtype: DType) -> str:
-    return "float" if real(dtype) else f"i{8 * dtype.itemsize}"
+def llvm_type(dtype: DType) -> str:
+    return "float" if is_float(dtype) else f"i{8 * dtype.itemsize}"
 
 
-Line = Callable[[Function, Reg, Reg, int], None]
+ScanBody = Callable[[Function, Reg, Reg, int], None]
 
 
-def _emit(module: Module, name: str, lines: Lines, lanes: int, out_line: int, out_item: int, line: Line) -> None:
+def _emit(module: Module, name: str, lines: ScanSpec, lanes: int, out_line: int, out_item: int, line: ScanBody) -> None:
     """``line(f, first, result, width)`` for each; ``out_line``: elements of a result's line. Slots: data, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
@@ -65,16 +65,16 @@ def _emit(module: Module, name: str, lines: Lines, lanes: int, out_line: int, ou
     f.ret()
 
 
-def emit_cumsum(module: Module, name: str, lines: Lines, lanes: int) -> None:
+def emit_cumsum(module: Module, name: str, lines: ScanSpec, lanes: int) -> None:
     """Running sums; of reals in doubles, since each feeds the next."""
     dtype, step = lines.type, lines.inner * lines.type.itemsize
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
-        start = const(0, vec(width, "double" if real(dtype) else kind_of(dtype)))
+        start = const(0, vec(width, "double" if is_float(dtype) else llvm_type(dtype)))
 
         def one(_: Reg, now: list[Reg]) -> list[Reg]:
-            x = f.load(vec(width, kind_of(dtype)), now[0])
-            total = f.op("fadd", now[2], f.cast("fpext", x, now[2].type)) if real(dtype) else f.op("add", now[2], x)
+            x = f.load(vec(width, llvm_type(dtype)), now[0])
+            total = f.op("fadd", now[2], f.cast("fpext", x, now[2].type)) if is_float(dtype) else f.op("add", now[2], x)
             f.store(f.cast("fptrunc", total, x.type), now[1])
             return [f.gep(now[0], step), f.gep(now[1], step), total]
 
@@ -83,17 +83,17 @@ def emit_cumsum(module: Module, name: str, lines: Lines, lanes: int) -> None:
     _emit(module, name, lines, lanes, lines.size, dtype.itemsize, line)
 
 
-def emit_reduced(module: Module, name: str, lines: Lines, lanes: int, kind: str) -> None:
+def emit_scan_reduce(module: Module, name: str, lines: ScanSpec, lanes: int, kind: str) -> None:
     """All of a line made one, in its own type."""
     dtype, step = lines.type, lines.inner * lines.type.itemsize
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
-        kept = vec(width, kind_of(dtype))
+        kept = vec(width, llvm_type(dtype))
         total = f.load(kept, first)
         if lines.size > 1:
 
             def one(_: Reg, now: list[Reg]) -> list[Reg]:
-                return [f.gep(now[0], step), TYPED[REDUCED[kind]](f, dtype, [now[1], f.load(kept, now[0])])]
+                return [f.gep(now[0], step), TYPED_OPS[REDUCE_OPS[kind]](f, dtype, [now[1], f.load(kept, now[0])])]
 
             total = f.loop(lines.size - 1, [f.gep(first, step), total], one)[1]
         f.store(total, result)
@@ -101,11 +101,11 @@ def emit_reduced(module: Module, name: str, lines: Lines, lanes: int, kind: str)
     _emit(module, name, lines, lanes, 1, dtype.itemsize, line)
 
 
-def _rank(f: Function, lines: Lines, x: Reg) -> Reg:
+def _order_key(f: Function, lines: ScanSpec, x: Reg) -> Reg:
     """Integers in the order of elements; equal ones are equal."""
     dtype, lanes = lines.type, lane_count(x.type)
     wide = vec(lanes, I64)
-    if not real(dtype):
+    if not is_float(dtype):
         return f.cast("sext" if dtype.kind == "i" else "zext", x, wide)
     whole = vec(lanes, "i32")
     bits = f.bitcast(f.op("fadd", x, const(0, x.type)), whole)  # there is one zero
@@ -114,7 +114,7 @@ def _rank(f: Function, lines: Lines, x: Reg) -> Reg:
     return f.cast("sext", f.select(f.compare("uno", x, x), most, rank), wide)
 
 
-def emit_best(module: Module, name: str, lines: Lines, lanes: int) -> None:
+def emit_topk(module: Module, name: str, lines: ScanSpec, lanes: int) -> None:
     """Where the best elements are, best first; of equals the earlier one. Each is the best that comes after the last.
 
     Truth is carried in 64 bits: 0 or -1.
@@ -129,7 +129,7 @@ def emit_best(module: Module, name: str, lines: Lines, lanes: int) -> None:
             fresh = f.splat(f.compare("eq", turn, 0), width)
 
             def one(i: Reg, now: list[Reg]) -> list[Reg]:
-                rank = _rank(f, lines, f.load(vec(width, kind_of(lines.type)), now[0]))
+                rank = _order_key(f, lines, f.load(vec(width, llvm_type(lines.type)), now[0]))
                 at = f.splat(i, width)
                 later = f.op("and", f.compare("eq", rank, last[1]), f.compare("sgt", at, last[2]))
                 left = f.op("or", fresh, f.op("or", f.compare(above, last[1], rank), later))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.math_float64 import call
+from edgewright.engine.codegen.math_float64 import call_intrinsic
 
 
 @dataclass(frozen=True)
-class Bands:
+class SeparableFilterSpec:
     """Of ``size`` elements, each ``inner`` further than the one before, ``count`` are made of at most ``taps`` each."""
 
     size: int
@@ -18,7 +18,7 @@ class Bands:
     taps: int
 
 
-def emit_bands(module: Module, name: str, bands: Bands, lanes: int) -> None:
+def emit_separable_filter(module: Module, name: str, bands: SeparableFilterSpec, lanes: int) -> None:
     """Units are results' rows of ``inner``. Slots: data, output, starts and counts of 32 bits, weights."""
     f = module.kernel(name)
     data, out, starts, counts, weights = (f.load_arg(PTR, i) for i in range(5))
@@ -36,7 +36,7 @@ def emit_bands(module: Module, name: str, bands: Bands, lanes: int) -> None:
         def block(at: Reg, _: list[Reg]) -> list[Reg]:
             # The last block lies over the one before it.
             column = f.mul(f.call("llvm.umin.i64", I64, at, const(bands.inner - width, I64)), 4)
-            total = _summed(f, f.gep(source, column), factors, number_of, row, width)
+            total = _weighted_sum(f, f.gep(source, column), factors, number_of, row, width)
             f.store(total, f.gep(target, column))
             return []
 
@@ -46,11 +46,11 @@ def emit_bands(module: Module, name: str, bands: Bands, lanes: int) -> None:
     f.ret()
 
 
-def _summed(f: Function, source: Reg, factors: Reg, times: Reg, row: int, width: int) -> Reg:
+def _weighted_sum(f: Function, source: Reg, factors: Reg, times: Reg, row: int, width: int) -> Reg:
     kind = vec(width, "float")
 
     def tap(k: Reg, now: list[Reg]) -> list[Reg]:
         weight = f.splat(f.load("float", f.gep(factors, f.mul(k, 4))), width)
-        return [f.gep(now[0], row), call(f, "fma", weight, f.load(kind, now[0]), now[1])]
+        return [f.gep(now[0], row), call_intrinsic(f, "fma", weight, f.load(kind, now[0]), now[1])]
 
     return f.loop(times, [source, const(0, kind)], tap)[1]

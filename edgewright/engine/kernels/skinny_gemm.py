@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue
 from edgewright.engine.codegen.vector import fma, transpose
-from edgewright.engine.kernels.pack_operand import pieces
+from edgewright.engine.kernels.pack_operand import power_of_two_chunks
 
 
 @dataclass(frozen=True)
-class Thin:
+class SkinnyGemmSpec:
     """``rows`` by ``depth`` by ``columns``. Bytes: ``step`` and ``along`` between rows and columns of the matrix,
     ``data``, ``out`` and ``second`` between rows of the others. ``batch`` products have ``strides`` of data, matrix,
     output and second operand, for each dimension.
@@ -27,23 +27,23 @@ class Thin:
     second: int
     batch: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
-    tail: Tail
+    tail: Epilogue
 
 
-def block(lanes: int, thin: Thin) -> int:
+def unit_columns(lanes: int, thin: SkinnyGemmSpec) -> int:
     """Columns of a unit."""
     return lanes * (4 if thin.rows <= 4 and lanes == 16 else 2) if thin.along == 4 else lanes
 
 
-def units(lanes: int, thin: Thin) -> int:
+def units(lanes: int, thin: SkinnyGemmSpec) -> int:
     """Of one product."""
-    return -(-thin.columns // block(lanes, thin))
+    return -(-thin.columns // unit_columns(lanes, thin))
 
 
-def emit_thin(module: Module, name: str, lanes: int, thin: Thin) -> None:
+def emit_skinny_gemm(module: Module, name: str, lanes: int, thin: SkinnyGemmSpec) -> None:
     """Units are blocks of columns, of one product after the other. Slots: data, matrix, output, second operand."""
-    size, blocks = block(lanes, thin), units(lanes, thin)
-    emit = _emit_straight if thin.along == 4 else _emit_turned
+    size, blocks = unit_columns(lanes, thin), units(lanes, thin)
+    emit = _emit_row_major if thin.along == 4 else _emit_column_major
     whole = emit(module, lanes, thin, min(size, thin.columns))
     last = emit(module, lanes, thin, thin.columns - (blocks - 1) * size)
     f = module.kernel(name)
@@ -73,18 +73,18 @@ def _function(module: Module, name: str) -> tuple[Function, bool]:
     return module.function(name, [(PTR, n) for n in ("data", "matrix", "out", "second")]), True
 
 
-def _store(f: Function, thin: Thin, row: int, start: int, total: Reg) -> None:
+def _store(f: Function, thin: SkinnyGemmSpec, row: int, start: int, total: Reg) -> None:
     """Sums of a row, from column ``start`` on."""
     second = lambda: f.load(total.type, f.arg("second"), row * thin.second + 4 * start)  # noqa: E731
-    f.store(finish(f, total, thin.tail, second), f.arg("out"), row * thin.out + 4 * start)
+    f.store(apply_epilogue(f, total, thin.tail, second), f.arg("out"), row * thin.out + 4 * start)
 
 
-def _emit_straight(module: Module, lanes: int, thin: Thin, columns: int) -> Function:
+def _emit_row_major(module: Module, lanes: int, thin: SkinnyGemmSpec, columns: int) -> Function:
     """Columns lie side by side: a row of the matrix, times a number, is added to the sums."""
     f, new = _function(module, f"straight_{columns}")
     if not new:
         return f
-    parts = pieces(columns, lanes)
+    parts = power_of_two_chunks(columns, lanes)
     zeros = [const(0, vec(n, "float")) for _ in range(thin.rows) for _, n in parts]
 
     def step(_: Reg, now: list[Reg]) -> list[Reg]:
@@ -105,22 +105,22 @@ def _emit_straight(module: Module, lanes: int, thin: Thin, columns: int) -> Func
     return f
 
 
-def _emit_turned(module: Module, lanes: int, thin: Thin, columns: int) -> Function:
+def _emit_column_major(module: Module, lanes: int, thin: SkinnyGemmSpec, columns: int) -> Function:
     """Each column lies in a row: its elements are multiplied many at a time and summed at the end."""
     f, new = _function(module, f"turned_{columns}")
     if not new:
         return f
     for r in range(thin.rows):
-        for start, n in pieces(columns, lanes):
+        for start, n in power_of_two_chunks(columns, lanes):
             sums = []
             for first in range(start, start + n, 4):  # four columns at a time: as many sums hide the latency
-                sums += _dots(f, lanes, thin, r, first, min(4, start + n - first))
-            _store(f, thin, r, start, _joined(f, sums))
+                sums += _partial_dots(f, lanes, thin, r, first, min(4, start + n - first))
+            _store(f, thin, r, start, _reduce_and_join(f, sums))
     f.ret()
     return f
 
 
-def _dots(f: Function, lanes: int, thin: Thin, row: int, first: int, together: int) -> list[Reg]:
+def _partial_dots(f: Function, lanes: int, thin: SkinnyGemmSpec, row: int, first: int, together: int) -> list[Reg]:
     """Sums of products of a row with some columns; each still in several parts."""
     wide = next(n for n in (lanes, 8, 4, 2, 1) if n <= min(lanes, thin.depth))
     kind, whole = vec(wide, "float"), thin.depth // wide * wide
@@ -145,7 +145,7 @@ def _dots(f: Function, lanes: int, thin: Thin, row: int, first: int, together: i
     return sums
 
 
-def _joined(f: Function, sums: list[Reg]) -> Reg:
+def _reduce_and_join(f: Function, sums: list[Reg]) -> Reg:
     """One vector of all sums, each added up: a power of two of them."""
     parts, wide = sums, lane_count(sums[0].type)
     while wide > max(len(parts), 1):
@@ -154,14 +154,14 @@ def _joined(f: Function, sums: list[Reg]) -> Reg:
     if len(parts) == 1:
         return parts[0]
     if wide < len(parts):  # fewer parts than sums: each is added up, and put in its place
-        return _gathered(f, parts)
+        return _reduce_each(f, parts)
     turned = transpose(f, parts)
     while len(turned) > 1:
         turned = [f.op("fadd", a, b) for a, b in zip(turned[::2], turned[1::2], strict=True)]
     return turned[0]
 
 
-def _gathered(f: Function, parts: list[Reg]) -> Reg:
+def _reduce_each(f: Function, parts: list[Reg]) -> Reg:
     kind = vec(len(parts), "float")
     made = Reg("poison", kind)
     for i, p in enumerate(parts):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.math_float32 import power_of_two
-from edgewright.engine.kernels.row_reduce import fold, larger, largest_of, load, store, sum_of
+from edgewright.engine.codegen.math_float32 import exp2_nonpositive
+from edgewright.engine.kernels.row_reduce import lane_max, lane_sum, load, nan_max, reduce_row, store
 
 LOG2E = 1.4426950408889634
 
@@ -27,19 +27,19 @@ def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None
     whole, kind = length // lanes * lanes, vec(lanes, "float")
     rest, last = length - whole, const(length - lanes, I64)  # the last vector lies over the one before it
     lowest = const(float("-inf"), "float")
-    top = fold(f, lanes, whole, lowest, lambda at, now: larger(f, now, load(f, source, at, now)), largest_of)
+    top = reduce_row(f, lanes, whole, lowest, lambda at, now: nan_max(f, now, load(f, source, at, now)), lane_max)
     if rest:
-        top = larger(f, top, largest_of(f, f.load(kind, source, 4 * (length - lanes))))
+        top = nan_max(f, top, lane_max(f, f.load(kind, source, 4 * (length - lanes))))
 
     def power(at: Reg) -> Reg:
         less = f.op("fsub", f.load(kind, f.gep(source, f.mul(at, 4))), f.splat(top, lanes))
-        made = power_of_two(f, f.op("fmul", less, const(LOG2E, kind)))
+        made = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E, kind)))
         store(f, made, target, at)
         return made
 
-    total = fold(f, lanes, whole, const(0, "float"), lambda at, now: f.op("fadd", now, power(at)), sum_of)
+    total = reduce_row(f, lanes, whole, const(0, "float"), lambda at, now: f.op("fadd", now, power(at)), lane_sum)
     if rest:
-        total = f.op("fadd", total, sum_of(f, _only_last(f, power(last), rest)))
+        total = f.op("fadd", total, lane_sum(f, _keep_last(f, power(last), rest)))
     inverse = f.splat(f.op("fdiv", const(1, "float"), total), lanes)
 
     def share(at: Reg, now: Reg) -> Reg:
@@ -49,10 +49,10 @@ def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None
     if rest:  # before the others: they are not yet what they will be
         x = f.op("fmul", f.load(kind, target, 4 * (length - lanes)), inverse)
         f.store_first(f.shuffle(x, x, [*range(lanes - rest, lanes), *range(lanes - rest)]), rest, target, 4 * whole)
-    fold(f, lanes, whole, const(0, "float"), share, lambda f, x: const(0, "float"))
+    reduce_row(f, lanes, whole, const(0, "float"), share, lambda f, x: const(0, "float"))
 
 
-def _only_last(f: Function, x: Reg, rest: int) -> Reg:
+def _keep_last(f: Function, x: Reg, rest: int) -> Reg:
     """The last elements of a vector, and 0 for the others."""
     lanes = lane_count(x.type)
     listed = ", ".join(f"i1 {int(lane >= lanes - rest)}" for lane in range(lanes))

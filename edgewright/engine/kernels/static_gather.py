@@ -12,7 +12,7 @@ from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
-class Picks:
+class StaticGatherSpec:
     """A result of so many dimensions, whose elements are runs of so many bytes.
 
     With ``shape`` and ``strides``, in bytes, code is for these alone; without, it reads them, which costs divisions.
@@ -24,7 +24,7 @@ class Picks:
     strides: tuple[int, ...] = ()
 
 
-def table(shape: list[int], strides: list[int], lists: list[Array]) -> Array:
+def offset_table(shape: list[int], strides: list[int], lists: list[Array]) -> Array:
     """What code reads: for each dimension its size, the bytes from one to the next in the result, and where its list
     begins; then the lists, of bytes to each place."""
     starts = 3 * len(shape) + np.cumsum([0, *shape[:-1]])
@@ -33,11 +33,11 @@ def table(shape: list[int], strides: list[int], lists: list[Array]) -> Array:
     return numbers.view(np.uint8)
 
 
-def emit_picks(module: Module, name: str, picks: Picks) -> None:
+def emit_static_gather(module: Module, name: str, picks: StaticGatherSpec) -> None:
     """Units are all dimensions but the last. Slots: data, output, table."""
     f = module.kernel(name)
     data, out, numbers = (f.load_arg(PTR, i) for i in range(3))
-    heads = [_head(f, numbers, picks, dim) for dim in range(picks.rank)]
+    heads = [_load_dim(f, numbers, picks, dim) for dim in range(picks.rank)]
 
     def unit(index: Reg) -> None:
         source, target = data, out
@@ -58,7 +58,7 @@ def emit_picks(module: Module, name: str, picks: Picks) -> None:
     f.ret()
 
 
-def _head(f: Function, numbers: Reg, picks: Picks, dim: int) -> tuple[Reg | int, Reg | int, Reg]:
+def _load_dim(f: Function, numbers: Reg, picks: StaticGatherSpec, dim: int) -> tuple[Reg | int, Reg | int, Reg]:
     """A dimension's size, the bytes from one to the next in the result, and the list of its places."""
     size, stride, start = (f.load(I64, numbers, 8 * (3 * dim + n), 8) for n in range(3))
     places = f.gep(numbers, f.mul(start, 8))

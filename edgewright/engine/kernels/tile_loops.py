@@ -9,7 +9,7 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operan
 
 
 @dataclass(frozen=True)
-class Steps:
+class PixelStrides:
     """Bytes from one pixel, or row of pixels, to the next."""
 
     row: int
@@ -17,15 +17,15 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TileGrid:
     """Output pixels in rows, cut along each row in tiles that differ by one pixel at most."""
 
     rows: int
     columns: int
     largest: int  # pixels of a tile
-    data: Steps  # per output pixel
-    out: Steps
-    second: Steps = Steps(0, 0)
+    data: PixelStrides  # per output pixel
+    out: PixelStrides
+    second: PixelStrides = PixelStrides(0, 0)
     weights: int = field(default=0, kw_only=True)  # bytes from a row's weights to the next row's
 
     @property
@@ -53,7 +53,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Run:
+class PanelGroup:
     """Panels of one form: ``tile`` makes the function for a number of pixels."""
 
     count: int
@@ -64,18 +64,20 @@ class Run:
     tile: Callable[[int], Function]
 
 
-def emit_nest(module: Module, name: str, grid: Grid, runs: list[Run], by_panel: bool, panels_outside: bool) -> None:
+def emit_tile_loops(
+    module: Module, name: str, grid: TileGrid, runs: list[PanelGroup], by_panel: bool, panels_outside: bool
+) -> None:
     """A kernel whose units are tiles, or with ``by_panel`` panels. Its slots: data, weights, output, second operand."""
-    nest = _Nest(grid, runs)
+    nest = _TileLoops(grid, runs)
     f = module.kernel(name)
     nest.start(f, [f.load_arg(PTR, i) for i in range(4)])
     nest.emit(f.arg("begin"), f.arg("end"), by_panel, panels_outside)
     f.ret()
 
 
-def emit_all(module: Module, name: str, grid: Grid, runs: list[Run]) -> Function:
+def emit_all_tiles(module: Module, name: str, grid: TileGrid, runs: list[PanelGroup]) -> Function:
     """``name(data, weights, out, second)``: all tiles and panels, as a function of the module."""
-    nest = _Nest(grid, runs)
+    nest = _TileLoops(grid, runs)
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     nest.start(f, [f.arg(n) for n in ("data", "weights", "out", "second")])
     nest.emit(const(0, I64), const(grid.rows * grid.tiles, I64), False, False)
@@ -83,8 +85,8 @@ def emit_all(module: Module, name: str, grid: Grid, runs: list[Run]) -> Function
     return f
 
 
-class _Nest:
-    def __init__(self, grid: Grid, runs: list[Run]) -> None:
+class _TileLoops:
+    def __init__(self, grid: TileGrid, runs: list[PanelGroup]) -> None:
         self.grid, self.runs = grid, runs
         self.functions = {(run.offset, size): run.tile(size) for run in runs for size in grid.sizes}
 
@@ -111,7 +113,7 @@ class _Nest:
     def _bounded(self, how: str, a: Reg, b: int) -> Reg:
         return self.f.call(f"llvm.{how}.i64", I64, a, const(b, I64))
 
-    def _panel_of(self, run: Run, first: int, begin: Reg, end: Reg) -> Callable[[Reg], None]:
+    def _panel_of(self, run: PanelGroup, first: int, begin: Reg, end: Reg) -> Callable[[Reg], None]:
         """What is done for a panel, counted from ``first``: tiles ``begin`` to ``end``."""
 
         def tiles(panel: Reg) -> None:
@@ -124,7 +126,7 @@ class _Nest:
         where = self._decode(tile)
         for run in self.runs:
 
-            def once(panel: Reg, _: list[Reg], run: Run = run) -> list[Reg]:
+            def once(panel: Reg, _: list[Reg], run: PanelGroup = run) -> list[Reg]:
                 self._one(run, panel, *where)
                 return []
 
@@ -138,13 +140,13 @@ class _Nest:
             return tile, const(0, I64)
         return self.f.op("udiv", tile, self.grid.tiles), self.f.op("urem", tile, self.grid.tiles)
 
-    def _one(self, run: Run, panel: Reg, row: Reg, place: Reg) -> None:
+    def _one(self, run: PanelGroup, panel: Reg, row: Reg, place: Reg) -> None:
         f, grid = self.f, self.grid
         column = f.mul(place, grid.small)
         if grid.longer:
             column = f.op("add", column, self._bounded("umin", place, grid.longer))
 
-        def move(steps: Steps) -> Reg:
+        def move(steps: PixelStrides) -> Reg:
             return f.op("add", f.mul(row, steps.row), f.mul(column, steps.pixel))
 
         data = f.gep(self.data, move(grid.data))
@@ -156,7 +158,7 @@ class _Nest:
         second = f.gep(f.gep(self.second, move(grid.second)), beside)
         f.call_void(self._function(run, place), data, weights, out, second)
 
-    def _function(self, run: Run, place: Reg) -> Function | Reg:
+    def _function(self, run: PanelGroup, place: Reg) -> Function | Reg:
         grid = self.grid
         made = [self.functions[run.offset, size] for size in grid.sizes]
         if len(made) == 1:

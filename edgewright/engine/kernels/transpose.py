@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import transpose
 
-_SIDE = 8  # elements of a square's side: 8 rows and what turns them fit in any machine's registers
+_TILE = 8  # elements of a square's side: 8 rows and what turns them fit in any machine's registers
 
 
 @dataclass(frozen=True)
-class Turn:
+class TransposeSpec:
     """Elements of four bytes, side by side along ``rows`` in the source and along ``columns`` in the target.
 
     ``outer`` dimensions have ``strides`` in bytes, of source and target; ``source`` is from column to column there,
@@ -28,24 +28,24 @@ class Turn:
 
     @property
     def blocks(self) -> int:
-        return -(-self.columns // _SIDE)
+        return -(-self.columns // _TILE)
 
 
-def plan_turn(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> Turn | None:
+def plan_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> TransposeSpec | None:
     """A copy of dimensions as the target has them, if it is one that turns squares."""
     last = len(shape) - 1
-    if last < 1 or target[last] != 4 or source[last] == 4 or shape[last] < _SIDE:
+    if last < 1 or target[last] != 4 or source[last] == 4 or shape[last] < _TILE:
         return None
-    found = [d for d in range(last) if source[d] == 4 and shape[d] >= _SIDE]
+    found = [d for d in range(last) if source[d] == 4 and shape[d] >= _TILE]
     if not found:
         return None
     d = found[0]
     rest = [i for i in range(last) if i != d]
     strides = tuple(source[i] for i in rest), tuple(target[i] for i in rest)
-    return Turn(tuple(shape[i] for i in rest), strides, shape[d], shape[last], source[last], target[d])
+    return TransposeSpec(tuple(shape[i] for i in rest), strides, shape[d], shape[last], source[last], target[d])
 
 
-def emit_turn(module: Module, name: str, turn: Turn) -> None:
+def emit_transpose(module: Module, name: str, turn: TransposeSpec) -> None:
     """Units are blocks of columns. Slots: source, target. The last square lies over the one before it."""
     f = module.kernel(name)
     pointers = [f.load_arg(PTR, 0), f.load_arg(PTR, 1)]
@@ -57,20 +57,20 @@ def emit_turn(module: Module, name: str, turn: Turn) -> None:
             here = f.op("urem", rest, turn.outer[d])
             rest = f.op("udiv", rest, turn.outer[d])
             places = [f.gep(p, f.mul(here, s[d])) for p, s in zip(places, turn.strides, strict=True)]
-        start = f.call("llvm.umin.i64", I64, f.mul(block, _SIDE), const(turn.columns - _SIDE, I64))
+        start = f.call("llvm.umin.i64", I64, f.mul(block, _TILE), const(turn.columns - _TILE, I64))
         column = f.gep(places[0], f.mul(start, turn.source)), f.gep(places[1], f.mul(start, 4))
-        _column(f, turn, *column)
+        _emit_tile_column(f, turn, *column)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
 
 
-def _column(f: Function, turn: Turn, source: Reg, target: Reg) -> None:
+def _emit_tile_column(f: Function, turn: TransposeSpec, source: Reg, target: Reg) -> None:
     """Squares one below the other."""
 
     def square(row: Reg) -> None:
         here = f.gep(source, f.mul(row, 4))
-        rows = [f.load(vec(_SIDE, "i32"), here, i * turn.source) for i in range(_SIDE)]
+        rows = [f.load(vec(_TILE, "i32"), here, i * turn.source) for i in range(_TILE)]
         there = f.gep(target, f.mul(row, turn.target))
         for i, x in enumerate(transpose(f, rows)):
             f.store(x, there, i * turn.target)
@@ -79,6 +79,6 @@ def _column(f: Function, turn: Turn, source: Reg, target: Reg) -> None:
         square(row)
         return []
 
-    f.loop(turn.rows // _SIDE * _SIDE, [], once, _SIDE)
-    if turn.rows % _SIDE:
-        square(const(turn.rows - _SIDE, I64))
+    f.loop(turn.rows // _TILE * _TILE, [], once, _TILE)
+    if turn.rows % _TILE:
+        square(const(turn.rows - _TILE, I64))

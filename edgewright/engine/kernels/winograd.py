@@ -14,38 +14,38 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, element_type, vec
-from edgewright.engine.codegen.epilogue import Tail, finish
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue
 from edgewright.engine.codegen.vector import fma
 from edgewright.engine.kernels import gemm
 from edgewright.ir.graph import Array
 
-_WEIGHTS = {
+_FILTER_TRANSFORM = {
     2: [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
     4: [[1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6], [1 / 24, 1 / 12, 1 / 6],
         [1 / 24, -1 / 12, 1 / 6], [0, 0, 1]],
 }  # fmt: skip
 
 
-def transform(filters: Array, m: int) -> Array:
+def transform_weights(filters: Array, m: int) -> Array:
     """``filters`` [channels, 3, 3, inputs] as [points, channels, inputs]."""
-    g = np.array(_WEIGHTS[m])
+    g = np.array(_FILTER_TRANSFORM[m])
     taps = np.ascontiguousarray(filters.transpose(1, 2, 0, 3), np.float32).reshape(9, -1)
     return (np.kron(g, g).astype(np.float32) @ taps).reshape(-1, filters.shape[0], filters.shape[3])
 
 
-def pack(room: Array, filters: Array, m: int, made: Sequence[gemm.Panel]) -> None:
+def pack_weights(room: Array, filters: Array, m: int, made: Sequence[gemm.Panel]) -> None:
     """For each point the panels of its matrix; a few channels at a time, as this is large."""
     points = room.reshape((m + 2) ** 2, -1)
     start = offset = 0
     for panel in made:
         size = gemm.packed_size([panel], filters.shape[3])
-        for point, matrix in zip(points, transform(filters[start : start + panel.used], m), strict=True):
-            gemm.pack(point[offset : offset + size], matrix, None, [panel])
+        for point, matrix in zip(points, transform_weights(filters[start : start + panel.used], m), strict=True):
+            gemm.pack_weights(point[offset : offset + size], matrix, None, [panel])
         start, offset = start + panel.used, offset + size
 
 
 @dataclass(frozen=True)
-class Patches:
+class PatchRow:
     """One row of patches of the input, or of tiles of the output; steps in bytes."""
 
     m: int
@@ -61,7 +61,7 @@ class Patches:
         return self.m + 2
 
 
-class _Linear:
+class _LinearOps:
     """Sums with small factors, of reals or of integers."""
 
     def __init__(self, f: Function) -> None:
@@ -84,15 +84,15 @@ class _Linear:
 
 
 # Which outputs of the input transform are made together, and what they need.
-_GROUPS: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {
+_INPUT_GROUPS: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {
     2: {(0,): (0, 2), (1, 2): (1, 2), (3,): (1, 3)},
     4: {(0,): (0, 2, 4), (1, 2): (1, 2, 3, 4), (3, 4): (1, 2, 3, 4), (5,): (1, 3, 5)},
 }
 
 
-def _into(f: Function, m: int, which: tuple[int, ...], d: dict[int, Reg]) -> dict[int, Reg]:
+def _input_transform(f: Function, m: int, which: tuple[int, ...], d: dict[int, Reg]) -> dict[int, Reg]:
     """One dimension of the input transform: the outputs ``which``."""
-    o = _Linear(f)
+    o = _LinearOps(f)
     if m == 2:
         if which == (1, 2):
             return {1: o.add(d[1], d[2]), 2: o.sub(d[2], d[1])}
@@ -107,9 +107,9 @@ def _into(f: Function, m: int, which: tuple[int, ...], d: dict[int, Reg]) -> dic
     return {which[0]: o.times(d[a], 4, o.times(d[b], -5, d[c]))}
 
 
-def _out_of(f: Function, m: int, x: list[Reg]) -> list[Reg]:
+def _output_transform(f: Function, m: int, x: list[Reg]) -> list[Reg]:
     """One dimension of the output transform."""
-    o = _Linear(f)
+    o = _LinearOps(f)
     total, apart = o.add(x[1], x[2]), o.sub(x[1], x[2])
     if m == 2:
         return [o.add(x[0], total), o.sub(apart, x[3])]
@@ -118,7 +118,7 @@ def _out_of(f: Function, m: int, x: list[Reg]) -> list[Reg]:
     return [ends[0], o.times(wide, 2, apart), o.times(far, 4, total), ends[1]]
 
 
-def emit_patches(module: Module, lanes: int, patches: Patches) -> Function:
+def emit_input_transform(module: Module, lanes: int, patches: PatchRow) -> Function:
     """``patches(data, points)``: the points of one row of patches; ``lanes`` elements at a time."""
     f = module.function("patches", [(PTR, "data"), (PTR, "points")])
     m, item = patches.m, patches.item
@@ -130,15 +130,15 @@ def emit_patches(module: Module, lanes: int, patches: Patches) -> Function:
 
     def block(_: Reg, now: list[Reg]) -> list[Reg]:
         data, points = now
-        for made, needed in _GROUPS[m].items():
+        for made, needed in _INPUT_GROUPS[m].items():
             lines: dict[int, dict[int, Reg]] = {}
             for column in range(patches.side):
                 d = {r: load(data, r * patches.row + column * patches.pixel) for r in needed}
-                for r, x in _into(f, m, made, d).items():
+                for r, x in _input_transform(f, m, made, d).items():
                     lines.setdefault(r, {})[column] = x
             for r, line in lines.items():
-                for which in _GROUPS[m]:
-                    for c, x in _into(f, m, which, line).items():
+                for which in _INPUT_GROUPS[m]:
+                    for c, x in _input_transform(f, m, which, line).items():
                         f.store(x, points, (r * patches.side + c) * patches.point, item)
         return [f.gep(data, lanes * (4 if item == 4 else 1)), f.gep(points, item * lanes)]
 
@@ -154,25 +154,27 @@ def emit_patches(module: Module, lanes: int, patches: Patches) -> Function:
 
 
 @dataclass(frozen=True)
-class Outputs:
+class OutputTiles:
     """Where tiles go: the image may end inside the last of a row or column."""
 
-    patches: Patches  # steps of the output
+    patches: PatchRow  # steps of the output
     columns: int  # outputs of a row
     second_row: int
     second_pixel: int
-    tail: Tail = ()
+    tail: Epilogue = ()
 
 
-Tile = Callable[[Function, "list[Reg]", int], "list[Reg]"]
+TileBody = Callable[[Function, "list[Reg]", int], "list[Reg]"]
 
 
-def emit_outputs(module: Module, lanes: int, outputs: Outputs) -> Function:
+def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles) -> Function:
     """The outputs of points in single precision."""
-    return emit_tiles(module, outputs, lanes, lambda f, now, columns: _tile(f, lanes, outputs, now, columns))
+    return emit_output_tiles(
+        module, outputs, lanes, lambda f, now, columns: _output_tile(f, lanes, outputs, now, columns)
+    )
 
 
-def emit_tiles(module: Module, outputs: Outputs, block: int, body: Tile) -> Function:
+def emit_output_tiles(module: Module, outputs: OutputTiles, block: int, body: TileBody) -> Function:
     """``outputs(points, out, second, bias, rows)``: one row of tiles, of whose outputs ``rows`` rows are stored.
 
     ``body`` is given the pointers for ``block`` channels of a tile and the columns that are stored, and moves them on.
@@ -204,21 +206,21 @@ def emit_tiles(module: Module, outputs: Outputs, block: int, body: Tile) -> Func
     return f
 
 
-def _tile(f: Function, lanes: int, outputs: Outputs, now: list[Reg], columns: int) -> list[Reg]:
+def _output_tile(f: Function, lanes: int, outputs: OutputTiles, now: list[Reg], columns: int) -> list[Reg]:
     points, out, second, bias = now
     patches, kind = outputs.patches, vec(lanes, "float")
     side, m = patches.side, patches.m
     lines = []
     for c in range(side):
         column = [f.load(kind, points, (r * side + c) * patches.point, 4) for r in range(side)]
-        lines.append(_out_of(f, m, column))
+        lines.append(_output_transform(f, m, column))
     shift = f.load(kind, bias, 0, 4)
 
     def store(r: int) -> None:
-        for c, x in enumerate(_out_of(f, m, [line[r] for line in lines])[:columns]):
+        for c, x in enumerate(_output_transform(f, m, [line[r] for line in lines])[:columns]):
             at = r * outputs.second_row + c * outputs.second_pixel
             load = lambda at=at: f.load(kind, second, at, 4)  # noqa: E731
-            value = finish(f, f.op("fadd", x, shift), outputs.tail, load)
+            value = apply_epilogue(f, f.op("fadd", x, shift), outputs.tail, load)
             f.store(value, out, r * patches.row + c * patches.pixel, 4)
 
     store(0)
@@ -228,7 +230,7 @@ def _tile(f: Function, lanes: int, outputs: Outputs, now: list[Reg], columns: in
 
 
 @dataclass(frozen=True)
-class Points:
+class PointGemm:
     """Products of all points: ``tiles`` rows of each point by its own panels."""
 
     count: int
@@ -246,7 +248,9 @@ class Points:
         return tuple((s, n) for s, n in ((small + 1, longer), (small, count - longer)) if n)
 
 
-def emit_point(f: Function, points: Points, tiles: dict[int, Function], data: Reg, weights: Reg, out: Reg) -> None:
+def emit_point_gemm(
+    f: Function, points: PointGemm, tiles: dict[int, Function], data: Reg, weights: Reg, out: Reg
+) -> None:
     """One panel of one point, for every row."""
     row_in, row_out, done = points.row, points.out // points.tiles, 0
     for size, count in points.sizes:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
-from edgewright.engine.codegen.requant import shift_of
-from edgewright.engine.codegen.typed_arith import fixed
+from edgewright.engine.codegen.requant import storage_offset
+from edgewright.engine.codegen.typed_arith import has_vector_arithmetic
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
+from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.engine.lower.scan import scan_dim
@@ -25,7 +25,7 @@ _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "int32"))
 class ArgReduceSpec:
     """``length`` elements, each ``step`` bytes further than the one before, for each that ``loops`` have."""
 
-    loops: Loops
+    loops: LoopNest
     length: int
     step: int
     signed: bool
@@ -58,7 +58,10 @@ class ArgMax(Lowering):
         if len(shape) == len(data.layout.shape):
             shape, ends = _without(shape, self.axis), _without(ends, self.axis)
         starts = _without(data.layout.strides, self.axis)
-        operands = [Operand(llvm_type(self.data), data.layout.item, starts), Operand(f"i{8 * item}", item, ends)]
+        operands = [
+            LoopOperand(llvm_type(self.data), data.layout.item, starts),
+            LoopOperand(f"i{8 * item}", item, ends),
+        ]
         length, step = data.layout.shape[self.axis], data.layout.strides[self.axis]
         for loops, moved in plan_loops(list(shape), operands):
             best = ArgReduceSpec(loops, length, step, _signed(self.data), self.node.op.kind != "argmin")
@@ -77,7 +80,7 @@ def _operand(op: Op) -> tuple[Value, int, str] | None:
         data: Value = op.args["input"]
         return (data, int(op.args["axis"]), "int32") if is_float32(data) or data.dtype in _TYPES else None
     data, dim = op.args["self"], scan_dim(op)
-    known = data.q is None and data.dtype is not None and fixed(data.dtype) and not data.constant
+    known = data.q is None and data.dtype is not None and has_vector_arithmetic(data.dtype) and not data.constant
     return (data, dim, "int64") if known and dim is not None else None
 
 
@@ -87,7 +90,7 @@ def _without(numbers: Sequence[int], axis: int) -> tuple[int, ...]:
 
 def _signed(data: Value) -> bool:
     """Moved bytes have no sign."""
-    return data.dtype is not None and data.dtype.kind == "i" and (data.q is None or not shift_of(data.q))
+    return data.dtype is not None and data.dtype.kind == "i" and (data.q is None or not storage_offset(data.q))
 
 
 def _build(module: Module, name: str, lanes: int, best: ArgReduceSpec) -> None:
@@ -108,7 +111,7 @@ def _build(module: Module, name: str, lanes: int, best: ArgReduceSpec) -> None:
         found = f.loop(best.length - 1, start, once)[1] if best.length > 1 else start[1]
         f.store(found, f.gep(now[1], f.mul(at, made.strides[-1])))
 
-    emit_units(f, lanes, best.loops, [f.load_arg(PTR, i) for i in range(2)], element)
+    emit_loop_nest(f, lanes, best.loops, [f.load_arg(PTR, i) for i in range(2)], element)
 
 
 def _better(f: Function, x: Reg, held: Reg, best: ArgReduceSpec) -> Reg:

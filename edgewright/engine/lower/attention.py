@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from edgewright.engine.codegen.epilogue import Scalar
+from edgewright.engine.codegen.epilogue import ScalarStep
 from edgewright.engine.codegen.requant import affine_of
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.match_attention import AttentionMatch
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import gemm
-from edgewright.engine.kernels.attention import Attention, Walk, emit_attention
-from edgewright.engine.kernels.pack_operand import Packing, emit_packing
+from edgewright.engine.kernels.attention import AttentionSpec, BatchStrides, emit_attention
+from edgewright.engine.kernels.pack_operand import PackSpec, emit_pack_operand
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Address
 from edgewright.ir.graph import Value
@@ -47,9 +47,9 @@ class FusedAttention(Lowering):
         return [self.many * size for size in self._sizes(*self._panels(context))]
 
     def _panels(self, context: LoweringContext) -> tuple[list[gemm.Panel], list[gemm.Panel]]:
-        isa, values = context.isa, gemm.panels(context.isa, self.width, self.queries)
+        isa, values = context.isa, gemm.make_panels(context.isa, self.width, self.queries)
         if not self.found.bytes:
-            return gemm.panels(isa, self.keys, self.queries), values
+            return gemm.make_panels(isa, self.keys, self.queries), values
         full, rest = divmod(self.keys, 2 * isa.lanes)  # whole vectors, which lie at their own multiples
         last = [gemm.Panel((isa.lanes,) * -(-rest // isa.lanes), rest)] if rest else []
         return [gemm.Panel((isa.lanes,) * 2, 2 * isa.lanes)] * full + last, values
@@ -68,8 +68,8 @@ class FusedAttention(Lowering):
         self._pack(context, values, self._values(values, panels[1]), places[1])
         context.barrier = True
         vectors = max(len(p.widths) for p in (*panels[0], *panels[1]))
-        made = Attention(
-            self.queries, self.keys, self.depth, gemm.most_pixels(isa, vectors), _walk(query), _walk(out),
+        made = AttentionSpec(
+            self.queries, self.keys, self.depth, gemm.max_tile_pixels(isa, vectors), _walk(query), _walk(out),
             None if found.mask is None else self._mask(mask), tuple(panels[0]), tuple(panels[1]), found.tail,
             self._factor(), found.safe,
         )  # fmt: skip
@@ -88,34 +88,36 @@ class FusedAttention(Lowering):
             assert operand.value.q is not None
             factor *= operand.factor * affine_of(operand.value.q).scale
         for item in self.found.tail:
-            assert isinstance(item, Scalar)
+            assert isinstance(item, ScalarStep)
             factor *= item.value if item.kind == "mul" else 1 / item.value
         return factor
 
-    def _keys(self, keys: Storage, panels: list[gemm.Panel]) -> Packing:
+    def _keys(self, keys: Storage, panels: list[gemm.Panel]) -> PackSpec:
         shape, strides = keys.layout.shape, keys.layout.strides
         query, bytes_ = self.found.query.value.q, self.found.bytes
         zero = None if query is None or not bytes_ else affine_of(query).zero
         depth = self.depth // 4 if bytes_ else self.depth
-        return Packing(shape[:-2], strides[:-2], depth, strides[-2], strides[-1], tuple(panels), zero=zero)
+        return PackSpec(shape[:-2], strides[:-2], depth, strides[-2], strides[-1], tuple(panels), zero=zero)
 
-    def _values(self, values: Storage, panels: list[gemm.Panel]) -> Packing:
+    def _values(self, values: Storage, panels: list[gemm.Panel]) -> PackSpec:
         shape, strides = values.layout.shape, values.layout.strides
         affine = None if values.value.q is None else affine_of(values.value.q)
-        return Packing(shape[:-2], strides[:-2], self.keys, strides[-2], strides[-1], tuple(panels), affine)
+        return PackSpec(shape[:-2], strides[:-2], self.keys, strides[-2], strides[-1], tuple(panels), affine)
 
-    def _pack(self, context: LoweringContext, matrix: Storage, packing: Packing, place: Address) -> None:
-        name = context.kernel("packing", packing, lambda module, name: emit_packing(module, name, context.isa, packing))
+    def _pack(self, context: LoweringContext, matrix: Storage, packing: PackSpec, place: Address) -> None:
+        name = context.kernel(
+            "packing", packing, lambda module, name: emit_pack_operand(module, name, context.isa, packing)
+        )
         context.step(name, [matrix.at(), place], self.many * len(packing.panels), self.many * packing.matrix * 0.05)
 
-    def _mask(self, mask: Storage) -> Walk:
+    def _mask(self, mask: Storage) -> BatchStrides:
         """A mask, in the shape of the scores: 0 where it is repeated."""
         scores, shape = self.found.scores, mask.layout.shape
         own = [1] * (len(scores) - len(shape)) + list(shape)
         steps = [0] * (len(scores) - len(shape)) + list(mask.layout.strides)
         spread = [0 if n == 1 else s for n, s in zip(own, steps, strict=True)]
-        return Walk(scores[:-2], tuple(spread[:-2]), spread[-2])
+        return BatchStrides(scores[:-2], tuple(spread[:-2]), spread[-2])
 
 
-def _walk(home: Storage) -> Walk:
-    return Walk(home.layout.shape[:-2], home.layout.strides[:-2], home.layout.strides[-2])
+def _walk(home: Storage) -> BatchStrides:
+    return BatchStrides(home.layout.shape[:-2], home.layout.strides[:-2], home.layout.strides[-2])

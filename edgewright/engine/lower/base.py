@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from edgewright.engine.codegen.builder import Module
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.constant_buffer import ConstantBuffer
 from edgewright.engine.graph.layout import Border, Layout, Storage, dense_layout
 from edgewright.engine.graph.nodes import Node
@@ -93,7 +93,7 @@ def encode_constant(value: Value) -> Array:
     """A constant as the engine stores it."""
     data = np.asarray(value.data)
     if value.q is not None and value.q.dtype == np.dtype(np.int8):
-        return (data.astype(np.int16) + shift_of(value.q)).astype(np.uint8)
+        return (data.astype(np.int16) + storage_offset(value.q)).astype(np.uint8)
     return data
 
 

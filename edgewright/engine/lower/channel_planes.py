@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgewright.engine.codegen.requant import affine_of, limits_of
+from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.nodes import Node, is_float32, is_quantized8
-from edgewright.engine.kernels.channel_planes import Planes, emit_planes
+from edgewright.engine.kernels.channel_planes import PlanesSpec, emit_planes_to_channels_last
 from edgewright.engine.lower.base import Lowering, LoweringContext
 
 
@@ -38,13 +38,15 @@ class PlanesToChannelsLast(Lowering):
         data, out = context.home(x), context.home(self.node.out)
         batch, channels, high, wide = (int(n) for n in x.bound)
         steps = data.layout.strides
-        planes = Planes(channels, wide, steps[1], steps[2], out.layout.row, out.layout.pixel)
+        planes = PlanesSpec(channels, wide, steps[1], steps[2], out.layout.row, out.layout.pixel)
         if self.node.out.q is not None:
             q = self.node.out.q
-            bounds = limits_of(context.numerics, q, None)
+            bounds = clamp_limits(context.numerics, q, None)
             planes = replace(planes, made=affine_of(q), low=bounds[0], high=bounds[1])
         lanes = context.isa.lanes
-        name = context.kernel("planes", planes, lambda module, name: emit_planes(module, name, lanes, planes))
+        name = context.kernel(
+            "planes", planes, lambda module, name: emit_planes_to_channels_last(module, name, lanes, planes)
+        )
         for n in range(batch):
             slots = [data.at(n * steps[0]), out.at(n * out.layout.image)]
             context.step(name, slots, high, high * wide * channels * 0.12)

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
-from edgewright.engine.codegen.epilogue import Tail
+from edgewright.engine.codegen.epilogue import Epilogue
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32
 from edgewright.engine.isa import ISA
 from edgewright.engine.kernels import depthwise, gemm
-from edgewright.engine.kernels.tile_loops import Grid, Run, emit_nest
+from edgewright.engine.kernels.tile_loops import PanelGroup, TileGrid, emit_tile_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv_base import ConvLowering, ConvTransposeLowering, emit_depthwise_steps
 from edgewright.engine.lower.conv_geometry import (
@@ -59,10 +59,10 @@ def thread_utilization(units: int, threads: int) -> float:
 
 def candidate_tiles(isa: ISA, channels: int, pixels: int) -> list[GemmTile]:
     """The rule's, and others that may be faster."""
-    usual = gemm.usual_vectors(isa, channels, pixels)
+    usual = gemm.default_panel_vectors(isa, channels, pixels)
     others = (2, 4, 8) if pixels == 1 else (1, 2, 3, 4) if isa.registers >= 32 else (1, 2, 3)
     wide = [usual, *(v for v in others if v != usual and (v - 1) * isa.lanes < channels)]
-    made = [GemmTile(v, gemm.most_pixels(isa, min(v, -(-channels // isa.lanes)))) for v in wide]
+    made = [GemmTile(v, gemm.max_tile_pixels(isa, min(v, -(-channels // isa.lanes)))) for v in wide]
     return [*made, GemmTile(made[0].vectors, made[0].pixels, True)] if pixels > 1 else made
 
 
@@ -82,7 +82,7 @@ class FloatConv(ConvLowering):
     def __init__(self, node: Node, conv: ConvGeometry, filters: Array) -> None:
         super().__init__(node, conv)
         self.filters = filters
-        self.tail: Tail = fused_clamp(node.op) + node.tail
+        self.tail: Epilogue = fused_clamp(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -109,7 +109,7 @@ class FloatConv(ConvLowering):
         tile = context.tuning.pick(
             self.node, "tile", (conv, reach, self.tail), candidate_tiles(isa, conv.outputs, pixels)
         )
-        made = gemm.panels(isa, conv.outputs, pixels, tile.vectors)
+        made = gemm.make_panels(isa, conv.outputs, pixels, tile.vectors)
         places = [self.pack(context, made, g) for g in range(conv.groups)]
         for part in gemm_parts(conv, tile.pixels, data, out, second):
             size = sum(p.columns for p in made) * (reach.elements + 1) * 4
@@ -132,26 +132,26 @@ class FloatConv(ConvLowering):
         filters = self.filters[span].reshape(conv.outputs, -1)
         row = None if bias is None else np.asarray(bias.data).reshape(-1)[span]
         size = gemm.packed_size(made, filters.shape[1])
-        return context.weights.reserve(size, lambda room: gemm.pack(room, filters, row, made), filters)
+        return context.weights.reserve(size, lambda room: gemm.pack_weights(room, filters, row, made), filters)
 
     def _kernel(self, context: LoweringContext, part: GemmPart, made: list[gemm.Panel], reach: gemm.Window,
                 by_panel: bool, outside: bool) -> str:  # fmt: skip
         grid, tail = part.grid, self.tail
 
         def build(module: Module, name: str) -> None:
-            emit_nest(module, name, grid, self._runs(module, part, made, reach), by_panel, outside)
+            emit_tile_loops(module, name, grid, self._runs(module, part, made, reach), by_panel, outside)
 
         key = (grid, tuple(made), reach, tail, by_panel, outside)
         return context.kernel("gemm_pairs" if self.pairs else "gemm", key, build)
 
-    def _runs(self, module: Module, part: GemmPart, made: list[gemm.Panel], reach: gemm.Window) -> list[Run]:
+    def _runs(self, module: Module, part: GemmPart, made: list[gemm.Panel], reach: gemm.Window) -> list[PanelGroup]:
         return panel_runs(module, part.grid, made, reach, self.tail, pairs=self.pairs)
 
 
-def panel_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm.Window, tail: Tail,
-                 prefix: str = "", pairs: bool = False) -> list[Run]:  # fmt: skip
+def panel_runs(module: Module, grid: TileGrid, made: list[gemm.Panel], reach: gemm.Window, tail: Epilogue,
+                 prefix: str = "", pairs: bool = False) -> list[PanelGroup]:  # fmt: skip
     """The panels of a product, and what makes the function for their tiles."""
-    runs: list[Run] = []
+    runs: list[PanelGroup] = []
     offset = column = 0
     for panel in dict.fromkeys(made):
         count, size = made.count(panel), 4 * panel.columns * (reach.elements + 1)
@@ -160,7 +160,7 @@ def panel_runs(module: Module, grid: Grid, made: list[gemm.Panel], reach: gemm.W
             steps = (grid.out.pixel, grid.second.pixel)
             return gemm.emit_tile(module, pixels, panel, reach, *steps, tail, prefix, pairs=pairs)
 
-        runs.append(Run(count, size, offset, 4 * column, 4 * panel.used, tile))
+        runs.append(PanelGroup(count, size, offset, 4 * column, 4 * panel.used, tile))
         offset, column = offset + count * size, column + count * panel.used
     return runs
 
@@ -191,7 +191,7 @@ class FloatDepthwiseConv(ConvLowering):
 
     def __init__(self, node: Node, conv: ConvGeometry) -> None:
         super().__init__(node, conv)
-        self.tail: Tail = fused_clamp(node.op) + node.tail
+        self.tail: Epilogue = fused_clamp(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -208,8 +208,17 @@ class FloatDepthwiseConv(ConvLowering):
         conv, op, isa = self.conv, self.node.op, context.isa
         data, out = context.home(op.args["input"]).layout, context.home(self.node.out).layout
         second = out if self.node.second is None else context.home(self.node.second).layout
-        row = depthwise.Row(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], conv.groups, data.pixel,
-                            out.pixel, second.pixel, self.tail)  # fmt: skip
+        row = depthwise.DepthwiseRow(
+            conv.kernel,
+            conv.stride[1],
+            conv.dilation[1],
+            conv.size[1],
+            conv.groups,
+            data.pixel,
+            out.pixel,
+            second.pixel,
+            self.tail,
+        )
         make = lambda module: depthwise.emit_row(module, isa, row)  # noqa: E731
         weights = context.weights.add(self.pack(context))
         emit_depthwise_steps(context, self, "depthwise", row, make, weights, conv.macs / _RATE * 1.5)
@@ -217,4 +226,4 @@ class FloatDepthwiseConv(ConvLowering):
     def pack(self, context: LoweringContext) -> Array:
         bias = self.node.op.args.get("bias")
         filters = np.asarray(self.node.op.args["weight"].data).reshape(-1, self.conv.groups)
-        return depthwise.pack(context.isa, filters, None if bias is None else np.asarray(bias.data).reshape(-1))
+        return depthwise.pack_weights(context.isa, filters, None if bias is None else np.asarray(bias.data).reshape(-1))

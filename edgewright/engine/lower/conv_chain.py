@@ -8,8 +8,8 @@ from edgewright.engine.codegen.builder import Function, Module
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import depthwise, gemm
-from edgewright.engine.kernels.conv_chain import Chain, emit_chain
-from edgewright.engine.kernels.tile_loops import Grid, Steps, emit_all
+from edgewright.engine.kernels.conv_chain import ConvChainSpec, emit_conv_chain
+from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid, emit_all_tiles
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv, FloatDepthwiseConv, panel_runs
 from edgewright.ir.graph import Graph, Value
@@ -83,7 +83,7 @@ class FloatConvChain(Lowering):
         out = context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
         chain = self._chain(data, out, second)
-        panels = [gemm.panels(context.isa, p.conv.outputs, p.conv.size[1]) for p in (self.expand, self.project)]
+        panels = [gemm.make_panels(context.isa, p.conv.outputs, p.conv.size[1]) for p in (self.expand, self.project)]
         tails = [self.expand.tail, self.across.tail, self.project.tail]
 
         def build(module: Module, name: str) -> None:
@@ -101,29 +101,49 @@ class FloatConvChain(Lowering):
             places = [h.at(n * h.layout.image) for h in (data, out, second)]
             context.step(name, [*places, *weights, zeros], self.across.conv.size[0], macs / _RATE, macs, 1)
 
-    def _chain(self, data: Storage, out: Storage, second: Storage) -> Chain:
+    def _chain(self, data: Storage, out: Storage, second: Storage) -> ConvChainSpec:
         conv, pixel = self.across.conv, 4 * self.across.conv.groups
         high, wide = self.expand.conv.size
-        return Chain(high, wide, conv.kernel[0], conv.stride[0], conv.border.top, conv.border.left, conv.border.right,
-                     pixel, data.layout.row, out.layout.row, second.layout.row, conv.size[1] * pixel)  # fmt: skip
+        return ConvChainSpec(
+            high,
+            wide,
+            conv.kernel[0],
+            conv.stride[0],
+            conv.border.top,
+            conv.border.left,
+            conv.border.right,
+            pixel,
+            data.layout.row,
+            out.layout.row,
+            second.layout.row,
+            conv.size[1] * pixel,
+        )
 
-    def _build(self, module: Module, name: str, context: LoweringContext, chain: Chain, panels: list[list[gemm.Panel]],
-               homes: tuple[Storage, Storage, Storage]) -> None:  # fmt: skip
+    def _build(
+        self,
+        module: Module,
+        name: str,
+        context: LoweringContext,
+        chain: ConvChainSpec,
+        panels: list[list[gemm.Panel]],
+        homes: tuple[Storage, Storage, Storage],
+    ) -> None:
         isa, conv = context.isa, self.across.conv
         data, out, second = (h.layout for h in homes)
         steps = (data.pixel, chain.pixel, 0), (chain.pixel, out.pixel, second.pixel)
         expand = self._product(module, context, "expand", self.expand, panels[0], steps[0], chain.wide)
-        row = depthwise.Row(conv.kernel, conv.stride[1], 1, conv.size[1], conv.groups, chain.pixel, chain.pixel, 0,
-                            self.across.tail)  # fmt: skip
+        row = depthwise.DepthwiseRow(
+            conv.kernel, conv.stride[1], 1, conv.size[1], conv.groups, chain.pixel, chain.pixel, 0, self.across.tail
+        )
         across = depthwise.emit_row(module, isa, row)
         project = self._product(module, context, "project", self.project, panels[1], steps[1], conv.size[1])
-        emit_chain(module, name, isa.lanes, chain, [expand, across, project])
+        emit_conv_chain(module, name, isa.lanes, chain, [expand, across, project])
 
     @staticmethod
     def _product(module: Module, context: LoweringContext, name: str, way: FloatConv, panels: list[gemm.Panel],
                  steps: tuple[int, int, int], columns: int) -> Function:  # fmt: skip
         """One row of a pointwise convolution; ``steps`` from pixel to pixel of data, output and second operand."""
-        largest = gemm.most_pixels(context.isa, max(len(p.widths) for p in panels))
-        grid = Grid(1, columns, largest, *(Steps(0, s) for s in steps))
+        largest = gemm.max_tile_pixels(context.isa, max(len(p.widths) for p in panels))
+        grid = TileGrid(1, columns, largest, *(PixelStrides(0, s) for s in steps))
         reach = gemm.Window((), way.conv.inputs, steps[0])
-        return emit_all(module, name, grid, panel_runs(module, grid, panels, reach, way.tail, name))
+        return emit_all_tiles(module, name, grid, panel_runs(module, grid, panels, reach, way.tail, name))

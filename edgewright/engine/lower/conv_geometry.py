@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edgewright.engine.graph.layout import Border, Layout, Storage
 from edgewright.engine.kernels.gemm import Window
-from edgewright.engine.kernels.tile_loops import Grid, Steps
+from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid
 from edgewright.ir.graph import Op
 
 _NEAR = 256 << 10  # bytes of weights that may still be where they were used last
@@ -77,7 +77,7 @@ def linear_geometry(op: Op) -> ConvGeometry:
 class GemmPart:
     """One product: a grid of pixels and bytes to where it starts in data, output and second operand."""
 
-    grid: Grid
+    grid: TileGrid
     data: int
     out: int
     second: int
@@ -110,17 +110,19 @@ def gemm_parts(
     homes = [data, out, *([second] if second else [])]
     if conv.flat and conv.groups == 1:  # a linear layer's ``size`` says nothing of rows that a border sets apart
         for block in row_blocks(*(h.layout for h in homes)):
-            steps = [Steps(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
+            steps = [PixelStrides(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
             beside = block.start[2] if second else 0
-            yield GemmPart(Grid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], beside, 0)
+            yield GemmPart(
+                TileGrid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], beside, 0
+            )
         return
     (high, wide), (down, along) = conv.size, conv.stride
-    into = Steps(down * data.layout.row, along * data.layout.pixel)
-    onto = [Steps(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in homes[1:]]
+    into = PixelStrides(down * data.layout.row, along * data.layout.pixel)
+    onto = [PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in homes[1:]]
     corner = _at(data, conv.origin)
     for n in range(conv.images):
         for g in range(conv.groups):
-            grid = Grid(high, wide, largest, into, *onto)
+            grid = TileGrid(high, wide, largest, into, *onto)
             skips = [n * h.layout.image + g * c * h.layout.item for h, c in zip(homes, _channels(conv), strict=False)]
             skips[1:] = [s + _at(h, conv.first) for s, h in zip(skips[1:], homes[1:], strict=True)]
             yield GemmPart(grid, skips[0] + corner, skips[1], skips[2] if second else 0, g)
@@ -140,7 +142,7 @@ def has_uniform_pixels(home: Storage) -> bool:
     return has_uniform_rows(home.layout)
 
 
-def should_prefetch(grid: Grid, weight_bytes: int, panels_outside: bool) -> bool:
+def should_prefetch(grid: TileGrid, weight_bytes: int, panels_outside: bool) -> bool:
     """Whether panels of bytes had better be on their way before they are needed: no near cache holds them all, and
     each is used for long enough. (Products of reals take four times as long, and need not wait anyway.)"""
     return panels_outside and weight_bytes > _NEAR and grid.rows * grid.tiles > 2

@@ -7,20 +7,26 @@ from collections.abc import Sequence
 
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Storage
-from edgewright.engine.kernels.dynamic_loops import emit_open_loops, plan_open
-from edgewright.engine.kernels.elementwise import Body, Operand
+from edgewright.engine.kernels.dynamic_loops import emit_dynamic_loop_kernel, plan_dynamic_loops
+from edgewright.engine.kernels.elementwise import Body, LoopOperand
 from edgewright.engine.lower.base import LoweringContext
 
 
 def emit_dynamic_loops(
-    context: LoweringContext, what: str, homes: Sequence[Storage], shape: Sequence[int], operands: Sequence[Operand],
-    key: object, body: Body, lanes: int,
-) -> None:  # fmt: skip
+    context: LoweringContext,
+    what: str,
+    homes: Sequence[Storage],
+    shape: Sequence[int],
+    operands: Sequence[LoopOperand],
+    key: object,
+    body: Body,
+    lanes: int,
+) -> None:
     """A step over all elements; the last of ``homes`` is written."""
-    loops, numbers, units = plan_open(shape, operands)
+    loops, numbers, units = plan_dynamic_loops(shape, operands)
 
     def build(module: Module, name: str) -> None:
-        emit_open_loops(module, name, lanes, loops, body)
+        emit_dynamic_loop_kernel(module, name, lanes, loops, body)
 
     name = context.kernel(f"open_{what}", (loops, lanes, key), build)
     context.step(name, [*(h.at() for h in homes), *numbers], units, math.prod(shape) * 0.15)

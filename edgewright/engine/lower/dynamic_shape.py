@@ -9,14 +9,14 @@ from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import dynamic_gemm, gemm
 from edgewright.engine.kernels.dynamic_matmul import (
-    Sizes,
-    emit_open_packing,
-    emit_open_product,
-    largest_tile,
+    MatmulShape,
+    emit_dynamic_matmul,
+    emit_dynamic_packing,
+    max_tile_rows,
 )
-from edgewright.engine.kernels.dynamic_softmax import emit_open_softmax
-from edgewright.engine.kernels.dynamic_tile_loops import OpenGrid, emit_open_nest
-from edgewright.engine.kernels.tile_loops import Grid, Steps
+from edgewright.engine.kernels.dynamic_softmax import emit_dynamic_softmax
+from edgewright.engine.kernels.dynamic_tile_loops import DynamicTileGrid, emit_dynamic_tile_loops
+from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv, panel_runs
 from edgewright.engine.lower.conv_geometry import has_uniform_rows, input_window
@@ -50,13 +50,17 @@ class DynamicShapeLinear(FloatConv):
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
-        made = gemm.panels(isa, conv.outputs, _MANY)
-        grid = OpenGrid(gemm.most_pixels(isa, max(len(p.widths) for p in made)), *map(_between, (data, out, second)))
+        made = gemm.make_panels(isa, conv.outputs, _MANY)
+        grid = DynamicTileGrid(
+            gemm.max_tile_pixels(isa, max(len(p.widths) for p in made)), *map(_between, (data, out, second))
+        )
         reach, tail, size = input_window(conv, data, 4), self.tail, gemm.packed_size(made, conv.inputs)
 
         def build(module: Module, name: str) -> None:
-            fixed = Grid(1, 1, 1, Steps(0, grid.data), Steps(0, grid.out), Steps(0, grid.second))
-            emit_open_nest(module, name, grid, panel_runs(module, fixed, made, reach, tail), size > _LARGE)
+            fixed = TileGrid(
+                1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.second)
+            )
+            emit_dynamic_tile_loops(module, name, grid, panel_runs(module, fixed, made, reach, tail), size > _LARGE)
 
         name = context.kernel("open_gemm", (grid, tuple(made), reach, tail, size > _LARGE), build)
         rows, filters = conv.size[1], self.filters.reshape(conv.outputs, -1)
@@ -65,7 +69,7 @@ class DynamicShapeLinear(FloatConv):
         added = op.args.get("bias")
         place = context.shared.pack((op.args["weight"].data, None if added is None else added.data),
                                      ("gemm", tuple(made), self.filters.strides), size,
-                                     lambda room: gemm.pack(room, filters, bias, made))  # fmt: skip
+                                     lambda room: gemm.pack_weights(room, filters, bias, made))  # fmt: skip
         slots: list[KernelArg] = [data.at(), place, out.at(), second.at(), rows]
         macs = rows * conv.inputs * conv.outputs
         context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if size > _LARGE else 8)
@@ -84,14 +88,16 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
-        made = dynamic_gemm.panels(isa, self.columns, _MANY)
-        largest = dynamic_gemm.most_rows(isa, self.weights, made[0].vectors)
-        grid = OpenGrid(largest, *map(_between, (data, out, second)))
+        made = dynamic_gemm.make_panels(isa, self.columns, _MANY)
+        largest = dynamic_gemm.max_tile_rows(isa, self.weights, made[0].vectors)
+        grid = DynamicTileGrid(largest, *map(_between, (data, out, second)))
         size = sum(self.weights.size(p.vectors * isa.lanes) for p in made)
 
         def build(module: Module, name: str) -> None:
-            fixed = Grid(1, 1, 1, Steps(0, grid.data), Steps(0, grid.out), Steps(0, grid.second))
-            emit_open_nest(module, name, grid, self.runs(module, isa, fixed, made), size > _LARGE)
+            fixed = TileGrid(
+                1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.second)
+            )
+            emit_dynamic_tile_loops(module, name, grid, self.runs(module, isa, fixed, made), size > _LARGE)
 
         name = context.kernel("open_rowgemm", (grid, tuple(made), self.weights, self.depth, self.tail), build)
         assert context.shared is not None
@@ -107,8 +113,8 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
 class DynamicShapeMatMul(MatMul):
     """bmm of any sizes."""
 
-    def _sizes(self) -> Sizes:
-        return Sizes(self.rows, self.depth, self.columns)
+    def _sizes(self) -> MatmulShape:
+        return MatmulShape(self.rows, self.depth, self.columns)
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         only_right = value is self.right and value is not self.left and value is not self.node.second
@@ -143,7 +149,7 @@ class DynamicShapeMatMul(MatMul):
         along = 4 if self.columns == 1 else along
         step = 4 if self.depth == 1 and along != 4 else step
         how = "straight" if along == 4 else "turned" if step == 4 else "any"
-        name = context.kernel("open_packing", how, lambda module, name: emit_open_packing(module, name, isa, how))
+        name = context.kernel("open_packing", how, lambda module, name: emit_dynamic_packing(module, name, isa, how))
         panels = sizes.panels(isa)
         slots: list[KernelArg] = [
             source,
@@ -160,8 +166,8 @@ class DynamicShapeMatMul(MatMul):
 
     def _multiply_open(self, context: LoweringContext, homes: list[Address], steps: list[int], many: int) -> None:
         isa, tail, sizes = context.isa, self.tail, self._sizes()
-        name = context.kernel("open_matmul", tail, lambda module, name: emit_open_product(module, name, isa, tail))
-        tiles = max(1, -(-self.rows // largest_tile(isa)))
+        name = context.kernel("open_matmul", tail, lambda module, name: emit_dynamic_matmul(module, name, isa, tail))
+        tiles = max(1, -(-self.rows // max_tile_rows(isa)))
         numbers = [self.rows, self.depth, self.columns, *steps, sizes.panel(isa), tiles, sizes.panels(isa)]
         macs = many * self.rows * self.depth * self.columns
         context.step(name, [*homes, *numbers], many * tiles, macs / _RATE, macs)
@@ -174,7 +180,7 @@ class DynamicShapeSoftmax(Softmax):
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         length, lanes = out.layout.shape[-1], context.isa.lanes
         assert data.layout.dense and out.layout.dense
-        name = context.kernel("open_softmax", (), lambda module, name: emit_open_softmax(module, name, lanes))
+        name = context.kernel("open_softmax", (), lambda module, name: emit_dynamic_softmax(module, name, lanes))
         rows = math.prod(out.layout.shape[:-1])
         context.step(name, [data.at(), out.at(), length], rows, rows * length * 1.0)
 

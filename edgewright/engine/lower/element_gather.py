@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const
-from edgewright.engine.codegen.typed_arith import TYPED, fixed, real
+from edgewright.engine.codegen.typed_arith import TYPED_OPS, has_vector_arithmetic, is_float
 from edgewright.engine.graph.layout import dense_strides
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.scan import kind_of
+from edgewright.engine.kernels.scan import llvm_type
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.core.index_bounds import Outside
@@ -65,21 +65,21 @@ def emit_element_gather(module: Module, name: str, spots: ElementGatherSpec) -> 
 
 def _exchange(f: Function, spots: ElementGatherSpec, dtype: DType, other: Reg, spot: Reg, there: Reg | None) -> None:
     """``there``: whether the spot is the one that was meant."""
-    kind = kind_of(dtype)
+    kind = llvm_type(dtype)
     old = f.load(kind, spot)
     if spots.kind == "gather":
         made, target, otherwise = old, other, const(_fill(spots, dtype), kind)
     else:
         made, target, otherwise = f.load(kind, other), spot, old
     if spots.kind == "scatter_add":
-        made = f.op("fadd", old, made) if real(dtype) else TYPED["add"](f, dtype, [old, made])
+        made = f.op("fadd", old, made) if is_float(dtype) else TYPED_OPS["add"](f, dtype, [old, made])
     f.store(made if there is None else f.select(there, made, otherwise), target)
 
 
 def _fill(spots: ElementGatherSpec, dtype: DType) -> int | float:
     """What is read where there is nothing, in bits that have a sign."""
     given = 0.0 if spots.outside is None else spots.outside
-    if real(dtype):
+    if is_float(dtype):
         return given
     return int(np.array([int(given)]).astype(dtype).view(f"i{dtype.itemsize}")[0])
 
@@ -87,7 +87,12 @@ def _fill(spots: ElementGatherSpec, dtype: DType) -> int | float:
 def element_gather_spec(op: Op) -> ElementGatherSpec | None:
     x, index, dim = op.args["self"], op.args["index"], int(op.args["dim"])
     rank = len(x.bound)
-    plain = all(v.q is None for v in (x, index)) and x.dtype is not None and fixed(x.dtype) and index.dtype in _WHOLE
+    plain = (
+        all(v.q is None for v in (x, index))
+        and x.dtype is not None
+        and has_vector_arithmetic(x.dtype)
+        and index.dtype in _WHOLE
+    )
     if not plain or not rank or len(index.bound) != rank:
         return None
     dim %= rank

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.epilogue import Tail, combine, finish
-from edgewright.engine.codegen.requant import affine_of, bounded_ints, limits_of, quantize, scale_of
-from edgewright.engine.codegen.vector import to_real, widen
+from edgewright.engine.codegen.epilogue import Epilogue, apply_epilogue, emit_binary
+from edgewright.engine.codegen.requant import affine_of, bounded_ints, clamp_limits, quantize_to_uint8, scale_of
+from edgewright.engine.codegen.vector import to_float32, widen_int8
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import (
     BINARY,
@@ -21,8 +21,8 @@ from edgewright.engine.graph.nodes import (
     is_quantized8,
     single_input_epilogue,
 )
-from edgewright.engine.kernels.elementwise import Loops, Operand, emit_pointwise, plan_loops
-from edgewright.engine.kernels.int8_store import look_up
+from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_elementwise_kernel, plan_loops
+from edgewright.engine.kernels.int8_store import lookup_uint8
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.dynamic_loops import emit_dynamic_loops
 from edgewright.ir.graph import Op, QParams, Value
@@ -50,15 +50,15 @@ def emit_elementwise(
     """Steps that make ``out`` of ``values``, which are broadcast to its shape."""
     lanes = lanes or context.isa.lanes
     shape = list(out.layout.shape)
-    operands = [Operand(llvm_type(h.value), h.layout.item, _spread(h, shape)) for h in (*values, out)]
+    operands = [LoopOperand(llvm_type(h.value), h.layout.item, _spread(h, shape)) for h in (*values, out)]
     wide = _whole_pixels(shape, operands, [*values, out])
     if context.shared is not None:
         emit_dynamic_loops(context, what, [*values, out], wide, operands, key, body, lanes)
         return
     for loops, moved in plan_loops(wide, operands):
 
-        def build(module: Module, name: str, loops: Loops = loops) -> None:
-            emit_pointwise(module, name, lanes, loops, body)
+        def build(module: Module, name: str, loops: LoopNest = loops) -> None:
+            emit_elementwise_kernel(module, name, lanes, loops, body)
 
         name = context.kernel(what, (loops, key), build)
         slots = [h.at(m) for h, m in zip((*values, out), moved, strict=True)]
@@ -72,7 +72,7 @@ def _spread(home: Storage, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(own, steps, strict=True))
 
 
-def _whole_pixels(shape: list[int], operands: Sequence[Operand], homes: Sequence[Storage]) -> list[int]:
+def _whole_pixels(shape: list[int], operands: Sequence[LoopOperand], homes: Sequence[Storage]) -> list[int]:
     """The shape with padded channels counted in, if they are padded alike everywhere, and padding it is."""
     if len(shape) < 2 or any(h.inside or h.address.buffer != "arena" for h in homes):
         return shape
@@ -87,7 +87,7 @@ class FloatElementwise(Lowering):
     exact_reads = True
     ignores_channel_padding = True
 
-    def __init__(self, node: Node, operands: list[Value], first: Tail) -> None:
+    def __init__(self, node: Node, operands: list[Value], first: Epilogue) -> None:
         super().__init__(node)
         self.operands, self.first = operands, first
 
@@ -122,20 +122,20 @@ class FloatElementwise(Lowering):
         affine = [affine_of(v.q) if v.q is not None else None for v in values]
         made = None if node.out.q is None else affine_of(node.out.q)
         tail = self.first + (fused_clamp(op) if made is None and node.middle is node.out else ()) + self._rest()
-        bounds = (0, 0) if node.out.q is None else limits_of(context.numerics, node.out.q, self._limits())
+        bounds = (0, 0) if node.out.q is None else clamp_limits(context.numerics, node.out.q, self._limits())
         pair = op.kind if len(self.operands) == 2 else ""
 
         def body(f: Function, given: list[Reg]) -> Reg:
             real = [x if a is None else a.real(f, x) for x, a in zip(given, affine, strict=True)]
-            x = combine(f, pair, real[0], real[1]) if pair else real[0]
-            x = finish(f, x, tail, (lambda: real[-1]) if second else None)
-            return x if made is None else quantize(f, x, made, *bounds)
+            x = emit_binary(f, pair, real[0], real[1]) if pair else real[0]
+            x = apply_epilogue(f, x, tail, (lambda: real[-1]) if second else None)
+            return x if made is None else quantize_to_uint8(f, x, made, *bounds)
 
         homes = [context.home(v) for v in values]
         key = (pair, affine, made, tail, bounds)
         emit_elementwise(context, "map", homes, context.home(node.out), key, body)
 
-    def _rest(self) -> Tail:
+    def _rest(self) -> Epilogue:
         return self.node.tail if self.node.middle is not self.node.out or self.node.out.q is None else ()
 
     def _limits(self) -> tuple[float, float] | None:
@@ -160,7 +160,7 @@ class Int8Table(Lowering):
         def body(f: Function, given: list[Reg]) -> Reg:
             place = f.module.constant_array("bytes", numbers, "i8")
             if wide:
-                return look_up(f, place, given[0])
+                return lookup_uint8(f, place, given[0])
             return f.load("i8", f.gep(place, f.cast("zext", given[0], I64)))
 
         home, lanes = context.home(value), context.isa.bytes if wide else 1
@@ -185,7 +185,7 @@ class Int8Arithmetic(Lowering):
     def emit(self, context: LoweringContext) -> None:
         op, out = self.node.op, self.node.out
         a, b = op.args["self"], op.args["other"]
-        bounds = limits_of(context.numerics, out.q, op.args.get("limits")) if out.q else (0, 255)
+        bounds = clamp_limits(context.numerics, out.q, op.args.get("limits")) if out.q else (0, 255)
         assert a.q is not None and b.q is not None and out.q is not None
         key, body = int8_mul(a.q, b.q, out.q, bounds) if op.kind == "mul" else int8_add(op, a.q, b.q, out.q, bounds)
         homes = [context.home(a), context.home(b)]
@@ -197,8 +197,8 @@ def int8_mul(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> t
     left, right, made = affine_of(a), affine_of(b), affine_of(out)
 
     def body(f: Function, given: list[Reg]) -> Reg:
-        x, y = (f.add(widen(f, v), -q.zero) for v, q in zip(given, (left, right), strict=True))
-        real = to_real(f, f.op("mul", x, y))
+        x, y = (f.add(widen_int8(f, v), -q.zero) for v, q in zip(given, (left, right), strict=True))
+        real = to_float32(f, f.op("mul", x, y))
         return made.store(f, f.op("fmul", real, const(float(factor), real.type)), *bounds)
 
     return (float(factor), left.zero, right.zero, made.zero, bounds), body
@@ -216,7 +216,7 @@ def int8_add(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, in
     rest = (1 << shift - 1) - left.zero * first - right.zero * second
 
     def body(f: Function, given: list[Reg]) -> Reg:
-        x, y = (f.op("mul", widen(f, v), const(n, vec(lane_count(v.type), "i32"))) for v, n in
+        x, y = (f.op("mul", widen_int8(f, v), const(n, vec(lane_count(v.type), "i32"))) for v, n in
                 zip(given, (first, second), strict=True))  # fmt: skip
         moved = f.op("ashr", f.add(f.op("add", x, y), rest), shift)
         bounded = bounded_ints(f, f.add(moved, made.zero), *bounds)

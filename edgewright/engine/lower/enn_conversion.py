@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgewright.engine.codegen.builder import Function, Reg, lane_count
-from edgewright.engine.codegen.ranged_int import Integers
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.ranged_int import RangedIntBuilder
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.enn_elementwise import real, stored
 from edgewright.engine.graph.nodes import Node, is_float32
@@ -32,7 +32,7 @@ class EnnConversion(Lowering):
         x, out = inputs_of(self.node.op)[0], result_of(self.node.op)
 
         def body(f: Function, given: list[Reg]) -> Reg:
-            i = Integers(f, lane_count(given[0].type))
+            i = RangedIntBuilder(f, lane_count(given[0].type))
             if out.q is None:
                 return real(i, i.load(given[0], *bounds(x), _moved(x)), x)
             made = stored(i, given[0], out)
@@ -44,4 +44,4 @@ class EnnConversion(Lowering):
 
 def _moved(value: Value) -> int:
     """What is added to a stored value inside the engine."""
-    return 0 if value.q is None else shift_of(value.q)
+    return 0 if value.q is None else storage_offset(value.q)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgewright.engine.codegen.builder import Function, Reg, lane_count, vec
-from edgewright.engine.codegen.epilogue import finish
-from edgewright.engine.codegen.math_float32 import bfloat_bits
+from edgewright.engine.codegen.epilogue import apply_epilogue
+from edgewright.engine.codegen.math_float32 import bf16_bits
 from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.graph.widen_fp16 import is_16bit_float
@@ -37,7 +37,7 @@ class Fp16Convert(Lowering):
         read, write = (_load_brain, round_to_bf16) if brain else (_load, _store)
 
         def body(f: Function, given: list[Reg]) -> Reg:
-            return write(f, given[0]) if narrow else finish(f, read(f, given[0]), tail, lambda: given[-1])
+            return write(f, given[0]) if narrow else apply_epilogue(f, read(f, given[0]), tail, lambda: given[-1])
 
         values = [x] if node.second is None else [x, node.second]
         homes = [context.home(v) for v in values]
@@ -56,7 +56,7 @@ def _load(f: Function, x: Reg) -> Reg:
 
 def round_to_bf16(f: Function, x: Reg) -> Reg:
     """The upper 16 bits, rounded."""
-    return f.cast("trunc", bfloat_bits(f, x), vec(lane_count(x.type), "i16"))
+    return f.cast("trunc", bf16_bits(f, x), vec(lane_count(x.type), "i16"))
 
 
 def _load_brain(f: Function, x: Reg) -> Reg:

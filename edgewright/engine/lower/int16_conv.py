@@ -8,12 +8,19 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module
-from edgewright.engine.codegen.float_rescale import EXACT
+from edgewright.engine.codegen.float_rescale import MAX_EXACT_INT
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.gemm import Window
-from edgewright.engine.kernels.int16_gemm import WordEnd, WordRow, WordTile, emit_depthwise, emit_tile, pack_head
-from edgewright.engine.kernels.tile_loops import Run, emit_nest
+from edgewright.engine.kernels.int16_gemm import (
+    Int16DepthwiseRow,
+    Int16Epilogue,
+    Int16Tile,
+    emit_depthwise,
+    emit_tile,
+    pack_head,
+)
+from edgewright.engine.kernels.tile_loops import PanelGroup, emit_tile_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import loop_order
 from edgewright.engine.lower.conv_base import ConvLowering
@@ -48,7 +55,7 @@ class _Int16ConvParams:
             return False
         reach = [_LARGEST * int(n) + abs(int(b)) for n, b in zip(self.sizes, self.bias, strict=True)]
         if self.real:
-            return max(reach, default=0) < EXACT
+            return max(reach, default=0) < MAX_EXACT_INT
         if scaling.rounding != "single" or scaling.zero:
             return False
         multiplier, shift = self._factors()
@@ -66,9 +73,9 @@ class _Int16ConvParams:
         return multiplier, shift
 
     @property
-    def end(self) -> WordEnd:
+    def end(self) -> Int16Epilogue:
         scaling = self.scaling
-        return WordEnd(scaling.low, scaling.high, scaling.zero, self.real, bool(self.lower))
+        return Int16Epilogue(scaling.low, scaling.high, scaling.zero, self.real, bool(self.lower))
 
     def head(self, lanes: int) -> Array:
         return pack_head(lanes, len(self.filters), self.bias, *self._factors())
@@ -154,18 +161,18 @@ class Int16Conv(_Int16ConvLowering):
         grid, isa, end = part.grid, context.isa, self.numbers.end
         whole, rest = divmod(self.conv.outputs, isa.lanes)
 
-        def run(count: int, first: int, used: int, module: Module) -> Run:
-            tile = WordTile(reach, used, grid.out.pixel, end)
+        def run(count: int, first: int, used: int, module: Module) -> PanelGroup:
+            tile = Int16Tile(reach, used, grid.out.pixel, end)
 
             def emit(pixels: int) -> Function:
                 return emit_tile(module, isa, pixels, tile)
 
-            return Run(count, size, first * size, 2 * first * isa.lanes, 2 * isa.lanes, emit)
+            return PanelGroup(count, size, first * size, 2 * first * isa.lanes, 2 * isa.lanes, emit)
 
         def build(module: Module, name: str) -> None:
             runs = [run(whole, 0, isa.lanes, module)] if whole else []
             runs += [run(1, whole, rest, module)] if rest else []
-            emit_nest(module, name, grid, runs, by_panel, outside)
+            emit_tile_loops(module, name, grid, runs, by_panel, outside)
 
         key = (grid, reach, size, self.conv.outputs, end, by_panel, outside)
         return context.kernel("words", key, build)
@@ -188,7 +195,7 @@ class Int16DepthwiseConv(_Int16ConvLowering):
         wide = _LARGEST * int(self.numbers.sizes.max(initial=0)) >= 1 << 31
         homes = [context.home(v) for v in (self.node.op.args["input"], self.node.out)]
         data, out = (h.layout for h in homes)
-        row = WordRow(conv.kernel, conv.size[1], conv.groups, conv.dilation[1] * data.pixel,
+        row = Int16DepthwiseRow(conv.kernel, conv.size[1], conv.groups, conv.dilation[1] * data.pixel,
                       conv.dilation[0] * data.row, conv.stride[1] * data.pixel, out.pixel, conv.stride[0] * data.row,
                       out.row, self.numbers.end, wide)  # fmt: skip
         name = context.kernel("words_depthwise", row, lambda module, name: emit_depthwise(module, name, isa, row))

@@ -8,11 +8,11 @@ import math
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Module, Reg
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
 from edgewright.engine.graph.elementwise_trees import tree_inputs
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
+from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.core.execute import Executor
@@ -40,10 +40,10 @@ class Int16Table(Lowering):
         value, out = tree_inputs(self.node.ops)[0], context.home(self.node.out)
         data, table = context.home(value), context.weights.add(_table(value, self.node, context.numerics))
         shape = list(out.layout.shape)
-        operands = [Operand(llvm_type(h.value), h.layout.item, h.layout.strides) for h in (data, out)]
+        operands = [LoopOperand(llvm_type(h.value), h.layout.item, h.layout.strides) for h in (data, out)]
         for loops, moved in plan_loops(shape, operands):
 
-            def build(module: Module, name: str, loops: Loops = loops) -> None:
+            def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 _build(module, name, loops)
 
             name = context.kernel("lookup", loops, build)
@@ -57,7 +57,7 @@ def _small(value: Value) -> bool:
 
 def _moved(value: Value) -> int:
     """What is added to a stored value inside the engine."""
-    return 0 if value.q is None else shift_of(value.q)
+    return 0 if value.q is None else storage_offset(value.q)
 
 
 def _table(value: Value, node: Node, numerics: Numerics) -> Array:
@@ -75,7 +75,7 @@ def _table(value: Value, node: Node, numerics: Numerics) -> Array:
     )
 
 
-def _build(module: Module, name: str, loops: Loops) -> None:
+def _build(module: Module, name: str, loops: LoopNest) -> None:
     """Slots: data, output, table."""
     f = module.kernel(name)
     table = f.load_arg(PTR, 2)
@@ -86,4 +86,4 @@ def _build(module: Module, name: str, loops: Loops) -> None:
         found = f.load(made.kind, f.gep(table, f.mul(x, made.item)))
         f.store(found, f.gep(now[1], f.mul(at, made.strides[-1])))
 
-    emit_units(f, 1, loops, [f.load_arg(PTR, i) for i in range(2)], element)
+    emit_loop_nest(f, 1, loops, [f.load_arg(PTR, i) for i in range(2)], element)

@@ -9,7 +9,7 @@ from edgewright.engine.graph.layout import Storage, padded_channels
 from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.kernels import int8_depthwise, int8_gemm
 from edgewright.engine.kernels.gemm import Window
-from edgewright.engine.kernels.tile_loops import Run, emit_nest
+from edgewright.engine.kernels.tile_loops import PanelGroup, emit_tile_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import GemmTile, loop_order, select_taps
 from edgewright.engine.lower.conv_base import ConvLowering, ConvTransposeLowering, emit_depthwise_steps
@@ -115,7 +115,7 @@ class Int8Conv(_Int8ConvLowering):
         stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
         rows = 1 if flat else conv.size[0]
         tile = self._tile(context, (reach, stored, rows, columns))
-        made = int8_gemm.panels(isa, stored, tile.vectors, rows * columns)
+        made = int8_gemm.make_panels(isa, stored, tile.vectors, rows * columns)
         places = self._pack(context, data, made, reach.elements)
         for part in gemm_parts(conv, tile.pixels, data, out, second):
             size = sum(int8_gemm.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
@@ -132,7 +132,7 @@ class Int8Conv(_Int8ConvLowering):
     def _tile(self, context: LoweringContext, sizes: tuple[Window, int, int, int]) -> GemmTile:
         """The tile that takes the fewest cycles by the model; measuring may prefer one that comes soon after it."""
         reach, stored, rows, columns = sizes
-        best = int8_gemm.best_tiles(context.isa, stored, reach.elements, rows, columns, context.threads)
+        best = int8_gemm.rank_tiles(context.isa, stored, reach.elements, rows, columns, context.threads)
         tiles = [GemmTile(*sizes) for sizes in best[:_LOOKED_AT]]
         turned = [GemmTile(*best[0], True)] if rows * columns > 1 else []
         spec = (self.conv, sizes, self.numbers.ending)
@@ -155,7 +155,7 @@ class Int8Conv(_Int8ConvLowering):
         return _widened(filters, -(-plain.depth // 4) * 4).reshape(channels, -1)
 
     def _pack(
-        self, context: LoweringContext, data: Storage, made: list[int8_gemm.BytePanel], steps: int
+        self, context: LoweringContext, data: Storage, made: list[int8_gemm.Int8Panel], steps: int
     ) -> list[Address]:
         """For each group the place of its panels."""
         numbers, count = self.numbers, self.conv.outputs
@@ -166,36 +166,36 @@ class Int8Conv(_Int8ConvLowering):
             for g, own in enumerate(room.reshape(self.conv.groups, -1)):
                 span = slice(g * count, (g + 1) * count)
                 numbered = (filters[span], numbers.bias[span], numbers.factors[:, span])
-                int8_gemm.pack(own[:size], context.isa, *numbered, made, numbers.ending, numbers.notes)
+                int8_gemm.pack_weights(own[:size], context.isa, *numbered, made, numbers.ending, numbers.notes)
 
         stride = -(-size // ALIGN) * ALIGN
         first = context.weights.reserve(self.conv.groups * stride, write, numbers.filters)
         return [Address("weights", first.offset + g * stride) for g in range(self.conv.groups)]
 
-    def _kernel(self, context: LoweringContext, part: GemmPart, made: list[int8_gemm.BytePanel], reach: Window,
+    def _kernel(self, context: LoweringContext, part: GemmPart, made: list[int8_gemm.Int8Panel], reach: Window,
                 by_panel: bool, outside: bool, ahead: bool) -> str:  # fmt: skip
         def build(module: Module, name: str) -> None:
             runs = self._runs(context, module, part, made, reach, ahead)
-            emit_nest(module, name, part.grid, runs, by_panel, outside)
+            emit_tile_loops(module, name, part.grid, runs, by_panel, outside)
 
         key = (part.grid, tuple(made), reach, self.numbers.ending, by_panel, outside, ahead)
         return context.kernel("gemm8", key, build)
 
-    def _runs(self, context: LoweringContext, module: Module, part: GemmPart, made: list[int8_gemm.BytePanel],
-              reach: Window, ahead: bool) -> list[Run]:  # fmt: skip
-        runs: list[Run] = []
+    def _runs(self, context: LoweringContext, module: Module, part: GemmPart, made: list[int8_gemm.Int8Panel],
+              reach: Window, ahead: bool) -> list[PanelGroup]:  # fmt: skip
+        runs: list[PanelGroup] = []
         offset = column = 0
         isa, ending, grid = context.isa, self.numbers.ending, part.grid
         for panel in dict.fromkeys(made):
             count, size = made.count(panel), int8_gemm.panel_bytes(isa, panel, ending, reach.elements)
 
-            def tile(pixels: int, panel: int8_gemm.BytePanel = panel) -> Function:
+            def tile(pixels: int, panel: int8_gemm.Int8Panel = panel) -> Function:
                 steps = (grid.out.pixel, grid.second.pixel)
                 return int8_gemm.emit_tile(
                     module, isa, pixels, panel, reach, *steps, ending, ahead and grid.late(pixels)
                 )
 
-            runs.append(Run(count, size, offset, column, panel.used, tile))
+            runs.append(PanelGroup(count, size, offset, column, panel.used, tile))
             offset, column = offset + count * size, column + count * panel.used
         return runs
 
@@ -242,9 +242,18 @@ class Int8DepthwiseConv(_Int8ConvLowering):
         homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
         data, out, second = (h.layout for h in homes)
         stored = padded_channels(conv.groups)  # not the pixel's stride: in a concatenation that covers other channels
-        row = int8_depthwise.ByteRow(conv.kernel, conv.stride[1], conv.dilation[1], conv.size[1], stored, data.pixel,
-                                 out.pixel, second.pixel, numbers.ending)  # fmt: skip
+        row = int8_depthwise.Int8DepthwiseRow(
+            conv.kernel,
+            conv.stride[1],
+            conv.dilation[1],
+            conv.size[1],
+            stored,
+            data.pixel,
+            out.pixel,
+            second.pixel,
+            numbers.ending,
+        )
         make = lambda module: int8_depthwise.emit_row(module, isa, row)  # noqa: E731
         filters = numbers.filters[..., 0].transpose(1, 2, 0)
-        packed = int8_depthwise.pack(isa, row, filters, numbers.bias, numbers.factors, numbers.notes)
+        packed = int8_depthwise.pack_weights(isa, row, filters, numbers.bias, numbers.factors, numbers.notes)
         emit_depthwise_steps(context, self, "depthwise8", row, make, context.weights.add(packed), conv.macs / _RATE * 3)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgewright.engine.codegen.requant import affine_of, limits_of, scale_of, shift_of
+from edgewright.engine.codegen.requant import affine_of, clamp_limits, scale_of, storage_offset
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import int8_gemm
-from edgewright.engine.kernels.int8_store import Ending, Notes
+from edgewright.engine.kernels.int8_store import EpilogueParams, Int8Epilogue
 from edgewright.engine.lower.base import LoweringContext
 from edgewright.engine.lower.elementwise import int8_add_factors
 from edgewright.ir.graph import Array, QParams
@@ -62,11 +62,13 @@ class Int8ConvParams:
     def _reach(self, bias: Array) -> int:
         """No sum is larger; looked at closely only if that may matter."""
         channels = len(self.filters)
-        rough = int8_gemm.reach(np.array([128 * self.filters[:1].size]), np.abs(bias).max(initial=0, keepdims=True))
+        rough = int8_gemm.max_accumulator(
+            np.array([128 * self.filters[:1].size]), np.abs(bias).max(initial=0, keepdims=True)
+        )
         if not channels or rough * max(1.0, self.gain) < _FAR:
             return rough if channels else 0
         sizes = np.abs(self.filters).view(np.uint8)  # 128 is its own, and right as an unsigned byte
-        return int8_gemm.reach(self._total(sizes), bias)
+        return int8_gemm.max_accumulator(self._total(sizes), bias)
 
     @property
     def exact(self) -> bool:
@@ -75,27 +77,27 @@ class Int8ConvParams:
             return self.reach < _WIDE
         return self.scaling.possible and self.reach < (_FAR if self.scaling.rounding == "twice" else _WIDE)
 
-    def _ending(self) -> tuple[Ending, Notes]:
+    def _ending(self) -> tuple[Int8Epilogue, EpilogueParams]:
         node, numerics = self.node, self.context.numerics
         first, last = node.middle.q, node.sum.outputs[0].q if node.sum and node.sum.outputs[0] else node.middle.q
         assert first is not None and last is not None
         limits = (node.sum or node.op).args.get("limits")
-        low, high = limits_of(numerics, last, limits)
+        low, high = clamp_limits(numerics, last, limits)
         if self.scaling is not None:
-            low, high = (n + shift_of(last) for n in (self.scaling.low, self.scaling.high))
+            low, high = (n + storage_offset(last) for n in (self.scaling.low, self.scaling.high))
         factors = self._sum(first, last) if node.sum else ()
         rounding = "even" if self.scaling is None else self.scaling.rounding
         far = self.reach * self.gain >= _FAR or (self.scaling is not None and self.scaling.far)
-        zero = affine_of(last).zero if self.scaling is None else self.scaling.zero + shift_of(last)
-        ending = Ending(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None, rounding)
-        return ending, Notes(zero, low, high, factors, node.table)
+        zero = affine_of(last).zero if self.scaling is None else self.scaling.zero + storage_offset(last)
+        ending = Int8Epilogue(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None, rounding)
+        return ending, EpilogueParams(zero, low, high, factors, node.table)
 
     def _sum(self, first: QParams, last: QParams) -> tuple[int, ...]:
         """The limits of the product itself, and the factors of its sum with the second operand."""
         node, op = self.node, self.node.sum
         assert op is not None and node.second is not None and node.second.q is not None
         other, zero = node.second.q, affine_of(first).zero
-        low, high = limits_of(self.context.numerics, first, node.op.args.get("limits"))
+        low, high = clamp_limits(self.context.numerics, first, node.op.args.get("limits"))
         ours_first = op.args["other"] is node.second
         a, b = (first, other) if ours_first else (other, first)
         left, right, shift = int8_add_factors(a, b, last, op.kind == "sub")

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from edgewright.engine.graph.nodes import Node, is_quantized8
-from edgewright.engine.kernels.elementwise import Operand, plan_loops
-from edgewright.engine.kernels.int8_softmax import ByteRows, emit_softmax
+from edgewright.engine.kernels.elementwise import LoopOperand, plan_loops
+from edgewright.engine.kernels.int8_softmax import Int8SoftmaxSpec, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.tflite.fixed_point_math import powers
 
@@ -32,11 +32,11 @@ class Int8Softmax(Lowering):
         op = self.node.op
         homes = [context.home(v) for v in (op.args["inputs"][0], self.node.out)]
         shape = [*homes[0].layout.shape[:-1], 1]
-        operands = [Operand("i8", 1, (*h.layout.strides[:-1], 0)) for h in homes]
+        operands = [LoopOperand("i8", 1, (*h.layout.strides[:-1], 0)) for h in homes]
         tables = [context.weights.add(table.astype(np.int32)) for table in powers(op)]
         lanes, length = context.isa.lanes, homes[0].layout.shape[-1]
         for loops, (into, onto) in plan_loops(shape, operands):
-            rows = ByteRows(loops, length)
+            rows = Int8SoftmaxSpec(loops, length)
             name = context.kernel("softmax8", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
             slots = [homes[0].at(into), *tables, homes[1].at(onto)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)

@@ -9,7 +9,7 @@ from edgewright.engine.graph.layout import Border
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import int8_winograd
 from edgewright.engine.kernels.gemm import Window
-from edgewright.engine.kernels.winograd import Outputs, Patches, Points, emit_patches
+from edgewright.engine.kernels.winograd import OutputTiles, PatchRow, PointGemm, emit_input_transform
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv_geometry import ConvGeometry
 from edgewright.engine.lower.int8_conv import Int8Conv
@@ -38,7 +38,7 @@ class Int8WinogradConv(Int8Conv):
         conv, lanes, grid = made.conv, context.isa.lanes, int8_tile_grid(made.conv)
         if conv.inputs % (2 * lanes) or conv.outputs % (4 * lanes) or conv.inputs < 64:
             return None
-        if int8_winograd.largest(made.numbers.filters) >= int8_winograd.LIMIT:
+        if int8_winograd.max_abs_output(made.numbers.filters) >= int8_winograd.MAX_ABS_OUTPUT:
             return None
         wasteful = grid.high * grid.wide * 16 > _WASTE * conv.size[0] * conv.size[1]
         usual = not wasteful and conv.inputs * conv.outputs * 72 <= _STREAMED
@@ -68,9 +68,11 @@ class Int8WinogradConv(Int8Conv):
         work = Int8WinogradEmitter(context, self)
         size = 72 * self.conv.inputs * self.conv.outputs
         weights = context.weights.reserve(
-            size, lambda room: int8_winograd.pack(room, lanes, numbers.filters, work.vectors), numbers.filters
+            size, lambda room: int8_winograd.pack_weights(room, lanes, numbers.filters, work.vectors), numbers.filters
         )
-        ends = int8_winograd.pack_ends(lanes, numbers.bias, np.ascontiguousarray(numbers.factors), numbers.notes.pack())
+        ends = int8_winograd.pack_epilogue_params(
+            lanes, numbers.bias, np.ascontiguousarray(numbers.factors), numbers.notes.pack()
+        )
         place = context.weights.add(ends)
         for n in range(self.conv.images):
             work.emit(n, weights, place)
@@ -84,22 +86,22 @@ class Int8WinogradEmitter(WinogradEmitter):
         conv, grid, lanes = self.conv, self.grid, context.isa.lanes
         tiles = grid.band * grid.wide
         data, out, second = self.data.layout, self.out.layout, self.second.layout
-        self.patches = Patches(4, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 2, 2)
-        results = Patches(4, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
-        self.outputs = Outputs(results, conv.size[1], second.row, second.pixel)
+        self.patches = PatchRow(4, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 2, 2)
+        results = PatchRow(4, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
+        self.outputs = OutputTiles(results, conv.size[1], second.row, second.pixel)
         self.vectors, largest = (2, 14) if context.isa.registers >= 32 else (2, 4)
-        self.points = Points(36, tiles, largest, 2 * conv.inputs, self.patches.point, results.point)
+        self.points = PointGemm(36, tiles, largest, 2 * conv.inputs, self.patches.point, results.point)
         columns = self.vectors * lanes
         self.panels, self.panel = conv.outputs // columns, 2 * conv.inputs * columns
         self.width, self.size = 4 * columns, 2 * conv.inputs * conv.outputs
         self.key, self.ends = ("bytes", self.vectors, conv.inputs), way.numbers.ending
         self.ending = way.numbers.ending
 
-    def emit_patches(self, module: Module) -> Function:
-        return emit_patches(module, 2 * self.context.isa.lanes, self.patches)
+    def emit_input_transform(self, module: Module) -> Function:
+        return emit_input_transform(module, 2 * self.context.isa.lanes, self.patches)
 
-    def emit_outputs(self, module: Module) -> Function:
-        return int8_winograd.emit_outputs(module, self.context.isa.lanes, self.outputs, self.ending)
+    def emit_output_transform(self, module: Module) -> Function:
+        return int8_winograd.emit_output_transform(module, self.context.isa.lanes, self.outputs, self.ending)
 
     def tiles(self, module: Module) -> list[dict[int, Function]]:
         window = Window((), self.conv.inputs // 2, 2 * self.conv.inputs)

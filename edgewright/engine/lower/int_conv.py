@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Module, Reg, vec
-from edgewright.engine.codegen.ranged_int import NotWholeError
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.ranged_int import IntRangeError
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
+from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Op, Value
@@ -46,7 +46,7 @@ class IntAccumulatorConv(Lowering):
         low, high = (n - int(op.args["input_zp"]) for n in bounds(self.data))
         reach = np.abs(self.weights).sum(axis=(0, 1) if self.deep else (0, 1, 2)) * max(-low, high) + np.abs(self.bias)
         if int(reach.max()) >= 1 << 31:
-            raise NotWholeError("sums of more than 32 bits")
+            raise IntRangeError("sums of more than 32 bits")
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -59,7 +59,7 @@ class IntAccumulatorConv(Lowering):
             return None
         try:
             return cls(node)
-        except NotWholeError:
+        except IntRangeError:
             return None
 
     def emit(self, context: LoweringContext) -> None:
@@ -68,18 +68,18 @@ class IntAccumulatorConv(Lowering):
         layout, item = data.layout, data.layout.item
         kernel, channels = self.weights.shape[:2], self.weights.shape[-1]
         q, signed = self.data.q, bounds(self.data)[0] < 0
-        moved = 0 if q is None else shift_of(q)
+        moved = 0 if q is None else storage_offset(q)
         window = _Window((*kernel, 1 if self.deep else self.weights.shape[2]), (tall * layout.row, wide * layout.pixel,
                          item), moved + int(self.node.op.args["input_zp"]), signed and not moved, channels)  # fmt: skip
         steps = (layout.image, down * layout.row, across * layout.pixel, item if self.deep else 0)
-        operands = [Operand(llvm_type(self.data), item, steps), Operand("i32", 4, (0, 0, 0, 4)),
-                    Operand("i32", 4, (0, 0, 0, 4)), Operand("i32", 4, out.layout.strides)]  # fmt: skip
+        operands = [LoopOperand(llvm_type(self.data), item, steps), LoopOperand("i32", 4, (0, 0, 0, 4)),
+                    LoopOperand("i32", 4, (0, 0, 0, 4)), LoopOperand("i32", 4, out.layout.strides)]  # fmt: skip
         packed = [context.weights.add(a.astype(np.int32).view(np.uint8)) for a in (self.weights, self.bias)]
         places = [data.at(), *packed, out.at()]
         macs = out.value.nbytes // 4 * int(np.prod(window.counts))
         for loops, shift in plan_loops(list(out.layout.shape), operands):
 
-            def build(module: Module, name: str, loops: Loops = loops) -> None:
+            def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 _build(module, name, context.isa.lanes, loops, window)
 
             name = context.kernel("sums", (loops, window), build)
@@ -113,7 +113,7 @@ def _fits(op: Op, out: Value) -> bool:
     return out.bound == (image[0], *sizes, channels)
 
 
-def _build(module: Module, name: str, lanes: int, loops: Loops, window: _Window) -> None:
+def _build(module: Module, name: str, lanes: int, loops: LoopNest, window: _Window) -> None:
     """Slots: data, weights, biases, output."""
     f = module.kernel(name)
     data = loops.operands[0]
@@ -145,4 +145,4 @@ def _build(module: Module, name: str, lanes: int, loops: Loops, window: _Window)
         total = over(0, place, weights, start, width)[1]
         f.store(total, f.gep(now[3], f.mul(at, loops.operands[3].strides[-1])))
 
-    emit_units(f, lanes, loops, [f.load_arg(PTR, i) for i in range(4)], element)
+    emit_loop_nest(f, lanes, loops, [f.load_arg(PTR, i) for i in range(4)], element)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import ELEMENTS, bounds, operands
 from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node
@@ -31,7 +31,7 @@ class IntElementwise(Lowering):
             return None
         try:
             return cls(node, _trial(node))
-        except NotWholeError:
+        except IntRangeError:
             return None
 
     def emit(self, context: LoweringContext) -> None:
@@ -50,9 +50,9 @@ def _trial(node: Node) -> str:
     f = module.function("trial", [(PTR, "data")])
     found = tree_inputs(node.ops)
     if all(v.constant for v in found):
-        raise NotWholeError("a constant")
+        raise IntRangeError("a constant")
     if node.out.dtype is None or any(v.dtype is None or v.dtype.kind not in "biu" for v in (*found, node.out)):
-        raise NotWholeError("real numbers")
+        raise IntRangeError("real numbers")
     given = [f.load(vec(4, llvm_type(v)), f.arg("data"), 64 * n) for n, v in enumerate(found)]
     f.store(_emit(f, node, found, given), f.arg("data"))
     return module.text()
@@ -60,22 +60,22 @@ def _trial(node: Node) -> str:
 
 def _moved(value: Value) -> int:
     """What is added to a stored value inside the engine."""
-    return 0 if value.q is None else shift_of(value.q)
+    return 0 if value.q is None else storage_offset(value.q)
 
 
 def _emit(f: Function, node: Node, found: Sequence[Value], given: Sequence[Reg]) -> Reg:
     lanes = int(given[0].type[1:].split(" ")[0]) if given[0].type.startswith("<") else 1
-    i = Integers(f, lanes)
+    i = RangedIntBuilder(f, lanes)
     held = {v: i.load(x, *bounds(v), _moved(v)) for v, x in zip(found, given, strict=True)}
     single = scalar_constants([v for op in node.ops for v in operands(op)])
-    made: Whole | None = None
+    made: RangedInt | None = None
     for op in node.ops:
         parts = [held[v] if v in held else i.constant(single[v]) for v in operands(op)]
         made, out = ELEMENTS[op.kind](i, op, parts), op.outputs[0]
         assert out is not None
         low, high = bounds(out)
         if made.low < low or made.high > high:
-            raise NotWholeError(f"{made.low} to {made.high} as {out.dtype}")
+            raise IntRangeError(f"{made.low} to {made.high} as {out.dtype}")
         held[out] = made
     assert made is not None and node.out.dtype is not None
     return i.store(made, 8 * node.out.dtype.itemsize, _moved(node.out))

@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const, lane_count, vec
-from edgewright.engine.codegen.float_rescale import EXACT, scaled
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.float_rescale import MAX_EXACT_INT, rescale_float
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.elementwise import Loops, Operand, emit_units, plan_loops
+from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.fixed_point_scale import Scaling
@@ -44,7 +44,7 @@ class IntMatMul(Lowering):
             return None
         try:
             return cls(node)
-        except NotWholeError:
+        except IntRangeError:
             return None
 
     def _spans(self) -> list[tuple[int, int]]:
@@ -67,8 +67,8 @@ class IntMatMul(Lowering):
 
     def _trial(self) -> str:
         """The arithmetic after the sum, written once: raises if there can be none."""
-        if max(self._sum()[1], -self._sum()[0]) >= EXACT:
-            raise NotWholeError("sums of more than 52 bits")
+        if max(self._sum()[1], -self._sum()[0]) >= MAX_EXACT_INT:
+            raise IntRangeError("sums of more than 52 bits")
         module = Module()
         f = module.function("trial", [(vec(4, self._kind), "x")])
         made = self._ending(f, f.arg("x"))
@@ -77,30 +77,30 @@ class IntMatMul(Lowering):
     def _shift(self, which: int) -> int:
         """What is taken off an operand as it is stored."""
         q = self.pair[which].q
-        return self.zeros[which] + (0 if q is None else shift_of(q))
+        return self.zeros[which] + (0 if q is None else storage_offset(q))
 
     def _ending(self, f: Function, total: Reg) -> Reg:
-        i, scaling, out = Integers(f, lane_count(total.type)), self.node.op.args["scaling"], self.node.out
+        i, scaling, out = RangedIntBuilder(f, lane_count(total.type)), self.node.op.args["scaling"], self.node.out
         assert out.dtype is not None
         if isinstance(scaling, RealScaling):
-            made = Whole(scaled(f, total, scaling), scaling.low, scaling.high)
+            made = RangedInt(rescale_float(f, total, scaling), scaling.low, scaling.high)
         else:
-            made = i.rescale(Whole(total, *self._sum()), scaling.multiplier[0], scaling.shift[0], scaling.rounding)
+            made = i.rescale(RangedInt(total, *self._sum()), scaling.multiplier[0], scaling.shift[0], scaling.rounding)
             made = i.clamp(i.plus(made, scaling.zero), scaling.low, scaling.high)
-        return i.store(made, 8 * out.dtype.itemsize, 0 if out.q is None else shift_of(out.q))
+        return i.store(made, 8 * out.dtype.itemsize, 0 if out.q is None else storage_offset(out.q))
 
     def emit(self, context: LoweringContext) -> None:
         left, right, out = (context.home(v) for v in (*self.pair, self.node.out))
         shape = list(out.layout.shape)
         steps = (left.layout.strides[-1], right.layout.strides[-2])
         operands = [
-            Operand(llvm_type(left.value), left.layout.item, (*_spread(left, shape)[:-1], 0)),
-            Operand(llvm_type(right.value), right.layout.item, _columns(right, shape)),
-            Operand(llvm_type(out.value), out.layout.item, out.layout.strides),
+            LoopOperand(llvm_type(left.value), left.layout.item, (*_spread(left, shape)[:-1], 0)),
+            LoopOperand(llvm_type(right.value), right.layout.item, _columns(right, shape)),
+            LoopOperand(llvm_type(out.value), out.layout.item, out.layout.strides),
         ]
         for loops, moved in plan_loops(shape, operands):
 
-            def build(module: Module, name: str, loops: Loops = loops) -> None:
+            def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 self._emit(module, name, context.isa.lanes, loops, steps)
 
             name = context.kernel("pairs", (loops, steps, self.depth, self.text), build)
@@ -108,7 +108,7 @@ class IntMatMul(Lowering):
             macs = math.prod(shape) * self.depth
             context.step(name, slots, loops.units, macs / 8, macs)
 
-    def _emit(self, module: Module, name: str, lanes: int, loops: Loops, steps: tuple[int, int]) -> None:
+    def _emit(self, module: Module, name: str, lanes: int, loops: LoopNest, steps: tuple[int, int]) -> None:
         f = module.kernel(name)
         pointers = [f.load_arg(PTR, i) for i in range(3)]
 
@@ -131,11 +131,15 @@ class IntMatMul(Lowering):
             f.store(self._ending(f, total), f.gep(now[2], f.mul(at, loops.operands[2].strides[-1])))
 
         rows, columns = (o.strides[-1] for o in loops.operands[:2])
-        emit_units(f, 1 if rows or not columns else lanes, loops, pointers, element)  # one column: rows side by side
+        emit_loop_nest(
+            f, 1 if rows or not columns else lanes, loops, pointers, element
+        )  # one column: rows side by side
 
     def _centred(self, f: Function, x: Reg, which: int) -> Reg:
         value: Value = self.pair[which]
-        signed = value.dtype is not None and value.dtype.kind == "i" and (value.q is None or not shift_of(value.q))
+        signed = (
+            value.dtype is not None and value.dtype.kind == "i" and (value.q is None or not storage_offset(value.q))
+        )
         wide = f.cast("sext" if signed else "zext", x, vec(lane_count(x.type), "i32"))
         return f.add(wide, -self._shift(which))
 

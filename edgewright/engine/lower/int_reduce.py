@@ -9,20 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Module, Reg, lane_count
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.requant import affine_of, shift_of
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.requant import affine_of, storage_offset
 from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.reduce import Finish, Folding, finishing, folding
 from edgewright.engine.graph.layout import Border, Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
-from edgewright.engine.kernels.reduce_strided import Fold, emit_fold
+from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
+from edgewright.engine.kernels.reduce_strided import Combine, emit_strided_reduce
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value
 
-_PAIRS: dict[str, Fold] = {
+_PAIRS: dict[str, Combine] = {
     "sum": lambda f, a, b: f.op("add", a, b),
     "max": int_max,
     "min": int_min,
@@ -54,7 +54,7 @@ class IntReduce(Lowering):
         try:
             fold = folding(node.op)
             return cls(node, fold, finish) if _fits(node, fold) else None
-        except NotWholeError:
+        except IntRangeError:
             return None
 
     def required_border(self) -> tuple[Value, Border] | None:
@@ -66,14 +66,14 @@ class IntReduce(Lowering):
         data, out = context.home(fold.data), context.home(node.out)
         extras = [context.home(v) for v in fold.extras]
         reach, shape = _reach(data, fold), list(out.layout.shape)
-        operands = [Operand(llvm_type(fold.data), data.layout.item, reach.strides)]
-        operands += [Operand("i32", 4, _spread(h, shape)) for h in extras]
-        operands.append(Operand(llvm_type(node.out), out.layout.item, out.layout.strides))
+        operands = [LoopOperand(llvm_type(fold.data), data.layout.item, reach.strides)]
+        operands += [LoopOperand("i32", 4, _spread(h, shape)) for h in extras]
+        operands.append(LoopOperand(llvm_type(node.out), out.layout.item, out.layout.strides))
         lanes, body = context.isa.lanes, self._ending
         for loops, moved in plan_loops(shape, operands):
 
-            def build(module: Module, name: str, loops: Loops = loops) -> None:
-                emit_fold(module, name, lanes, loops, reach.along, _widen(fold.data), _PAIRS[fold.how], body)
+            def build(module: Module, name: str, loops: LoopNest = loops) -> None:
+                emit_strided_reduce(module, name, lanes, loops, reach.along, _widen(fold.data), _PAIRS[fold.how], body)
 
             name = context.kernel("fold", (loops, reach.along, str(fold.data.dtype), fold.how, self.text), build)
             slots = [h.at(m) for h, m in zip((data, *extras, out), moved, strict=True)]
@@ -87,23 +87,23 @@ class IntReduce(Lowering):
         f = module.function("trial", [("<4 x i32>", f"x{n}") for n in range(1 + len(fold.extras))])
         low, high = bounds(fold.data)
         if fold.how == "sum" and max(-low, high) * fold.count >= 1 << 31 and self.node.out.dtype != np.dtype(np.int32):
-            raise NotWholeError("a sum of more than 32 bits")
+            raise IntRangeError("a sum of more than 32 bits")
         made = self._ending(f, [f.arg(f"x{n}") for n in range(1 + len(fold.extras))])
         return f"{module.text()} {made}"
 
     def _ending(self, f: Function, given: list[Reg]) -> Reg:
         """From what was folded to what is stored."""
-        i, fold, out = Integers(f, lane_count(given[0].type)), self.fold, self.node.out
+        i, fold, out = RangedIntBuilder(f, lane_count(given[0].type)), self.fold, self.node.out
         low, high = bounds(fold.data)
         times = fold.count if fold.how == "sum" else 1
         own = f.add(given[0], -_stored(fold.data) * times)
         low, high = low * times, high * times
         if low < -(1 << 31) or high >= 1 << 31:
             low, high = -(1 << 31), (1 << 31) - 1  # what is beyond is lost, as in numpy
-        made = self.finish(i, self.node.op, Whole(own, low, high), given[1:])
+        made = self.finish(i, self.node.op, RangedInt(own, low, high), given[1:])
         least, most = bounds(out)
         if made.low < least or made.high > most:
-            raise NotWholeError(f"{made.low} to {made.high} as {out.dtype}")
+            raise IntRangeError(f"{made.low} to {made.high} as {out.dtype}")
         assert out.dtype is not None
         return i.store(made, 8 * out.dtype.itemsize, _stored(out))
 
@@ -128,14 +128,14 @@ def _reach(data: Storage, fold: Folding) -> StridedInput:
 def _fits(node: Node, fold: Folding) -> bool:
     """Padding holds what the operator counts as nothing, and results are as many as the graph says."""
     q = fold.data.q
-    if any(fold.pads) and (q is None or affine_of(q).zero - shift_of(q) != fold.zero):
+    if any(fold.pads) and (q is None or affine_of(q).zero - storage_offset(q) != fold.zero):
         return False
     return not (fold.window is not None and (fold.data.bound[-1:] != node.out.bound[-1:] or node.out.bound[0] > 1024))
 
 
 def _stored(value: Value) -> int:
     """What is added to a stored value inside the engine."""
-    return 0 if value.q is None else shift_of(value.q)
+    return 0 if value.q is None else storage_offset(value.q)
 
 
 def _widen(value: Value) -> Callable[[Function, Reg], Reg]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, lane_count, vec
-from edgewright.engine.codegen.ranged_int import Integers, NotWholeError, Whole
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import bounds
 from edgewright.engine.dialects.resize import Axis, Mixing, mixed, mixing, quotient
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.channel_loop import bytes_to, over_channels
-from edgewright.engine.kernels.pack_operand import pieces
+from edgewright.engine.kernels.channel_loop import byte_offset, for_each_channel_vector
+from edgewright.engine.kernels.pack_operand import power_of_two_chunks
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Value
@@ -38,7 +38,7 @@ class IntResize(Lowering):
             return None
         try:
             return cls(node, mixing(node.op, context.numerics))
-        except (NotWholeError, ValueError, LookupError, ArithmeticError):
+        except (IntRangeError, ValueError, LookupError, ArithmeticError):
             return None
 
     def _trial(self) -> str:
@@ -51,10 +51,10 @@ class IntResize(Lowering):
     def _ending(self, f: Function, total: Reg) -> Reg:
         if self.real:
             return quotient(f, total, self.mixing.divisor)
-        i, out = Integers(f, lane_count(total.type)), self.node.out
-        made, (low, high) = self.mixing.finish(i, Whole(total, *self.reach)), bounds(out)
+        i, out = RangedIntBuilder(f, lane_count(total.type)), self.node.out
+        made, (low, high) = self.mixing.finish(i, RangedInt(total, *self.reach)), bounds(out)
         if made.low < low or made.high > high:
-            raise NotWholeError(f"{made.low} to {made.high} as {out.dtype}")
+            raise IntRangeError(f"{made.low} to {made.high} as {out.dtype}")
         assert out.dtype is not None
         return i.store(made, 8 * out.dtype.itemsize, _moved(out))
 
@@ -99,11 +99,11 @@ class IntResize(Lowering):
                 place = f.gep(line, f.mul(x, out.layout.pixel))
 
                 def vector(first: Operand, width: int, _: int) -> None:
-                    there, here = (bytes_to(f, first, home.layout.item) for home in (data, out))
+                    there, here = (byte_offset(f, first, home.layout.item) for home in (data, out))
                     loaded = [self._load(f, at, there, width) for at in four]
                     f.store(self._ending(f, mixed(f, loaded, along, down)), place, here)
 
-                over_channels(f, channels, lanes, _exactly, vector)
+                for_each_channel_vector(f, channels, lanes, _exactly, vector)
                 return []
 
             f.loop(wide, [], pixel)
@@ -126,11 +126,11 @@ class IntResize(Lowering):
 
 def _exactly(total: int, most: int) -> list[tuple[int, int]]:
     """Vectors that cover so many elements and no other."""
-    return [(width, width) for _, width in pieces(total, most)]
+    return [(width, width) for _, width in power_of_two_chunks(total, most)]
 
 
 def _moved(value: Value) -> int:
-    return 0 if value.q is None else shift_of(value.q)
+    return 0 if value.q is None else storage_offset(value.q)
 
 
 def _whole(mixing: Mixing) -> tuple[str, tuple[int, int]]:
@@ -141,5 +141,5 @@ def _whole(mixing: Mixing) -> tuple[str, tuple[int, int]]:
     if any(int(axis.weights.min()) < 0 for axis in mixing.axes):
         low, high = -max(-low, high), max(-low, high)
     if max(-low, high) >= 1 << 62:
-        raise NotWholeError("sums of more than 64 bits")
+        raise IntRangeError("sums of more than 64 bits")
     return ("i32" if max(-low, high) < 1 << 31 else "i64"), (low, high)

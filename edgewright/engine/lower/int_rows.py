@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.codegen.requant import Affine, scale_of, shift_of
+from edgewright.engine.codegen.requant import Affine, scale_of, storage_offset
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.elementwise import Loops, Operand, plan_loops
-from edgewright.engine.kernels.int_rows import NormRows, SoftmaxRows, Stored, emit_norm, emit_softmax
+from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
+from edgewright.engine.kernels.int_rows import IntNormSpec, IntSoftmaxSpec, QuantizedStorage, emit_norm, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Address
 from edgewright.ir.enn.numerics import constant, inputs_of
@@ -21,19 +21,19 @@ from edgewright.ir.int_rows import exact_norm, log_of_one, powers
 _LONGEST = 1 << 20  # of a row, whose exponentials have some bits left
 
 
-def _stored(value: Value) -> Stored | None:
+def _stored(value: Value) -> QuantizedStorage | None:
     q = value.q
     if q is None or q.axis is not None or q.dtype != value.dtype or q.dtype.itemsize > 2:
         return None
     affine = Affine(float(scale_of(q)), int(np.asarray(q.zero_point)))
-    return Stored(8 * q.dtype.itemsize, q.dtype.kind == "i", shift_of(q), affine, q.qmin, q.qmax)
+    return QuantizedStorage(8 * q.dtype.itemsize, q.dtype.kind == "i", storage_offset(q), affine, q.qmin, q.qmax)
 
 
-def _rows(homes: list[Storage]) -> list[tuple[Loops, tuple[int, ...]]]:
+def _rows(homes: list[Storage]) -> list[tuple[LoopNest, tuple[int, ...]]]:
     """Loops over rows, which may lie apart."""
     shape = [*homes[0].layout.shape[:-1], 1]
     return plan_loops(
-        shape, [Operand(f"i{8 * h.layout.item}", h.layout.item, (*h.layout.strides[:-1], 0)) for h in homes]
+        shape, [LoopOperand(f"i{8 * h.layout.item}", h.layout.item, (*h.layout.strides[:-1], 0)) for h in homes]
     )
 
 
@@ -42,7 +42,7 @@ class IntSoftmax(Lowering):
 
     exact_reads = True
 
-    def __init__(self, node: Node, ends: tuple[Stored, Stored]) -> None:
+    def __init__(self, node: Node, ends: tuple[QuantizedStorage, QuantizedStorage]) -> None:
         super().__init__(node)
         self.ends = ends
         self.table = powers(inputs_of(node.op)[0], node.out.bound[-1])
@@ -63,7 +63,7 @@ class IntSoftmax(Lowering):
         table = context.weights.add(self.table.astype(np.int32))
         one = log_of_one(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
         for loops, moved in _rows(homes):
-            rows = SoftmaxRows(loops, length, *self.ends, one)
+            rows = IntSoftmaxSpec(loops, length, *self.ends, one)
             name = context.kernel("softmaxrows", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
             slots = [*(h.at(n) for h, n in zip(homes, moved, strict=True)), table]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)
@@ -74,7 +74,7 @@ class IntNorm(Lowering):
 
     exact_reads = True
 
-    def __init__(self, node: Node, norm: NormRows) -> None:
+    def __init__(self, node: Node, norm: IntNormSpec) -> None:
         super().__init__(node)
         self.norm = norm
 
@@ -121,7 +121,7 @@ def _factors(node: Node, context: LoweringContext) -> list[Address]:
     return [context.weights.add(held[0]), context.weights.add(held[-1])]
 
 
-def _norm(node: Node) -> NormRows | None:
+def _norm(node: Node) -> IntNormSpec | None:
     if node.op.kind not in ("enn.LAYERNORM", "enn.GROUPNORM", "enn.RMSNORM") or len(node.ops) > 1:
         return None
     x, *factors = inputs_of(node.op)
@@ -135,7 +135,7 @@ def _norm(node: Node) -> NormRows | None:
         return None
     centre = not node.op.kind.endswith("RMSNORM")
     epsilon = float(node.op.args["epsilon"])
-    return NormRows(None, length, given, made, epsilon, centre, len(factors) > 1, spread, groups)
+    return IntNormSpec(None, length, given, made, epsilon, centre, len(factors) > 1, spread, groups)
 
 
 def _sizes(op: Op, x: Value) -> tuple[int, int, int]:

@@ -13,9 +13,15 @@ from edgewright.engine.codegen.builder import Function, Module, Reg
 from edgewright.engine.graph.layout import Border, Layout, Storage, dense_strides
 from edgewright.engine.graph.nodes import Node, is_quantized8
 from edgewright.engine.graph.views import broadcast_strides
-from edgewright.engine.kernels.border import Frame, emit_frame
-from edgewright.engine.kernels.elementwise import Loops, Operand, emit_pointwise, merged, plan_loops
-from edgewright.engine.kernels.transpose import emit_turn, plan_turn
+from edgewright.engine.kernels.border import BorderSpec, emit_border_kernel
+from edgewright.engine.kernels.elementwise import (
+    LoopNest,
+    LoopOperand,
+    collapse_dims,
+    emit_elementwise_kernel,
+    plan_loops,
+)
+from edgewright.engine.kernels.transpose import emit_transpose, plan_transpose
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.dynamic_loops import emit_dynamic_loops
 from edgewright.ir.graph import Value
@@ -30,7 +36,7 @@ def emit_copy(context: LoweringContext, source: Storage, target: Storage, turn: 
     if item == 1 and shape and shape[-1] % 4 == 0 and all(s[-1] == 1 for s in steps):  # four bytes at a time
         shape[-1] //= 4
         item, steps = 4, [(*s[:-1], 4) for s in steps]
-    operands = [Operand(_SIZES[item], item, tuple(0 if n == 1 else s for n, s in zip(shape, o, strict=True)))
+    operands = [LoopOperand(_SIZES[item], item, tuple(0 if n == 1 else s for n, s in zip(shape, o, strict=True)))
                 for o in steps]  # fmt: skip
     operands[-1] = replace(operands[-1], strides=tuple(steps[-1]))
     mask = {1: 0x80, 4: -0x7F7F7F80}.get(item, 0) if turn else 0
@@ -46,8 +52,8 @@ def emit_copy(context: LoweringContext, source: Storage, target: Storage, turn: 
 
     for loops, moved in plan_loops(shape, operands):
 
-        def build(module: Module, name: str, loops: Loops = loops) -> None:
-            emit_pointwise(module, name, context.isa.bytes // item, loops, body)
+        def build(module: Module, name: str, loops: LoopNest = loops) -> None:
+            emit_elementwise_kernel(module, name, context.isa.bytes // item, loops, body)
 
         name = context.kernel("copy", (loops, mask), build)
         slots = [h.at(m) for h, m in zip((source, target), moved, strict=True)]
@@ -56,11 +62,11 @@ def emit_copy(context: LoweringContext, source: Storage, target: Storage, turn: 
 
 def _turn(context: LoweringContext, source: Storage, target: Storage) -> bool:
     """Copy by squares, if rows become columns."""
-    shape, strides = merged(list(source.layout.shape), [list(h.layout.strides) for h in (source, target)])
-    made = plan_turn(shape, *strides)
+    shape, strides = collapse_dims(list(source.layout.shape), [list(h.layout.strides) for h in (source, target)])
+    made = plan_transpose(shape, *strides)
     if made is None:
         return False
-    name = context.kernel("turn", made, lambda module, name: emit_turn(module, name, made))
+    name = context.kernel("turn", made, lambda module, name: emit_transpose(module, name, made))
     units = math.prod(made.outer) * made.blocks
     context.step(name, [source.at(), target.at()], units, math.prod(shape) * 0.3)
     return True
@@ -73,9 +79,9 @@ def emit_border_fill(context: LoweringContext, home: Storage, fill: int) -> None
     border = layout.border
     between = layout.row - wide * layout.pixel
     before = border.top * layout.row + border.left * layout.pixel
-    made = Frame(high, layout.row, wide * layout.pixel, before, between, border.bottom * layout.row)
+    made = BorderSpec(high, layout.row, wide * layout.pixel, before, between, border.bottom * layout.row)
     item = layout.item if fill else 1
-    name = context.kernel("frame", item, lambda module, name: emit_frame(module, name, item))
+    name = context.kernel("frame", item, lambda module, name: emit_border_kernel(module, name, item))
     for n in range(batch):
         context.step(name, [home.at(n * layout.image), fill, *made.slots], high + 1, before / 20)
 

@@ -7,30 +7,30 @@ import math
 import numpy as np
 
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.norm import Norm, emit_norm
+from edgewright.engine.kernels.norm import NormSpec, emit_norm
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext
 from edgewright.ir.graph import Op
 
 
-def _norm(op: Op) -> Norm | None:
+def _norm(op: Op) -> NormSpec | None:
     x, given = op.args["input"], [op.args.get(n) for n in ("weight", "bias")]
     weight, bias = (v is not None for v in given)
     if op.kind in ("layer_norm", "rms_norm"):
         length = math.prod(int(n) for n in op.args["normalized_shape"])
         eps = op.args.get("eps")
         eps = float(np.finfo(np.float32).eps) if eps is None else float(eps)
-        return Norm(length, op.kind == "layer_norm", eps, weight, bias)
+        return NormSpec(length, op.kind == "layer_norm", eps, weight, bias)
     if op.kind != "group_norm":
         return None
     _, channels, *size = (int(n) for n in x.bound)
     spread, groups = math.prod(size), int(op.args["num_groups"])
-    return Norm(channels // groups * spread, True, float(op.args["eps"]), weight, bias, spread, groups)
+    return NormSpec(channels // groups * spread, True, float(op.args["eps"]), weight, bias, spread, groups)
 
 
 class Normalize(DenseLowering):
     """Rows of single precision that lie densely."""
 
-    def __init__(self, node: Node, norm: Norm) -> None:
+    def __init__(self, node: Node, norm: NormSpec) -> None:
         super().__init__(node)
         self.norm = norm
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from edgewright.engine.codegen.requant import affine_of, limits_of
+from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.layout import Layout
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
 from edgewright.engine.graph.validate import every_window_overlaps
-from edgewright.engine.kernels.pool import Axis, Mean, Pool, emit_mean, emit_pool
+from edgewright.engine.kernels.pool import GlobalMeanSpec, PoolAxis, PoolSpec, emit_global_mean, emit_pool
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams
 from edgewright.ir.numerics import Numerics
@@ -48,11 +48,11 @@ class Pool2d(Lowering):
         op, node = self.node.op, self.node
         x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
         batch, high, wide, channels = node.out.bound
-        bounds = (0, 255) if node.out.q is None else limits_of(context.numerics, node.out.q, op.args.get("limits"))
+        bounds = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
         mean = op.kind == "avg_pool2d"
         given, made = (affine_of(q) if mean and q is not None else None for q in (x.q, node.out.q))
         tail = fused_clamp(op) if x.q is None else ()
-        pool = Pool("mean" if mean else "max", data.layout.item, *_axes(op, data.layout), int(wide), int(channels),
+        pool = PoolSpec("mean" if mean else "max", data.layout.item, *_axes(op, data.layout), int(wide), int(channels),
                     out.layout.row, out.layout.pixel, tail, given, made, *bounds)  # fmt: skip
         name = context.kernel("pool", pool, lambda module, name: emit_pool(module, name, context.isa, pool))
         taps = pool.high.kernel * pool.wide.kernel
@@ -61,11 +61,11 @@ class Pool2d(Lowering):
             context.step(name, slots, int(high), int(high) * int(wide) * int(channels) * taps * 0.05)
 
 
-def _axes(op: Op, layout: Layout) -> tuple[Axis, Axis]:
+def _axes(op: Op, layout: Layout) -> tuple[PoolAxis, PoolAxis]:
     kernel, stride = op.args["kernel_size"], op.args["stride"]
     dilation = op.args.get("dilation") or [1, 1]
     starts, steps = op.args["padding"][::2], (layout.row, layout.pixel)
-    high, wide = (Axis(int(layout.shape[1 + i]), int(kernel[i]), int(stride[i]), int(starts[i]), int(dilation[i]),
+    high, wide = (PoolAxis(int(layout.shape[1 + i]), int(kernel[i]), int(stride[i]), int(starts[i]), int(dilation[i]),
                        steps[i]) for i in (0, 1))  # fmt: skip
     return high, wide
 
@@ -99,12 +99,12 @@ class GlobalAvgPool(Lowering):
         block = context.isa.lanes * (4 if channels > 16 * context.isa.lanes else 1)
         sizes = (data.layout.item, high, wide, data.layout.row, data.layout.pixel, channels, block)
         if x.q is None or node.out.q is None:
-            mean = Mean(*sizes, fused_clamp(op) + node.tail)
+            mean = GlobalMeanSpec(*sizes, fused_clamp(op) + node.tail)
         else:
-            bounds = limits_of(context.numerics, node.out.q, op.args.get("limits"))
+            bounds = clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
             steps = _requantized(context.numerics, x.q, node.out.q, high * wide)
-            mean = Mean(*sizes, low=bounds[0], top=bounds[1], **steps)
-        name = context.kernel("mean", mean, lambda module, name: emit_mean(module, name, context.isa, mean))
+            mean = GlobalMeanSpec(*sizes, low=bounds[0], top=bounds[1], **steps)
+        name = context.kernel("mean", mean, lambda module, name: emit_global_mean(module, name, context.isa, mean))
         for n in range(batch):
             slots = [data.at(n * data.layout.image), out.at(n * out.layout.strides[0])]
             context.step(name, slots, -(-channels // block), high * wide * channels * 0.03)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.reduce import JOINS, Reduce, emit_reduce, numbers, opened, plan_reduce, units
+from edgewright.engine.kernels.reduce import (
+    COMBINERS,
+    ReduceSpec,
+    emit_reduce,
+    plan_reduce,
+    runtime_params,
+    units,
+    without_sizes,
+)
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.dtypes import ScalarType
 
@@ -13,14 +21,14 @@ from edgewright.ir.dtypes import ScalarType
 class FloatReduce(DenseLowering):
     """sum, mean, prod, amax, amin of single precision."""
 
-    def __init__(self, node: Node, reduce: Reduce) -> None:
+    def __init__(self, node: Node, reduce: ReduceSpec) -> None:
         super().__init__(node)
         self.reduce = reduce
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if not is_unfused(node, *JOINS):
+        if not is_unfused(node, *COMBINERS):
             return None
         x = op.args["self"]
         if not (is_float32(x) and is_float32(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
@@ -35,8 +43,8 @@ class FloatReduce(DenseLowering):
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         assert data.layout.dense and out.layout.dense
         varies = context.shared is not None
-        spec = opened(reduce) if varies else reduce
+        spec = without_sizes(reduce) if varies else reduce
         build = lambda module, name: emit_reduce(module, name, lanes, spec, varies)  # noqa: E731
         name = context.kernel("open_reduce" if varies else "reduce", spec, build)
-        slots = [data.at(), out.at(), *(numbers(reduce) if varies else ())]
+        slots = [data.at(), out.at(), *(runtime_params(reduce) if varies else ())]
         context.step(name, slots, units(lanes, reduce), math.prod(data.layout.shape) * 0.1)

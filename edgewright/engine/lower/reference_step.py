@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.graph.layout import Layout, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -54,7 +54,7 @@ class ReferenceStep(Lowering):
 
 def _moved(home: Storage) -> bool:
     q = home.value.q
-    return not home.raw and q is not None and bool(shift_of(q))
+    return not home.raw and q is not None and bool(storage_offset(q))
 
 
 def _dtype(home: Storage) -> np.dtype[np.generic]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.engine.codegen.requant import affine_of, limits_of
+from edgewright.engine.codegen.requant import affine_of, clamp_limits
 from edgewright.engine.graph.nodes import Node, fused_clamp, is_float32, is_quantized8
-from edgewright.engine.kernels.resize import Resize, emit_resize, table
+from edgewright.engine.kernels.resize import ResizeSpec, bilinear_table, emit_resize
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.aten.reference.windows import cheaper_first
 from edgewright.ir.graph import Array
@@ -33,14 +33,14 @@ class BilinearResize(Lowering):
         batch, high, wide, channels = (int(n) for n in node.out.bound)
         sizes = (int(x.bound[1]), int(x.bound[2]))
         given, made = (None if v.q is None else affine_of(v.q) for v in (x, node.out))
-        bounds = (0, 255) if node.out.q is None else limits_of(context.numerics, node.out.q, op.args.get("limits"))
+        bounds = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
         tail = fused_clamp(op) if node.out.q is None else ()
-        resize = Resize(data.layout.item, wide, channels, out.layout.row, out.layout.pixel,
+        resize = ResizeSpec(data.layout.item, wide, channels, out.layout.row, out.layout.pixel,
                         cheaper_first(sizes, (high, wide))[0] == -1, tail, given, made, *bounds)  # fmt: skip
         lanes = context.isa.lanes
         name = context.kernel("resize", resize, lambda module, name: emit_resize(module, name, lanes, resize))
         tables = [
-            context.weights.add(table(*bilinear_taps(size, count, op.args["align_corners"]), step))
+            context.weights.add(bilinear_table(*bilinear_taps(size, count, op.args["align_corners"]), step))
             for size, count, step in zip(sizes, (high, wide), (data.layout.row, data.layout.pixel), strict=True)
         ]
         for n in range(batch):

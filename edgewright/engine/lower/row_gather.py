@@ -10,7 +10,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import Module
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.row_gather import Places, emit_gather, emit_inside, emit_put
+from edgewright.engine.kernels.row_gather import RowGatherSpec, emit_index_check, emit_row_gather, emit_row_scatter
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.engine.lower.static_gather import same_storage
@@ -35,7 +35,7 @@ def _indexed(op: Op) -> tuple[Value, int, Value] | None:
     return (op.args["self"], *named[0]) if len(named) == 1 else None
 
 
-def _places(op: Op) -> tuple[Value, Value, Places] | None:
+def _places(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
     found = _indexed(op)
     if found is None:
         return None
@@ -47,30 +47,34 @@ def _places(op: Op) -> tuple[Value, Value, Places] | None:
     run, item = math.prod(shape[dim + 1 :]) * data.dtype.itemsize, index.dtype.itemsize
     outer, size, count = math.prod(shape[:dim]), shape[dim], math.prod(int(n) for n in index.bound)
     skips = op.kind == "index_put" and isinstance(op.args.get("outside"), Outside)
-    return data, index, Places(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skips)
+    return (
+        data,
+        index,
+        RowGatherSpec(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skips),
+    )
 
 
-def _look(context: LoweringContext, outside: Outside | None, listed: Storage, places: Places) -> None:
+def _look(context: LoweringContext, outside: Outside | None, listed: Storage, places: RowGatherSpec) -> None:
     """Have places looked at, if those that are not there are somebody's error."""
     if outside is None or not outside.subject:
         return
     context.checks.append(BoundsCheck(outside, places.size))
     least, (line, step), item = outside.least(places.size), places.places, places.item
-    name = context.kernel("inside", item, lambda module, name: emit_inside(module, name, item))
+    name = context.kernel("inside", item, lambda module, name: emit_index_check(module, name, item))
     lines = places.outer if line else 1
     numbers = (places.count, line, step, least, places.size - least, len(context.checks))
     context.step(name, [listed.at(), Address("arena", context.error_slot), *numbers], lines, lines * places.count * 1.0)
 
 
 def _step(
-    context: LoweringContext, homes: tuple[Storage, Storage, Storage], places: Places, emit: Callable[..., None]
+    context: LoweringContext, homes: tuple[Storage, Storage, Storage], places: RowGatherSpec, emit: Callable[..., None]
 ) -> None:
     """``homes``: the tensor, places and rows, in the order of the kernel's slots."""
 
     def build(module: Module, name: str) -> None:
         emit(module, name, *places.code)
 
-    reads = emit is emit_gather
+    reads = emit is emit_row_gather
     name = context.kernel("gather" if reads else "put", places.code, build)
     work = places.outer * places.count * (_NANOSECONDS + places.run * _NANOSECONDS / 100)
     units = places.outer * places.count if reads else places.outer
@@ -91,7 +95,7 @@ class RowGather(DenseLowering):
         assert found is not None
         data, index, places = found
         _look(context, self.node.op.args.get("outside"), context.home(index), places)
-        _step(context, (context.home(data), context.home(index), context.home(self.node.out)), places, emit_gather)
+        _step(context, (context.home(data), context.home(index), context.home(self.node.out)), places, emit_row_gather)
 
 
 class RowScatter(DenseLowering):
@@ -116,7 +120,7 @@ class RowScatter(DenseLowering):
         if context.home(data).address != out.address:
             emit_copy(context, context.home(data), out)
             context.barrier = True
-        _step(context, (context.home(self.node.op.args["values"]), context.home(index), out), places, emit_put)
+        _step(context, (context.home(self.node.op.args["values"]), context.home(index), out), places, emit_row_scatter)
 
 
 class _BatchedRows(Lowering):
@@ -129,11 +133,11 @@ class _BatchedRows(Lowering):
         return Outside(f"{self.node.op.kind} {self.node.out.name!r}", wrap=True)
 
     @staticmethod
-    def places(whole: Storage, rows: Storage, listed: Storage) -> Places:
+    def places(whole: Storage, rows: Storage, listed: Storage) -> RowGatherSpec:
         batch, size, channels = whole.layout.shape
         count, run = rows.layout.shape[1], channels * whole.layout.item
         (wide, tall, _), (across, along, _), (down, step) = (h.layout.strides for h in (whole, rows, listed))
-        return Places(batch, size, count, run, listed.layout.item, (wide, tall), (across, along), (down, step))
+        return RowGatherSpec(batch, size, count, run, listed.layout.item, (wide, tall), (across, along), (down, step))
 
     @staticmethod
     def fits(whole: Value, rows: Value, places: Value) -> bool:
@@ -158,7 +162,7 @@ class TosaGather(_BatchedRows):
         whole, listed, rows = (context.home(v) for v in (args["values"], args["indices"], self.node.out))
         places = self.places(whole, rows, listed)
         _look(context, self.refused, listed, places)
-        _step(context, (whole, listed, rows), places, emit_gather)
+        _step(context, (whole, listed, rows), places, emit_row_gather)
 
 
 class TosaScatter(_BatchedRows):
@@ -179,4 +183,4 @@ class TosaScatter(_BatchedRows):
         rows, listed = context.home(args["input"]), context.home(args["indices"])
         places = self.places(out, rows, listed)
         _look(context, self.refused, listed, places)
-        _step(context, (rows, listed, out), places, emit_put)
+        _step(context, (rows, listed, out), places, emit_row_scatter)

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from edgewright.engine.codegen.typed_arith import fixed
+from edgewright.engine.codegen.typed_arith import has_vector_arithmetic
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.scan import REDUCED, Lines, emit_best, emit_cumsum, emit_reduced
+from edgewright.engine.kernels.scan import REDUCE_OPS, ScanSpec, emit_cumsum, emit_scan_reduce, emit_topk
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.graph import Op
 
@@ -26,26 +26,26 @@ def scan_dim(op: Op) -> int | None:
     return None if dim is None or not rank else int(dim) % rank
 
 
-def scan_lines(op: Op) -> Lines | None:
+def scan_lines(op: Op) -> ScanSpec | None:
     x, dim = op.args["self"], scan_dim(op)
-    if dim is None or x.q is not None or x.dtype is None or not fixed(x.dtype) or x.constant:
+    if dim is None or x.q is not None or x.dtype is None or not has_vector_arithmetic(x.dtype) or x.constant:
         return None
     shape = [int(n) for n in x.bound]
     sizes = (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
-    return Lines(*sizes, x.dtype.str, int(op.args.get("k", 1)), bool(op.args.get("largest", True)))
+    return ScanSpec(*sizes, x.dtype.str, int(op.args.get("k", 1)), bool(op.args.get("largest", True)))
 
 
 class Scan(DenseLowering):
     """cumsum, sum, prod, amax and amin in an operand's own type; topk_places."""
 
-    def __init__(self, node: Node, lines: Lines) -> None:
+    def __init__(self, node: Node, lines: ScanSpec) -> None:
         super().__init__(node)
         self.lines = lines
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if not is_unfused(node, _BEST, *REDUCED, "cumsum"):
+        if not is_unfused(node, _BEST, *REDUCE_OPS, "cumsum"):
             return None
         lines = scan_lines(op)
         if lines is None or out.q is not None or op.args.get("dtype") is not None:
@@ -58,12 +58,14 @@ class Scan(DenseLowering):
     def emit(self, context: LoweringContext) -> None:
         lines, kind, lanes = self.lines, self.node.op.kind, context.isa.lanes
         if kind == _BEST:
-            name = context.kernel("best", lines, lambda module, name: emit_best(module, name, lines, lanes))
+            name = context.kernel("best", lines, lambda module, name: emit_topk(module, name, lines, lanes))
         elif kind == "cumsum":
             name = context.kernel("cumsum", lines, lambda module, name: emit_cumsum(module, name, lines, lanes))
         else:
             key = (lines, kind)
-            name = context.kernel("reduced", key, lambda module, name: emit_reduced(module, name, lines, lanes, kind))
+            name = context.kernel(
+                "reduced", key, lambda module, name: emit_scan_reduce(module, name, lines, lanes, kind)
+            )
         slots = [context.home(v).at() for v in (self.node.op.args["self"], self.node.out)]
         units = lines.units(lanes)
         context.step(name, slots, units, units * lines.size * lines.picks * 1.0)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from edgewright.engine.graph.nodes import Node, is_float32
-from edgewright.engine.kernels.separable_resize import Bands, emit_bands
+from edgewright.engine.kernels.separable_resize import SeparableFilterSpec, emit_separable_filter
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 
 
@@ -29,8 +29,8 @@ class SeparableResize(DenseLowering):
         shape, dim = data.layout.shape, int(op.args["dim"])
         starts, counts, weights = (np.asarray(op.args[name].data) for name in ("starts", "counts", "weights"))
         inner = math.prod(shape[dim + 1 :])
-        bands = Bands(shape[dim], inner, len(starts), weights.shape[1])
-        name = context.kernel("bands", bands, lambda module, name: emit_bands(module, name, bands, lanes))
+        bands = SeparableFilterSpec(shape[dim], inner, len(starts), weights.shape[1])
+        name = context.kernel("bands", bands, lambda module, name: emit_separable_filter(module, name, bands, lanes))
         tables = [np.ascontiguousarray(a) for a in (starts.astype(np.int32), counts.astype(np.int32), weights)]
         units = math.prod(shape[:dim]) * len(starts)
         slots = [data.at(), out.at(), *(context.weights.add(t) for t in tables)]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.codegen.ranged_int import NotWholeError
-from edgewright.engine.codegen.requant import shift_of
+from edgewright.engine.codegen.ranged_int import IntRangeError
+from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.static_gather import PICKS, picked
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
-from edgewright.engine.kernels.static_gather import Picks, emit_picks, table
+from edgewright.engine.kernels.static_gather import StaticGatherSpec, emit_static_gather, offset_table
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
 from edgewright.ir.aten.ops import OPS
@@ -31,7 +31,7 @@ def same_storage(a: Value, b: Value) -> bool:
     """Their elements are stored as the same bytes."""
     if a.dtype != b.dtype or (a.q is None) != (b.q is None) or a.dtype is None:
         return False
-    return a.q is None or b.q is None or shift_of(a.q) == shift_of(b.q)
+    return a.q is None or b.q is None or storage_offset(a.q) == storage_offset(b.q)
 
 
 def _pick(context: LoweringContext, data: Storage, out: Storage, lists: list[Array]) -> None:
@@ -50,9 +50,11 @@ def _pick(context: LoweringContext, data: Storage, out: Storage, lists: list[Arr
     work = math.prod(shape) * _NANOSECONDS * (1 + run / 16)
     if len(shape) < 2 or run >= _LONG:
         shape, strides, lists = [*shape, 1], [*strides, 0], [*lists, np.zeros(1, np.int64)]
-    picks = Picks(len(shape), run) if varies else Picks(len(shape), run, tuple(shape), tuple(strides))
-    name = context.kernel("picks", picks, lambda module, name: emit_picks(module, name, picks))
-    numbers = context.weights.add(table(shape, strides, lists))
+    picks = (
+        StaticGatherSpec(len(shape), run) if varies else StaticGatherSpec(len(shape), run, tuple(shape), tuple(strides))
+    )
+    name = context.kernel("picks", picks, lambda module, name: emit_static_gather(module, name, picks))
+    numbers = context.weights.add(offset_table(shape, strides, lists))
     context.step(name, [data.at(start), out.at(), numbers], math.prod(shape[:-1]), work)
 
 
@@ -80,7 +82,7 @@ class VendorStaticGather(Lowering):
             return None
         try:
             data, lists = picked(node.op)
-        except (NotWholeError, ValueError, LookupError):
+        except (IntRangeError, ValueError, LookupError):
             return None
         return cls(node, data, lists) if same_storage(data, node.out) else None
 

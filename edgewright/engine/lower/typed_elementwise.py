@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.codegen.builder import Function, Reg
-from edgewright.engine.codegen.typed_arith import TRUTHS, TYPED, cast, fixed
+from edgewright.engine.codegen.typed_arith import BOOL_OPS, TYPED_OPS, cast, has_vector_arithmetic
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise
@@ -25,7 +25,9 @@ def _operands(op: Op) -> list[Any]:
 
 
 def _plain(value: Any) -> bool:
-    return isinstance(value, Value) and value.q is None and value.dtype is not None and fixed(value.dtype)
+    return (
+        isinstance(value, Value) and value.q is None and value.dtype is not None and has_vector_arithmetic(value.dtype)
+    )
 
 
 class TypedElementwise(Lowering):
@@ -36,13 +38,13 @@ class TypedElementwise(Lowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if len(node.ops) > 1 or (op.kind not in TYPED and op.kind != "cast") or op.args.get("limits") is not None:
+        if len(node.ops) > 1 or (op.kind not in TYPED_OPS and op.kind != "cast") or op.args.get("limits") is not None:
             return None
         given = _operands(op)
         if not given or not _plain(out) or not all(_plain(v) for v in given) or all(v.constant for v in given):
             return None
         data = [v.dtype for v in given[op.kind == "where" :]]
-        alike = len(set(data)) == 1 and (out.dtype == (_TRUTH if op.kind in TRUTHS else data[0]))
+        alike = len(set(data)) == 1 and (out.dtype == (_TRUTH if op.kind in BOOL_OPS else data[0]))
         known = op.kind != "where" or given[0].dtype in (_TRUTH, np.dtype(np.uint8))
         return cls(node) if op.kind == "cast" or (alike and known and op.args.get("alpha", 1) == 1) else None
 
@@ -53,7 +55,7 @@ class TypedElementwise(Lowering):
         assert source is not None and target is not None
 
         def body(f: Function, regs: list[Reg]) -> Reg:
-            return cast(f, regs[0], source, target) if op.kind == "cast" else TYPED[op.kind](f, source, regs)
+            return cast(f, regs[0], source, target) if op.kind == "cast" else TYPED_OPS[op.kind](f, source, regs)
 
         homes = [context.home(v) for v in given]
         key = (op.kind, *(_letter(v.dtype) for v in (*given, out)))

@@ -15,13 +15,13 @@ from edgewright.engine.graph.layout import Border
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels import gemm
 from edgewright.engine.kernels.winograd import (
-    Outputs,
-    Patches,
-    Points,
-    emit_outputs,
-    emit_patches,
-    emit_point,
-    pack,
+    OutputTiles,
+    PatchRow,
+    PointGemm,
+    emit_input_transform,
+    emit_output_transform,
+    emit_point_gemm,
+    pack_weights,
 )
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv
@@ -106,9 +106,11 @@ class WinogradConv(FloatConv):
 
     def emit(self, context: LoweringContext) -> None:
         conv, grid, node = self.conv, self.grid, self.node
-        made = gemm.panels(context.isa, conv.outputs, max(2, grid.band * grid.wide))
+        made = gemm.make_panels(context.isa, conv.outputs, max(2, grid.band * grid.wide))
         size = grid.points * gemm.packed_size(made, conv.inputs)
-        weights = context.weights.reserve(size, lambda room: pack(room, self.filters, grid.m, made), self.filters)
+        weights = context.weights.reserve(
+            size, lambda room: pack_weights(room, self.filters, grid.m, made), self.filters
+        )
         bias = node.op.args.get("bias")
         shift = np.zeros(conv.outputs, np.float32) if bias is None else np.asarray(bias.data).reshape(-1)
         biases = context.weights.add(shift)
@@ -120,9 +122,9 @@ class WinogradConv(FloatConv):
 class WinogradEmitter:
     """The steps of one image, whatever the elements are."""
 
-    patches: Patches
-    outputs: Outputs
-    points: Points
+    patches: PatchRow
+    outputs: OutputTiles
+    points: PointGemm
     panels: int  # of each point's weights
     panel: int  # bytes of one
     width: int  # bytes of its results
@@ -164,11 +166,11 @@ class WinogradEmitter:
 
     # -------------------------------------------------------------------------------------------------- kernels
 
-    def emit_patches(self, module: Module) -> Function:
+    def emit_input_transform(self, module: Module) -> Function:
         """A row of patches."""
         raise NotImplementedError
 
-    def emit_outputs(self, module: Module) -> Function:
+    def emit_output_transform(self, module: Module) -> Function:
         """A row of tiles."""
         raise NotImplementedError
 
@@ -187,12 +189,12 @@ class WinogradEmitter:
             own = f.gep(f.gep(weights, f.mul(point, self.size)), f.mul(index, self.panel))
             beside = f.gep(target, f.mul(index, self.width))
             if len(tiles) == 1:
-                emit_point(f, self.points, tiles[0], source, own, beside)
+                emit_point_gemm(f, self.points, tiles[0], source, own, beside)
                 return
             last = f.compare("eq", index, count - 1)
-            f.if_then(last, lambda: emit_point(f, self.points, tiles[1], source, own, beside))
+            f.if_then(last, lambda: emit_point_gemm(f, self.points, tiles[1], source, own, beside))
             other = f.compare("ne", index, count - 1)
-            f.if_then(other, lambda: emit_point(f, self.points, tiles[0], source, own, beside))
+            f.if_then(other, lambda: emit_point_gemm(f, self.points, tiles[0], source, own, beside))
 
         f.for_range(begin, end, one)
 
@@ -202,7 +204,7 @@ class WinogradEmitter:
 
     def _build_rows(self, module: Module, name: str) -> None:
         """Units are rows of tiles, each done from input to output in the thread's own memory."""
-        patches, outputs = self.emit_patches(module), self.emit_outputs(module)
+        patches, outputs = self.emit_input_transform(module), self.emit_output_transform(module)
         tiles, grid = self.tiles(module), self.grid
         f = module.kernel(name)
         data, weights, out, second, biases = (f.load_arg(PTR, i) for i in range(5))
@@ -221,7 +223,7 @@ class WinogradEmitter:
         f.ret()
 
     def _build_patches(self, module: Module, name: str) -> None:
-        patches = self.emit_patches(module)
+        patches = self.emit_input_transform(module)
         f = module.kernel(name)
         data, points = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
         step = self.grid.wide * self.conv.inputs * self.patches.item
@@ -240,7 +242,7 @@ class WinogradEmitter:
         f.ret()
 
     def _build_outputs(self, module: Module, name: str) -> None:
-        outputs = self.emit_outputs(module)
+        outputs = self.emit_output_transform(module)
         f = module.kernel(name)
         made, out, second, biases = (f.load_arg(PTR, i) for i in range(4))
         step = self.grid.wide * self.conv.outputs * 4
@@ -264,20 +266,20 @@ class FloatWinogradEmitter(WinogradEmitter):
         conv, grid = self.conv, self.grid
         tiles = grid.band * grid.wide
         data, out, second = self.data.layout, self.out.layout, self.second.layout
-        self.patches = Patches(grid.m, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 4)
-        results = Patches(grid.m, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
-        self.outputs = Outputs(results, conv.size[1], second.row, second.pixel, way.tail)
-        largest = gemm.most_pixels(context.isa, max(len(p.widths) for p in made))
-        self.points = Points(grid.points, tiles, largest, 4 * conv.inputs, self.patches.point, results.point)
+        self.patches = PatchRow(grid.m, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 4)
+        results = PatchRow(grid.m, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
+        self.outputs = OutputTiles(results, conv.size[1], second.row, second.pixel, way.tail)
+        largest = gemm.max_tile_pixels(context.isa, max(len(p.widths) for p in made))
+        self.points = PointGemm(grid.points, tiles, largest, 4 * conv.inputs, self.patches.point, results.point)
         self.made, self.panels, self.key = made, len(made), (tuple(made), conv.inputs)
         self.panel, self.width = 4 * made[0].columns * (conv.inputs + 1), 4 * made[0].used
         self.size = gemm.packed_size(made, conv.inputs)
 
-    def emit_patches(self, module: Module) -> Function:
-        return emit_patches(module, self.context.isa.lanes, self.patches)
+    def emit_input_transform(self, module: Module) -> Function:
+        return emit_input_transform(module, self.context.isa.lanes, self.patches)
 
-    def emit_outputs(self, module: Module) -> Function:
-        return emit_outputs(module, self.context.isa.lanes, self.outputs)
+    def emit_output_transform(self, module: Module) -> Function:
+        return emit_output_transform(module, self.context.isa.lanes, self.outputs)
 
     def tiles(self, module: Module) -> list[dict[int, Function]]:
         conv = self.conv
