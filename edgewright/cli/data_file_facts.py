@@ -10,12 +10,12 @@ import numpy as np
 from edgewright.cli.program_facts import Facts, program_facts
 from edgewright.formats.bpte import BundledProgram, Data
 from edgewright.formats.etdump import ETDump, Event
-from edgewright.formats.ptd import Entry
+from edgewright.formats.ptd import PtdEntry
 from edgewright.formats.pte_reader import read_program
 from edgewright.ir.dtypes import ScalarType
 
 
-def data_facts(entries: Mapping[str, Entry]) -> Facts:
+def data_facts(entries: Mapping[str, PtdEntry]) -> Facts:
     """The tensors and blobs of a ``.ptd``, the largest first."""
     rows: list[Facts] = []
     for key, entry in entries.items():

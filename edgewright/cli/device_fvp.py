@@ -23,7 +23,7 @@ from edgewright.files import write_file
 from edgewright.formats import schema
 from edgewright.formats.ptd import read_data
 from edgewright.formats.pte_reader import read_program
-from edgewright.ir.dtypes import dtype_named
+from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, TensorInfo, describe
 
 _BACKEND = "EthosUBackend"
@@ -147,7 +147,7 @@ def _read(folder: Path, index: int, info: TensorInfo) -> Any:
     path = folder / f"out-{index}.bin"
     if not path.is_file():
         raise FileAccessError(path.name, "was not written by the runner", remedy="Was it built for semihosting?")
-    dtype = dtype_named(info.dtype)
+    dtype = parse_dtype(info.dtype)
     data = path.read_bytes()
     shape = [info.shape[dim] for dim in info.dim_order]
     if len(data) != int(np.prod(shape)) * dtype.itemsize:

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from edgewright.errors import FileAccessError, InputError, LimitError
-from edgewright.ir.dtypes import dtype_named
+from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, ScalarInfo, TensorInfo
 from edgewright.runtime.tensor import Array
 
@@ -35,7 +35,7 @@ def _ones(info: TensorInfo) -> Array:
         remedy = "Give an input of the size you need with --inputs."
         raise LimitError(f"input {info.name}", f"is made for you up to {_ONES_LIMIT} bytes", value=str(info),
                          remedy=remedy)  # fmt: skip
-    dtype = dtype_named(info.dtype)
+    dtype = parse_dtype(info.dtype)
     return np.ones(info.shape, dtype) if dtype.names is None else np.full(info.shape, (1, 0), dtype)
 
 
@@ -110,7 +110,7 @@ def _assign(source: str, names: Sequence[str], metadata: MethodMetadata) -> list
 def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
     """One array, read only if it is no larger than the input it is for."""
     shape, column_major, dtype = _read_header(source, stream)
-    wanted = dtype_named(info.dtype)
+    wanted = parse_dtype(info.dtype)
     count = 1
     for extent in shape:
         count *= extent
@@ -188,10 +188,10 @@ def _read_raw(path: str, info: TensorInfo) -> Array:
     except OSError as error:
         raise FileAccessError(path, f"cannot be opened: {error.strerror}", remedy="Is the list right?") from error
     if len(data) == info.nbytes:
-        return np.frombuffer(data, dtype_named(info.dtype)).reshape(info.shape)
+        return np.frombuffer(data, parse_dtype(info.dtype)).reshape(info.shape)
     row = info.nbytes // info.shape[0] if info.shape and info.shape[0] else 0
     if info.dynamic and row and 0 < len(data) < info.nbytes and not len(data) % row:
-        return np.frombuffer(data, dtype_named(info.dtype)).reshape(-1, *info.shape[1:])
+        return np.frombuffer(data, parse_dtype(info.dtype)).reshape(-1, *info.shape[1:])
     rule = f"must hold {info} ({info.nbytes} bytes{' or whole rows of it' if info.dynamic else ''})"
     raise InputError(f"{path} as {info.name}", rule, value=f"{actual} bytes")
 

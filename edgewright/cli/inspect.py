@@ -13,7 +13,7 @@ from edgewright.errors import MissingDataError
 from edgewright.files import open_source
 from edgewright.formats.bpte import read_bundled
 from edgewright.formats.etdump import read_etdump
-from edgewright.formats.ptd import Entry, read_data
+from edgewright.formats.ptd import PtdEntry, read_data
 from edgewright.formats.pte_reader import read_program
 
 _IDENTIFIERS = {b"FT01": "ptd", b"BP08": "bpte"}
@@ -67,8 +67,8 @@ def gather(path: str, data: list[str], **options: bool) -> Facts:
     return {**facts, "bytes": os.path.getsize(path), **found}
 
 
-def _merge(paths: list[str]) -> dict[str, Entry]:
-    merged: dict[str, Entry] = {}
+def _merge(paths: list[str]) -> dict[str, PtdEntry]:
+    merged: dict[str, PtdEntry] = {}
     for path in paths:
         entries = read_data(path)
         clash = sorted(set(merged) & set(entries))

@@ -15,7 +15,7 @@ from edgewright.backends.registry import available_delegates, describe_backend
 from edgewright.cli.size_breakdown import segment_facts, tensor_facts
 from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
-from edgewright.formats.ptd import Entry
+from edgewright.formats.ptd import PtdEntry
 from edgewright.ir.dtypes import ScalarType
 from edgewright.program import manifest
 from edgewright.program.listing import Listing
@@ -27,7 +27,7 @@ _DEVICES = ("cpu", "cuda")
 
 
 def program_facts(
-    program: schema.Program, data: Mapping[str, Entry] | None, *, values: bool = False, instructions: bool = False
+    program: schema.Program, data: Mapping[str, PtdEntry] | None, *, values: bool = False, instructions: bool = False
 ) -> Facts:
     """Layout, methods, tensors and segments of a verified program. ``data`` is what its ``.ptd`` files hold."""
     layout = program.layout

@@ -9,13 +9,13 @@ from typing import Any
 from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
 from edgewright.formats.operator_signatures import OPERATORS
-from edgewright.formats.ptd import Entry
+from edgewright.formats.ptd import PtdEntry
 from edgewright.ir.dtypes import ScalarType
 
 Facts = dict[str, Any]
 
 
-def tensor_facts(program: schema.Program, data: Mapping[str, Entry] | None) -> list[Facts]:
+def tensor_facts(program: schema.Program, data: Mapping[str, PtdEntry] | None) -> list[Facts]:
     """Every tensor with stored bytes, once however many methods use it, the largest first."""
     found: dict[tuple[str, object], Facts] = {}
     for plan in program.execution_plan:
@@ -45,7 +45,7 @@ def _name(tensor: schema.Tensor) -> str | None:
     return tensor.extra_tensor_info.fully_qualified_name if tensor.extra_tensor_info else None
 
 
-def _tensor(program: schema.Program, tensor: schema.Tensor, kind: str, data: Mapping[str, Entry] | None) -> Facts:
+def _tensor(program: schema.Program, tensor: schema.Tensor, kind: str, data: Mapping[str, PtdEntry] | None) -> Facts:
     segment, offset = None, None
     if not tensor.external:
         states = program.mutable_data_segments or []

@@ -17,7 +17,7 @@ from typing import IO, Any, Union
 from edgewright.errors import FormatError, MissingError, UsageError
 from edgewright.files import write_file
 from edgewright.formats.etdump import ProfileEvent, RunData, read_etdump
-from edgewright.formats.etrecord import Record, read_record
+from edgewright.formats.etrecord import ETRecord, read_record
 
 _WRAP = 1 << 32  # clocks of small devices start again here
 _TAX = "OPERATOR_CALL"  # the operator's own event stands before it
@@ -231,9 +231,9 @@ class Inspector:
         return total
 
 
-def _recorded(etrecord: Any) -> Record:
+def _recorded(etrecord: Any) -> ETRecord:
     if etrecord is None:
-        return Record()
+        return ETRecord()
     return read_record(etrecord.to_bytes() if hasattr(etrecord, "to_bytes") else etrecord)
 
 

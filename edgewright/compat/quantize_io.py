@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from edgewright.errors import UsageError
-from edgewright.ir.dtypes import dtype_named, to_scalar_type
+from edgewright.ir.dtypes import parse_dtype, to_scalar_type
 from edgewright.quantize.integer_io import Parameters, open_chosen
 
 
@@ -40,7 +40,7 @@ class _IntegerEnds:
         return graph_module
 
     def _tell(self, end: str, parameters: Parameters) -> None:
-        kind = dtype_named(str(parameters.dtype).removeprefix("torch."))
+        kind = parse_dtype(str(parameters.dtype).removeprefix("torch."))
         told = {
             "scale": parameters.scale, "zp": parameters.zero_point, "quant_min": parameters.qmin,
             "quant_max": parameters.qmax, "dtype": int(to_scalar_type(kind)),

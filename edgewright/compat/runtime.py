@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Union
 
 from edgewright.errors import UsageError
 from edgewright.files import write_file
-from edgewright.ir.dtypes import dtype_named, to_scalar_type
+from edgewright.ir.dtypes import parse_dtype, to_scalar_type
 from edgewright.runtime import method as methods
 from edgewright.runtime.metadata import MethodMetadata
 from edgewright.runtime.metadata import TensorInfo as Tensor
@@ -41,7 +41,7 @@ class TensorInfo:
 
     def dtype(self) -> int:
         """The number of the element's type, as ExecuTorch counts them."""
-        return int(to_scalar_type(dtype_named(self._info.dtype)))
+        return int(to_scalar_type(parse_dtype(self._info.dtype)))
 
     def nbytes(self) -> int:
         return self._info.nbytes

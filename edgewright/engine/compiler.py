@@ -17,7 +17,7 @@ from edgewright.engine.plan import Plan
 from edgewright.engine.tuning_params import TuningParams, load_tuned
 from edgewright.errors import LimitError
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import XNNPACK, Numerics, named
+from edgewright.ir.numerics import XNNPACK, Numerics, get_numerics
 
 MEMORY = 4 << 30
 _LEAST_CODE = 1 << 24  # characters; some seconds of compiling. Who may have more memory may have more code.
@@ -37,7 +37,7 @@ def make_plan(
     ``memory``: bytes that any value, and the arena, may take. ``choices``: what to decide, if not as was tuned here.
     ``shared``: what forms of one graph for several sizes have in common.
     """
-    rounding = named(numerics)
+    rounding = get_numerics(numerics)
     graph = translate(graph, rounding)
     check_graph(graph, memory)
     wide = legalize(widen(graph))

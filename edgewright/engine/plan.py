@@ -13,7 +13,7 @@ from typing import Union
 import numpy as np
 
 from edgewright.engine.jit.elf import CodeImage
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Array
 
@@ -89,7 +89,7 @@ class TensorSpec:
 class BoundsCheck:
     """What code looks after: places below ``size``, and whose error it is that there are others."""
 
-    outside: Outside
+    outside: OutOfRangePolicy
     size: int
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.errors import FormatError, UsageError, VersionError
 from edgewright.files import Source, open_source, write_file
 from edgewright.formats.checked_int import tensor_bytes
-from edgewright.formats.flatbuffer import I8, I32, STRING, U8, U32, Boxed, Buffer, Bytes, Vector, slot, table
+from edgewright.formats.flatbuffer import I8, I32, STRING, U8, U32, Buffer, Bytes, UnionTable, Vector, slot, table
 from edgewright.formats.flatbuffer_reader import read_root
 from edgewright.formats.flatbuffer_writer import FlatWriter
 from edgewright.formats.schema import MAX_RANK, Bool, Double, Int
@@ -33,7 +33,7 @@ class BundledTensor:
     dim_order: Sequence[int] = slot(3, Vector(U8, MAX_RANK), required=True, hi=MAX_RANK - 1)
 
 
-BUNDLED_VALUE = Boxed("Value", (BundledTensor, Int, Bool, Double))
+BUNDLED_VALUE = UnionTable("Value", (BundledTensor, Int, Bool, Double))
 
 
 @table

@@ -37,7 +37,7 @@ class Chunks:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Where a file's parts are, in bytes from its start. ``data_size`` is None in files that do not say it."""
 
     flatbuffer_size: int
@@ -71,9 +71,9 @@ class Container:
         )
 
 
-def check_layout(layout: Layout, file_size: int) -> int:
+def check_layout(layout: FileLayout, file_size: int) -> int:
     """Check a header's numbers against the file; the byte after the last segment."""
-    checked_int.inside(0, layout.flatbuffer_size, file_size, "the program")
+    checked_int.check_range(0, layout.flatbuffer_size, file_size, "the program")
     if not layout.segment_base:
         if layout.data_size:
             raise FormatError("segment data needs a segment base offset", value=layout.data_size, where="header")
@@ -81,9 +81,9 @@ def check_layout(layout: Layout, file_size: int) -> int:
     if layout.segment_base < layout.flatbuffer_size:
         raise FormatError("segments must come after the program", value=layout.segment_base, where="header")
     if layout.data_size is None:
-        checked_int.inside(layout.segment_base, 0, file_size, "the file's segment area")
+        checked_int.check_range(layout.segment_base, 0, file_size, "the file's segment area")
         return file_size
-    checked_int.inside(layout.segment_base, layout.data_size, file_size, "the file's segment area")
+    checked_int.check_range(layout.segment_base, layout.data_size, file_size, "the file's segment area")
     return layout.segment_base + layout.data_size
 
 
@@ -91,7 +91,7 @@ def attach_segments(segments: Sequence[Any], view: memoryview, base: int, end: i
     """Give each DataSegment a view of its bytes, which must lie in the segment area ``base..end``."""
     for index, segment in enumerate(segments):
         try:
-            checked_int.inside(segment.offset, segment.size, end - base, "a segment")
+            checked_int.check_range(segment.offset, segment.size, end - base, "a segment")
         except FormatError as error:
             raise error.inside(f"segments[{index}]") from None
         start = base + segment.offset

@@ -28,7 +28,7 @@ _LARGEST = 1 << 28  # bytes of one text inside the record
 
 
 @dataclass(frozen=True)
-class Node:
+class ETRecordNode:
     """A call of the user's graph: its operator, the lines that led to it, and the modules around it."""
 
     name: str
@@ -38,19 +38,19 @@ class Node:
 
 
 @dataclass
-class Record:
+class ETRecord:
     """By instruction, the numbers of nodes and the delegate's name; by number, the node. Of one method."""
 
     handles: dict[int, tuple[int, ...]] = field(default_factory=dict)
     delegates: dict[int, str] = field(default_factory=dict)
-    nodes: dict[int, Node] = field(default_factory=dict)
+    nodes: dict[int, ETRecordNode] = field(default_factory=dict)
 
-    def at(self, instruction: int) -> list[Node]:
+    def at(self, instruction: int) -> list[ETRecordNode]:
         """What an instruction stands for."""
         return [self.nodes[h] for h in self.handles.get(instruction, ()) if h in self.nodes]
 
 
-def read_record(source: Source, method: str = "forward") -> Record:
+def read_record(source: Source, method: str = "forward") -> ETRecord:
     """Read what a record says of a method; of the only one, if it is called otherwise."""
     view, name = open_source(source, "ETRecord")
     try:
@@ -63,12 +63,12 @@ def read_record(source: Source, method: str = "forward") -> Record:
         raise
 
 
-def _record(file: zipfile.ZipFile, method: str) -> Record:
+def _record(file: zipfile.ZipFile, method: str) -> ETRecord:
     if IDENTIFIER not in file.namelist():
         raise FormatError(f"an ETRecord holds {IDENTIFIER}", value=", ".join(file.namelist()[:3]))
     handles = _by_method(_text(file, "debug_handle_map"), method)
     delegates = _by_method(_text(file, "delegate_map"), method)
-    made = Record()
+    made = ETRecord()
     for key, value in handles.items():
         found = value if isinstance(value, list) else [value]
         made.handles[_number(key)] = tuple(_number(v) for v in found)
@@ -111,7 +111,7 @@ def _number(value: Any) -> int:
         raise FormatError("must be a number", value=value) from error
 
 
-def _nodes(tree: Any) -> Iterator[tuple[int, Node]]:
+def _nodes(tree: Any) -> Iterator[tuple[int, ETRecordNode]]:
     try:
         calls = tree["graph_module"]["graph"]["nodes"]
         for call in calls:
@@ -122,7 +122,7 @@ def _nodes(tree: Any) -> Iterator[tuple[int, Node]]:
         raise FormatError("must be a graph of torch.export", where=GRAPHS.strip("/"), value=repr(error)) from error
 
 
-def _node(call: Mapping[str, Any], told: Mapping[str, str]) -> Node:
+def _node(call: Mapping[str, Any], told: Mapping[str, str]) -> ETRecordNode:
     outputs = call.get("outputs") or [{}]
     name = call.get("name") or outputs[0].get("as_tensor", {}).get("name", "")
     modules = {}
@@ -130,4 +130,6 @@ def _node(call: Mapping[str, Any], told: Mapping[str, str]) -> Node:
         key, path, kind = (*level.split(",", 2), "", "")[:3]
         if key:
             modules[key] = (path, kind)
-    return Node(str(name), ".".join(str(call["target"]).split(".")[-2:]), str(told.get("stack_trace", "")), modules)
+    return ETRecordNode(
+        str(name), ".".join(str(call["target"]).split(".")[-2:]), str(told.get("stack_trace", "")), modules
+    )

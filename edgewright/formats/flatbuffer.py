@@ -67,7 +67,7 @@ class Bytes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Boxed:
+class UnionTable:
     """A table whose only content is a union: type number in slot 0, value in slot 1. Read as the value itself."""
 
     name: str
@@ -76,7 +76,7 @@ class Boxed:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Choice:
+class UnionField:
     """The value of a union inside a table; the field named ``by``, one slot before it, holds the type's number."""
 
     by: str
@@ -175,4 +175,4 @@ def slots_of(cls: type) -> tuple[Slot, ...]:
 
 
 _LINK = String()  # stands for "any offset" in the two slots of a union table
-BOX_SLOTS = (Slot("type", 0, U8, 0, False, None, None), Slot("value", 1, _LINK, None, False, None, None))
+UNION_TABLE_SLOTS = (Slot("type", 0, U8, 0, False, None, None), Slot("value", 1, _LINK, None, False, None, None))

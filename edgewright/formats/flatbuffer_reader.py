@@ -18,7 +18,6 @@ import numpy as np
 from edgewright.errors import FormatError
 from edgewright.formats.flatbuffer import (
     BOOL,
-    BOX_SLOTS,
     EXTRAS,
     F64,
     I8,
@@ -28,12 +27,13 @@ from edgewright.formats.flatbuffer import (
     U8,
     U32,
     U64,
-    Boxed,
+    UNION_TABLE_SLOTS,
     Bytes,
-    Choice,
     Scalar,
     Slot,
     String,
+    UnionField,
+    UnionTable,
     Vector,
 )
 
@@ -66,7 +66,7 @@ class _Plan:
         self.plain: list[tuple[str, int]] = []
         self.linked: list[tuple[str, int, int, Decoder]] = []
         self.limited: list[tuple[Slot, int]] = []
-        self.chosen: list[tuple[str, int, int, Choice]] = []
+        self.chosen: list[tuple[str, int, int, UnionField]] = []
         self.absent = [(s.name, s.default) for s in slots if not offsets[s.index]] + EXTRAS.get(cls, [])
         self.missing = next((s.name for s in slots if s.required and not offsets[s.index]), None)
         present = sorted((s for s in slots if offsets[s.index]), key=lambda s: offsets[s.index])
@@ -86,7 +86,7 @@ class _Plan:
         self.aligned = [at % 4 == 0 and all((at + first) % width == 0 for first, width in spans) for at in range(8)]
 
     def _add(self, spec: Slot, position: int, start: int) -> None:
-        if isinstance(spec.type, Choice):
+        if isinstance(spec.type, UnionField):
             self.chosen.append((spec.name, position, start, spec.type))
             return
         if not isinstance(spec.type, Scalar):
@@ -98,7 +98,7 @@ class _Plan:
 
 
 def _slots_of(cls: Any) -> tuple[Slot, ...]:
-    return BOX_SLOTS if isinstance(cls, Boxed) else SLOTS[cls]
+    return UNION_TABLE_SLOTS if isinstance(cls, UnionTable) else SLOTS[cls]
 
 
 @cache
@@ -201,13 +201,13 @@ class FlatReader:
             raise
         return record
 
-    def _chosen(self, choice: Choice, number: int, at: int) -> Any:
+    def _chosen(self, choice: UnionField, number: int, at: int) -> Any:
         """The member ``number`` of a union, at byte ``at``."""
         if number not in choice.members:
             raise FormatError("must be of a known type", value=number)
         return self.table(choice.members[number], at)
 
-    def boxed(self, box: Boxed, at: int) -> Any:
+    def boxed(self, box: UnionTable, at: int) -> Any:
         """The member of the union table at byte ``at``."""
         plan, raw = self._raw(box, at)
         number = raw[plan.plain[0][1]] if plan.plain else 0
@@ -277,7 +277,7 @@ def _decoder(spec: Slot) -> Decoder:
         return FlatReader.string
     if isinstance(kind, Bytes):
         return FlatReader.bytes
-    if isinstance(kind, Boxed):
+    if isinstance(kind, UnionTable):
         return lambda reader, at: reader.boxed(kind, at)
     if not isinstance(kind, Vector):
         return lambda reader, at: reader.table(kind, at)

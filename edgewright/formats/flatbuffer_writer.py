@@ -9,14 +9,14 @@ import flatbuffers
 
 from edgewright.errors import UsageError
 from edgewright.formats.flatbuffer import (
-    BOX_SLOTS,
-    Boxed,
+    UNION_TABLE_SLOTS,
     Buffer,
     Bytes,
-    Choice,
     Scalar,
     Slot,
     String,
+    UnionField,
+    UnionTable,
     Vector,
     slots_of,
 )
@@ -47,7 +47,7 @@ class FlatWriter:
                         cells.append((spec, value))
                 elif value is not None:
                     if (
-                        isinstance(spec.type, Choice)
+                        isinstance(spec.type, UnionField)
                         and type(value) is not spec.type.members[getattr(record, spec.type.by)]
                     ):
                         raise TypeError(f"{spec.type.by} says otherwise")
@@ -80,7 +80,7 @@ class FlatWriter:
             return int(self.builder.CreateSharedString(value))
         if isinstance(kind, Bytes):
             return self._raw(memoryview(value).cast("B"), 1, len(value), kind.align)
-        if isinstance(kind, Boxed):
+        if isinstance(kind, UnionTable):
             return self._boxed(kind, value)
         if not isinstance(kind, Vector):
             return self.table(value)
@@ -93,8 +93,8 @@ class FlatWriter:
             self.builder.PrependUOffsetTRelative(link)
         return int(self.builder.EndVector())
 
-    def _boxed(self, box: Boxed, value: Any) -> int:
-        cells = [(BOX_SLOTS[0], box.members.index(type(value)) + 1), (BOX_SLOTS[1], self.table(value))]
+    def _boxed(self, box: UnionTable, value: Any) -> int:
+        cells = [(UNION_TABLE_SLOTS[0], box.members.index(type(value)) + 1), (UNION_TABLE_SLOTS[1], self.table(value))]
         return self._fields(2, cells)
 
     def _raw(self, data: Buffer, width: int, count: int, align: int) -> int:

@@ -17,7 +17,7 @@ from edgewright.formats import checked_int
 from edgewright.formats.container import (
     SEGMENT_ALIGNMENT,
     Container,
-    Layout,
+    FileLayout,
     attach_segments,
     check_layout,
     segment_chunks,
@@ -53,20 +53,22 @@ class FlatTensor:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PtdEntry:
     """One named item: its bytes, and its layout if it is a tensor."""
 
     data: Buffer
     layout: TensorLayout | None = None
 
 
-def read_data(source: Source) -> dict[str, Entry]:
+def read_data(source: Source) -> dict[str, PtdEntry]:
     """Read and verify a ``.ptd``; data are views of the file."""
     view, name = open_source(source, "data")
     try:
         PTD.check_identifier(view, ".ptd")
         root = _read(view)
-        return {item.key: Entry(root.segments[item.segment_index].data, item.tensor_layout) for item in root.named_data}
+        return {
+            item.key: PtdEntry(root.segments[item.segment_index].data, item.tensor_layout) for item in root.named_data
+        }
     except FormatError as error:
         error.file = name
         raise
@@ -78,7 +80,7 @@ def _read(view: memoryview) -> FlatTensor:
     length, start, size, base, data_size = struct.unpack_from("<IQQQQ", view, 12)
     if length < PTD.length:
         raise FormatError(f"the header has {PTD.length} bytes or more", value=length, where="header", offset=12)
-    layout = Layout(checked_int.add(start, size), base, data_size)
+    layout = FileLayout(checked_int.add(start, size), base, data_size)
     end = check_layout(layout, len(view))
     root = read_root(FlatTensor, view[: layout.flatbuffer_size])
     attach_segments(root.segments, view, base, end)
@@ -113,28 +115,28 @@ def _verify_layout(layout: TensorLayout, available: int, where: str) -> None:
         raise FormatError(f"the tensor needs {needed} bytes of its segment", where=where, value=available)
 
 
-def tensor_entry(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Entry:
+def tensor_entry(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> PtdEntry:
     """An entry for a contiguous array."""
     data = np.ascontiguousarray(array)
     layout = TensorLayout(
         scalar_type=int(to_scalar_type(data.dtype)), sizes=data.shape, dim_order=tuple(range(data.ndim))
     )
-    return Entry(data.tobytes(), layout)
+    return PtdEntry(data.tobytes(), layout)
 
 
 @overload
-def write_data(entries: Mapping[str, Entry], path: None = None, *, alignment: int = ...) -> bytes: ...
+def write_data(entries: Mapping[str, PtdEntry], path: None = None, *, alignment: int = ...) -> bytes: ...
 @overload
-def write_data(entries: Mapping[str, Entry], path: str | os.PathLike[str], *, alignment: int = ...) -> int: ...
+def write_data(entries: Mapping[str, PtdEntry], path: str | os.PathLike[str], *, alignment: int = ...) -> int: ...
 def write_data(
-    entries: Mapping[str, Entry], path: str | os.PathLike[str] | None = None, *, alignment: int = SEGMENT_ALIGNMENT
+    entries: Mapping[str, PtdEntry], path: str | os.PathLike[str] | None = None, *, alignment: int = SEGMENT_ALIGNMENT
 ) -> bytes | int:
     """The bytes of a ``.ptd``, or, with ``path``, written there and their number. Equal data is stored once."""
     chunks = _chunks(entries, alignment)
     return b"".join(chunks) if path is None else write_file(path, chunks)
 
 
-def _chunks(entries: Mapping[str, Entry], alignment: int) -> Iterator[Buffer]:
+def _chunks(entries: Mapping[str, PtdEntry], alignment: int) -> Iterator[Buffer]:
     root = FlatTensor(segments=[], named_data=[])
     known: dict[bytes, int] = {}
     end = 0

@@ -6,7 +6,7 @@ import struct
 
 from edgewright.errors import FormatError
 from edgewright.files import Source, open_source
-from edgewright.formats.container import Container, Layout, attach_segments, check_layout
+from edgewright.formats.container import Container, FileLayout, attach_segments, check_layout
 from edgewright.formats.flatbuffer_reader import read_root
 from edgewright.formats.schema import Program
 from edgewright.formats.verify_program import verify_program
@@ -38,13 +38,13 @@ def read_program(source: Source) -> Program:
     return program
 
 
-def _layout(view: memoryview) -> Layout:
+def _layout(view: memoryview) -> FileLayout:
     if not PTE.find(view):
-        return Layout(len(view), 0, 0)
+        return FileLayout(len(view), 0, 0)
     length, program_size, base = struct.unpack_from("<IQQ", view, 12)
     if not _MIN_HEADER <= length <= len(view):
         raise FormatError(f"the header has {_MIN_HEADER} bytes or more", value=length, where="header", offset=12)
     if program_size < 8 + length:
         raise FormatError("the program must reach past its header", value=program_size, where="header", offset=16)
     size = struct.unpack_from("<Q", view, 32)[0] if length >= PTE.length else None
-    return Layout(program_size, base, size)
+    return FileLayout(program_size, base, size)

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Union
 
 from edgewright.formats import checked_int
-from edgewright.formats.container import SEGMENT_ALIGNMENT, Layout
+from edgewright.formats.container import SEGMENT_ALIGNMENT, FileLayout
 from edgewright.formats.flatbuffer import (
     BOOL,
     F64,
@@ -19,9 +19,9 @@ from edgewright.formats.flatbuffer import (
     U8,
     U32,
     U64,
-    Boxed,
     Buffer,
     Bytes,
+    UnionTable,
     Vector,
     slot,
     table,
@@ -151,7 +151,7 @@ class OptionalTensorList:
 Value = Union[
     Null, Int, Bool, Double, Tensor, String, IntList, DoubleList, BoolList, TensorList, OptionalTensorList
 ]  # fmt: skip
-EVALUE = Boxed(
+EVALUE = UnionTable(
     "EValue",
     (Null, Int, Bool, Double, Tensor, String, IntList, DoubleList, BoolList, TensorList, OptionalTensorList),
     empty=Null,
@@ -191,7 +191,7 @@ class FreeCall:
 
 
 InstructionType = Union[KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall]
-INSTRUCTION = Boxed("Instruction", (KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall))
+INSTRUCTION = UnionTable("Instruction", (KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall))
 
 
 @table
@@ -328,7 +328,7 @@ class Program:
     constant_segment: SubsegmentOffsets | None = slot(5, SubsegmentOffsets, default=None)
     mutable_data_segments: list[SubsegmentOffsets] | None = slot(6, Vector(SubsegmentOffsets), default=None)
     named_data: list[NamedData] | None = slot(7, Vector(NamedData), default=None)
-    layout: Layout | None = field(default=None, compare=False, repr=False)  # of the file it was read from
+    layout: FileLayout | None = field(default=None, compare=False, repr=False)  # of the file it was read from
 
     def add_segment(self, data: Buffer, alignment: int = SEGMENT_ALIGNMENT) -> int:
         """Append a segment at the next multiple of ``alignment``; its index."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgewright.errors import FormatError, LimitError, VersionError
 from edgewright.files import Source, open_source
-from edgewright.formats.checked_int import add, align, inside, product
+from edgewright.formats.checked_int import add, align, check_range, product
 from edgewright.formats.twin_writer import ALIGNMENT, DTYPES, HEAD, MAGIC, VERSION
 from edgewright.ir.graph import Array, Dim, Graph, GraphError, Op, Origin, QParams, Size, Value, verify
 
@@ -56,7 +56,7 @@ def _header(view: memoryview) -> tuple[dict[str, Any], int]:
         raise VersionError(f"must be version {VERSION}", value=version, offset=len(MAGIC), remedy=remedy)
     if length > _MAX_HEADER:
         raise FormatError(f"the header must be at most {_MAX_HEADER} bytes", value=length, offset=len(MAGIC) + 2)
-    inside(HEAD.size, length, len(view), "the header")
+    check_range(HEAD.size, length, len(view), "the header")
     try:
         text = str(view[HEAD.size : HEAD.size + length], "utf-8")
         header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
@@ -129,7 +129,7 @@ def _constant(entry: Any, view: memoryview, start: int, end: int) -> memoryview:
     offset = _int(entry.get("offset"), "offset", 0, len(view))
     size = _int(entry.get("size"), "size", 0, len(view))
     begin = add(start, offset)
-    inside(begin, size, len(view), "a constant")
+    check_range(begin, size, len(view), "a constant")
     if offset % ALIGNMENT or begin < end:
         rule = f"must be a multiple of {ALIGNMENT} after the constant before"
         raise FormatError(rule, where="offset", value=offset)

@@ -142,7 +142,7 @@ def _tensor(program: Program, plan: ExecutionPlan, tensor: Tensor, index: int) -
             where = "allocation_info.memory_id"
             raise FormatError(f"must be 1..{len(arenas) - 1}", where=where, value=allocation.memory_id)
         try:
-            checked_int.inside(allocation.offset, size, arenas[allocation.memory_id], "the tensor's arena")
+            checked_int.check_range(allocation.offset, size, arenas[allocation.memory_id], "the tensor's arena")
         except FormatError as error:
             raise error.inside("allocation_info") from None
     if tensor.external:
@@ -161,7 +161,7 @@ def _stored(program: Program, index: int, size: int, *, mutable: bool) -> None:
         raise FormatError(f"must be one of the {len(offsets)} {what}", where="data_buffer_idx", value=index)
     segment = (program.segments or [])[source.segment_index]
     try:
-        checked_int.inside(offsets[index], size, segment.size, "the constant segment")
+        checked_int.check_range(offsets[index], size, segment.size, "the constant segment")
     except FormatError as error:
         raise error.inside("data_buffer_idx") from None
 

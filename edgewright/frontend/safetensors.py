@@ -61,7 +61,7 @@ def _header(view: memoryview) -> tuple[int, dict[str, Any]]:
     (length,) = struct.unpack_from("<Q", view)
     if length > MAX_HEADER:
         raise FormatError(f"the header has at most {MAX_HEADER} bytes", value=length, where="header", offset=0)
-    checked_int.inside(8, length, len(view), "the header")
+    checked_int.check_range(8, length, len(view), "the header")
     try:
         header = json.loads(bytes(view[8 : 8 + length]).decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

@@ -8,9 +8,9 @@ from edgewright.errors import FormatError, LimitError
 from edgewright.ir.core.quant_params import check_structure, check_values
 from edgewright.ir.graph import Graph, Op
 
-ITEM = 8  # bytes of the widest element that an operator computes with
-LARGEST = 1 << 31  # of whole numbers
-LONGEST = 1 << 16  # of lists and words
+MAX_ITEM_SIZE = 8  # bytes of the widest element that an operator computes with
+MAX_INT = 1 << 31  # of whole numbers
+MAX_LENGTH = 1 << 16  # of lists and words
 _BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
@@ -35,7 +35,7 @@ def check_ops(graph: Graph, check: Callable[[Op], None], within: str = "host twi
             raise FormatError(f"must have the arguments of {op.kind}: {error!r}"[:200], where=where) from error
 
 
-def afford(name: str, elements: int, memory: int) -> None:
+def check_memory(name: str, elements: int, memory: int) -> None:
     """Raise if so many elements take more than ``memory`` bytes."""
-    if elements * ITEM > memory:
-        raise LimitError(f"host twin: {name}", f"may take {memory} bytes", value=elements * ITEM)
+    if elements * MAX_ITEM_SIZE > memory:
+        raise LimitError(f"host twin: {name}", f"may take {memory} bytes", value=elements * MAX_ITEM_SIZE)

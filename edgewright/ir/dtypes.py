@@ -125,7 +125,7 @@ def dtype_name(dtype: DType) -> str:
     return "complex32" if dtype == _COMPLEX32 else str(dtype)
 
 
-def dtype_named(name: str) -> DType:
+def parse_dtype(name: str) -> DType:
     """The inverse of ``dtype_name``.
 
     >>> dtype_named("complex32").itemsize
@@ -155,7 +155,7 @@ def compute_type(dtype: DType) -> DType:
     return dtype
 
 
-def complex_of(dtype: DType) -> DType:
+def complex_dtype(dtype: DType) -> DType:
     """The complex type whose parts are as wide as ``dtype``; that of integers and bfloat16 is complex64."""
     if dtype == np.dtype(np.float16):
         return _COMPLEX32
@@ -167,7 +167,7 @@ def _promote_pair(a: DType, b: DType) -> DType:
     if a == b:
         return a
     if is_complex(a) or is_complex(b):
-        a, b = (complex_of(t) if is_floating(t) else t for t in (a, b))
+        a, b = (complex_dtype(t) if is_floating(t) else t for t in (a, b))
         if not (is_complex(a) and is_complex(b)):
             return a if is_complex(a) else b
         return a if a.itemsize > b.itemsize else b
@@ -204,4 +204,4 @@ def promote_scalar(dtype: DType, number: bool | int | float | complex) -> DType:
         return np.dtype(np.int64) if dtype.kind == "b" else dtype
     if isinstance(number, float):
         return np.dtype(np.float32) if is_integral(dtype) else dtype
-    return complex_of(dtype)
+    return complex_dtype(dtype)

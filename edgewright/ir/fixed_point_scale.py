@@ -27,7 +27,7 @@ ROUNDINGS: dict[str, Callable[[Array, Array, Array], Any]] = {
 
 
 @dataclass(frozen=True)
-class Scaling:
+class FixedPointScale:
     """Factors for each channel (the last dimension), or one for all; then the zero point, then limits."""
 
     multiplier: tuple[int, ...]
@@ -44,21 +44,21 @@ class Scaling:
         return np.clip(made + self.zero, self.low, self.high)
 
     @property
-    def possible(self) -> bool:
+    def is_valid(self) -> bool:
         """Factors are such that 64 bits are enough for every product of a 32-bit sum."""
         least = 1 if self.rounding == "twice" else 2
         return all(0 <= m < 1 << 31 for m in self.multiplier) and all(least <= s <= 62 for s in self.shift)
 
-    def words(self) -> Array:
+    def packed(self) -> Array:
         """Two words of 32 bits for each factor: [2, factors]."""
         return np.array([self.multiplier, self.shift], np.int32)
 
     @property
-    def gain(self) -> float:
+    def max_factor(self) -> float:
         """The largest factor."""
         return float(np.ldexp(np.asarray(self.multiplier, np.float64), -np.asarray(self.shift)).max(initial=0))
 
     @property
-    def far(self) -> bool:
+    def may_exceed_int32(self) -> bool:
         """Factors may make integers of more than 32 bits."""
         return min(self.shift) < 31

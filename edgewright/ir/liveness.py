@@ -7,7 +7,7 @@ from collections.abc import Callable
 from edgewright.ir.graph import Graph, Op, Value
 
 
-def last_read(graph: Graph) -> dict[Op, list[Value]]:
+def last_uses(graph: Graph) -> dict[Op, list[Value]]:
     """Values that nobody reads after an operator, by the operator; the graph's outputs are needed to the end."""
     kept = set(graph.outputs)
     dead: dict[Op, list[Value]] = {op: [] for op in graph.ops}
@@ -17,7 +17,7 @@ def last_read(graph: Graph) -> dict[Op, list[Value]]:
     return dead
 
 
-def peak(graph: Graph, bytes_of: Callable[[Value], int] = lambda value: value.nbytes) -> int:
+def peak_memory(graph: Graph, bytes_of: Callable[[Value], int] = lambda value: value.nbytes) -> int:
     """Bytes of the tensors that are alive at once, at most."""
     last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs() if not v.constant}
     last.update({v: len(graph.ops) for v in graph.outputs})

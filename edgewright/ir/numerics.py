@@ -12,12 +12,12 @@ from edgewright.ir.graph import Array, QParams
 _F32 = np.float32
 
 
-def single(parameter: Any) -> Array:
+def as_float32(parameter: Any) -> Array:
     """A scale, or one per channel, in single precision."""
     return np.asarray(parameter, _F32)
 
 
-def spread(parameter: Any, axis: int | None, rank: int) -> Array:
+def broadcast_params(parameter: Any, axis: int | None, rank: int) -> Array:
     """Per-channel parameters, shaped to broadcast along ``axis``."""
     values = np.asarray(parameter)
     if axis is None or values.ndim == 0:
@@ -31,7 +31,7 @@ def _zero(q: QParams) -> int:
     return int(np.asarray(q.zero_point))
 
 
-class MeanSteps(NamedTuple):
+class MeanParams(NamedTuple):
     """From a sum of stored integers to their stored mean: ``rint((sum - subtract) * factor + offset) + zero``."""
 
     subtract: int
@@ -46,13 +46,13 @@ class Numerics:
     name = "xnnpack"
 
     def quantize(self, x: Array, q: QParams) -> Array:
-        inverse = _F32(1) / spread(np.asarray(q.scale, _F32), q.axis, x.ndim)
+        inverse = _F32(1) / broadcast_params(np.asarray(q.scale, _F32), q.axis, x.ndim)
         scaled = x.astype(_F32) * inverse
         return self._store(np.rint(scaled), q, x.ndim)
 
     def dequantize(self, x: Array, q: QParams) -> Array:
-        zero = spread(q.zero_point, q.axis, x.ndim)
-        scale = spread(np.asarray(q.scale, _F32), q.axis, x.ndim)
+        zero = broadcast_params(q.zero_point, q.axis, x.ndim)
+        scale = broadcast_params(np.asarray(q.scale, _F32), q.axis, x.ndim)
         return np.asarray((x.astype(np.int32) - zero).astype(_F32) * scale)
 
     def requantize(self, total: Array, scale: Any, q: QParams, limits: tuple[float, float] | None = None) -> Array:
@@ -83,11 +83,11 @@ class Numerics:
         rounded = np.rint(total.astype(_F32) * steps.factor + steps.offset) + steps.zero
         return np.asarray(np.clip(rounded, *self.limits(q, limits)).astype(q.dtype))
 
-    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanSteps:
+    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanParams:
         """XNNPACK's reductions add zero points before they round: half a step goes to the result's even integer."""
-        factor = _F32(single(given.scale) / single(q.scale) * (_F32(1) / _F32(count)))
+        factor = _F32(as_float32(given.scale) / as_float32(q.scale) * (_F32(1) / _F32(count)))
         offset = _zero(q) - factor * _F32(_zero(given) * count)
-        return MeanSteps(0, factor, _F32(offset), 0)
+        return MeanParams(0, factor, _F32(offset), 0)
 
     def sum(
         self, x: Array, y: Array, given: tuple[QParams, QParams], q: QParams, limits: tuple[float, float] | None
@@ -120,7 +120,7 @@ class Numerics:
         lo, hi = np.clip(steps, q.qmin, q.qmax)
         return int(lo), int(hi)
 
-    def choose(self, x: Array, dims: int) -> tuple[Array, Array, Array]:
+    def quantize_rows(self, x: Array, dims: int) -> tuple[Array, Array, Array]:
         """Quantize each row of the last ``dims`` dimensions by its own range: integers, 1/scale, zero points."""
         axes = tuple(range(x.ndim - dims, x.ndim))
         real = x.astype(_F32)
@@ -134,7 +134,7 @@ class Numerics:
         return stored, scale, zero
 
     def _store(self, rounded: Array, q: QParams, rank: int) -> Array:
-        zero = spread(np.asarray(q.zero_point, _F32), q.axis, rank)
+        zero = broadcast_params(np.asarray(q.zero_point, _F32), q.axis, rank)
         return np.clip(np.nan_to_num(rounded + zero), q.qmin, q.qmax).astype(q.dtype)
 
 
@@ -152,9 +152,9 @@ class _VendorNumerics(Numerics):
     def convert(self, x: Array, given: QParams, q: QParams, limits: tuple[float, float] | None = None) -> Array | None:
         return None
 
-    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanSteps:
-        factor = _F32(single(given.scale) / (single(q.scale) * _F32(count)))
-        return MeanSteps(_zero(given) * count, factor, _F32(0), _zero(q))
+    def mean_steps(self, given: QParams, q: QParams, count: int) -> MeanParams:
+        factor = _F32(as_float32(given.scale) / (as_float32(q.scale) * _F32(count)))
+        return MeanParams(_zero(given) * count, factor, _F32(0), _zero(q))
 
 
 class TfliteNumerics(_VendorNumerics):
@@ -185,7 +185,7 @@ TFLITE, TOSA, QNN, ENN = TfliteNumerics(), TosaNumerics(), QnnNumerics(), EnnNum
 NAMED: dict[str, Numerics] = {n.name: n for n in (XNNPACK, TFLITE, TOSA, QNN, ENN)}
 
 
-def named(numerics: str | Numerics) -> Numerics:
+def get_numerics(numerics: str | Numerics) -> Numerics:
     """Numerics by their name."""
     if isinstance(numerics, Numerics):
         return numerics

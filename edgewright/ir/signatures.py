@@ -41,7 +41,7 @@ def _short(name: str) -> str:
 _CODES: dict[DType, str] = {}
 
 
-def element(value: Value) -> str:
+def element_code(value: Value) -> str:
     """A value's element type, however it is quantized."""
     dtype = value.dtype
     if dtype is None:
@@ -49,20 +49,20 @@ def element(value: Value) -> str:
     return _CODES.get(dtype) or _CODES.setdefault(dtype, _short(str(dtype)))
 
 
-def storage(value: Value) -> str:
+def type_code(value: Value) -> str:
     """How a value's elements are stored: the word that signatures have for it.
 
     >>> import numpy as np
     >>> storage(Value("x", np.dtype(np.float32)))
     'f32'
     """
-    code, q = element(value), value.q
+    code, q = element_code(value), value.q
     if q is None:
         return code
     return f"{'d' if q.dynamic else 'b' if q.block else 'q' if q.axis is None else 'c'}{code}"
 
 
-def described(code: str) -> str:
+def describe_type(code: str) -> str:
     """A word of signatures, for people.
 
     >>> described("qi8"), described("f32")
@@ -76,7 +76,7 @@ def described(code: str) -> str:
     return f"{name} ({_HOW[how]})" if how else name
 
 
-class Slot(NamedTuple):
+class OperandPattern(NamedTuple):
     """One operand or result of a signature."""
 
     allowed: frozenset[str]
@@ -94,7 +94,7 @@ class Mismatch(NamedTuple):
     place: int
     operand: str
     reason: str
-    slot: Slot | None = None
+    slot: OperandPattern | None = None
     value: Value | None = None
     first: Value | None = None  # of the variable
     counts: tuple[int, int] = (0, 0)  # wanted and found
@@ -102,8 +102,8 @@ class Mismatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Alternative:
-    operands: tuple[Slot, ...]
-    results: tuple[Slot, ...]
+    operands: tuple[OperandPattern, ...]
+    results: tuple[OperandPattern, ...]
 
     def mismatch(self, given: Operands, made: Operands, code: Code) -> Mismatch | None:
         """The first operand or result that does not fit; None if all do."""
@@ -113,7 +113,7 @@ class Alternative:
 
 
 def _walk(
-    slots: Sequence[Slot], side: tuple[str, int, Operands], bound: dict[str, Value], code: Code
+    slots: Sequence[OperandPattern], side: tuple[str, int, Operands], bound: dict[str, Value], code: Code
 ) -> Mismatch | None:
     what, place, given = side
     at = 0
@@ -135,7 +135,7 @@ def _walk(
     return Mismatch(place + at, what, "many", counts=(len(slots), len(given))) if at < len(given) else None
 
 
-def _misfit(slot: Slot, value: Value, bound: dict[str, Value], code: Code) -> str:
+def _misfit(slot: OperandPattern, value: Value, bound: dict[str, Value], code: Code) -> str:
     """Why a value is not what a slot asks for; empty if it is."""
     held = code(value)
     if held not in slot.allowed:
@@ -165,7 +165,7 @@ class Signatures:
 
     classes: Mapping[str, str]
     rows: Mapping[str, str]
-    code: Code = storage
+    code: Code = type_code
 
     @cached_property
     def _parsed(self) -> dict[str, tuple[Alternative, ...]]:
@@ -178,17 +178,17 @@ class Signatures:
             found.append(Alternative(self._slots(before), self._slots(after)))
         return tuple(found)
 
-    def _slots(self, text: str) -> tuple[Slot, ...]:
+    def _slots(self, text: str) -> tuple[OperandPattern, ...]:
         return tuple(self._slot(word) for word in text.split())
 
-    def _slot(self, text: str) -> Slot:
+    def _slot(self, text: str) -> OperandPattern:
         match = _WORD.match(text)
         assert match is not None, text
         name, marks = match.groups()
         allowed = frozenset(self.classes[name].split()) if name in self.classes else frozenset((name,))
         variable = name if name.isupper() else ""
         constant = True if "#" in marks else False if "!" in marks else None
-        return Slot(allowed, variable, "=" in marks, constant, "~" in marks, "?" in marks, "*" in marks)
+        return OperandPattern(allowed, variable, "=" in marks, constant, "~" in marks, "?" in marks, "*" in marks)
 
     def __contains__(self, kind: str) -> bool:
         return kind in self._parsed
@@ -217,9 +217,9 @@ def _error(found: list[Mismatch], code: Code) -> FormatError:
         rule, value = _words(plain, code)
         return FormatError(rule, where=plain.operand, value=value)
     allowed = sorted({word for mismatch in last if mismatch.slot is not None for word in mismatch.slot.allowed})
-    rule = f"must be {' or '.join(described(word) for word in allowed)}"
+    rule = f"must be {' or '.join(describe_type(word) for word in allowed)}"
     assert last[0].value is not None
-    return FormatError(rule, where=last[0].operand, value=described(code(last[0].value)))
+    return FormatError(rule, where=last[0].operand, value=describe_type(code(last[0].value)))
 
 
 def _words(wrong: Mismatch, code: Code) -> tuple[str, str]:
@@ -235,6 +235,6 @@ def _words(wrong: Mismatch, code: Code) -> tuple[str, str]:
     if wrong.reason == "zero" or first is None:
         return "must have a zero point of 0", "" if value.q is None else str(value.q.zero_point)[:60]
     if wrong.reason == "other":
-        return f"must be stored as {first.name!r} is, {described(code(first))}", described(code(value))
+        return f"must be stored as {first.name!r} is, {describe_type(code(first))}", describe_type(code(value))
     parameters = "none" if value.q is None else f"{value.q.scale}, {value.q.zero_point}"[:80]
     return f"must have the scale and zero point of {first.name!r}", parameters

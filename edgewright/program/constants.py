@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgewright.formats.container import Chunks
-from edgewright.formats.ptd import Entry, TensorLayout
+from edgewright.formats.ptd import PtdEntry, TensorLayout
 from edgewright.ir.dtypes import to_scalar_type
 from edgewright.ir.graph import Array, Value
 
@@ -29,7 +29,7 @@ class ConstantPool:
     alignment: int = 16
     chunks: Chunks = field(default_factory=Chunks)
     offsets: list[int] = field(default_factory=lambda: [0])
-    external: dict[str, dict[str, Entry]] = field(default_factory=dict)  # by file tag, then by name
+    external: dict[str, dict[str, PtdEntry]] = field(default_factory=dict)  # by file tag, then by name
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, value: Value) -> int:
@@ -46,4 +46,4 @@ class ConstantPool:
         layout = TensorLayout(
             scalar_type=int(to_scalar_type(value.dtype)), sizes=value.bound, dim_order=value.dim_order
         )
-        self.external.setdefault(tag, {})[value.qualified_name] = Entry(stored_bytes(value), layout)
+        self.external.setdefault(tag, {})[value.qualified_name] = PtdEntry(stored_bytes(value), layout)

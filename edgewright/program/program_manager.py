@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from edgewright.errors import UsageError
 from edgewright.formats import schema
 from edgewright.formats.flatbuffer import Buffer
-from edgewright.formats.ptd import Entry, write_data
+from edgewright.formats.ptd import PtdEntry, write_data
 from edgewright.formats.pte_writer import program_chunks
 from edgewright.formats.twin_writer import TWIN_KEY
 from edgewright.frontend.importer import import_graph
@@ -163,7 +163,7 @@ class ExecutorchProgramManager:
         """What of the blobs' data stays in the program: none, if all constants are external."""
         if self.config.external_constants is not True or not named:
             return named
-        entries = {key: Entry(data) for key, data in named.items()}
+        entries = {key: PtdEntry(data) for key, data in named.items()}
         self._constants.external.setdefault(DEFAULT_TAG, {}).update(entries)
         return {}
 

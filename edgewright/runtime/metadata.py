@@ -7,7 +7,7 @@ from typing import Any
 
 from edgewright.formats import schema
 from edgewright.formats.checked_int import tensor_bytes
-from edgewright.ir.dtypes import dtype_name, dtype_named, to_numpy
+from edgewright.ir.dtypes import dtype_name, parse_dtype, to_numpy
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class TensorInfo:
 
     @property
     def nbytes(self) -> int:
-        size = dtype_named(self.dtype).itemsize
+        size = parse_dtype(self.dtype).itemsize
         for extent in self.shape:
             size *= extent
         return size

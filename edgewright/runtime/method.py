@@ -30,7 +30,7 @@ from edgewright.runtime.values import Limits, TensorItems, ValueTable
 
 if TYPE_CHECKING:
     from edgewright.files import Source
-    from edgewright.formats.ptd import Entry
+    from edgewright.formats.ptd import PtdEntry
     from edgewright.runtime.profile import Profile
     from edgewright.runtime.shape_variants import Forms
 
@@ -46,7 +46,7 @@ class Method:
     """
 
     def __init__(
-        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits,
+        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], limits: Limits,
         twin: Source | None = None, threads: int | None = None, shared: SharedState | None = None,
     ) -> None:  # fmt: skip
         check_instance("program", program, schema.Program, "Runtime.get().load_program(path).load_method() loads one.")

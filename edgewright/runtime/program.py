@@ -23,7 +23,7 @@ from edgewright.runtime.twin_delegate import beside
 from edgewright.runtime.values import Limits
 
 if TYPE_CHECKING:
-    from edgewright.formats.ptd import Entry
+    from edgewright.formats.ptd import PtdEntry
 
 
 class Runtime:
@@ -75,7 +75,7 @@ class LoadedProgram:
     """A verified program and its external data."""
 
     def __init__(
-        self, program: Program, data: Mapping[str, Entry], limits: Limits, twin: Source | None = None,
+        self, program: Program, data: Mapping[str, PtdEntry], limits: Limits, twin: Source | None = None,
         threads: int | None = None,
     ) -> None:  # fmt: skip
         check_instance("program", program, Program, "Runtime.get().load_program(path) makes one of a file.")
@@ -136,9 +136,9 @@ class LoadedProgram:
         return self.method_names.index(name)
 
 
-def _merge(data: Source | Sequence[Source] | None) -> dict[str, Entry]:
+def _merge(data: Source | Sequence[Source] | None) -> dict[str, PtdEntry]:
     sources = [] if data is None else list(data) if isinstance(data, list | tuple) else [data]
-    merged: dict[str, Entry] = {}
+    merged: dict[str, PtdEntry] = {}
     if sources:
         from edgewright.formats.ptd import read_data
     for source in sources:

@@ -15,7 +15,7 @@ from edgewright.runtime.twin_delegate import Twins
 
 if TYPE_CHECKING:
     from edgewright.files import Source
-    from edgewright.formats.ptd import Entry
+    from edgewright.formats.ptd import PtdEntry
 
 _MANY = 4  # delegates in a method: with so many it pays to join them with what stands between
 
@@ -48,7 +48,7 @@ def require_delegates(plan: schema.ExecutionPlan) -> None:
 
 
 def load_delegates(
-    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], memory: int, twin: Source | None,
+    program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], memory: int, twin: Source | None,
     threads: int | None,
 ) -> list[Delegate]:  # fmt: skip
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}

@@ -18,7 +18,7 @@ from edgewright.formats import checked_int, schema
 from edgewright.runtime.tensor import RAISE_MEMORY, Array
 
 if TYPE_CHECKING:
-    from edgewright.formats.ptd import Entry
+    from edgewright.formats.ptd import PtdEntry
 
 MEMORY_ID = 2
 
@@ -40,7 +40,7 @@ class Guard:
 class SharedState:
     """The arena that methods share, with what the file says it starts with."""
 
-    def __init__(self, program: schema.Program, data: Mapping[str, Entry], memory: int) -> None:
+    def __init__(self, program: schema.Program, data: Mapping[str, PtdEntry], memory: int) -> None:
         self.guard = Guard()
         size = max(spans(plan)[MEMORY_ID] for plan in _sharing(program))
         self.arena = allocate("shared state", size, memory)
@@ -95,7 +95,7 @@ def allocate(subject: str, size: int, limit: int) -> Array:
         raise LimitError(subject, "does not fit in memory", value=f"{size} bytes") from error
 
 
-def stored_bytes(program: schema.Program, tensor: schema.Tensor, data: Mapping[str, Entry]) -> Any:
+def stored_bytes(program: schema.Program, tensor: schema.Tensor, data: Mapping[str, PtdEntry]) -> Any:
     """The bytes a tensor holds at load, or None: a view of the file, never a copy."""
     if tensor.external:
         assert tensor.extra_tensor_info is not None

@@ -15,7 +15,7 @@ from edgewright.runtime.shared_state import MEMORY_ID, SharedState, allocate, is
 from edgewright.runtime.tensor import RAISE_MEMORY, Array, Pool, TensorSlot
 
 if TYPE_CHECKING:
-    from edgewright.formats.ptd import Entry
+    from edgewright.formats.ptd import PtdEntry
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ValueTable:
     """Builds the runtime value of every EValue of a plan."""
 
     def __init__(
-        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, Entry], limits: Limits,
+        self, program: schema.Program, plan: schema.ExecutionPlan, data: Mapping[str, PtdEntry], limits: Limits,
         shared: SharedState | None = None,
     ) -> None:  # fmt: skip
         self.program = program
@@ -166,7 +166,7 @@ def _scalar(value: schema.Int | schema.Bool | schema.Double | schema.String) -> 
     return value.string_val
 
 
-def _check_layout(key: str, tensor: schema.Tensor, entry: Entry) -> None:
+def _check_layout(key: str, tensor: schema.Tensor, entry: PtdEntry) -> None:
     layout = entry.layout
     if layout is None:
         raise MissingDataError(f"external tensor {key!r}", "must be stored with its layout; the .ptd has bare bytes")

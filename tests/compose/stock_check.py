@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.backends.xnnpack.lut_chains import split_chains
-from edgewright.ir.core.dynamic_conv import is_device_row_product
+from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
 from edgewright.ir.graph import Array, Graph, Value
 from tests.backends.device import program
 from tests.compose import judge
@@ -45,7 +45,7 @@ def _incomparable(graph: Graph) -> str:
     kinds: dict[Value, set[bool]] = {}
     for op in graph.ops:
         if op.kind in ("conv2d", "depthwise_conv2d") and dynamic(op.args["input"]):
-            rows = op.kind == "conv2d" and is_device_row_product(op)
+            rows = op.kind == "conv2d" and is_core_pointwise_gemm(op)
             kinds.setdefault(op.args["input"], set()).add(rows)
     if any(len(found) > 1 for found in kinds.values()):
         return "stock: is wrong where pointwise and other convolutions share dynamically quantized rows; ours do not"

@@ -15,7 +15,7 @@ from edgewright.engine.codegen.builder import CodeSizeError
 from edgewright.engine.runner import ENGINE_VARIABLE, make_runner
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.numerics import XNNPACK, named
+from edgewright.ir.numerics import XNNPACK, get_numerics
 from tests.engine import vendors
 from tests.engine.graphs import biases, check_alike, constant, filters, graph, quantized, random, real
 
@@ -176,7 +176,7 @@ def test_chains_of_integer_operators_are_cut(count: int) -> None:
     assert instructions(chain, "qnn") < 1_500
     inputs = [np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32) * 1_000_003]
     (found,) = compile(chain, threads=1, numerics="qnn").run(inputs)
-    (expected,) = Executor(chain, named("qnn"), MEMORY).run(inputs)
+    (expected,) = Executor(chain, get_numerics("qnn"), MEMORY).run(inputs)
     assert np.array_equal(found, expected)
 
 

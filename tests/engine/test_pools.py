@@ -11,7 +11,7 @@ import torch
 from edgewright.engine import compile
 from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Graph, Op
-from edgewright.ir.numerics import named
+from edgewright.ir.numerics import get_numerics
 from tests.engine import qnn, vendors
 from tests.engine.graphs import cpus, dirty, graph, real
 
@@ -68,7 +68,7 @@ def tosas(window: Any, out: tuple[int, ...]) -> Graph:
 
 def both(made: Graph, numerics: str, x: Any) -> list[Any]:
     """The reference's result, and machine code's with each instruction set."""
-    results = Executor(made, named(numerics)).run([x])
+    results = Executor(made, get_numerics(numerics)).run([x])
     for cpu in cpus():
         compiled = compile(made, threads=1, numerics=numerics, cpu=cpu)
         assert not [step.label for step in compiled.plan.steps if step.python is not None]

@@ -156,9 +156,9 @@ def test_twins_without_a_digest_are_not_kept(cache: Cache, monkeypatch: pytest.M
 
 
 def _tflite() -> Any:
-    from edgewright.ir.numerics import named
+    from edgewright.ir.numerics import get_numerics
 
-    return named("tflite")
+    return get_numerics("tflite")
 
 
 def test_every_backend_refuses_what_is_not_its_own(cache: Cache) -> None:

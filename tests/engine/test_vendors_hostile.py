@@ -12,7 +12,7 @@ from edgewright.engine import compile, make_plan
 from edgewright.engine.runner import make_runner
 from edgewright.errors import EdgewrightError
 from edgewright.ir.graph import Graph
-from edgewright.ir.numerics import named
+from edgewright.ir.numerics import get_numerics
 from tests.engine import test_tflite, test_tosa, test_words
 from tests.engine.vendors import anything, graph, numbers, plain, stored, tflite, tosa
 
@@ -100,7 +100,7 @@ def test_runners_give_what_there_is() -> None:
     """Sizes follow from the inputs'; what reads the results compares them."""
     made = _pool("avg_pool2d")
     made.outputs[0].shape = (2, 3, 3, 5)
-    runner = make_runner(lambda: made, named("tosa"), 1 << 28, 1)
+    runner = make_runner(lambda: made, get_numerics("tosa"), 1 << 28, 1)
     with pytest.raises(EdgewrightError):
         runner.run([anything(v) for v in made.inputs])
 

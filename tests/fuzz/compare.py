@@ -24,11 +24,11 @@ from edgewright.engine.runner import ENGINE_VARIABLE
 from edgewright.errors import EdgewrightError, LimitError
 from edgewright.formats.twin_reader import read_twin
 from edgewright.ir import numerics
-from edgewright.ir.core.validate import check as check_core
+from edgewright.ir.core.validate import validate_graph as check_core
 from edgewright.ir.dtypes import DType, is_floating
 from edgewright.ir.graph import Graph
-from edgewright.ir.qnn.check import check as check_qnn
-from edgewright.ir.tosa.check import check as check_tosa
+from edgewright.ir.qnn.check import validate_graph as check_qnn
+from edgewright.ir.tosa.check import validate_graph as check_tosa
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import HostTwin
 
@@ -113,7 +113,7 @@ def load(dialect: str, data: bytes) -> tuple[Graph, Callable[[Sequence[Any]], li
         graph = delegate.device_graph if dialect == "xnnpack" else next(iter(read_twin(data, MEMORY).values()))
         return graph, delegate.execute
     (graph,) = read_twin(data, MEMORY).values()
-    rounding = numerics.named(NUMERICS.get(dialect, dialect))
+    rounding = numerics.get_numerics(NUMERICS.get(dialect, dialect))
     runner = HostTwin("", lambda: graph).runner(CHECKS[dialect], rounding, MEMORY, 1)
     return graph, runner.run
 

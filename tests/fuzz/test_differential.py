@@ -10,7 +10,7 @@ import pytest
 
 from edgewright.engine import make_plan
 from edgewright.errors import EdgewrightError, LimitError
-from edgewright.ir.numerics import named
+from edgewright.ir.numerics import get_numerics
 from tests.fuzz.compare import MEMORY, NUMERICS, compare, load
 from tests.fuzz.graph_seeds import DIALECTS, seeds
 from tests.fuzz.targets import graph_mutator
@@ -33,7 +33,7 @@ def mutated(dialect: str, number: int) -> bytes:
 def test_accepted_graphs_can_be_planned(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine plans every graph that the reference accepts; machine code is not generated."""
     monkeypatch.setenv("EDGEWRIGHT_ENGINE", "reference")
-    numerics = named(NUMERICS.get(dialect, dialect))
+    numerics = get_numerics(NUMERICS.get(dialect, dialect))
     accepted, rejected = 0, []
     for number in range(120):
         try:
@@ -85,11 +85,11 @@ def test_findings_are_kept() -> None:
 
 def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reference that is wrong by one must not pass."""
-    from edgewright.ir.core.registry import FUNCTIONS
+    from edgewright.ir.core.registry import IMPLEMENTATIONS
 
     data = next(data for data in files("core") if b'"kind":"abs"' in data)
-    right = FUNCTIONS["abs"]
-    monkeypatch.setitem(FUNCTIONS, "abs", lambda ex, op: right(ex, op) + 1)
+    right = IMPLEMENTATIONS["abs"]
+    monkeypatch.setitem(IMPLEMENTATIONS, "abs", lambda ex, op: right(ex, op) + 1)
     found = compare("core", data, 1)
     assert found.category == "numbers"
     assert "real numbers" in found.reason

@@ -13,7 +13,7 @@ from typing import Any
 
 from edgewright.backends.xnnpack.nodes import XNNGraph
 from edgewright.formats import bpte, etdump, ptd, schema
-from edgewright.formats.flatbuffer import Boxed, Bytes, Choice, Scalar, String, Vector, slots_of
+from edgewright.formats.flatbuffer import Bytes, Scalar, String, UnionField, UnionTable, Vector, slots_of
 
 _FLOATS = (0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e308, 5e-324)
 _MAGIC = {b"ET12": "pte", b"FT01": "ptd", b"BP08": "bpte"}
@@ -120,7 +120,7 @@ class _Walker:
                 if spec.index < len(found) and found[spec.index]:
                     name = f"{path}.{spec.name}" if path else spec.name
                     kind = spec.type
-                    if isinstance(kind, Choice):
+                    if isinstance(kind, UnionField):
                         kind = kind.members[self.data[found[spec.index - 1]]]
                     yield from self.field(kind, found[spec.index], name)
 
@@ -135,7 +135,7 @@ class _Walker:
             yield from self.text(target, path)
         elif isinstance(kind, Vector):
             yield from self.vector(kind, target, path)
-        elif isinstance(kind, Boxed):
+        elif isinstance(kind, UnionTable):
             yield from self.boxed(kind, target, path)
         else:
             yield from self.table(kind, target, path)
@@ -153,7 +153,7 @@ class _Walker:
         for index in range(self.u32(at)):
             yield from self.field(kind.element, at + 4 + width * index, f"{path}[{index}]", "element")
 
-    def boxed(self, kind: Boxed, at: int, path: str) -> Iterator[Cell]:
+    def boxed(self, kind: UnionTable, at: int, path: str) -> Iterator[Cell]:
         for found in self.fields(at, path):
             if isinstance(found, Cell):
                 yield found

@@ -12,7 +12,7 @@ from edgewright.errors import FormatError, UsageError
 from edgewright.formats import read_program, schema, write_program
 from edgewright.formats.bpte import BundledProgram, TestCase, read_bundled, write_bundled
 from edgewright.formats.etdump import read_etdump, write_etdump
-from edgewright.formats.ptd import Entry, read_data, tensor_entry, write_data
+from edgewright.formats.ptd import PtdEntry, read_data, tensor_entry, write_data
 from tests.support import golden
 from tests.support.build import PlanBuilder
 
@@ -102,7 +102,7 @@ def test_data_round_trips_to_stocks_own_bytes(name: str) -> None:
 
 def test_equal_data_is_stored_once() -> None:
     zeros = np.zeros(1000, np.float32)
-    entries = {"a": tensor_entry(zeros), "b": tensor_entry(zeros), "c": Entry(b"blob")}
+    entries = {"a": tensor_entry(zeros), "b": tensor_entry(zeros), "c": PtdEntry(b"blob")}
     data = write_data(entries)
     assert len(data) < 6000
     assert read_data(data) == entries

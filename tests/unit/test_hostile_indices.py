@@ -9,7 +9,7 @@ import pytest
 
 from edgewright.errors import EdgewrightError, FormatError, MissingDataError, VersionError
 from edgewright.formats import schema
-from edgewright.formats.ptd import Entry, read_data, tensor_entry, write_data
+from edgewright.formats.ptd import PtdEntry, read_data, tensor_entry, write_data
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.runtime import Runtime
@@ -205,7 +205,7 @@ def test_external_tensors_need_data_with_a_layout() -> None:
     assert hostile.run(source) == ["MissingDataError"]
     assert hostile.run(source, weights) == ["ok"]
     entries = read_data(weights)
-    bare = {key: Entry(bytes(entry.data)) for key, entry in entries.items()}
+    bare = {key: PtdEntry(bytes(entry.data)) for key, entry in entries.items()}
     other = {key: tensor_entry(np.zeros(3, np.float32)) for key in entries}
     for wrong in (bare, other):
         loaded = Runtime.get().load_program(source, write_data(wrong))

@@ -19,7 +19,7 @@ from edgewright.formats import bpte, checked_int, schema
 from edgewright.formats.container import Chunks, segment_chunks
 from edgewright.formats.etrecord import GRAPHS, IDENTIFIER, read_record
 from edgewright.formats.flatbuffer_writer import FlatWriter
-from edgewright.formats.ptd import PTD, DataSegment, Entry, TensorLayout, read_data, tensor_entry, write_data
+from edgewright.formats.ptd import PTD, DataSegment, PtdEntry, TensorLayout, read_data, tensor_entry, write_data
 from edgewright.formats.pte_reader import read_program
 from edgewright.formats.pte_writer import write_program
 from edgewright.formats.twin_reader import read_twin
@@ -115,7 +115,7 @@ def test_a_stack_trace_is_of_each_instruction() -> None:
 
 
 def test_a_tensor_of_a_data_file_has_a_size() -> None:
-    entry = Entry(b"data", TensorLayout(scalar_type=FLOAT, sizes=HUGE, dim_order=(0, 1, 2)))
+    entry = PtdEntry(b"data", TensorLayout(scalar_type=FLOAT, sizes=HUGE, dim_order=(0, 1, 2)))
     with pytest.raises(FormatError, match=r"named_data\[0\].tensor_layout: the product of sizes must fit 63 bits"):
         write_data({"w": entry})
     assert PTD.identifier == b"FT01" and DataSegment is schema.DataSegment

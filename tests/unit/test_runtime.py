@@ -20,7 +20,7 @@ from edgewright.errors import (
     UsageError,
 )
 from edgewright.formats import read_program, schema, write_program
-from edgewright.formats.ptd import Entry, read_data, write_data
+from edgewright.formats.ptd import PtdEntry, read_data, write_data
 from edgewright.runtime import Limits, Profile, Runtime, register_delegate, register_kernel
 from edgewright.runtime.registry import KERNELS
 from tests.support import golden
@@ -275,7 +275,7 @@ def test_external_data_is_required_and_checked(tmp_path: Path) -> None:
         RUNTIME.load_program(golden.path(name)).load_method()
     assert "a.bias" in str(caught.value)
     stored = read_data(golden.data(name))
-    bare = write_data({key: Entry(entry.data) for key, entry in stored.items()})
+    bare = write_data({key: PtdEntry(entry.data) for key, entry in stored.items()})
     with pytest.raises(MissingDataError, match="layout"):
         RUNTIME.load_program(golden.path(name), bare).load_method()
     swapped = dict(stored)

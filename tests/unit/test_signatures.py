@@ -17,7 +17,7 @@ from edgewright.ir.enn.table import ENN
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.signatures import SIGNATURES as QNN_SIGNATURES
 from edgewright.ir.qnn.table import QNN
-from edgewright.ir.signatures import Signatures, described, storage
+from edgewright.ir.signatures import Signatures, describe_type, type_code
 from edgewright.ir.tflite.signatures import SIGNATURES as TFLITE_SIGNATURES
 from edgewright.ir.tflite.table import TFLITE
 from edgewright.ir.tosa.signatures import SIGNATURES as TOSA_SIGNATURES
@@ -86,9 +86,9 @@ def test_what_does_not_fit_is_named(kind: str, operands: list[Value | None], res
 def test_words_for_how_values_are_stored() -> None:
     dynamic = value("int8", scale=1.0, dynamic="per_token")
     block = value("int8", scale=(1.0,) * 6, axis=0, block=1)
-    found = [storage(v) for v in (value("bool"), value("uint16"), BYTE, WEIGHT, block, dynamic)]
+    found = [type_code(v) for v in (value("bool"), value("uint16"), BYTE, WEIGHT, block, dynamic)]
     assert found == ["bool", "u16", "qi8", "ci8", "bi8", "di8"]
-    assert described("bi8") == "int8 (quantized in blocks)"
+    assert describe_type("bi8") == "int8 (quantized in blocks)"
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,10 @@ def _blocks(view: memoryview) -> tuple[dict[str, memoryview], dict[str, str]]:
     external: dict[str, str] = {}
     at = 0
     while _END not in found:
-        checked_int.inside(at, HEADER.size, len(view), "a block's header")
+        checked_int.check_range(at, HEADER.size, len(view), "a block's header")
         raw, size, outside, reserved = HEADER.unpack_from(view, at)
         name = _name(raw, found, at)
-        checked_int.inside(at + HEADER.size, checked_int.align(size, ALIGNMENT), len(view), f"block {name!r}")
+        checked_int.check_range(at + HEADER.size, checked_int.align(size, ALIGNMENT), len(view), f"block {name!r}")
         start = at + HEADER.size
         payload, at = view[start : start + size], start + checked_int.align(size, ALIGNMENT)
         if any(reserved) or any(view[start + size : at]) or outside > 1:
@@ -179,4 +179,4 @@ def _verify_tensor(tensor: Tensor, scratch: int) -> None:
         raise FormatError(f"must be one of {_ELEMENTS}", where="element_size", value=tensor.element_size)
     if tensor.region != SCRATCH:
         raise FormatError(f"must be {SCRATCH}, the scratch", where="region", value=tensor.region)
-    checked_int.inside(tensor.offset, tensor.nbytes, scratch, "the scratch")
+    checked_int.check_range(tensor.offset, tensor.nbytes, scratch, "the scratch")

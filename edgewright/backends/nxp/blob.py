@@ -66,18 +66,18 @@ def read_blob(data: Buffer) -> Blob:
 
 
 def _read(view: memoryview) -> Blob:
-    checked_int.inside(0, 4, len(view), "the header")
+    checked_int.check_range(0, 4, len(view), "the header")
     inputs, outputs, arguments = view[:3]
     size = 4 + 2 * inputs + 2 * outputs
     at = checked_int.align(size, ALIGNMENT)
-    checked_int.inside(0, at, len(view), "the header")
+    checked_int.check_range(0, at, len(view), "the header")
     cells, place = [], 3
     for count in (inputs, outputs, inputs, outputs):
         cells.append(tuple(view[place : place + count]))
         place += count
     version = view[place]
     _check_header(cells, arguments, version)
-    checked_int.inside(at, 60, len(view), "the microcode's header")
+    checked_int.check_range(at, 60, len(view), "the microcode's header")
     words = struct.unpack_from("<15I", view, at)
     if words[0] != MAGIC:
         raise FormatError("must start with nMCd", where="microcode", value=hex(words[0]), offset=at)
@@ -85,7 +85,7 @@ def _read(view: memoryview) -> Blob:
         raise FormatError("must count the header's inputs and outputs", where="microcode", value=found, offset=at)
     parts = []
     for name, word in zip(("microcode", "weights"), _SIZES, strict=True):
-        checked_int.inside(at, checked_int.align(words[word], ALIGNMENT), len(view), name)
+        checked_int.check_range(at, checked_int.align(words[word], ALIGNMENT), len(view), name)
         parts.append(view[at : at + words[word]])
         at += checked_int.align(words[word], ALIGNMENT)
     flags_in, flags_out, map_in, map_out = cells

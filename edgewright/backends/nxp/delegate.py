@@ -14,7 +14,7 @@ from edgewright.backends.nxp.blob import read_blob
 from edgewright.backends.nxp.target import ROUNDING
 from edgewright.errors import FormatError
 from edgewright.formats.twin_writer import MAGIC
-from edgewright.ir.numerics import named
+from edgewright.ir.numerics import get_numerics
 from edgewright.ir.tflite.check import check
 from edgewright.ir.tflite.execute import NUMERICS
 from edgewright.runtime.delegates import DelegateBlob
@@ -42,7 +42,7 @@ class NeutronDelegate(TwinDelegate):
         rounding = bytes(given.compile_specs.get(ROUNDING, b"tflite")).decode("ascii", "replace")
         if rounding not in NUMERICS:
             raise FormatError(f"must be {' or '.join(NUMERICS)}", where=ROUNDING, value=rounding)
-        self.runs(twin.runner(check, named(rounding), given.memory, given.threads))
+        self.runs(twin.runner(check, get_numerics(rounding), given.memory, given.threads))
         if blob is not None and (len(self._inputs), len(self._outputs)) != (blob.arguments, len(blob.output_map)):
             raise FormatError("must have the inputs and outputs of its blob", where="host twin")
         if blob is not None:

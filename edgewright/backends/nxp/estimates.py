@@ -13,7 +13,7 @@ from typing import Any
 
 from edgewright.backends.nxp.target import NeutronTargetSpec
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.liveness import peak
+from edgewright.ir.liveness import peak_memory
 from edgewright.ir.tflite.table import PREFIX
 
 LABEL = "Edgewright's analytic estimate"
@@ -34,7 +34,7 @@ def estimate(graph: Graph, target: NeutronTargetSpec) -> dict[str, Any]:
         "cycles": cycles,
         "inferences_per_second": info.clock / cycles if cycles else 0.0,
         "mac_utilisation": macs / room if room else 0.0,
-        "memory": {"sram": peak(graph), "on_chip_flash": 0, "off_chip_flash": weights},
+        "memory": {"sram": peak_memory(graph), "on_chip_flash": 0, "off_chip_flash": weights},
         "layers": layers,
     }
 

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from edgewright.formats.flatbuffer import BOOL, F32, I8, I32, I64, STRING, U8, U32, Bytes, Choice, Vector, slot, table
+from edgewright.formats.flatbuffer import (
+    BOOL,
+    F32,
+    I8,
+    I32,
+    I64,
+    STRING,
+    U8,
+    U32,
+    Bytes,
+    UnionField,
+    Vector,
+    slot,
+    table,
+)
 
 IDENTIFIER = b"TFL3"
 TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int8": 9}
@@ -149,7 +163,7 @@ class Operator:
     inputs: Sequence[int] | None = slot(1, Vector(I32, _LIMIT), default=None)
     outputs: Sequence[int] | None = slot(2, Vector(I32, _LIMIT), default=None)
     options_type: int = slot(3, U8, default=0)
-    options: Any = slot(4, Choice("options_type", OPTIONS), default=None)
+    options: Any = slot(4, UnionField("options_type", OPTIONS), default=None)
 
 
 @table

@@ -50,13 +50,13 @@ def read_blob(data: Buffer) -> Blob:
     """Read and check a blob. Graphs that a device would compile itself are refused."""
     view = memoryview(data).cast("B")
     try:
-        checked_int.inside(0, _START, len(view), "the header")
+        checked_int.check_range(0, _START, len(view), "the header")
         magic, signature, size = _HEADER.unpack_from(view)
         if magic != MAGIC:
             raise FormatError(f"must start with {MAGIC:#x}", where="magic", value=hex(magic), offset=0)
         if any(view[_HEADER.size : _START]):
             raise FormatError("must be zero after its fields", where="header", offset=_HEADER.size)
-        checked_int.inside(_START, size, len(view), "the context")
+        checked_int.check_range(_START, size, len(view), "the context")
         if checked_int.add(_START, size) != len(view):
             raise FormatError("must end with its context", value=len(view), offset=_START + size)
         context = bytes(view[_START:])

@@ -14,7 +14,7 @@ from typing import Any
 from edgewright.backends.qualcomm.soc_peaks import Peaks, peaks
 from edgewright.backends.qualcomm.target import QnnTarget
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.liveness import peak
+from edgewright.ir.liveness import peak_memory
 
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 _TILE, _VECTOR = 32, 4 * 128
@@ -30,7 +30,7 @@ def estimate(device: Graph, target: QnnTarget) -> dict[str, Any]:
     cycles, macs = (sum(layer[key] for layer in layers) for key in ("cycles", "macs"))
     clock = found.clock.value
     room = cycles / clock * found.tops.value * 1e12 / 2
-    largest = peak(device, _bytes)
+    largest = peak_memory(device, _bytes)
     weights = sum(_bytes(v) for v in device.values() if v.constant)
     return {
         "basis": LABEL,

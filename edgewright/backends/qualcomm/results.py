@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import VendorError
-from edgewright.ir.dtypes import dtype_named
+from edgewright.ir.dtypes import parse_dtype
 from edgewright.runtime.metadata import MethodMetadata, TensorInfo
 
 
@@ -25,7 +25,7 @@ def read_outputs(files: Sequence[Path], metadata: MethodMetadata, runs: int = 1)
 
 
 def _array(path: Path, info: TensorInfo) -> Any:
-    dtype, data = dtype_named(info.dtype), path.read_bytes()
+    dtype, data = parse_dtype(info.dtype), path.read_bytes()
     shape = [info.shape[dim] for dim in info.dim_order]
     wanted = int(np.prod(shape)) * dtype.itemsize
     if len(data) != wanted:

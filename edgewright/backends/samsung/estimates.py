@@ -15,7 +15,7 @@ from typing import Any
 from edgewright.backends.samsung.target import EnnTarget
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
-from edgewright.ir.liveness import peak
+from edgewright.ir.liveness import peak_memory
 
 LABEL = "Edgewright's lower bound, no dispatch: analytic estimate"
 CLOCK = 1e9
@@ -35,7 +35,7 @@ def estimate(graph: Graph, target: EnnTarget) -> dict[str, Any]:
         "cycles": cycles,
         "inferences_per_second": CLOCK / cycles if cycles else 0.0,
         "mac_utilisation": macs / (cycles * MACS) if cycles else 0.0,
-        "memory": {"dram": weights + peak(graph)},
+        "memory": {"dram": weights + peak_memory(graph)},
         "layers": layers,
     }
 

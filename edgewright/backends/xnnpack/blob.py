@@ -48,8 +48,8 @@ def _parts(view: memoryview) -> tuple[memoryview, memoryview]:
     if len(view) < _HEADER.size:
         raise FormatError(f"the header has {_HEADER.size} bytes", value=len(view))
     _, _, start, size, constant_start, constant_size = _HEADER.unpack_from(view)
-    checked_int.inside(start, size, len(view), "the graph")
-    checked_int.inside(constant_start, constant_size, len(view), "the constant area")
+    checked_int.check_range(start, size, len(view), "the graph")
+    checked_int.check_range(constant_start, constant_size, len(view), "the constant area")
     if constant_start < checked_int.add(start, size):
         raise FormatError("constants must come after the graph", value=constant_start, where="header")
     return view[start : start + size], view[constant_start : constant_start + constant_size]
@@ -137,7 +137,7 @@ def _verify_constants(graph: XNNGraph, constant_size: int) -> None:
     for index, constant in enumerate(graph.constant_data or ()):
         if index and constant.named_key is None:
             try:
-                checked_int.inside(constant.offset, constant.size, constant_size, "the constant area")
+                checked_int.check_range(constant.offset, constant.size, constant_size, "the constant area")
             except FormatError as error:
                 raise error.inside(f"constant_data[{index}]") from None
         if index and constant.named_key == "":

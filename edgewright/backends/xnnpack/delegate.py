@@ -68,11 +68,11 @@ class XnnpackDelegate:
     def _graph(self) -> Graph:
         from edgewright.backends.xnnpack.blob import read_blob
         from edgewright.backends.xnnpack.blob_reader import from_blob
-        from edgewright.ir.core.validate import check
+        from edgewright.ir.core.validate import validate_graph
 
         try:
             graph = from_blob(read_blob(self._given.blob), self._names)
-            check(graph, self._given.memory)
+            validate_graph(graph, self._given.memory)
             return graph
         except FormatError as error:
             raise error if error.where.startswith("XNNPACK blob") else error.inside("XNNPACK blob") from None

@@ -24,7 +24,7 @@ from edgewright.backends.xnnpack.tables import (
     Unary,
     XValue,
 )
-from edgewright.formats.flatbuffer import F32, STRING, U8, U32, U64, Buffer, Bytes, Choice, Vector, slot, table
+from edgewright.formats.flatbuffer import F32, STRING, U8, U32, U64, Buffer, Bytes, UnionField, Vector, slot, table
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class OutputMinMax:
 @table
 class XNode:
     type: int = slot(0, U8, default=0)
-    node: Any = slot(1, Choice("type", {n: node.table for n, node in enumerate(NODES, 1)}), required=True)
+    node: Any = slot(1, UnionField("type", {n: node.table for n, node in enumerate(NODES, 1)}), required=True)
     debug_handle: int = slot(2, U32, default=0)
     output_min_max: OutputMinMax | None = slot(3, OutputMinMax, default=None)
 

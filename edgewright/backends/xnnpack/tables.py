@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.formats.flatbuffer import F32, I16, I32, U8, U32, Choice, Vector, slot, table
+from edgewright.formats.flatbuffer import F32, I16, I32, U8, U32, UnionField, Vector, slot, table
 from edgewright.ir.dtypes import DType, bfloat16
 
 NONE = 0xFFFFFFFF  # no value, no external
@@ -84,13 +84,13 @@ QUANT = {1: PerChannelQuant, 2: PerTensorQuant, 3: PerTokenDynamicQuant, 4: PerC
 class QuantizedTensorValue:
     tensor_value: TensorValue = slot(0, TensorValue, required=True)
     quant_params_type: int = slot(1, U8, default=0)
-    quant_params: Any = slot(2, Choice("quant_params_type", QUANT), required=True)
+    quant_params: Any = slot(2, UnionField("quant_params_type", QUANT), required=True)
 
 
 @table
 class XValue:
     type: int = slot(0, U8, default=0)
-    value: Any = slot(1, Choice("type", {1: TensorValue, 2: QuantizedTensorValue}), required=True)
+    value: Any = slot(1, UnionField("type", {1: TensorValue, 2: QuantizedTensorValue}), required=True)
 
     @property
     def tensor(self) -> TensorValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewright.engine.codegen.builder import Function, Reg, const, element_type, lane_count, vec
 from edgewright.engine.codegen.requant import Affine
 from edgewright.engine.codegen.vector import clamp, to_float32
-from edgewright.ir.float_scale import RealScaling
+from edgewright.ir.float_scale import FloatScale
 
 MAX_EXACT_INT = 1 << 51  # whole numbers below are made of double precision by adding and taking off
 _ONES = 1.5 * 2.0**52  # in double precision, its last bit is worth 1
@@ -26,7 +26,7 @@ def round_to_int32(f: Function, x: Reg) -> Reg:
     return f.cast("trunc", f.bitcast(f.op("fadd", x, const(_ONES, x.type)), vec(lanes, "i64")), vec(lanes, "i32"))
 
 
-def rescale_float(f: Function, total: Reg, scaling: RealScaling) -> Reg:
+def rescale_float(f: Function, total: Reg, scaling: FloatScale) -> Reg:
     """A sum as it is stored, in 32 bits, by the only factor there is."""
     (factor,), zero = scaling.factor, scaling.zero
     if scaling.rounding == "even":

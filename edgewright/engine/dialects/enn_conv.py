@@ -13,7 +13,7 @@ import numpy as np
 from edgewright.engine.dialects.enn_rewrite import EnnRewrite, pads, pair, real, rule, some, word
 from edgewright.ir.enn.conv import LIMITS
 from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
-from edgewright.ir.float_scale import bias_units, real_scaling
+from edgewright.ir.float_scale import product_scale, quantize_bias
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 _UNITS = {1: (1 << 31) - 1, 2: 1 << 48}  # the largest bias, by the bytes of what it is added for
@@ -37,7 +37,7 @@ def _how(op: Op) -> dict[str, Any] | None:
     if bias is False:
         return None
     return {"bias": bias, "limits": _limits(op)} if byte(x) else {
-        "bias": bias, "scaling": real_scaling(x, w, out, _limits(op))}  # fmt: skip
+        "bias": bias, "scaling": product_scale(x, w, out, _limits(op))}  # fmt: skip
 
 
 def _plain(w: Value, narrow: bool) -> bool:
@@ -71,7 +71,7 @@ def _bias(x: Value, w: Value, rest: list[Value]) -> Value | bool | None:
     """A bias in units of the sums; False if they have no room for it."""
     if not rest or rest[0].data is None:
         return None
-    units = bias_units(x, w, rest[0].data)
+    units = quantize_bias(x, w, rest[0].data)
     narrow = byte(x)
     if rest[0].data.dtype.kind != "f" or not np.all(np.abs(units) < _UNITS[1 if narrow else 2]):
         return False
@@ -244,5 +244,5 @@ def _matrices(made: EnnRewrite, op: Op) -> bool:
     assert a.q is not None and b.q is not None
     zeros = [int(np.asarray(q.zero_point)) for q in (a.q, b.q)]
     made.flat("whole_matmul", op, out, self=made.planes(a), other=made.planes(b), zeros=zeros,
-              scaling=real_scaling(a, b, out, None))  # fmt: skip
+              scaling=product_scale(a, b, out, None))  # fmt: skip
     return True

@@ -17,7 +17,7 @@ from edgewright.engine.dialects.reduce import finish, folding
 from edgewright.ir.enn.elementwise import BINARY, UNARY
 from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
-from edgewright.ir.float_scale import mean_scaling
+from edgewright.ir.float_scale import mean_scale
 from edgewright.ir.graph import Op, Value
 
 TABULAR |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
@@ -86,8 +86,8 @@ def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> R
     x, out, elements = inputs_of(op)[0], result_of(op), folding(op).count
     if out.q is None or x.q is None:
         raise IntRangeError("real numbers")
-    scaling = mean_scaling(x, out, elements if op.kind.endswith("MEAN") else 1)
-    if not scaling.possible:
+    scaling = mean_scale(x, out, elements if op.kind.endswith("MEAN") else 1)
+    if not scaling.is_valid:
         raise IntRangeError("no factor")
     centred = i.plus(total, -affine(x).zero * elements)
     return RangedInt(rescale_float(i.f, centred.reg, scaling), scaling.low, scaling.high)

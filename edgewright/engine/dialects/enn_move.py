@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, UNLIMITED, EnnRewrite, rule, some, wider
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.enn.numerics import byte, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Array, Op, Value
@@ -87,7 +87,7 @@ def _taken(made: EnnRewrite, op: Op, x: Value, dim: int, places: Array) -> Value
 
 
 def _rows(
-    made: EnnRewrite, op: Op, x: Value, dim: int, places: Value, out: Value, outside: Outside | None = None
+    made: EnnRewrite, op: Op, x: Value, dim: int, places: Value, out: Value, outside: OutOfRangePolicy | None = None
 ) -> None:
     """Rows must lie densely, which bytes need not: those are moved as 16 bits."""
     if not byte(x):
@@ -131,7 +131,7 @@ def _gather(made: EnnRewrite, op: Op) -> bool:
         places = made.planes(index)
     shape = (*x.bound[:axis], *flat, *x.bound[axis + 1 :])
     done = replace(out, name=f"{out.name}_rows", shape=shape, dim_order=tuple(range(len(shape))))
-    _rows(made, op, x, axis, places, done, Outside(f"{op.kind} {out.name!r}", wrap=True))
+    _rows(made, op, x, axis, places, done, OutOfRangePolicy(f"{op.kind} {out.name!r}", wrap=True))
     made.flat("view", op, out, self=done, size=list(out.bound))
     return True
 

@@ -24,9 +24,9 @@ from edgewright.engine.dialects.qnn_rewrite import (
     some,
     whole,
 )  # fmt: skip
-from edgewright.ir.float_scale import RealScaling, narrow, real_scaling
+from edgewright.ir.float_scale import FloatScale, all_8bit, product_scale
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN, single
+from edgewright.ir.numerics import QNN, as_float32
 from edgewright.ir.qnn.dtypes import half, quantized
 from edgewright.ir.qnn.scaling import bias_of, product_scaling, weights_of
 from edgewright.ir.qnn.table import PREFIX
@@ -100,9 +100,9 @@ def product(made: QnnRewrite, op: Op, tiles: int = 1) -> Product | None:
         return None
     weights, scales = weights_of(w, w.data)
     scales = np.tile(scales, tiles) if scales.size > 1 else scales
-    units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)  # type: ignore[union-attr]
+    units = as_float32(x.q.scale).astype(np.float64) * scales.astype(np.float64)  # type: ignore[union-attr]
     bias = bias_of(rest[0], np.asarray(rest[0].data), units) if rest else None
-    bytes_only = narrow(x, w, out)
+    bytes_only = all_8bit(x, w, out)
     largest = int(np.abs(weights).max(initial=0))
     if largest > (127 if bytes_only else 32767) or (not bytes_only and (byte(x) or byte(out))):
         return None
@@ -114,7 +114,7 @@ def product(made: QnnRewrite, op: Op, tiles: int = 1) -> Product | None:
     return Product(x, weights, scales, bias, last, {"scaling": _limited(product_scaling(x, scales, out), out, limits)})
 
 
-def _limited(scaling: RealScaling, out: Value, limits: Limits | None) -> RealScaling:
+def _limited(scaling: FloatScale, out: Value, limits: Limits | None) -> FloatScale:
     assert out.q is not None
     low, high = QNN.limits(out.q, limits)
     return replace(scaling, low=low, high=high)
@@ -262,7 +262,7 @@ def _matrices(made: QnnRewrite, op: Op) -> bool:
     if a.constant or b.constant:
         return False
     zeros = [int(np.asarray(v.q.zero_point)) for v in (a, b) if v.q is not None]
-    made.emit("whole_matmul", op, out, self=a, other=b, zeros=zeros, scaling=real_scaling(a, b, out, None))
+    made.emit("whole_matmul", op, out, self=a, other=b, zeros=zeros, scaling=product_scale(a, b, out, None))
     return True
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.engine.dialects.qnn_move import give, moved
 from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, constant, count, ends, real, result, rule, some
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.qnn.execute import subject_of, zero_of
 
@@ -43,7 +43,7 @@ def _gather(made: QnnRewrite, op: Op) -> bool:
         return False
     x, flat = found[0], made.view(op, index, (count(index.bound),))
     shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
-    outside = Outside(subject_of(op))
+    outside = OutOfRangePolicy(subject_of(op))
     last = made.then("index_select", op, x, shape, self=x, dim=axis, index=flat, outside=outside)
     return _dressed(made, op, last)
 
@@ -54,7 +54,7 @@ def _gather_elements(made: QnnRewrite, op: Op) -> bool:
     found = _stripped(made, op, source) if _places(index) else None
     if found is None or found[0].constant:
         return False
-    args = {"dim": int(op.args["axis"]), "index": index, "outside": Outside(number=zero_of(out))}
+    args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy(number=zero_of(out))}
     return _dressed(made, op, made.then("gather", op, found[0], out.bound, self=found[0], **args))
 
 
@@ -65,7 +65,7 @@ def _scatter_elements(made: QnnRewrite, op: Op) -> bool:
     if found is None:
         return False
     x, src = found
-    args = {"dim": int(op.args["axis"]), "index": index, "outside": Outside()}
+    args = {"dim": int(op.args["axis"]), "index": index, "outside": OutOfRangePolicy()}
     return _dressed(made, op, made.then("scatter", op, x, out.bound, self=x, src=src, **args))
 
 
@@ -84,7 +84,7 @@ def _scatter_nd(made: QnnRewrite, op: Op) -> bool:
     inner = count(out.bound[named:])
     x = made.view(op, found[0], (count(sizes), inner))
     rows = made.view(op, found[1], (places.bound[0], inner))
-    args = {"indices": [places], "values": rows, "accumulate": False, "outside": Outside()}
+    args = {"indices": [places], "values": rows, "accumulate": False, "outside": OutOfRangePolicy()}
     return _dressed(made, op, made.then("index_put", op, x, x.bound, self=x, **args))
 
 

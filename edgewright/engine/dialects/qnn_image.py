@@ -22,7 +22,7 @@ from edgewright.engine.dialects.qnn_rewrite import (
     word,
 )  # fmt: skip
 from edgewright.ir.graph import Op, QParams, Value
-from edgewright.ir.numerics import single
+from edgewright.ir.numerics import as_float32
 from edgewright.ir.qnn.image import resize_axes, resize_taps
 
 
@@ -181,7 +181,7 @@ def _in_steps(made: QnnRewrite, op: Op, total: Value, q: QParams, out: Value) ->
     """Whole numbers in the operand's steps, brought to the result's in single precision."""
     assert out.q is not None
     single_ = replace(total, dtype=SINGLE)
-    factor = constant("factor", np.asarray([single(q.scale) / single(out.q.scale)], np.float32))
+    factor = constant("factor", np.asarray([as_float32(q.scale) / as_float32(out.q.scale)], np.float32))
     real_ = made.then("cast", op, single_, out.bound, self=total)
     scaled = made.then("mul", op, single_, out.bound, self=real_, other=factor)
     steps = made.then(QUANTIZE, op, replace(out, q=replace(out.q, scale=1.0)), out.bound, inputs=[scaled])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
-from edgewright.ir.fixed_point_scale import Scaling
-from edgewright.ir.float_scale import RealScaling
+from edgewright.ir.fixed_point_scale import FixedPointScale
+from edgewright.ir.float_scale import FloatScale
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.tflite.conv import factor_of, operands, pair_factor
@@ -45,7 +45,9 @@ class _Tflite(Rewrite):
         if not self.fixed:
             return {"limits": _real(last, low, high)}, last
         mantissa, exponent = multiplier(factor(*operands(op), out))
-        return {"scaling": Scaling(_numbers(mantissa), _numbers(31 - exponent), rounding, zero(out), low, high)}, last
+        return {
+            "scaling": FixedPointScale(_numbers(mantissa), _numbers(31 - exponent), rounding, zero(out), low, high)
+        }, last
 
 
 def _numbers(array: Any) -> tuple[int, ...]:
@@ -136,7 +138,7 @@ def _matmul(made: _Tflite, op: Op) -> bool:
         scaling, out = made.scaled(op, "twice", pair_factor)
     else:
         factor = float(scale(a) * scale(b) / scale(out))
-        scaling = {"scaling": RealScaling((factor,), zero(out), -128, 127, "even")}
+        scaling = {"scaling": FloatScale((factor,), zero(out), -128, 127, "even")}
     made.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero(a), zero(b)), **scaling)
     return True
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.rewrite import Rewrite, Rules
-from edgewright.ir.fixed_point_scale import Scaling
+from edgewright.ir.fixed_point_scale import FixedPointScale
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.tosa.table import PREFIX
 
@@ -62,7 +62,7 @@ class Tosa(Rewrite):
         out = self.like(x, (batch, high + top + bottom, wide + left + right, channels), zero)
         return out if self.pad(op, x, out, [0, top, left, 0], [0, bottom, right, 0], fill) else None
 
-    def scaled(self, op: Op) -> tuple[Scaling, Value] | None:
+    def scaled(self, op: Op) -> tuple[FixedPointScale, Value] | None:
         """The RESCALE that alone reads an accumulator, with limits that follow; and the value it makes."""
         acc = result_of(op)
         following = self.only_reader(acc)
@@ -87,7 +87,7 @@ class Tosa(Rewrite):
                 result_of(clamp),
             )
         by, bits = (tuple(int(n) for n in a.reshape(-1)) for a in (multiplier, shift))
-        return Scaling(by, bits, following.args["rounding"], int(following.args["output_zp"]), low, high), out
+        return FixedPointScale(by, bits, following.args["rounding"], int(following.args["output_zp"]), low, high), out
 
 
 def whole_limits(clamp: Op) -> bool:

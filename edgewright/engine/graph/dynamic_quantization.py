@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgewright.ir.core.dynamic_conv import is_device_row_product
+from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
 from edgewright.ir.graph import Op, Value
 
 
@@ -28,7 +28,7 @@ def supports_dynamic_rows(op: Op) -> bool:
     q, known = weight.q, weight.constant and (bias is None or (bias.constant and _single(bias)))
     if x is None or q is None or not known or not is_dynamically_quantized(x) or q.dtype != np.dtype(np.int8):
         return False
-    if op.kind == "conv2d" and not is_device_row_product(op):
+    if op.kind == "conv2d" and not is_core_pointwise_gemm(op):
         return False
     turned, depth = bool(op.args.get("transposed")), int(x.bound[-1])
     small = (q.qmin, q.qmax) != (-8, 7) or bool(np.all((weight.data >= -8) & (weight.data <= 7)))

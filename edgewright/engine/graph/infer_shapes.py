@@ -8,7 +8,7 @@ from typing import Any
 
 from edgewright.engine.graph.validate import SHAPE_RULES
 from edgewright.errors import ExecutionError, InputError
-from edgewright.ir.core.aten_fallback import in_table, shape_of
+from edgewright.ir.core.aten_fallback import aten_shape, is_aten_op
 from edgewright.ir.graph import Graph, Op, Value
 
 Shape = tuple[int, ...]
@@ -47,7 +47,7 @@ def _specialize_op(op: Op, made: dict[Value, Value], declared: bool) -> Op:
     if limits is not None and limits[0] > limits[1]:
         args["limits"] = (limits[1], limits[1])  # the upper one has the last word
     new = Op(op.kind, args, list(op.outputs), op.origin)
-    rule = SHAPE_RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
+    rule = SHAPE_RULES.get(op.kind) or (aten_shape if is_aten_op(op.kind) else None)
     unchanged = [v.bound for v in new.inputs()] == [v.bound for v in op.inputs()]
     if unchanged and (len(op.outputs) > 1 or rule is None):
         return new  # what it was checked for

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.graph.dynamic_quantization import is_dynamically_quantized, supports_dynamic_rows
-from edgewright.ir.core.dynamic_conv import is_device_row_product
+from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
 from edgewright.ir.graph import Array, Graph, Op, Value
 
 _F32 = np.dtype(np.float32)
@@ -67,7 +67,7 @@ class _Words:
             or not plain
             or real.q is not None
             or real.dtype != _F32
-            or is_device_row_product(op)
+            or is_core_pointwise_gemm(op)
         ):
             return None
         return _Reals().convolution(op, real, -(x.q.axis or -1), out)

@@ -13,7 +13,7 @@ import numpy as np
 
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.errors import ExecutionError, LimitError
-from edgewright.ir.core.aten_fallback import in_table, shape_of
+from edgewright.ir.core.aten_fallback import aten_shape, is_aten_op
 from edgewright.ir.graph import Graph, Op, Value, verify
 
 Shape = tuple[int, ...]
@@ -67,7 +67,7 @@ def _check_op(op: Op) -> None:
     limits = op.args.get("limits")
     if limits is not None and not limits[0] <= limits[1]:
         raise _wrong(op.kind, "limits must be numbers in order", limits)
-    rule = SHAPE_RULES.get(op.kind) or (shape_of if in_table(op.kind) else None)
+    rule = SHAPE_RULES.get(op.kind) or (aten_shape if is_aten_op(op.kind) else None)
     if rule is None:
         return
     out = op.outputs[0]

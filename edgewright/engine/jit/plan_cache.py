@@ -25,8 +25,8 @@ from edgewright.engine.jit.driver import CompiledGraph
 from edgewright.engine.jit.elf import CodegenError, CodeImage
 from edgewright.engine.plan import ALIGN, SLACK, Address, BoundsCheck, KernelArg, Plan, Step, TensorSpec
 from edgewright.engine.tuning_params import tuned_fingerprint
-from edgewright.ir.core.index_bounds import Outside
-from edgewright.ir.dtypes import dtype_name, dtype_named
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
+from edgewright.ir.dtypes import dtype_name, parse_dtype
 
 _BUFFERS = ("arena", "weights", "input", "output")
 _MOST = 32 << 20  # bytes of packed weights: more would push everything else out of the cache
@@ -166,7 +166,7 @@ def _plan(facts: Mapping[str, Any], image: CodeImage, weights: Any, isa: ISA) ->
 
 def _check(stored: Any) -> BoundsCheck:
     subject, wrap, size = stored
-    return BoundsCheck(Outside(_checked(subject, str), _checked(wrap, bool)), _checked(size, int))
+    return BoundsCheck(OutOfRangePolicy(_checked(subject, str), _checked(wrap, bool)), _checked(size, int))
 
 
 def _update(stored: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[int, int]:
@@ -178,7 +178,7 @@ def _update(stored: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
 
 def _tensor(stored: Any) -> TensorSpec:
     name, dtype, shape = stored
-    return TensorSpec(_checked(name, str), dtype_named(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
+    return TensorSpec(_checked(name, str), parse_dtype(_checked(dtype, str)), tuple(_checked(n, int) for n in shape))
 
 
 def _step(stored: Any) -> Step:

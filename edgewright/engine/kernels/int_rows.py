@@ -12,7 +12,7 @@ from edgewright.engine.codegen.vector import int_max, to_float32
 from edgewright.engine.kernels.elementwise import LoopNest, emit_loop_nest
 from edgewright.engine.kernels.int8_softmax import gather_table
 from edgewright.engine.kernels.row_reduce import reduce_lanes, reduce_row
-from edgewright.ir.int_rows import LN2, MIDDLE, SERIES
+from edgewright.ir.int_rows import ATANH_SERIES, LN2, SQRT2
 
 _ONE = 1023 << 52  # 1 in double precision, as bits
 
@@ -126,13 +126,13 @@ def _log(f: Function, whole: Reg) -> Reg:
     bits = f.bitcast(f.cast("sitofp", whole, "double"), I64)
     power = f.add(f.op("lshr", bits, 52), -1023)
     rest = f.bitcast(f.op("or", f.op("and", bits, (1 << 52) - 1), _ONE), "double")
-    above = f.compare("ogt", rest, const(MIDDLE, "double"))
+    above = f.compare("ogt", rest, const(SQRT2, "double"))
     rest = f.select(above, f.op("fmul", rest, const(0.5, "double")), rest)
     power = f.op("add", power, f.cast("zext", above, I64))
     one = const(1.0, "double")
     part = f.op("fdiv", f.op("fsub", rest, one), f.op("fadd", rest, one))
-    square, total = f.op("fmul", part, part), const(SERIES[0], "double")
-    for term in SERIES[1:]:
+    square, total = f.op("fmul", part, part), const(ATANH_SERIES[0], "double")
+    for term in ATANH_SERIES[1:]:
         total = f.op("fadd", f.op("fmul", total, square), const(term, "double"))
     twice = f.op("fmul", part, const(2.0, "double"))
     first = f.op("fmul", f.cast("sitofp", power, "double"), const(LN2, "double"))

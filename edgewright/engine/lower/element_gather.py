@@ -14,7 +14,7 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.scan import llvm_type
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.engine.lower.move import emit_copy
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
 
@@ -104,7 +104,7 @@ def element_gather_spec(op: Op) -> ElementGatherSpec | None:
     turned = tuple(tuple(s[d] for d in order) for s in steps)
     shape = tuple(int(index.bound[d]) for d in order)
     outside = op.args.get("outside")
-    check_id = outside.number if isinstance(outside, Outside) else None
+    check_id = outside.number if isinstance(outside, OutOfRangePolicy) else None
     return ElementGatherSpec(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, check_id)
 
 

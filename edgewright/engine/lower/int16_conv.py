@@ -51,7 +51,7 @@ class _Int16ConvParams:
     @property
     def exact(self) -> bool:
         scaling = self.scaling
-        if not scaling.possible or 2 * _LARGEST * self.largest >= 1 << 31:
+        if not scaling.is_valid or 2 * _LARGEST * self.largest >= 1 << 31:
             return False
         reach = [_LARGEST * int(n) + abs(int(b)) for n, b in zip(self.sizes, self.bias, strict=True)]
         if self.real:

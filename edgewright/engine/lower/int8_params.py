@@ -15,7 +15,7 @@ from edgewright.engine.lower.elementwise import int8_add_factors
 from edgewright.ir.graph import Array, QParams
 
 if TYPE_CHECKING:
-    from edgewright.ir.fixed_point_scale import Scaling
+    from edgewright.ir.fixed_point_scale import FixedPointScale
 
 _WIDE = 1 << 31
 _FAR = 1 << 30
@@ -39,7 +39,7 @@ class Int8ConvParams:
         zero = affine_of(x.q).zero
         corrected = given - zero * self._total(self.filters) if zero else given
         self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
-        self.scaling: Scaling | None = op.args.get("scaling")
+        self.scaling: FixedPointScale | None = op.args.get("scaling")
         self.factors, self.gain = self._factors(channels)
         self.reach = self._reach(given)
         self.ending, self.notes = self._ending()
@@ -48,8 +48,8 @@ class Int8ConvParams:
         """[words, channels] of 32 bits, and the largest as a real number."""
         x, weight, out = self.node.op.args["input"], self.node.op.args["weight"], self.node.middle
         if self.scaling is not None:
-            words = self.scaling.words()
-            return np.broadcast_to(words, (len(words), channels)), self.scaling.gain
+            words = self.scaling.packed()
+            return np.broadcast_to(words, (len(words), channels)), self.scaling.max_factor
         assert x.q is not None and out.q is not None
         scale = np.asarray(weight.q.scale, np.float32).reshape(-1)
         factors = np.broadcast_to(scale_of(x.q) * scale / scale_of(out.q), channels).astype(np.float32)
@@ -75,7 +75,7 @@ class Int8ConvParams:
         """No sum leaves 32 bits; with a bit to spare where halves are added to one."""
         if self.scaling is None:
             return self.reach < _WIDE
-        return self.scaling.possible and self.reach < (_FAR if self.scaling.rounding == "twice" else _WIDE)
+        return self.scaling.is_valid and self.reach < (_FAR if self.scaling.rounding == "twice" else _WIDE)
 
     def _ending(self) -> tuple[Int8Epilogue, EpilogueParams]:
         node, numerics = self.node, self.context.numerics
@@ -87,7 +87,7 @@ class Int8ConvParams:
             low, high = (n + storage_offset(last) for n in (self.scaling.low, self.scaling.high))
         factors = self._sum(first, last) if node.sum else ()
         rounding = "even" if self.scaling is None else self.scaling.rounding
-        far = self.reach * self.gain >= _FAR or (self.scaling is not None and self.scaling.far)
+        far = self.reach * self.gain >= _FAR or (self.scaling is not None and self.scaling.may_exceed_int32)
         zero = affine_of(last).zero if self.scaling is None else self.scaling.zero + storage_offset(last)
         ending = Int8Epilogue(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None, rounding)
         return ending, EpilogueParams(zero, low, high, factors, node.table)

@@ -16,8 +16,8 @@ from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
-from edgewright.ir.fixed_point_scale import Scaling
-from edgewright.ir.float_scale import RealScaling
+from edgewright.ir.fixed_point_scale import FixedPointScale
+from edgewright.ir.float_scale import FloatScale
 from edgewright.ir.graph import Value
 
 _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))
@@ -82,7 +82,7 @@ class IntMatMul(Lowering):
     def _ending(self, f: Function, total: Reg) -> Reg:
         i, scaling, out = RangedIntBuilder(f, lane_count(total.type)), self.node.op.args["scaling"], self.node.out
         assert out.dtype is not None
-        if isinstance(scaling, RealScaling):
+        if isinstance(scaling, FloatScale):
             made = RangedInt(rescale_float(f, total, scaling), scaling.low, scaling.high)
         else:
             made = i.rescale(RangedInt(total, *self._sum()), scaling.multiplier[0], scaling.shift[0], scaling.rounding)
@@ -144,10 +144,10 @@ class IntMatMul(Lowering):
         return f.add(wide, -self._shift(which))
 
 
-def _one(scaling: Scaling | RealScaling) -> bool:
+def _one(scaling: FixedPointScale | FloatScale) -> bool:
     """One factor for all."""
-    if isinstance(scaling, RealScaling):
-        return len(scaling.factor) == 1 and scaling.possible
+    if isinstance(scaling, FloatScale):
+        return len(scaling.factor) == 1 and scaling.is_valid
     return len(scaling.multiplier) == 1
 
 

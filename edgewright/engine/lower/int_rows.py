@@ -16,7 +16,7 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.plan import Address
 from edgewright.ir.enn.numerics import constant, inputs_of
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.int_rows import exact_norm, log_of_one, powers
+from edgewright.ir.int_rows import exp_table, log_of_table_unit, norm_fits_int64
 
 _LONGEST = 1 << 20  # of a row, whose exponentials have some bits left
 
@@ -45,7 +45,7 @@ class IntSoftmax(Lowering):
     def __init__(self, node: Node, ends: tuple[QuantizedStorage, QuantizedStorage]) -> None:
         super().__init__(node)
         self.ends = ends
-        self.table = powers(inputs_of(node.op)[0], node.out.bound[-1])
+        self.table = exp_table(inputs_of(node.op)[0], node.out.bound[-1])
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -61,7 +61,7 @@ class IntSoftmax(Lowering):
         lanes, length = context.isa.lanes, self.node.out.bound[-1]
         homes = [context.home(v) for v in (inputs_of(self.node.op)[0], self.node.out)]
         table = context.weights.add(self.table.astype(np.int32))
-        one = log_of_one(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
+        one = log_of_table_unit(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
         for loops, moved in _rows(homes):
             rows = IntSoftmaxSpec(loops, length, *self.ends, one)
             name = context.kernel("softmaxrows", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
@@ -129,7 +129,7 @@ def _norm(node: Node) -> IntNormSpec | None:
     if given is None or made is None or x.constant or any(v.data is None for v in factors):
         return None
     length, spread, groups = _sizes(node.op, x)
-    if x.bound != node.out.bound or length < 1 or spread < 1 or not exact_norm(x, length):
+    if x.bound != node.out.bound or length < 1 or spread < 1 or not norm_fits_int64(x, length):
         return None
     if any(math.prod(v.bound) != length // spread * groups for v in factors):
         return None

@@ -15,7 +15,7 @@ from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContex
 from edgewright.engine.lower.move import emit_copy
 from edgewright.engine.lower.static_gather import same_storage
 from edgewright.engine.plan import Address, BoundsCheck
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Op, Value
 
 _WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
@@ -46,7 +46,7 @@ def _places(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
         return None
     run, item = math.prod(shape[dim + 1 :]) * data.dtype.itemsize, index.dtype.itemsize
     outer, size, count = math.prod(shape[:dim]), shape[dim], math.prod(int(n) for n in index.bound)
-    skips = op.kind == "index_put" and isinstance(op.args.get("outside"), Outside)
+    skips = op.kind == "index_put" and isinstance(op.args.get("outside"), OutOfRangePolicy)
     return (
         data,
         index,
@@ -54,7 +54,7 @@ def _places(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
     )
 
 
-def _look(context: LoweringContext, outside: Outside | None, listed: Storage, places: RowGatherSpec) -> None:
+def _look(context: LoweringContext, outside: OutOfRangePolicy | None, listed: Storage, places: RowGatherSpec) -> None:
     """Have places looked at, if those that are not there are somebody's error."""
     if outside is None or not outside.subject:
         return
@@ -129,8 +129,8 @@ class _BatchedRows(Lowering):
     exact_reads = True
 
     @property
-    def refused(self) -> Outside:
-        return Outside(f"{self.node.op.kind} {self.node.out.name!r}", wrap=True)
+    def refused(self) -> OutOfRangePolicy:
+        return OutOfRangePolicy(f"{self.node.op.kind} {self.node.out.name!r}", wrap=True)
 
     @staticmethod
     def places(whole: Storage, rows: Storage, listed: Storage) -> RowGatherSpec:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgewright.ir.aten.reference import reduce
-from edgewright.ir.core.registry import function
+from edgewright.ir.core.registry import implements
 from edgewright.ir.graph import Array, Op
 
 if TYPE_CHECKING:
     from edgewright.ir.core.execute import Executor
 
 
-@function("topk_places")
+@implements("topk_places")
 def _topk_places(ex: Executor, op: Op) -> Array:
     """Where the best are; who wants the elements gathers them."""
     return reduce.topk(ex.stored(op.args["self"]), op.args["k"], op.args["dim"], op.args["largest"])[1]
 
 
-@function("bands")
+@implements("bands")
 def _bands(ex: Executor, op: Op) -> Array:
     """Along one dimension: each result is a sum of ``counts`` neighbours from ``starts`` on, with ``weights``."""
     x, dim = np.moveaxis(ex.real(op.args["self"]), op.args["dim"], 0), op.args["dim"]
@@ -29,4 +29,4 @@ def _bands(ex: Executor, op: Op) -> Array:
     for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
         for k in range(count):
             made[i] += weights[i, k] * x[start + k]
-    return ex.give(op, np.moveaxis(made, 0, dim))
+    return ex.store(op, np.moveaxis(made, 0, dim))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _OURS = ("limits", "outside")  # what device graphs add to a row's arguments
 
 
-def meaning_of(kind: str) -> Callable[[Executor, Op], Any] | None:
+def aten_reference(kind: str) -> Callable[[Executor, Op], Any] | None:
     """The row's reference, on values in the types they are computed in; None if there is no such row."""
     from edgewright.ir.aten.ops import OPS
 
@@ -30,13 +30,13 @@ def meaning_of(kind: str) -> Callable[[Executor, Op], Any] | None:
     return run
 
 
-def in_table(kind: str) -> bool:
+def is_aten_op(kind: str) -> bool:
     from edgewright.ir.aten.ops import OPS
 
     return kind in OPS
 
 
-def shape_of(op: Op) -> tuple[int, ...]:
+def aten_shape(op: Op) -> tuple[int, ...]:
     """The shape of the first result, as the row has it."""
     from edgewright.ir.aten.ops import OPS
 
@@ -55,7 +55,7 @@ def _stored(ex: Executor, op: Op, out: Value | None, result: Any) -> Array:
     array = np.asarray(result)
     if out is None:
         return array
-    return ex.give(op, array) if out is op.outputs[0] else array.astype(out.dtype, copy=False)
+    return ex.store(op, array) if out is op.outputs[0] else array.astype(out.dtype, copy=False)
 
 
 def _empty(given: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgewright.ir.aten.reference.conv import convolution
-from edgewright.ir.core.dynamic_conv import is_device_row_product
-from edgewright.ir.core.registry import Rows, function
+from edgewright.ir.core.dynamic_conv import is_core_pointwise_gemm
+from edgewright.ir.core.registry import DynamicRows, implements
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import single, spread
+from edgewright.ir.numerics import as_float32, broadcast_params
 
 if TYPE_CHECKING:
     from edgewright.ir.core.execute import Executor
@@ -23,12 +23,12 @@ def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], 
     assert out is not None
     given = ex.stored(x)
     bias = None if b is None else np.asarray(ex.stored(b))
-    if isinstance(given, Rows):
+    if isinstance(given, DynamicRows):
         return _dynamic(ex, op, given, product, bias)
     scaling = op.args.get("scaling")
     if scaling is None and (x.q is None or out.q is None):
         total = product(ex.real(x), ex.real(w))
-        return ex.give(op, total if b is None else total + ex.real(b))
+        return ex.store(op, total if b is None else total + ex.real(b))
     zero = 0 if x.q is None else x.q.zero_point
     total = np.rint(product((given.astype(np.float64) - zero), np.asarray(ex.stored(w)).astype(np.float64)))
     if bias is not None:
@@ -36,12 +36,14 @@ def _accumulate(ex: Executor, op: Op, product: Callable[[Array, Array], Array], 
     if scaling is not None:
         return np.asarray(scaling.apply(total.astype(np.int64)).astype(out.dtype))
     assert out.q is not None
-    factor = single(x.q.scale) * single(w.q.scale) / single(out.q.scale)
-    spread_factor = spread(factor, axis if np.ndim(factor) else None, total.ndim)
+    factor = as_float32(x.q.scale) * as_float32(w.q.scale) / as_float32(out.q.scale)
+    spread_factor = broadcast_params(factor, axis if np.ndim(factor) else None, total.ndim)
     return ex.numerics.requantize(total, spread_factor, out.q, op.args.get("limits"))
 
 
-def _dynamic(ex: Executor, op: Op, rows: Rows, product: Callable[[Array, Array], Array], bias: Array | None) -> Array:
+def _dynamic(
+    ex: Executor, op: Op, rows: DynamicRows, product: Callable[[Array, Array], Array], bias: Array | None
+) -> Array:
     w: Value = op.args["weight"]
     assert w.q is not None
     centred = rows.stored.astype(np.float64) - rows.zero
@@ -52,10 +54,10 @@ def _dynamic(ex: Executor, op: Op, rows: Rows, product: Callable[[Array, Array],
         total = product(centred, weight).astype(np.float32) / rows.scale
     else:
         total = product(centred, weight).astype(np.float32) * (np.float32(1) / rows.scale) * scales
-    return ex.give(op, total if bias is None else total + bias.astype(np.float32))
+    return ex.store(op, total if bias is None else total + bias.astype(np.float32))
 
 
-@function("linear")
+@implements("linear")
 def _linear(ex: Executor, op: Op) -> Array:
     turned = op.args.get("transposed", False)
     return _accumulate(ex, op, lambda x, w: x @ (w if turned else w.T), -1)
@@ -91,28 +93,28 @@ def _ungrouped(filters: Array, groups: int) -> Array:
     return parts.reshape(groups * each, out // groups, height, width)
 
 
-@function("conv2d")
+@implements("conv2d")
 def _conv2d(ex: Executor, op: Op) -> Array:
     given = ex.stored(op.args["input"])
-    if isinstance(given, Rows) and is_device_row_product(op):
-        ex.values[op.args["input"]] = Rows(*ex.numerics.choose(given.real, 1), given.real)
+    if isinstance(given, DynamicRows) and is_core_pointwise_gemm(op):
+        ex.values[op.args["input"]] = DynamicRows(*ex.numerics.quantize_rows(given.real, 1), given.real)
         result = _accumulate(ex, op, _images(op), 3)
         ex.values[op.args["input"]] = given
         return result
     return _accumulate(ex, op, _images(op), 3)
 
 
-@function("depthwise_conv2d")
+@implements("depthwise_conv2d")
 def _depthwise(ex: Executor, op: Op) -> Array:
     return _accumulate(ex, op, _images(op, depthwise=True), 3)
 
 
-@function("conv_transpose2d")
+@implements("conv_transpose2d")
 def _conv_transpose2d(ex: Executor, op: Op) -> Array:
     return _accumulate(ex, op, _images(op, transposed=True), 3)
 
 
-@function("whole_matmul")
+@implements("whole_matmul")
 def _whole_matmul(ex: Executor, op: Op) -> Array:
     """Stored integers without their zero points; sums by a scaling."""
     pair = zip((op.args["self"], op.args["other"]), op.args["zeros"], strict=True)
@@ -122,6 +124,6 @@ def _whole_matmul(ex: Executor, op: Op) -> Array:
     return np.asarray(op.args["scaling"].apply((left @ right).astype(np.int64)).astype(out.dtype))
 
 
-@function("bmm")
+@implements("bmm")
 def _bmm(ex: Executor, op: Op) -> Array:
-    return ex.give(op, ex.real(op.args["self"]) @ ex.real(op.args["other"]))
+    return ex.store(op, ex.real(op.args["self"]) @ ex.real(op.args["other"]))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewright.ir.aten.reference import activations, elementwise, norm, unary
-from edgewright.ir.core.registry import Rows, function
+from edgewright.ir.core.registry import DynamicRows, implements
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Array, Op, QParams
-from edgewright.ir.numerics import single
+from edgewright.ir.numerics import as_float32
 
 if TYPE_CHECKING:
     from edgewright.ir.core.execute import Executor
@@ -30,13 +30,13 @@ _UNARY: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 
 
-@function(*_BINARY)
+@implements(*_BINARY)
 def _binary(ex: Executor, op: Op) -> Array:
     a, b, out = op.args["self"], op.args["other"], op.outputs[0]
     assert out is not None
     if out.q is not None and a.q is not None and b.q is not None and op.kind in ("add", "sub", "mul"):
         return _integer_binary(ex, op, a.q, b.q, out.q)
-    return ex.give(op, _BINARY[op.kind](ex.real(a), ex.real(b)))
+    return ex.store(op, _BINARY[op.kind](ex.real(a), ex.real(b)))
 
 
 def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) -> Array:
@@ -44,61 +44,63 @@ def _integer_binary(ex: Executor, op: Op, a: QParams, b: QParams, out: QParams) 
     x, y = x - a.zero_point, y - b.zero_point
     limits = op.args.get("limits")
     if op.kind == "mul":
-        return ex.numerics.requantize(x * y, single(a.scale) * single(b.scale) / single(out.scale), out, limits)
+        return ex.numerics.requantize(
+            x * y, as_float32(a.scale) * as_float32(b.scale) / as_float32(out.scale), out, limits
+        )
     return ex.numerics.sum(x, y if op.kind == "add" else -y, (a, b), out, limits)
 
 
-@function("trunc_divide")
+@implements("trunc_divide")
 def _trunc_divide(ex: Executor, op: Op) -> Array:
-    return ex.give(op, elementwise.div(ex.real(op.args["self"]), ex.real(op.args["other"]), "trunc"))
+    return ex.store(op, elementwise.div(ex.real(op.args["self"]), ex.real(op.args["other"]), "trunc"))
 
 
-@function(*_UNARY)
+@implements(*_UNARY)
 def _unary(ex: Executor, op: Op) -> Array:
-    return ex.give(op, np.asarray(_UNARY[op.kind](ex.real(op.args["self"]))))
+    return ex.store(op, np.asarray(_UNARY[op.kind](ex.real(op.args["self"]))))
 
 
-@function("leaky_relu")
+@implements("leaky_relu")
 def _leaky_relu(ex: Executor, op: Op) -> Array:
     x = ex.real(op.args["self"])
-    return ex.give(op, np.where(x < 0, x * np.float32(op.args["negative_slope"]), x))
+    return ex.store(op, np.where(x < 0, x * np.float32(op.args["negative_slope"]), x))
 
 
-@function("elu")
+@implements("elu")
 def _elu(ex: Executor, op: Op) -> Array:
-    return ex.give(op, activations.elu(ex.real(op.args["self"]), op.args["alpha"], 1.0, 1.0))
+    return ex.store(op, activations.elu(ex.real(op.args["self"]), op.args["alpha"], 1.0, 1.0))
 
 
-@function("prelu")
+@implements("prelu")
 def _prelu(ex: Executor, op: Op) -> Array:
     x = ex.real(op.args["self"])
-    return ex.give(op, np.where(x < 0, x * ex.real(op.args["weight"]), x))
+    return ex.store(op, np.where(x < 0, x * ex.real(op.args["weight"]), x))
 
 
-@function("softmax")
+@implements("softmax")
 def _softmax(ex: Executor, op: Op) -> Array:
-    return ex.give(op, norm.softmax(ex.real(op.args["self"]), -1))
+    return ex.store(op, norm.softmax(ex.real(op.args["self"]), -1))
 
 
-@function("clamp", "clone")
+@implements("clamp", "clone")
 def _clamp(ex: Executor, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
     if value.q is not None and out.q is not None and value.q == out.q:
         lo, hi = ex.numerics.limits(out.q, op.args.get("limits"))
         return np.clip(ex.stored(value), lo, hi).astype(out.q.dtype)
-    return ex.give(op, ex.real(value))
+    return ex.store(op, ex.real(value))
 
 
-@function("convert")
+@implements("convert")
 def _convert(ex: Executor, op: Op) -> Any:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
     if out.q is not None and out.q.dynamic:
-        stored, scale, zero = ex.numerics.choose(ex.real(value), -(out.q.axis or -1))
-        return Rows(stored, scale, zero, ex.real(value))
+        stored, scale, zero = ex.numerics.quantize_rows(ex.real(value), -(out.q.axis or -1))
+        return DynamicRows(stored, scale, zero, ex.real(value))
     if value.q is not None and out.q is not None:
         made = ex.numerics.convert(np.asarray(ex.stored(value)), value.q, out.q, op.args.get("limits"))
         if made is not None:
             return made
-    return ex.give(op, ex.real(value))
+    return ex.store(op, ex.real(value))

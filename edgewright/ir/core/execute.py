@@ -14,24 +14,24 @@ import numpy as np
 
 from edgewright.errors import ExecutionError, LimitError
 from edgewright.ir.core import argmax_resize, conv, elementwise, move, pool, size_bounds  # noqa: F401  (they register what they mean)
-from edgewright.ir.core.aten_fallback import meaning_of
-from edgewright.ir.core.registry import FUNCTIONS, Function, Rows
+from edgewright.ir.core.aten_fallback import aten_reference
+from edgewright.ir.core.registry import IMPLEMENTATIONS, DynamicRows, Implementation
 from edgewright.ir.dtypes import compute_type
 from edgewright.ir.graph import Array, Graph, Op, Value
-from edgewright.ir.liveness import last_read
+from edgewright.ir.liveness import last_uses
 from edgewright.ir.numerics import Numerics
 
 
 def _array(stored: Any) -> Array:
-    array: Array = stored.stored if isinstance(stored, Rows) else stored
+    array: Array = stored.stored if isinstance(stored, DynamicRows) else stored
     return array
 
 
-def meaning(kind: str) -> Function | None:
+def find_implementation(kind: str) -> Implementation | None:
     """What an operator does: one of ours, of the op table, or of a vendor's (``tosa.conv2d``), which is loaded now."""
     dialect = kind.partition(".")[0]
-    if kind in FUNCTIONS or dialect not in DIALECTS:
-        return FUNCTIONS.get(kind) or meaning_of(kind)
+    if kind in IMPLEMENTATIONS or dialect not in DIALECTS:
+        return IMPLEMENTATIONS.get(kind) or aten_reference(kind)
     known: Callable[[str], bool] = import_module(f"edgewright.ir.{dialect}.execute").known
     return _in_dialect if known(kind) else None
 
@@ -56,7 +56,7 @@ class Executor:
     """Runs one graph; nothing is kept between runs. ``memory``: bytes that values may take at a time."""
 
     def __init__(self, graph: Graph, numerics: Numerics, memory: int = 4 << 30) -> None:
-        self._meanings = {op.kind: meaning(op.kind) for op in graph.ops}
+        self._meanings = {op.kind: find_implementation(op.kind) for op in graph.ops}
         missing = sorted(kind for kind, found in self._meanings.items() if found is None)
         if missing:
             raise ExecutionError("device graph", f"has operators without a meaning here: {', '.join(missing)}")
@@ -65,7 +65,7 @@ class Executor:
         self.memory = memory
         self.values: dict[Value, Any] = {}
         self._held = 0  # bytes
-        self._dead = last_read(graph)
+        self._dead = last_uses(graph)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for ``inputs``."""
@@ -89,8 +89,8 @@ class Executor:
 
     def _afford(self, op: Op) -> None:
         """Refuse an operator whose result, with all that is held, would be larger than it may be."""
-        size = size_bounds.elements(op, lambda value: _array(self.stored(value)).shape)
-        if self._held + 8 * size > self.memory or size * size_bounds.steps(op) > 16 * self.memory:
+        size = size_bounds.max_elements(op, lambda value: _array(self.stored(value)).shape)
+        if self._held + 8 * size > self.memory or size * size_bounds.reads_per_element(op) > 16 * self.memory:
             rule = f"values may take {self.memory} bytes at a time"
             raise LimitError(f"device graph: {op.kind}", rule, value=f"{size} elements more")
 
@@ -100,13 +100,13 @@ class Executor:
     def real(self, value: Value) -> Array:
         """A value in the type it is computed in."""
         array = self.stored(value)
-        if isinstance(array, Rows):
+        if isinstance(array, DynamicRows):
             return (array.stored.astype(np.int32) - array.zero).astype(np.float32) / array.scale
         if value.q is not None:
             return self.numerics.dequantize(array, value.q)
         return np.asarray(array.astype(compute_type(array.dtype), copy=False))
 
-    def give(self, op: Op, real: Array) -> Array:
+    def store(self, op: Op, real: Array) -> Array:
         """A real result as the output stores it, clamped to the operator's limits."""
         out = op.outputs[0]
         assert out is not None

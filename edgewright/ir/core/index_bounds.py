@@ -11,7 +11,7 @@ from edgewright.ir.graph import Array
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutOfRangePolicy:
     """With a ``subject`` they are an error of its. Otherwise ``number`` is read there, and nothing is written."""
 
     subject: str = ""

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgewright.ir.aten.reference import movement, rearrange
-from edgewright.ir.core.registry import function
+from edgewright.ir.core.registry import implements
 from edgewright.ir.graph import Array, Op
 
 if TYPE_CHECKING:
     from edgewright.ir.core.execute import Executor
 
 
-@function("permute")
+@implements("permute")
 def _permute(ex: Executor, op: Op) -> Array:
     return movement.permute(ex.stored(op.args["self"]), op.args["dims"])
 
 
-@function("view")
+@implements("view")
 def _view(ex: Executor, op: Op) -> Array:
     size = [-1 if n == 0 else n for n in op.args["size"]]
     array: Array = np.ascontiguousarray(ex.stored(op.args["self"]))
     return array.reshape(size)
 
 
-@function("slice")
+@implements("slice")
 def _slice(ex: Executor, op: Op) -> Array:
     """A length of 0 stands for the rest."""
     array: Array = ex.stored(op.args["self"])
@@ -37,12 +37,12 @@ def _slice(ex: Executor, op: Op) -> Array:
     return np.asarray(array[tuple(slice(a, a + n) for a, n in zip(starts, lengths, strict=True))])
 
 
-@function("cat")
+@implements("cat")
 def _cat(ex: Executor, op: Op) -> Array:
     return rearrange.cat([ex.stored(t) for t in op.args["tensors"]], op.args["dim"])
 
 
-@function("pad")
+@implements("pad")
 def _pad(ex: Executor, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None

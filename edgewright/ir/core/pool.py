@@ -9,7 +9,7 @@ import numpy as np
 
 from edgewright.ir.aten.reference.pool import avg_pool2d, max_pool2d
 from edgewright.ir.aten.reference.resample import upsample_bilinear2d
-from edgewright.ir.core.registry import function
+from edgewright.ir.core.registry import implements
 from edgewright.ir.graph import Array, Op
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _padded(x: Array, pads: Sequence[int], fill: Any) -> Array:
     return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
 
 
-@function("max_pool2d")
+@implements("max_pool2d")
 def _max_pool2d(ex: Executor, op: Op) -> Array:
     value = op.args["self"]
     stored: Array = _planar(ex.stored(value))
@@ -36,10 +36,10 @@ def _max_pool2d(ex: Executor, op: Op) -> Array:
     if value.q is not None:
         lo, hi = ex.numerics.limits(value.q, op.args.get("limits"))
         return np.clip(result, lo, hi).astype(stored.dtype)
-    return ex.give(op, result)
+    return ex.store(op, result)
 
 
-@function("avg_pool2d")
+@implements("avg_pool2d")
 def _avg_pool2d(ex: Executor, op: Op) -> Array:
     """Padding is not counted."""
     image = _planar(ex.real(op.args["self"]))
@@ -51,21 +51,21 @@ def _avg_pool2d(ex: Executor, op: Op) -> Array:
         inside = _padded(np.ones((1, 1, *image.shape[2:]), np.float32), pads, 0)
         shares = avg_pool2d(inside, kernel, stride, [0, 0], False, False)
         pooled = avg_pool2d(_padded(image, pads, 0), kernel, stride, [0, 0], False, False) / shares
-    return ex.give(op, pooled.transpose(0, 2, 3, 1))
+    return ex.store(op, pooled.transpose(0, 2, 3, 1))
 
 
-@function("global_avg_pool2d")
+@implements("global_avg_pool2d")
 def _global_avg_pool2d(ex: Executor, op: Op) -> Array:
     value, out = op.args["self"], op.outputs[0]
     assert out is not None
     stored: Array = ex.stored(value)
     if value.q is None or out.q is None:
-        return ex.give(op, ex.real(value).mean((1, 2), keepdims=True))
+        return ex.store(op, ex.real(value).mean((1, 2), keepdims=True))
     return ex.numerics.mean(stored, value.q, out.q, op.args.get("limits"))
 
 
-@function("upsample_bilinear2d")
+@implements("upsample_bilinear2d")
 def _upsample_bilinear2d(ex: Executor, op: Op) -> Array:
     image = _planar(ex.real(op.args["input"]))
     scaled = upsample_bilinear2d(image, op.args["output_size"], op.args["align_corners"], None)
-    return ex.give(op, scaled.transpose(0, 2, 3, 1))
+    return ex.store(op, scaled.transpose(0, 2, 3, 1))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rows:
+class DynamicRows:
     """Integers whose rows were quantized on the fly: real = (stored - zero) / scale."""
 
     stored: Array
@@ -22,14 +22,14 @@ class Rows:
     real: Array
 
 
-Function = Callable[["Executor", Op], Any]
-FUNCTIONS: dict[str, Function] = {}
+Implementation = Callable[["Executor", Op], Any]
+IMPLEMENTATIONS: dict[str, Implementation] = {}
 
 
-def function(*kinds: str) -> Callable[[Function], Function]:
-    def register(fn: Function) -> Function:
+def implements(*kinds: str) -> Callable[[Implementation], Implementation]:
+    def register(fn: Implementation) -> Implementation:
         for kind in kinds:
-            FUNCTIONS[kind] = fn
+            IMPLEMENTATIONS[kind] = fn
         return fn
 
     return register

@@ -12,7 +12,7 @@ Shape = Sequence[int]
 Shapes = Callable[[Value], Shape]
 
 
-def elements(op: Op, shape_of: Shapes) -> int:
+def max_elements(op: Op, shape_of: Shapes) -> int:
     """At least as many elements as an operator's result has, and the largest it makes on the way."""
     size = _SIZES.get(op.kind)
     if size is not None:
@@ -20,7 +20,7 @@ def elements(op: Op, shape_of: Shapes) -> int:
     return max((math.prod(shape_of(v)) for v in op.inputs()), default=1)
 
 
-def steps(op: Op) -> int:
+def reads_per_element(op: Op) -> int:
     """How often a window's elements are read: what a pool costs beyond its result."""
     if "kernel_size" not in op.args:
         return 1

@@ -19,7 +19,7 @@ from edgewright.ir.graph import Graph, Op, Value
 _MOST = 1 << 32
 
 
-def check(graph: Graph, memory: int) -> None:
+def validate_graph(graph: Graph, memory: int) -> None:
     """Raise unless a graph of the device dialect is sound, and its values can be afforded one by one."""
     check_structure(graph)
     values = list(graph.values())

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from edgewright.errors import FormatError
-from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
+from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
 from edgewright.ir.enn.conv import LIMITS
 from edgewright.ir.enn.signatures import check_types
 from edgewright.ir.enn.table import ENN, FLAG, INT, INTS, OPTIONAL, PREFIX, REAL, REALS, TEXT, EnnOp
@@ -28,7 +28,7 @@ def _check_op(op: Op, memory: int) -> None:
         raise FormatError("must be an operator of ENN", value=op.kind)
     given = op.args["inputs"]
     fewest, most = row.operands
-    if not isinstance(given, list) or not fewest <= len(given) <= (most or LONGEST):
+    if not isinstance(given, list) or not fewest <= len(given) <= (most or MAX_LENGTH):
         raise FormatError(f"must have {fewest} operands", where="inputs")
     made = [o for o in op.outputs if o is not None]
     if any(not isinstance(v, Value) for v in given) or (row.results or len(made)) != len(op.outputs) or not made:
@@ -49,17 +49,17 @@ def _check_value(value: Value) -> None:
 
 def _check_param(name: str, value: Any, kind: str) -> None:
     if kind in (INTS, REALS):
-        if not isinstance(value, list) or len(value) > LONGEST:
+        if not isinstance(value, list) or len(value) > MAX_LENGTH:
             raise FormatError("must be a list", where=name)
         for item in value:
             _check_param(name, item, INT if kind == INTS else REAL)
         return
-    whole = type(value) is int and -LARGEST < value < LARGEST
+    whole = type(value) is int and -MAX_INT < value < MAX_INT
     holds = {
         INT: whole,
         REAL: whole or (type(value) is float and not math.isnan(value)),
         FLAG: type(value) is bool,
-        TEXT: type(value) is str and len(value) < LONGEST,
+        TEXT: type(value) is str and len(value) < MAX_LENGTH,
     }
     if not holds[kind]:
         raise FormatError(f"must be of kind {kind}", where=name, value=value)
@@ -88,4 +88,4 @@ def _check_shapes(op: Op, row: EnnOp, memory: int) -> None:
         top, left, bottom, right = op.args["explicit_padding"]
         n, c, h, w = op.args["inputs"][0].bound
         size += n * c * (h + top + bottom) * (w + left + right)
-    afford(op.kind, size, memory)
+    check_memory(op.kind, size, memory)

@@ -8,9 +8,9 @@ import numpy as np
 
 from edgewright.ir.aten.reference import conv, pool, resample
 from edgewright.ir.enn.numerics import Values, centred, exact, inputs_of, integers, result_of
-from edgewright.ir.float_scale import bias_units, real_scaling
+from edgewright.ir.float_scale import product_scale, quantize_bias
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import spread
+from edgewright.ir.numerics import broadcast_params
 
 LIMITS = {"RELU": (0.0, float("inf")), "RELU6": (0.0, 6.0)}
 
@@ -27,15 +27,17 @@ def _summed(values: Values, op: Op, product: Callable[[Array, Array], Array], te
         left, right = exact(*(centred(v, values.stored(v)) for v in (x, w)), terms=terms)
         total = product(left, right).astype(np.float64)
         if rest:
-            total = total + spread(bias_units(x, w, values.stored(rest[0])), axis, total.ndim)
-        scaling = real_scaling(x, w, out, limits)
+            total = total + broadcast_params(quantize_bias(x, w, values.stored(rest[0])), axis, total.ndim)
+        scaling = product_scale(x, w, out, limits)
         last = scaling.apply(total if axis is None else np.moveaxis(total, axis, -1))
         made = last if axis is None else np.moveaxis(last, -1, axis)
         values.keep(out, np.ascontiguousarray(made.astype(out.dtype)))
         return
     made = product(values.real(x), values.real(w))
     if rest:
-        made = made + spread(values.stored(rest[0]) if out.q is not None else values.real(rest[0]), axis, made.ndim)
+        made = made + broadcast_params(
+            values.stored(rest[0]) if out.q is not None else values.real(rest[0]), axis, made.ndim
+        )
     values.give(out, made if limits is None else np.clip(made, *limits))
 
 

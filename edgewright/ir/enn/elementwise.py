@@ -11,7 +11,7 @@ import numpy as np
 from edgewright.ir import int_rows
 from edgewright.ir.aten.reference import activations, elementwise, norm, norm_variants, reduce
 from edgewright.ir.enn.numerics import Values, byte, centred, inputs_of, integers, result_of
-from edgewright.ir.float_scale import mean_scaling, real_scaling
+from edgewright.ir.float_scale import mean_scale, product_scale
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import XNNPACK
 
@@ -57,7 +57,7 @@ def product_of_two(values: Values, op: Op) -> None:
     if not (byte(a) and byte(b) and byte(out)):
         return of(np.multiply)(values, op)
     x, y = (centred(v, values.stored(v)) for v in (a, b))
-    return values.keep(out, np.asarray(real_scaling(a, b, out, None).apply(x * y).astype(out.dtype)))
+    return values.keep(out, np.asarray(product_scale(a, b, out, None).apply(x * y).astype(out.dtype)))
 
 
 def rsqrt(x: Array) -> Array:
@@ -96,7 +96,7 @@ def reduced(function: Function, mean: bool) -> Meaning:
             return values.give(out, function(values.real(x), axes, keep))
         total = np.asarray(centred(x, values.stored(x)).sum(axis=tuple(axes), keepdims=keep))
         count = int(np.prod([x.bound[a] for a in axes])) if mean else 1
-        return values.keep(out, np.asarray(mean_scaling(x, out, count).apply(total).astype(out.dtype)))
+        return values.keep(out, np.asarray(mean_scale(x, out, count).apply(total).astype(out.dtype)))
 
     return meaning
 
@@ -110,10 +110,10 @@ def batch_norm(values: Values, op: Op) -> None:
 def _rows(values: Values, op: Op, shape: tuple[int, ...], centre: bool) -> Array | None:
     """Integers, seen as ``shape``, normalized along the last dimension; None of real numbers, or of too many."""
     x = inputs_of(op)[0]
-    if not integers(op, x) or not int_rows.exact_norm(x, shape[-1]):
+    if not integers(op, x) or not int_rows.norm_fits_int64(x, shape[-1]):
         return None
     given = centred(x, values.stored(x)).reshape(shape)
-    return int_rows.normalized(x, given, float(op.args["epsilon"]), centre).reshape(x.bound)
+    return int_rows.normalize_rows(x, given, float(op.args["epsilon"]), centre).reshape(x.bound)
 
 
 def layer_norm(values: Values, op: Op) -> None:

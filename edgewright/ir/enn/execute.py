@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from edgewright.ir.enn.numerics import Values
 from edgewright.ir.enn.table import ENN, PREFIX
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.liveness import last_read
+from edgewright.ir.liveness import last_uses
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
     values = Values(graph, list(inputs))
-    for op, dead in last_read(graph).items():
+    for op, dead in last_uses(graph).items():
         ENN[op.kind.removeprefix(PREFIX)].meaning(values, op)
         for out in op.outputs:
             if out is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgewright.ir.aten.reference import rearrange, reduce
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.enn.numerics import Values, inputs_of, quantized, result_of
 from edgewright.ir.graph import Op
 
@@ -58,7 +58,7 @@ def pad(values: Values, op: Op) -> None:
 
 def gather(values: Values, op: Op) -> None:
     (x, index), out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
-    places = Outside(f"{op.kind} {out.name!r}", wrap=True).check(values.stored(index), x.bound[axis])
+    places = OutOfRangePolicy(f"{op.kind} {out.name!r}", wrap=True).check(values.stored(index), x.bound[axis])
     values.keep(out, np.take(values.stored(x), places, axis), x)
 
 

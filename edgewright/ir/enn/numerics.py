@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
-from edgewright.ir.numerics import XNNPACK, spread
+from edgewright.ir.numerics import XNNPACK, broadcast_params
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
@@ -33,7 +33,7 @@ def half(x: Array) -> Array:
 def centred(value: Value, stored: Array) -> Array:
     """Stored integers without their zero point, in double precision."""
     assert value.q is not None
-    return np.asarray(stored.astype(_F64) - spread(np.asarray(value.q.zero_point), value.q.axis, stored.ndim))
+    return np.asarray(stored.astype(_F64) - broadcast_params(np.asarray(value.q.zero_point), value.q.axis, stored.ndim))
 
 
 def dequantized(value: Value, stored: Array) -> Array:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.ir.float_scale import narrow
+from edgewright.ir.float_scale import all_8bit
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN, single
+from edgewright.ir.numerics import QNN, as_float32
 from edgewright.ir.qnn.dtypes import centred, real, stored
 from edgewright.ir.qnn.elementwise import BINARY
 from edgewright.ir.qnn.int16 import word_sum
@@ -27,7 +27,7 @@ def _fixed(op: Op) -> tuple[QParams, QParams, QParams] | None:
     (a, b), out = op.args["inputs"], op.outputs[0]
     if out is None or a.q is None or b.q is None or out.q is None or op.kind.endswith("Multiply"):
         return None
-    if not narrow(a, b, out) or any(q.axis is not None for q in (a.q, b.q, out.q)):
+    if not all_8bit(a, b, out) or any(q.axis is not None for q in (a.q, b.q, out.q)):
         return None
     return (a.q, b.q, out.q) if 1 <= QNN.sum_factors((a.q, b.q), out.q)[2] <= 30 else None
 
@@ -53,11 +53,11 @@ def paired(op: Op, arrays: Sequence[Array]) -> Array:
 def rounded_up(numbers: Array, q: QParams) -> Array:
     """The nearest integers, within their range; of two, the upper one."""
     with np.errstate(all="ignore"):
-        steps = np.floor(numbers.astype(_F32) * (_F32(1) / single(q.scale)) + _F32(0.5)) + single(q.zero_point)
+        steps = np.floor(numbers.astype(_F32) * (_F32(1) / as_float32(q.scale)) + _F32(0.5)) + as_float32(q.zero_point)
     return np.clip(np.nan_to_num(steps), q.qmin, q.qmax).astype(q.dtype)
 
 
 def inverse(value: Value) -> np.float32:
     """What real numbers are multiplied by to be stored."""
     assert value.q is not None
-    return _F32(_F32(1) / single(value.q.scale))
+    return _F32(_F32(1) / as_float32(value.q.scale))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import FormatError
-from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
+from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
 from edgewright.ir.graph import Graph, Op, QParams, Value
 from edgewright.ir.qnn.shapes import elementwise, shapes_of
 from edgewright.ir.qnn.signatures import check_types
@@ -28,13 +28,13 @@ def check(graph: Graph, memory: int) -> None:
         _check_value(value, memory)
     check_ops(graph, _check_op)
     for op in graph.ops:
-        afford(op.kind, sum(math.prod(v.bound) for v in (*op.inputs(), *op.outputs) if v is not None), memory)
+        check_memory(op.kind, sum(math.prod(v.bound) for v in (*op.inputs(), *op.outputs) if v is not None), memory)
 
 
 def _check_value(value: Value, memory: int) -> None:
     if value.dynamic or str(value.dtype) not in _TYPES:
         raise FormatError("must be of a fixed shape and a known type", where=value.name, value=str(value.dtype))
-    afford(value.name, math.prod(value.bound), memory)
+    check_memory(value.name, math.prod(value.bound), memory)
     if value.q is not None and value.q.block is not None:
         _check_blocks(value, value.q)
 
@@ -72,12 +72,12 @@ def _check_op(op: Op) -> None:
 
 def _check_numbers(name: str, wanted: Numbers, given: Any, dims: int) -> None:
     if dims:
-        if not isinstance(given, list) or len(given) > LONGEST:
+        if not isinstance(given, list) or len(given) > MAX_LENGTH:
             raise FormatError("must be a list of numbers", where=name, value=type(given).__name__)
         for item in given:
             _check_numbers(name, wanted, item, dims - 1)
     elif wanted.real:
         if type(given) not in (float, int) or not math.isfinite(given) or abs(given) > 3.5e38:
             raise FormatError("must be a number", where=name, value=given)
-    elif type(given) not in (int, bool) or not wanted.low <= given < LARGEST:
+    elif type(given) not in (int, bool) or not wanted.low <= given < MAX_INT:
         raise FormatError(f"must be whole numbers from {wanted.low}", where=name, value=given)

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgewright.ir.aten.reference.windows import reach
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import single
+from edgewright.ir.numerics import as_float32
 from edgewright.ir.qnn.dtypes import centred, real, stored
 from edgewright.ir.qnn.scaling import bias_of, stored_sums, weights_of
 
@@ -48,7 +48,7 @@ def _finished(op: Op, total: Array, scales: Array | None, arrays: Sequence[Array
     whole = total.astype(np.int64)
     if bias is not None:
         assert x.q is not None
-        units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
+        units = as_float32(x.q.scale).astype(np.float64) * scales.astype(np.float64)
         whole = whole + np.resize(bias_of(bias, arrays[2], units), whole.shape[-1])
     return stored_sums(whole, x, scales, out)
 

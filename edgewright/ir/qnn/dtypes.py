@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import QNN, spread
+from edgewright.ir.numerics import QNN, broadcast_params
 from edgewright.ir.qnn.int16 import WordScaling, word_scaling
 
 _F32 = np.float32
@@ -28,7 +28,7 @@ def half(array: Array) -> Array:
 
 def centred(array: Array, q: QParams, dtype: Any = _F32) -> Array:
     """Integers without their zero point."""
-    return array.astype(dtype) - spread(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
+    return array.astype(dtype) - broadcast_params(np.asarray(q.zero_point, dtype), q.axis, array.ndim)
 
 
 def scales(q: QParams, array: Array) -> Array:
@@ -36,7 +36,7 @@ def scales(q: QParams, array: Array) -> Array:
     last."""
     given = np.asarray(q.scale, _F32)
     if q.block is None:
-        return spread(given, q.axis, array.ndim)
+        return broadcast_params(given, q.axis, array.ndim)
     return np.repeat(given.reshape(array.shape[-1], -1).T, q.block, axis=0)
 
 
@@ -44,7 +44,7 @@ def real(value: Value, array: Array) -> Array:
     """What stored elements stand for. Integers and truth values that were never real numbers stay what they are."""
     q = value.q
     if q is not None:
-        zero = 0 if q.block is not None else spread(np.asarray(q.zero_point, _F32), q.axis, array.ndim)
+        zero = 0 if q.block is not None else broadcast_params(np.asarray(q.zero_point, _F32), q.axis, array.ndim)
         return (array.astype(_F32) - zero) * scales(q, array)
     return half(array) if array.dtype.kind == "f" else array
 

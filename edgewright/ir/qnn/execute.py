@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.liveness import last_read
+from edgewright.ir.liveness import last_uses
 from edgewright.ir.qnn.dtypes import converted, real, stored
 from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
 
@@ -16,7 +16,7 @@ from edgewright.ir.qnn.table import PREFIX, QNN, REAL, STORED, QnnOp
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
     held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-    for op, dead in last_read(graph).items():
+    for op, dead in last_uses(graph).items():
         for out, made in zip(op.outputs, _made(op, _given(op, held)), strict=True):
             if out is not None:
                 held[out] = _fitting(op, out, made)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, QParams, Value
-from edgewright.ir.numerics import single
+from edgewright.ir.numerics import as_float32
 
 MIDDLE = 1 << 15
 _WORD = np.dtype(np.uint16)
@@ -67,7 +67,7 @@ def _is_word(q: QParams) -> bool:
 
 
 def _ratio(q: QParams, out: QParams) -> np.float32:
-    return np.float32(single(q.scale) / single(out.scale))
+    return np.float32(as_float32(q.scale) / as_float32(out.scale))
 
 
 def _nearest(ratio: np.float32, bits: int, most: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op
 from edgewright.ir.qnn.dtypes import converted, half, real, stored
 
@@ -109,7 +109,7 @@ def _there(indices: Array, size: int) -> tuple[Array, Array]:
 
 def gather(params: Params, x: Array, indices: Array) -> Array:
     axis = params["axis"]
-    return np.take(x, Outside(params["subject"]).check(indices.astype(np.int64), x.shape[axis]), axis)
+    return np.take(x, OutOfRangePolicy(params["subject"]).check(indices.astype(np.int64), x.shape[axis]), axis)
 
 
 def gather_elements(params: Params, x: Array, indices: Array) -> Array:

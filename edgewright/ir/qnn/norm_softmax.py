@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.int_rows import exact_norm, log_softmax, normalized, softmax
+from edgewright.ir.int_rows import log_softmax, norm_fits_int64, normalize_rows, softmax
 from edgewright.ir.qnn import image, norms
 from edgewright.ir.qnn.dtypes import centred, real, stored
 
@@ -51,7 +51,7 @@ def normed(op: Op, arrays: Sequence[Array]) -> Array:
     dims, shape = order
     assert x.q is not None
     rows = centred(arrays[0], x.q, np.int64).transpose(dims)
-    made = normalized(x, rows.reshape(shape), float(op.args["epsilon"]), not op.kind.endswith("RmsNorm"))
+    made = normalize_rows(x, rows.reshape(shape), float(op.args["epsilon"]), not op.kind.endswith("RmsNorm"))
     made = made.reshape(rows.shape).transpose(np.argsort(dims))
     for index, numbers in enumerate(constants):
         made = made + numbers if index else made * numbers
@@ -73,6 +73,6 @@ def rows_of(op: Op) -> tuple[list[int], tuple[int, ...]] | None:
         groups = x.bound[-1] if op.kind.endswith("InstanceNorm") else int(op.args["group"])
         dims = [0, rank - 1, *range(1, rank - 1)]
         length = size // (x.bound[0] * groups)
-    if x.q is not None and not exact_norm(x, length):
+    if x.q is not None and not norm_fits_int64(x, length):
         return None
     return dims, (size // length, length)

@@ -14,7 +14,7 @@ import numpy as np
 
 from edgewright.ir.aten.reference.windows import reach
 from edgewright.ir.graph import Array, Op, Value
-from edgewright.ir.numerics import QNN, single
+from edgewright.ir.numerics import QNN, as_float32
 from edgewright.ir.qnn.dtypes import centred, converted, half, stored
 
 Params = Mapping[str, Any]
@@ -53,7 +53,7 @@ def factors_of(op: Op) -> Array:
     (x,), out = op.args["inputs"], op.outputs[0]
     assert out is not None and x.q is not None and out.q is not None
     counts = counts_of(op) if not op.kind.endswith("ReduceSum") else np.ones((1,) * len(out.bound))
-    return np.asarray(single(x.q.scale) / (single(out.q.scale) * counts.astype(np.float32)), np.float32)
+    return np.asarray(as_float32(x.q.scale) / (as_float32(out.q.scale) * counts.astype(np.float32)), np.float32)
 
 
 def _ends(op: Op) -> tuple[Value, Value]:
@@ -88,7 +88,7 @@ def _finished(op: Op, total: Array) -> Array:
     x, out = _ends(op)
     if x.q is not None and out.q is not None:
         return QNN.requantize(total, factors_of(op), out.q)
-    real = total if x.q is None else total * np.float64(single(x.q.scale))
+    real = total if x.q is None else total * np.float64(as_float32(x.q.scale))
     if op.kind.endswith("ReduceSum"):
         return stored(out, real if real.dtype.kind != "f" else real.astype(np.float32))
     return stored(out, (real / counts_of(op)).astype(np.float32))
@@ -114,5 +114,5 @@ def running(op: Op, arrays: Sequence[Array]) -> Array:
     total = total - turned if op.args["exclusive"] else total
     total = np.flip(total, axis) if op.args["reverse"] else total
     if x.q is not None and out.q is not None:
-        return QNN.requantize(total, single(x.q.scale) / single(out.q.scale), out.q)
+        return QNN.requantize(total, as_float32(x.q.scale) / as_float32(out.q.scale), out.q)
     return stored(out, total if total.dtype.kind != "f" else total.astype(np.float32))

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.float_scale import RealScaling, narrow
+from edgewright.ir.float_scale import FloatScale, all_8bit
 from edgewright.ir.graph import Array, QParams, Value
-from edgewright.ir.numerics import QNN, single
+from edgewright.ir.numerics import QNN, as_float32
 
 _MULTIPLES = 16  # of a channel's scale that a block's may be
 
@@ -35,16 +35,16 @@ def weights_of(value: Value, data: Array) -> tuple[Array, Array]:
         if q.axis is not None and zero.ndim:
             shape[q.axis] = zero.size
             zero = zero.reshape(shape)
-        return data.astype(np.int64) - zero, single(q.scale).reshape(-1)
+        return data.astype(np.int64) - zero, as_float32(q.scale).reshape(-1)
     units, multiples = block_scales(q, data.shape[-1])
-    return data.astype(np.int64) * np.repeat(multiples.T, q.block, axis=0), single(units)
+    return data.astype(np.int64) * np.repeat(multiples.T, q.block, axis=0), as_float32(units)
 
 
 def bias_of(value: Value, data: Array, units: Array) -> Array:
     """A bias in units of the accumulator; real numbers are rounded to them."""
     numbers = data.astype(np.float64).reshape(-1)
     if value.q is not None:
-        scale = single(value.q.scale).astype(np.float64).reshape(-1)
+        scale = as_float32(value.q.scale).astype(np.float64).reshape(-1)
         if np.allclose(scale, units, 1e-5, 0):
             return data.astype(np.int64).reshape(-1)
         numbers = numbers * scale
@@ -54,13 +54,13 @@ def bias_of(value: Value, data: Array, units: Array) -> Array:
 def stored_sums(total: Array, x: Value, scales: Array, out: Value) -> Array:
     """Exact sums as the result holds them. Channels are last; ``scales`` are those of the weights."""
     assert x.q is not None and out.q is not None
-    if narrow(x, out):
-        return QNN.requantize(total, single(x.q.scale) * scales / single(out.q.scale), out.q)
+    if all_8bit(x, out):
+        return QNN.requantize(total, as_float32(x.q.scale) * scales / as_float32(out.q.scale), out.q)
     return product_scaling(x, scales, out).apply(total).astype(out.q.dtype)
 
 
-def product_scaling(x: Value, scales: Array, out: Value) -> RealScaling:
+def product_scaling(x: Value, scales: Array, out: Value) -> FloatScale:
     assert x.q is not None and out.q is not None
-    units = single(x.q.scale).astype(np.float64) * scales.astype(np.float64)
-    factors: Any = (units / single(out.q.scale).astype(np.float64)).reshape(-1)
-    return RealScaling(tuple(factors.tolist()), int(np.asarray(out.q.zero_point)), out.q.qmin, out.q.qmax, "real")
+    units = as_float32(x.q.scale).astype(np.float64) * scales.astype(np.float64)
+    factors: Any = (units / as_float32(out.q.scale).astype(np.float64)).reshape(-1)
+    return FloatScale(tuple(factors.tolist()), int(np.asarray(out.q.zero_point)), out.q.qmin, out.q.qmax, "real")

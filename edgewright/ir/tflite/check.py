@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from edgewright.errors import FormatError
-from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
+from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.tflite.shapes import shape_of
 from edgewright.ir.tflite.signatures import check_types
@@ -41,12 +41,12 @@ def _check_op(op: Op, memory: int) -> None:
     assert out is not None
     if made != out.bound:
         raise FormatError(f"must have the shape {list(made)}", where="result", value=list(out.bound))
-    afford(op.kind, math.prod(made) + on_the_way + sum(math.prod(v.bound) for v in op.inputs()), memory)
+    check_memory(op.kind, math.prod(made) + on_the_way + sum(math.prod(v.bound) for v in op.inputs()), memory)
 
 
 def _check_operands(op: Op, row: TfliteOp) -> None:
     given = op.args["inputs"]
-    if not isinstance(given, list) or not 0 < len(given) < LONGEST or (row.operands and len(given) != row.operands):
+    if not isinstance(given, list) or not 0 < len(given) < MAX_LENGTH or (row.operands and len(given) != row.operands):
         raise FormatError(f"must be {row.operands or 'some'} tensors", where="inputs")
     if any(not isinstance(v, Value) for v in given) or len(op.outputs) != 1 or op.outputs[0] is None:
         raise FormatError("must be tensors, with one result", where="inputs")
@@ -57,11 +57,11 @@ def _check_operands(op: Op, row: TfliteOp) -> None:
 
 def _check_field(name: str, value: Any) -> None:
     if name in ("alpha", "beta"):
-        least = 0.0 if name == "beta" else -LARGEST
-        if type(value) not in (float, int) or not math.isfinite(value) or not least < value < LARGEST:
+        least = 0.0 if name == "beta" else -MAX_INT
+        if type(value) not in (float, int) or not math.isfinite(value) or not least < value < MAX_INT:
             raise FormatError(f"must be a number above {least}", where=name, value=value)
     elif name == "new_shape":
         if not isinstance(value, list) or any(type(n) is not int for n in value):
             raise FormatError("must be a list of integers", where=name, value=value)
-    elif type(value) not in (int, bool) or not _FROM.get(name, -16) <= value < LARGEST:
+    elif type(value) not in (int, bool) or not _FROM.get(name, -16) <= value < MAX_INT:
         raise FormatError(f"must be an integer from {_FROM.get(name, -16)}", where=name, value=value)

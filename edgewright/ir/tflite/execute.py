@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from edgewright.errors import UsageError
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.liveness import last_read
+from edgewright.ir.liveness import last_uses
 from edgewright.ir.tflite.table import PREFIX, TFLITE, Reference
 from edgewright.ir.tflite.xnnpack_rounding import OVERRIDES
 
@@ -20,7 +20,7 @@ def execute(graph: Graph, inputs: Sequence[Array], numerics: str = "tflite") -> 
     """
     named(numerics)
     held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-    for op, dead in last_read(graph).items():
+    for op, dead in last_uses(graph).items():
         out = op.outputs[0]
         assert out is not None
         made = run_op(op, held, numerics)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.errors import FormatError
-from edgewright.ir.dialect_checks import LARGEST, LONGEST, afford, check_graph, check_ops
+from edgewright.ir.dialect_checks import MAX_INT, MAX_LENGTH, check_graph, check_memory, check_ops
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.tosa.shapes import shape_of
 from edgewright.ir.tosa.signatures import check_types
@@ -65,7 +65,7 @@ def _check_tensor(name: str, given: Any) -> None:
 
 def _check_argument(name: str, given: Any) -> None:
     if name in _LISTS:
-        if not isinstance(given, list) or len(given) > LONGEST:
+        if not isinstance(given, list) or len(given) > MAX_LENGTH:
             raise FormatError("must be a list of integers", where=name, value=type(given).__name__)
         for item in given:
             _check_integer(name, item)
@@ -80,8 +80,8 @@ def _check_argument(name: str, given: Any) -> None:
 
 
 def _check_integer(name: str, given: Any) -> None:
-    low = _FROM.get(name, -LARGEST)
-    if type(given) is not int or not low <= given < LARGEST:
+    low = _FROM.get(name, -MAX_INT)
+    if type(given) is not int or not low <= given < MAX_INT:
         raise FormatError(f"must be an integer from {low}", where=name, value=given)
 
 
@@ -127,6 +127,6 @@ def _check_shape(op: Op, name: str, memory: int) -> None:
     made, on_the_way = shape_of(op, name)
     out = op.outputs[0]
     assert out is not None
-    afford(op.kind, math.prod(made) + on_the_way + sum(math.prod(v.bound) for v in op.inputs()), memory)
+    check_memory(op.kind, math.prod(made) + on_the_way + sum(math.prod(v.bound) for v in op.inputs()), memory)
     if made != out.bound:
         raise FormatError(f"must have the shape {list(made)}", where="result", value=list(out.bound))

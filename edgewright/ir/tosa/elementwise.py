@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.ir.core.index_bounds import Outside
+from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array
 
 
@@ -124,12 +124,12 @@ def slice_(input: Array, start: Sequence[int], size: Sequence[int]) -> Array:
 
 
 def gather(values: Array, indices: Array) -> Array:
-    places = Outside("tosa.gather", wrap=True).check(indices, values.shape[1])
+    places = OutOfRangePolicy("tosa.gather", wrap=True).check(indices, values.shape[1])
     return np.take_along_axis(values, places[:, :, None].astype(np.int64), axis=1)
 
 
 def scatter(values: Array, indices: Array, input: Array) -> Array:
-    made, places = values.copy(), Outside("tosa.scatter", wrap=True).check(indices, values.shape[1])
+    made, places = values.copy(), OutOfRangePolicy("tosa.scatter", wrap=True).check(indices, values.shape[1])
     np.put_along_axis(made, places[:, :, None].astype(np.int64), input, axis=1)
     return made
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewright.ir.graph import Array, Graph, GraphError, Op, Value
-from edgewright.ir.liveness import last_read
+from edgewright.ir.liveness import last_uses
 from edgewright.ir.tosa.table import PREFIX, TOSA
 
 
 def execute(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     """The outputs for ``inputs``; what nobody reads any more is let go."""
     held: dict[Value, Array] = dict(zip(graph.inputs, inputs, strict=True))
-    for op, dead in last_read(graph).items():
+    for op, dead in last_uses(graph).items():
         out = op.outputs[0]
         assert out is not None
         made = run_op(op, held)

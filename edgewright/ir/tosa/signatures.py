@@ -7,7 +7,7 @@ are not part of TOSA; those that a graph's inputs and outputs carry along are fo
 from __future__ import annotations
 
 from edgewright.ir.graph import Op, Value
-from edgewright.ir.signatures import Signatures, element
+from edgewright.ir.signatures import Signatures, element_code
 from edgewright.ir.tosa.table import PREFIX, TOSA
 
 _CLASSES = {
@@ -52,7 +52,7 @@ SIGNATURES = Signatures(_CLASSES, {
     "pad": "B B# -> B",
     "gather": "R i32 -> R",
     "scatter": "R i32 R -> R",
-}, element)  # fmt: skip
+}, element_code)  # fmt: skip
 
 
 def check_types(op: Op) -> None:

@@ -12,7 +12,7 @@ from edgewright.errors import UsageError
 from edgewright.ir.aten.reference.quant import quantize_per_channel, quantize_per_tensor
 from edgewright.ir.aten.table import OpTable
 from edgewright.ir.graph import Graph, Op, QParams, Value
-from edgewright.ir.numerics import spread
+from edgewright.ir.numerics import broadcast_params
 
 _LARGEST = 1 << 16  # bytes that a constant may grow to by being computed ahead
 _WORKSPACE = 1 << 28  # bytes that a result on the way to such a constant may have
@@ -150,8 +150,8 @@ def dequantized(value: Value) -> Any:
     assert q is not None
     assert value.data is not None
     rank = value.data.ndim
-    zero = spread(np.asarray(q.zero_point), q.axis, rank)
-    scale = spread(np.asarray(q.scale, np.float32), q.axis, rank)
+    zero = broadcast_params(np.asarray(q.zero_point), q.axis, rank)
+    scale = broadcast_params(np.asarray(q.scale, np.float32), q.axis, rank)
     return np.asarray(
         (value.data.astype(np.int32) - zero).astype(np.float32) * scale
     )  # numpy makes numbers of 0-d ones

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.ir.aten.table import OpTable
-from edgewright.ir.core.dynamic_conv import is_row_product
+from edgewright.ir.core.dynamic_conv import is_pointwise_gemm
 from edgewright.ir.graph import Graph, Op, Origin, QParams, Value
 from edgewright.ir.ports import Bias, Index, Weight
 from edgewright.lowering.passes.constant_folding import dequantized
@@ -279,7 +279,7 @@ class _Folder:
 
 def _by_pixel(op: Op) -> bool:
     outputs, inputs, *kernel = op.args["weight"].bound
-    return is_row_product(op, (inputs, outputs), tuple(kernel))
+    return is_pointwise_gemm(op, (inputs, outputs), tuple(kernel))
 
 
 def _one_quantity(op: Op) -> bool:

@@ -15,7 +15,7 @@ from edgewright.backends.ethos_u.npu.elementwise import HEADROOM, OperandScales
 from edgewright.backends.ethos_u.npu.map_views import Builder, NotTranslatedError
 from edgewright.backends.ethos_u.npu.output_stage import OutputStage, rescale
 from edgewright.backends.ethos_u.npu.trace import Block, Copy, Elementwise, Pool, Product, Second
-from edgewright.ir.fixed_point_scale import Scaling
+from edgewright.ir.fixed_point_scale import FixedPointScale
 from edgewright.ir.graph import Array, Value
 
 _ROUNDINGS = {"natural": "single", "tfl": "double"}
@@ -48,13 +48,13 @@ def _factors(multiplier: Any, shift: Any, rounding: str) -> tuple[tuple[int, ...
     return by, bits, _ROUNDINGS[rounding]
 
 
-def _scaling(stage: OutputStage, multiplier: Any, shift: Any) -> Scaling:
+def _scaling(stage: OutputStage, multiplier: Any, shift: Any) -> FixedPointScale:
     by, bits, rounding = _factors(multiplier, shift, stage.rounding)
     if len(by) != len(bits):
         by, bits = tuple(n * max(len(by), len(bits)) if len(n) == 1 else n for n in (by, bits))
     if stage.low > stage.high:
         raise NotTranslatedError("limits in the wrong order")
-    return Scaling(by, bits, rounding, stage.zero_point, stage.low, stage.high)
+    return FixedPointScale(by, bits, rounding, stage.zero_point, stage.low, stage.high)
 
 
 def _whole(data: Array, dtype: Any) -> Array:
@@ -85,7 +85,7 @@ def _product(b: Builder, block: Product) -> None:
     _convolve(b, block, b.read(block.ifm, shape), filters, bias, scaling, where, block.deep)
 
 
-def _convolve(b: Builder, block: Product | Pool, x: Value, filters: Array, bias: Array, scaling: Scaling,
+def _convolve(b: Builder, block: Product | Pool, x: Value, filters: Array, bias: Array, scaling: FixedPointScale,
               where: dict[str, Any], deep: bool) -> None:  # fmt: skip
     filters = filters[..., 0].transpose(1, 2, 0)[None] if deep else filters
     made = b.value((1, *block.shape), block.ofm.dtype, 0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgewright.ir.dtypes import (
     DType,
-    complex_of,
+    complex_dtype,
     compute_type,
     is_complex,
     is_floating,
@@ -43,7 +43,7 @@ def result_type(*args: Any) -> DType:
     if wide and flat:
         other = promote(*flat)
         if is_complex(other) and is_floating(dtype):
-            dtype = complex_of(dtype)
+            dtype = complex_dtype(dtype)
         elif _kind(other) > _kind(dtype):
             dtype = promote(dtype, other)
     for number in args:
