@@ -1,4 +1,4 @@
-"""The constant buffer: packed weights and tables; small ones that are equal are stored once."""
+"""The constant buffer: packed weights and lookup tables. Small equal constants are stored once."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from edgewright.engine.jit.threads import address_of, aligned_buffer
 from edgewright.engine.plan import ALIGN, SLACK, Address
 from edgewright.ir.graph import Array
 
-_SMALL = 4096  # bytes
-_LARGE = 64 << 10
+_MAX_DEDUPLICATED = 4096  # bytes
+_MIN_RELEASED = 64 << 10
 Write = Callable[[Array], None]
 
 
 class ConstantBuffer:
-    """Arrays, one after the other, each aligned. Large ones are written straight to where they will be read."""
+    """Collects constants at aligned offsets; ``build`` lets each be packed directly into its final memory."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, int, Write, Array | None]] = []
-        self._known: dict[bytes, int] = {}
+        self._offsets: dict[bytes, int] = {}
         self.size = 0
 
     def add(self, array: Array) -> Address:
         data: Array = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        key = data.tobytes() if data.size <= _SMALL else None
-        if key is not None and key in self._known:
-            return Address("weights", self._known[key])
-        place = self.reserve(data.size, lambda room: np.copyto(room, data))
+        key = data.tobytes() if data.size <= _MAX_DEDUPLICATED else None
+        if key is not None and key in self._offsets:
+            return Address("weights", self._offsets[key])
+        address = self.reserve(data.size, lambda target: np.copyto(target, data))
         if key is not None:
-            self._known[key] = place.offset
-        return place
+            self._offsets[key] = address.offset
+        return address
 
     def reserve(self, size: int, write: Write, source: Array | None = None) -> Address:
-        """Room for so many bytes, all 0, which ``write`` is given when everything has its place.
+        """Reserve ``size`` zeroed bytes; ``build`` calls ``write`` to fill them.
 
-        ``source`` is what it will read, and most likely nobody else.
+        ``source`` is the array that ``write`` reads; its pages are released afterwards.
         """
         offset = self.size
         self._parts.append((offset, size, write, source))
@@ -46,18 +46,18 @@ class ConstantBuffer:
         return Address("weights", offset)
 
     def build(self) -> Array:
-        """The buffer, as kernels may read it."""
-        whole = aligned_buffer(self.size + SLACK)[: self.size]
+        """Allocate the buffer and run all deferred writes."""
+        buffer = aligned_buffer(self.size + SLACK)[: self.size]
         for offset, size, write, source in self._parts:
-            write(whole[offset : offset + size])
-            if source is not None and source.nbytes > _LARGE:
+            write(buffer[offset : offset + size])
+            if source is not None and source.nbytes > _MIN_RELEASED:
                 release_pages(source)
-        self._parts.clear()  # and with them what they were written from
-        return whole
+        self._parts.clear()  # drops references to the source arrays
+        return buffer
 
 
 def release_pages(source: Array) -> None:
-    """Let go of the memory a mapped file's bytes are in, if it can only be read: touched again, they are read again."""
+    """Drop the resident pages of an array backed by a read-only mapped file; the kernel reloads them if touched."""
     owner: Any = source
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.obj if isinstance(owner, memoryview) else owner.base
@@ -71,8 +71,8 @@ def release_pages(source: Array) -> None:
 
 
 def make_resident(weights: Array) -> Array:
-    """The bytes where kernels may read them: as they lie if they are aligned and followed by SLACK bytes of their own,
-    else a copy."""
+    """Return memory that kernels may read: the array itself if it is aligned and followed by SLACK bytes of its own
+    allocation, else a copy."""
     owner = weights.base
     if weights.dtype == np.uint8 and isinstance(owner, np.ndarray) and weights.flags.c_contiguous:
         end = address_of(weights) + weights.nbytes + SLACK

@@ -1,4 +1,4 @@
-"""What a graph is made of, in one name: for graphs that no blob stands for."""
+"""Structural digest of a graph: the plan cache key of graphs that were not read from a blob."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import numpy as np
 from edgewright.engine.jit.cache import cache_key
 from edgewright.ir.graph import Graph, Value
 
-_MOST = 32 << 20  # bytes of constants: plans of larger ones are not kept
+_MAX_CONSTANTS = 32 << 20  # bytes: hashing more costs too much
 
 
 def graph_digest(graph: Graph) -> str | None:
-    """A digest of operators, shapes, constants and what becomes of results; None if there is too much to look at.
+    """Digest operators, shapes, constants, outputs and updates; None if the constants are too large.
 
-    Names of values do not count.
+    Value names do not contribute: values are numbered in order of first appearance.
     """
     constants = {v for op in graph.ops for v in op.inputs() if v.constant}
-    if sum(v.nbytes for v in constants) > _MOST:
+    if sum(v.nbytes for v in constants) > _MAX_CONSTANTS:
         return None
     numbers: dict[Value, int] = {}
     parts: list[str | memoryview] = []
 
-    def told(given: Any) -> Any:
-        if isinstance(given, list | tuple):
-            return [told(g) for g in given]
-        if isinstance(given, np.ndarray):  # its text leaves out most of a long one
-            parts.append(np.ascontiguousarray(given).reshape(-1).view(np.uint8).data)
-            return ("array", str(given.dtype), given.shape)
-        if not isinstance(given, Value):
-            return given
-        if given not in numbers:
-            numbers[given] = len(numbers)
-            parts.append(f"{given.dtype} {given.shape} {given.dim_order} {given.q} {given.constant}")
-            if given.constant:
-                parts.append(np.ascontiguousarray(given.data).reshape(-1).view(np.uint8).data)
-        return ("value", numbers[given])
+    def encode(argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return [encode(g) for g in argument]
+        if isinstance(argument, np.ndarray):  # repr() abbreviates long arrays
+            parts.append(np.ascontiguousarray(argument).reshape(-1).view(np.uint8).data)
+            return ("array", str(argument.dtype), argument.shape)
+        if not isinstance(argument, Value):
+            return argument
+        if argument not in numbers:
+            numbers[argument] = len(numbers)
+            parts.append(f"{argument.dtype} {argument.shape} {argument.dim_order} {argument.q} {argument.constant}")
+            if argument.constant:
+                parts.append(np.ascontiguousarray(argument.data).reshape(-1).view(np.uint8).data)
+        return ("value", numbers[argument])
 
-    parts.append(repr(told(graph.inputs)))
+    parts.append(repr(encode(graph.inputs)))
     for op in graph.ops:
-        listed = {name: told(given) for name, given in op.args.items()}
-        parts.append(f"{op.kind} {listed} {told(op.outputs)}")
-    parts.append(repr(told([graph.outputs, graph.updates])))
+        args = {name: encode(argument) for name, argument in op.args.items()}
+        parts.append(f"{op.kind} {args} {encode(op.outputs)}")
+    parts.append(repr(encode([graph.outputs, graph.updates])))
     return cache_key(*parts)

@@ -1,4 +1,4 @@
-"""A graph's inputs and outputs: the caller's arrays, and copies of them inside the engine."""
+"""Graph inputs and outputs: storage in the caller's arrays, and copies of them inside the arena."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from edgewright.engine.plan import Address, TensorSpec
 from edgewright.ir.graph import Op, Value
 
 
-def caller_storage(value: Value, place: Address) -> Storage:
-    """A value in the caller's array."""
+def caller_storage(value: Value, address: Address) -> Storage:
+    """The dense storage of a value in the caller's array."""
     assert value.dtype is not None
     raw = value.q is not None and value.q.dtype == np.dtype(np.int8)
-    return Storage(value, place, dense_layout(tuple(int(n) for n in value.bound), value.dtype.itemsize), raw)
+    return Storage(value, address, dense_layout(tuple(int(n) for n in value.bound), value.dtype.itemsize), raw)
 
 
 def tensor_spec(value: Value) -> TensorSpec:
-    """An input or output, as the caller sees it."""
+    """The name, dtype and shape of an input or output."""
     assert value.dtype is not None
     return TensorSpec(value.name, value.dtype, tuple(int(n) for n in value.bound))
 
 
 def clone_value(value: Value) -> Value:
-    """A value like another."""
+    """A new value of the same type and shape."""
     return Value(value.name + "'", value.dtype, value.shape, value.dim_order, q=value.q)
 
 
 def replace_value(node: Node, old: Value, new: Value) -> None:
-    """Make a node read another value; operators of the graph itself stay as they are."""
+    """Make a node read ``new`` in address of ``old``. Operators are copied: the graph's own stay unchanged."""
 
-    def changed(argument: object) -> object:
+    def substitute(argument: object) -> object:
         if isinstance(argument, list):
-            return [changed(a) for a in argument]
+            return [substitute(a) for a in argument]
         return new if argument is old else argument
 
-    made = [Op(op.kind, {k: changed(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
-    node.sum = next((new_op for op, new_op in zip(node.ops, made, strict=True) if op is node.sum), None)
-    node.ops = made
+    ops = [Op(op.kind, {k: substitute(v) for k, v in op.args.items()}, op.outputs, op.origin) for op in node.ops]
+    node.sum = next((new_op for op, new_op in zip(node.ops, ops, strict=True) if op is node.sum), None)
+    node.ops = ops
     node.second = new if node.second is old else node.second
-    node.attention = None if node.attention is None else node.attention.reading(old, new)
+    node.attention = None if node.attention is None else node.attention.replace_value(old, new)
     for part in node.parts:
         replace_value(part, old, new)

@@ -1,5 +1,5 @@
-"""Images and volumes sampled at the points of a grid, as operators of a device graph: arithmetic on the points, and
-pixels at the places that it gives. Each operation is one of ``ir/aten/reference/grid_sample.py``, in its order."""
+"""Lowering of grid_sample (2-D and 3-D) to core operators: coordinate arithmetic, then a gather and a weighted sum per
+tap. The operations and their order are those of ``ir/aten/reference/grid_sample.py``, so results match bit for bit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 
 from edgewright.ir.graph import Array, Value
 
-_F32, _TRUTH, _PLACE = (np.dtype(t) for t in (np.float32, np.bool_, np.int64))
+_F32, _BOOL, _INDEX = (np.dtype(t) for t in (np.float32, np.bool_, np.int64))
 _LINEAR, _NEAREST, _CUBIC = range(3)
 _ZEROS, _BORDER, _REFLECTION = range(3)
 
-Make = Callable[[str, Sequence[int], dict[str, Any], Any], Value]  # an operator's kind, its result's shape, type
+AddOp = Callable[[str, Sequence[int], dict[str, Any], Any], Value]  # kind, result shape, arguments, result dtype
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How points are taken: by numbers as torch has them."""
+    """Interpolation and padding modes, numbered as in ATen."""
 
     mode: int
     padding: int
@@ -30,90 +30,92 @@ class Sampling:
 
 @dataclass(frozen=True)
 class _Tap:
-    """For each point an element along a dimension, its weight (None: 1) and whether there is such an element."""
+    """Per point, one index along a dimension, its weight (None: 1), and whether the index is in range."""
 
-    place: Value
+    index: Value
     weight: Value | None
     inside: Value
 
 
 def lower_grid_sample(
-    make: Make, pixels: Value, points: Value, batch: int, sizes: Sequence[int], how: Sampling
+    add_op: AddOp, pixels: Value, points: Value, batch: int, sizes: Sequence[int], sampling: Sampling
 ) -> Value:
-    """``pixels`` are ``[batch by all sizes, channels]``, ``points`` ``[rows, dimensions]``, the fastest one first; it
-    gives ``[rows, channels]``. Places are made here, and so are inside."""
+    """``pixels``: ``[batch * prod(sizes), channels]``; ``points``: ``[rows, dimensions]``, innermost dimension first.
+    Returns ``[rows, channels]``. Indices are clamped here, so the gather needs no bounds check."""
     rows = points.bound[0]
-    grid, sides = _Grid(make, rows), []
+    grid, taps_per_dim = _Grid(add_op, rows), []
     for i, size in enumerate(sizes):
         column = len(sizes) - 1 - i
-        at = make("slice", (rows, 1), {"self": points, "start": [0, column], "length": [rows, 1]}, _F32)
-        sides.append(grid.taps(at, size, how))
+        at = add_op("slice", (rows, 1), {"self": points, "start": [0, column], "length": [rows, 1]}, _F32)
+        taps_per_dim.append(grid.taps(at, size, sampling))
     offsets = np.repeat(np.arange(batch, dtype=np.int64) * int(np.prod(sizes)), rows // batch)[:, None]
     total: Value | None = None
-    for taps in product(*sides):
-        part = grid.part(pixels, taps, sizes, make_constant(offsets))
-        total = part if total is None else make("add", part.bound, {"self": total, "other": part}, _F32)
+    for taps in product(*taps_per_dim):
+        part = grid.weighted_tap(pixels, taps, sizes, make_constant(offsets))
+        total = part if total is None else add_op("add", part.bound, {"self": total, "other": part}, _F32)
     assert total is not None
     return total
 
 
 class _Grid:
-    """Arithmetic on the points of a grid: values of one shape, and numbers."""
+    """Builds coordinate arithmetic on ``[rows, 1]`` values and scalars."""
 
-    def __init__(self, make: Make, rows: int) -> None:
-        self.make, self.shape = make, (rows, 1)
+    def __init__(self, add_op: AddOp, rows: int) -> None:
+        self.add_op, self.shape = add_op, (rows, 1)
 
     def do(self, kind: str, a: Value, b: Any = None, dtype: Any = _F32) -> Value:
         args = {"self": a}
         if b is not None:
             args["other"] = b if isinstance(b, Value) else make_constant(np.asarray(b, a.dtype))
-        return self.make(kind, self.shape, args, dtype)
+        return self.add_op(kind, self.shape, args, dtype)
 
-    def choose(self, condition: Value, yes: Any, no: Any) -> Value:
-        held = [v if isinstance(v, Value) else make_constant(np.asarray(v, np.float32)) for v in (yes, no)]
-        return self.make("where", self.shape, {"condition": condition, "self": held[0], "other": held[1]}, _F32)
+    def select(self, condition: Value, yes: Any, no: Any) -> Value:
+        branches = [v if isinstance(v, Value) else make_constant(np.asarray(v, np.float32)) for v in (yes, no)]
+        return self.add_op(
+            "where", self.shape, {"condition": condition, "self": branches[0], "other": branches[1]}, _F32
+        )
 
-    def limited(self, x: Value, low: float, high: float) -> Value:
+    def clamp(self, x: Value, low: float, high: float) -> Value:
         return self.do("minimum", self.do("maximum", x, low), high)
 
-    # ------------------------------------------------------------------------------------------------------- places
+    # ------------------------------------------------------------------------------------------------------ indices
 
-    def taps(self, points: Value, size: int, how: Sampling) -> list[_Tap]:
-        """Elements along one dimension. Cubic taps are placed one by one."""
-        at = self._pixels(points, size, how.align)
+    def taps(self, points: Value, size: int, sampling: Sampling) -> list[_Tap]:
+        """The taps along one dimension. Cubic taps are each padded separately."""
+        at = self._unnormalize(points, size, sampling.align)
         found: list[tuple[Value, Value | None]]
-        if how.mode == _CUBIC:
-            found = [(self._placed(t, size, how), w) for t, w in self._cubic(at)]
+        if sampling.mode == _CUBIC:
+            found = [(self._pad(t, size, sampling), w) for t, w in self._cubic(at)]
         else:
-            at = self._placed(at, size, how)
-            found = [(self.do("round", at), None)] if how.mode == _NEAREST else self._linear(at)
-        return [self._tap(place, weight, size) for place, weight in found]
+            at = self._pad(at, size, sampling)
+            found = [(self.do("round", at), None)] if sampling.mode == _NEAREST else self._linear(at)
+        return [self._tap(index, weight, size) for index, weight in found]
 
     def _tap(self, at: Value, weight: Value | None, size: int) -> _Tap:
-        inside = self.do("logical_and", self.do("ge", at, 0, _TRUTH), self.do("le", at, size - 1, _TRUTH), _TRUTH)
-        there = self.limited(self.choose(inside, at, 0), 0, size - 1)
-        return _Tap(self.do("cast", there, None, _PLACE), weight, inside)
+        inside = self.do("logical_and", self.do("ge", at, 0, _BOOL), self.do("le", at, size - 1, _BOOL), _BOOL)
+        clamped = self.clamp(self.select(inside, at, 0), 0, size - 1)
+        return _Tap(self.do("cast", clamped, None, _INDEX), weight, inside)
 
-    def _pixels(self, points: Value, size: int, align: bool) -> Value:
-        moved = self.do("add", points, 1)
+    def _unnormalize(self, points: Value, size: int, align: bool) -> Value:
+        shifted = self.do("add", points, 1)
         if align:
-            return self.do("mul", self.do("div", moved, 2), size - 1)
-        return self.do("div", self.do("sub", self.do("mul", moved, size), 1), 2)
+            return self.do("mul", self.do("div", shifted, 2), size - 1)
+        return self.do("div", self.do("sub", self.do("mul", shifted, size), 1), 2)
 
-    def _placed(self, at: Value, size: int, how: Sampling) -> Value:
-        """What a position outside the image stands for."""
-        if how.padding == _ZEROS:
+    def _pad(self, at: Value, size: int, sampling: Sampling) -> Value:
+        """Apply the padding mode to positions outside the image."""
+        if sampling.padding == _ZEROS:
             return at
-        if how.padding == _REFLECTION:
-            low, span = (0.0, size - 1) if how.align else (-0.5, size)
+        if sampling.padding == _REFLECTION:
+            low, span = (0.0, size - 1) if sampling.align else (-0.5, size)
             if span == 0:
                 return self.do("mul", at, 0)
             distance = self.do("abs", self.do("sub", at, low))
             rest, flips = self.do("fmod", distance, span), self.do("floor", self.do("div", distance, span))
-            odd = self.do("ne", self.do("fmod", flips, 2), 0, _TRUTH)
-            at = self.choose(odd, self.do("sub", self.do("neg", rest), -(span + low)), self.do("add", rest, low))
-        known = self.choose(self.do("isnan", at, None, _TRUTH), 0, at)
-        return self.limited(known, 0, size - 1)
+            odd = self.do("ne", self.do("fmod", flips, 2), 0, _BOOL)
+            at = self.select(odd, self.do("sub", self.do("neg", rest), -(span + low)), self.do("add", rest, low))
+        position = self.select(self.do("isnan", at, None, _BOOL), 0, at)
+        return self.clamp(position, 0, size - 1)
 
     def _linear(self, at: Value) -> list[tuple[Value, Value | None]]:
         lower = self.do("floor", at)
@@ -123,38 +125,38 @@ class _Grid:
     def _cubic(self, at: Value) -> list[tuple[Value, Value]]:
         lower = self.do("floor", at)
         part = self.do("sub", at, lower)
-        apart = {tap: self.do("abs", self.do("sub", part, tap)) for tap in range(-1, 3)}
-        return [(self.do("add", lower, tap), self._weight(d)) for tap, d in apart.items()]
+        distances = {tap: self.do("abs", self.do("sub", part, tap)) for tap in range(-1, 3)}
+        return [(self.do("add", lower, tap), self._cubic_weight(d)) for tap, d in distances.items()]
 
-    def _weight(self, d: Value) -> Value:
+    def _cubic_weight(self, d: Value) -> Value:
         near = self.do("sub", self.do("mul", d, 1.25), 2.25)
         near = self.do("add", self.do("mul", self.do("mul", near, d), d), 1)
         far = self.do("add", self.do("mul", d, -0.75), 3.75)
         far = self.do("sub", self.do("mul", far, d), 6)
         far = self.do("add", self.do("mul", far, d), 3)
-        return self.choose(self.do("le", d, 1, _TRUTH), near, far)
+        return self.select(self.do("le", d, 1, _BOOL), near, far)
 
     # --------------------------------------------------------------------------------------------------------- sums
 
-    def part(self, pixels: Value, taps: Sequence[_Tap], sizes: Sequence[int], offsets: Value) -> Value:
-        """The pixels of one tap of each dimension, by their weights; 0 where there is none."""
-        known, place, weight = taps[-1].inside, taps[0].place, taps[-1].weight
+    def weighted_tap(self, pixels: Value, taps: Sequence[_Tap], sizes: Sequence[int], offsets: Value) -> Value:
+        """The gathered pixels of one tap per dimension, weighted; 0 where a tap is out of range."""
+        in_range, index, weight = taps[-1].inside, taps[0].index, taps[-1].weight
         for tap in taps[-2::-1]:
-            known = self.do("logical_and", tap.inside, known, _TRUTH)
+            in_range = self.do("logical_and", tap.inside, in_range, _BOOL)
             weight = None if weight is None or tap.weight is None else self.do("mul", tap.weight, weight)
         for tap, size in zip(taps[1:], sizes[1:], strict=True):
-            place = self.do("add", self.do("mul", place, size, _PLACE), tap.place, _PLACE)
-        place = self.do("add", place, offsets, _PLACE)
+            index = self.do("add", self.do("mul", index, size, _INDEX), tap.index, _INDEX)
+        index = self.do("add", index, offsets, _INDEX)
         rows, shape = self.shape[:1], (self.shape[0], pixels.bound[1])
-        flat = self.make("view", rows, {"self": place, "size": list(rows)}, _PLACE)
-        found = self.make("index", shape, {"self": pixels, "indices": [flat]}, _F32)
+        flat = self.add_op("view", rows, {"self": index, "size": list(rows)}, _INDEX)
+        found = self.add_op("index", shape, {"self": pixels, "indices": [flat]}, _F32)
         if weight is None:
-            nothing = self.do("logical_not", known, None, _TRUTH)
+            masked = self.do("logical_not", in_range, None, _BOOL)
         else:
-            found = self.make("mul", shape, {"self": found, "other": weight}, _F32)
-            nothing = self.do("eq", self.choose(known, weight, 0), 0, _TRUTH)
-        none = {"condition": nothing, "self": make_constant(np.asarray(0, np.float32)), "other": found}
-        return self.make("where", shape, none, _F32)
+            found = self.add_op("mul", shape, {"self": found, "other": weight}, _F32)
+            masked = self.do("eq", self.select(in_range, weight, 0), 0, _BOOL)
+        select_zero = {"condition": masked, "self": make_constant(np.asarray(0, np.float32)), "other": found}
+        return self.add_op("where", shape, select_zero, _F32)
 
 
 def make_constant(data: Array) -> Value:

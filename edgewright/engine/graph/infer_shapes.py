@@ -1,4 +1,4 @@
-"""Shapes of a device graph for inputs of certain shapes: every other value's follows, by the rules of ``check.py``."""
+"""Shape inference: specialize a graph to concrete input shapes with the shape rules of ``validate.py``."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ Shape = tuple[int, ...]
 
 
 def specialize(graph: Graph, shapes: Sequence[Shape]) -> Graph:
-    """The graph for inputs of these shapes: every other value's follows."""
+    """Copy the graph with inputs of these shapes, inferring the shape of every other value."""
     if len(shapes) != len(graph.inputs):
         raise InputError("device graph", f"takes {len(graph.inputs)} inputs", value=len(shapes))
-    made: dict[Value, Value] = {}
+    specialized: dict[Value, Value] = {}
     for value, shape in zip(graph.inputs, shapes, strict=True):
         fits = len(shape) == len(value.bound) and all(n <= most for n, most in zip(shape, value.bound, strict=True))
         if not fits and (len(shape) == len(value.bound) or math.prod(shape) != math.prod(value.bound)):
             raise InputError(f"input {value.name}", f"must fit in {list(value.bound)}", value=list(shape))
-        made[value] = _shaped(value, shape)
+        specialized[value] = _with_shape(value, shape)
     declared = all(tuple(shape) == value.bound for value, shape in zip(graph.inputs, shapes, strict=True))
-    ops = [_specialize_op(op, made, declared) for op in graph.ops]
-    outputs = [made.get(v, v) for v in graph.outputs]
-    return Graph(graph.name, [made[v] for v in graph.inputs], outputs, ops)
+    ops = [_specialize_op(op, specialized, declared) for op in graph.ops]
+    outputs = [specialized.get(v, v) for v in graph.outputs]
+    return Graph(graph.name, [specialized[v] for v in graph.inputs], outputs, ops)
 
 
-def _shaped(value: Value, shape: Shape) -> Value:
+def _with_shape(value: Value, shape: Shape) -> Value:
     return Value(value.name, value.dtype, tuple(shape), tuple(range(len(shape))), q=value.q)
 
 
-def _specialize_op(op: Op, made: dict[Value, Value], declared: bool) -> Op:
-    """``declared``: inputs have the shapes that the graph declares, so results must have theirs."""
+def _specialize_op(op: Op, specialized: dict[Value, Value], declared: bool) -> Op:
+    """``declared``: inputs have the shapes the graph declares, so inferred results must match the declared ones."""
 
-    def changed(given: Any) -> Any:
-        if isinstance(given, list | tuple):
-            return type(given)(changed(g) for g in given)
-        return made.get(given, given) if isinstance(given, Value) else given
+    def substitute(argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return type(argument)(substitute(g) for g in argument)
+        return specialized.get(argument, argument) if isinstance(argument, Value) else argument
 
-    args = {name: changed(given) for name, given in op.args.items()}
+    args = {name: substitute(argument) for name, argument in op.args.items()}
     limits = args.get("limits")
     if limits is not None and limits[0] > limits[1]:
-        args["limits"] = (limits[1], limits[1])  # the upper one has the last word
+        args["limits"] = (limits[1], limits[1])  # the upper limit wins, as in torch.clamp
     new = Op(op.kind, args, list(op.outputs), op.origin)
     rule = SHAPE_RULES.get(op.kind) or (aten_shape if is_aten_op(op.kind) else None)
     unchanged = [v.bound for v in new.inputs()] == [v.bound for v in op.inputs()]
     if unchanged and (len(op.outputs) > 1 or rule is None):
-        return new  # what it was checked for
+        return new  # validated before
     if rule is None or len(op.outputs) != 1 or op.outputs[0] is None:
         raise ExecutionError(f"device graph: {op.kind}", "must have one output, of a shape that is known here")
     try:
@@ -62,5 +62,5 @@ def _specialize_op(op: Op, made: dict[Value, Value], declared: bool) -> Op:
         raise ExecutionError(
             f"device graph: {op.kind}", f"makes a tensor of shape {list(shape)}", value=list(out.bound)
         )
-    new.outputs[0] = made[out] = _shaped(out, shape)
+    new.outputs[0] = specialized[out] = _with_shape(out, shape)
     return new

@@ -153,7 +153,7 @@ class _Reals:
         return self.do("where", condition.bound, {"condition": condition, "self": held[0], "other": held[1]})
 
     def convolution(self, op: Op, x: Value, dims: int, out: Value) -> list[Op]:
-        """As ``Numerics.choose`` has it, step by step."""
+        """As ``Numerics.quantize_rows`` has it, step by step."""
         rank = len(x.bound)
         axes, kept = list(range(rank - dims, rank)), (*x.bound[: rank - dims], *(1,) * dims)
         along = {"self": x, "dim": axes, "keepdim": True}

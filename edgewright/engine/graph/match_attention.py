@@ -46,7 +46,7 @@ class AttentionMatch:
         """Whether scores are products of bytes."""
         return self.query.value.q is not None
 
-    def reading(self, old: Value, new: Value) -> AttentionMatch:
+    def replace_value(self, old: Value, new: Value) -> AttentionMatch:
         """The same with another value in the place of one."""
         made = [replace(o, value=new) if o.value is old else o for o in (self.query, self.keys, self.values)]
         mask = new if self.mask is old else self.mask
