@@ -8,7 +8,7 @@ import pytest
 from edgewright.engine import Specialized
 from edgewright.engine.graph.validate import SHAPE_RULES
 from edgewright.errors import EdgewrightError
-from edgewright.ir.core.execute import FUNCTIONS, Executor
+from edgewright.ir.core.execute import IMPLEMENTATIONS, Executor
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import XNNPACK
 from tests.engine.graphs import F32, filters, random, real
@@ -54,4 +54,4 @@ def test_shapes_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_every_operator_that_runs_has_a_shape() -> None:
-    assert set(FUNCTIONS) <= set(SHAPE_RULES)
+    assert set(IMPLEMENTATIONS) <= set(SHAPE_RULES)

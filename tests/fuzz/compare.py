@@ -27,8 +27,8 @@ from edgewright.ir import numerics
 from edgewright.ir.core.validate import validate_graph as check_core
 from edgewright.ir.dtypes import DType, is_floating
 from edgewright.ir.graph import Graph
-from edgewright.ir.qnn.check import validate_graph as check_qnn
-from edgewright.ir.tosa.check import validate_graph as check_tosa
+from edgewright.ir.qnn.check import check as check_qnn
+from edgewright.ir.tosa.check import check as check_tosa
 from edgewright.runtime.delegates import DelegateBlob
 from edgewright.runtime.twin_delegate import HostTwin
 

@@ -82,7 +82,7 @@ def test_the_nearest_is_named(what: str) -> None:
 @pytest.mark.parametrize("what", ["EDGEWRIGHT_CPU", "EDGEWRIGHT_QNN"])
 def test_so_it_is_for_variables(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call = {"EDGEWRIGHT_CPU": isa.host_isa, "EDGEWRIGHT_QNN": why_twin}[what]
-    meant = (isa.ARM_LEVELS if isa.on_arm() else isa.X86_LEVELS)[0] if what == "EDGEWRIGHT_CPU" else "twin"
+    meant = (isa.ARM_LEVELS if isa.is_aarch64() else isa.X86_LEVELS)[0] if what == "EDGEWRIGHT_CPU" else "twin"
     monkeypatch.setenv(what, meant + "s")
     with pytest.raises(
         EdgewrightError, match=rf"must be one of [^;]*{meant}[^;]*; got {meant}s\n  Did you mean {meant}"

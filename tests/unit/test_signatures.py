@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgewright.errors import FormatError
-from edgewright.ir.core.execute import FUNCTIONS
+from edgewright.ir.core.execute import IMPLEMENTATIONS
 from edgewright.ir.core.quant_params import check_structure, check_values
 from edgewright.ir.core.signatures import SIGNATURES as CORE_SIGNATURES
 from edgewright.ir.enn.signatures import SIGNATURES as ENN_SIGNATURES
@@ -96,7 +96,7 @@ def test_words_for_how_values_are_stored() -> None:
     [
         (TOSA_SIGNATURES, [*(set(TOSA) - {"resize"}), "resize.nearest", "resize.bilinear"]),
         (TFLITE_SIGNATURES, TFLITE), (QNN_SIGNATURES, QNN), (ENN_SIGNATURES, ENN),
-        (CORE_SIGNATURES, set(FUNCTIONS) - {"whole_matmul", "topk_places", "bands", "trunc_divide"}),
+        (CORE_SIGNATURES, set(IMPLEMENTATIONS) - {"whole_matmul", "topk_places", "bands", "trunc_divide"}),
     ],
     ids=["tosa", "tflite", "qnn", "enn", "core"],
 )  # fmt: skip
