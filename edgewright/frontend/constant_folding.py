@@ -1,8 +1,8 @@
-"""Weights that a model computes of others: one plus a weight, a weight norm, a layer on a table of coordinates, the
-angles of positions.
+"""Constant folding before quantization: weights that a model computes from other weights, such as a weight norm, a
+layer applied to a table of coordinates, or rotary position angles.
 
-A quantizer would take each step for an activation, with a scale and an error of its own. Computed ahead, they are
-weights like any other. Not for models that are trained afterwards: what is computed would no longer follow.
+A quantizer would treat every intermediate as an activation, with its own scale and its own error. Not for models that
+are trained afterwards: a folded tensor no longer follows the weights it was computed from.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import torch
 from torch import fx
 
 from edgewright.frontend.aliases import viewed_argument
-from edgewright.frontend.constant_eval import Known, is_pure, written, written_roots
+from edgewright.frontend.constant_eval import ConstantEvaluator, is_pure, written_names, written_roots
 from edgewright.frontend.rewriter import is_dynamic
 
-_LARGEST = 1 << 16  # bytes that a constant may grow to by being computed ahead
+_MAX_GROWTH = 1 << 16  # bytes: the size up to which a folded constant may exceed its sources
 
 
 def fold_weights(module: fx.GraphModule) -> fx.GraphModule:
-    """Store what a module computes of its weights and buffers alone, up to the views at the end, which cost nothing."""
-    folder = _Folder(module)
+    """Replace what a module computes from weights and buffers alone by stored tensors, except for trailing views,
+    which cost nothing."""
+    folder = _WeightFolder(module)
     changed = False
     for node in reversed(list(module.graph.nodes)):
         if node in folder.sources and node.op == "call_function":
@@ -34,66 +35,66 @@ def fold_weights(module: fx.GraphModule) -> fx.GraphModule:
     return module
 
 
-class _Folder:
-    """``sources``: nodes that depend on weights and constants only, with the bytes of each weight they depend on."""
+class _WeightFolder:
+    """``sources``: nodes that depend on weights and constants only, with the size in bytes of each of those."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.module = module
         self.graph = module.graph
-        self.known = Known(self._held)
+        self.evaluator = ConstantEvaluator(self._constant)
         self.sources: dict[fx.Node, dict[str, int]] = {}
         inner = [m for m in module.modules() if isinstance(m, fx.GraphModule) and m is not module]
-        if any(written(m.graph.nodes) for m in inner):
-            return  # branches have other names for what they write
-        self.written = written(self.graph.nodes)
-        changing = written_roots(self.graph.nodes)
+        if any(written_names(m.graph.nodes) for m in inner):
+            return  # subgraphs refer to the tensors they write by other names
+        self.written = written_names(self.graph.nodes)
+        mutated = written_roots(self.graph.nodes)
         for node in self.graph.nodes:
-            if node not in changing:
+            if node not in mutated:
                 self._visit(node)
 
     def _visit(self, node: fx.Node) -> None:
         if node.op == "get_attr":
-            held = self._held(node)
-            if isinstance(held, torch.Tensor):
-                self.sources[node] = {str(node.target): held.nbytes}
+            tensor = self._constant(node)
+            if isinstance(tensor, torch.Tensor):
+                self.sources[node] = {str(node.target): tensor.nbytes}
         elif node.op == "call_function" and is_pure(node.target):
             inputs = node.all_input_nodes
             if all(n in self.sources for n in inputs):
                 self.sources[node] = {name: size for n in inputs for name, size in self.sources[n].items()}
 
-    def _held(self, node: fx.Node) -> Any:
+    def _constant(self, node: fx.Node) -> Any:
         if node.op != "get_attr" or str(node.target) in self.written:
             return None
         return operator.attrgetter(str(node.target))(self.module)
 
     def fold(self, node: fx.Node) -> bool:
-        """Put a node's result in its place; True if the graph changed."""
+        """Replace a node by its value; True if the graph changed."""
         if not node.users:
             self.graph.erase_node(node)
             return True
-        value = self._result(node) if self._is_worth_it(node) else None
+        value = self._result(node) if self._is_profitable(node) else None
         if value is None or not torch.isfinite(value).all():
             return False
         names = (f"{node.name}_folded{'_' * count}" for count in itertools.count())
         name = next(n for n in names if not hasattr(self.module, n))
         self.module.register_buffer(name, value.clone(memory_format=torch.contiguous_format))
         with self.graph.inserting_before(node):
-            made = self.graph.get_attr(name)
-        made.meta["val"] = node.meta["val"].fake_mode.from_tensor(getattr(self.module, name), static_shapes=True)
-        node.replace_all_uses_with(made)
+            constant = self.graph.get_attr(name)
+        constant.meta["val"] = node.meta["val"].fake_mode.from_tensor(getattr(self.module, name), static_shapes=True)
+        node.replace_all_uses_with(constant)
         self.graph.erase_node(node)
         return True
 
-    def _is_worth_it(self, node: fx.Node) -> bool:
-        """True for real numbers that are computed of others, do not grow, and are not simply returned."""
+    def _is_profitable(self, node: fx.Node) -> bool:
+        """True for floating-point results with inputs, no larger than their sources, that are not returned as is."""
         val = node.meta.get("val")
         if not isinstance(val, torch.Tensor) or not val.is_floating_point() or is_dynamic(val):
             return False
-        if not node.all_input_nodes:  # one number, or steps: as quickly made again
+        if not node.all_input_nodes:  # a fill or an arange: cheap to recompute
             return False
         if viewed_argument(node.target) is not None or any(user.op == "output" for user in node.users):
             return False
-        return val.numel() * val.element_size() <= max(sum(self.sources[node].values()), _LARGEST)
+        return val.numel() * val.element_size() <= max(sum(self.sources[node].values()), _MAX_GROWTH)
 
     def _result(self, node: fx.Node) -> Any:
         needed, todo = {node}, [node]
@@ -101,7 +102,7 @@ class _Folder:
             fresh = set(todo.pop().all_input_nodes) - needed
             needed |= fresh
             todo += fresh
-        for step in self.sources:  # producers first, so that none asks for many others
-            if step in needed:
-                self.known.value(step)
-        return self.known.value(node)
+        for producer in self.sources:  # producers first, so that the recursion stays shallow
+            if producer in needed:
+                self.evaluator.value(producer)
+        return self.evaluator.value(node)

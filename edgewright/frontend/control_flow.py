@@ -1,8 +1,8 @@
-"""Control flow: ``cond``, ``map``, ``scan`` and ``while_loop`` through the front end.
+"""Control flow in the frontend: ``cond``, ``map``, ``scan`` and ``while_loop``.
 
-Branches and bodies are graph modules that the exported graph holds. They go through the same rewrites as the method
-itself, and stay graph modules of their own, so that a prepared program still runs in torch. Wrappers that say no more
-than under which mode a graph was traced are inlined.
+Branches and loop bodies are submodules of the exported graph module. They go through the same rewrites as the method
+and remain submodules, so that a prepared program still runs in torch. Wrappers that only record the mode in which a
+graph was traced (autocast, grad) are inlined.
 """
 
 from __future__ import annotations
@@ -15,69 +15,71 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from edgewright.frontend.decompose.canonical import to_dtype
-from edgewright.frontend.prepare import Walk
+from edgewright.frontend.prepare import ProgramFunctionalizer
 from edgewright.frontend.rewriter import Rewriter, fake_mode
 from edgewright.ir.graph import Graph, Op
 
 if TYPE_CHECKING:
     from edgewright.frontend.importer import _Importer
 
-# Where a call has its graphs.
-_GRAPHS = {"cond": (1, 2), "map_impl": (0,), "scan": (0,), "while_loop": (0, 1)}
+# Positions of the subgraphs among a call's arguments.
+_SUBGRAPH_POSITIONS = {"cond": (1, 2), "map_impl": (0,), "scan": (0,), "while_loop": (0, 1)}
 _WRAPPERS = {
     "wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "tag_activation_checkpoint": 0,
     "wrap_activation_checkpoint": 0, "wrap": 0, "invoke_subgraph": 0, "strict_mode": 0, "hints_wrapper": 0,
 }  # fmt: skip
 
 
-def lower_higher_order(walk: Walk, node: fx.Node) -> None:
-    """Rewrite a call that holds graphs."""
+def lower_higher_order(walk: ProgramFunctionalizer, node: fx.Node) -> None:
+    """Rewrite a call of a higher-order operator."""
     kind = str(node.target)
     if kind in _WRAPPERS:
-        _inline(walk, node, _WRAPPERS[kind])
+        _inline_wrapper(walk, node, _WRAPPERS[kind])
         return
     args = walk._read(node.args)
-    if kind == "out_dtype":  # an operator computed in a wider type
-        wide = [to_dtype(walk.rewriter, a, args[1]) if isinstance(a, fx.Node) else a for a in args[2:]]
-        walk.aliases.define(node, walk.rewriter.call(args[0], *wide))
+    if kind == "out_dtype":  # computes an operator in a wider dtype
+        operands = [to_dtype(walk.rewriter, a, args[1]) if isinstance(a, fx.Node) else a for a in args[2:]]
+        walk.aliases.define(node, walk.rewriter.call(args[0], *operands))
         return
-    if kind not in _GRAPHS:
-        raise walk.rewriter.unsupported(node.target, "has no form in .pte files")
-    for position in _GRAPHS[kind]:
+    if kind not in _SUBGRAPH_POSITIONS:
+        raise walk.rewriter.unsupported(node.target, "cannot be represented in .pte files")
+    for position in _SUBGRAPH_POSITIONS[kind]:
         name = str(args[position].target)
-        walk.attributes[name] = _Branch(walk, walk.attributes[name], node).run()
+        walk.attributes[name] = _SubgraphFunctionalizer(walk, walk.attributes[name], node).run()
     val = node.meta["val"]
     walk.rewriter.origin = node
-    walk.aliases.define(node, walk.rewriter._unpacked(walk.rewriter.emit(node.target, args, val=val), val))
+    walk.aliases.define(node, walk.rewriter.unpack(walk.rewriter.emit(node.target, args, val=val), val))
 
 
 # ---------------------------------------------------------------------------------------------------- branches
 
 
-class _Held:
-    """A branch, as far as a walk asks its program."""
+class _SubgraphProgram:
+    """Stands in for an exported program: only ``graph_module`` is used."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.graph_module = module
 
 
-class _Branch(Walk):
-    """The walk over a branch or a loop body."""
+class _SubgraphFunctionalizer(ProgramFunctionalizer):
+    """Functionalizes a branch or a loop body."""
 
-    def __init__(self, outer: Walk, module: fx.GraphModule, call: fx.Node) -> None:
+    def __init__(self, outer: ProgramFunctionalizer, module: fx.GraphModule, call: fx.Node) -> None:
         rewriter = outer.rewriter
-        super().__init__(_Held(module), Rewriter(rewriter.takes, rewriter.kept, rewriter.strict))
+        super().__init__(
+            _SubgraphProgram(module), Rewriter(rewriter.is_supported, rewriter.no_decompose, rewriter.strict)
+        )
         self.call = call
 
     def visit(self, node: fx.Node) -> None:
-        """Nodes that torch gave no source line have that of the call."""
+        """Nodes without a source line get that of the call."""
         for key in ("stack_trace", "nn_module_stack"):
             if not node.meta.get(key) and self.call.meta.get(key):
                 node.meta[key] = self.call.meta[key]
         super().visit(node)
 
     def _finish(self, output: fx.Node) -> fx.GraphModule:
-        if any(self.aliases.written(node) is not None for node in self.placeholders.values()):
+        if any(self.aliases.final_write(node) is not None for node in self.placeholders.values()):
             self.rewriter.origin = self.call
             raise self.rewriter.unsupported(self.call.target, "must not write to its operands in a branch")
         self.rewriter.graph.output(self._read(output.args[0]))
@@ -88,16 +90,16 @@ class _Branch(Walk):
 # ---------------------------------------------------------------------------------------------------- wrappers
 
 
-def _inline(walk: Walk, call: fx.Node, position: int) -> None:
-    """Walk a wrapped graph as if its nodes stood where the call is: names of tensors stay names of them."""
+def _inline_wrapper(walk: ProgramFunctionalizer, call: fx.Node, position: int) -> None:
+    """Rewrite a wrapped graph in place of its call; operands and results alias those of the call."""
     graph: Any = call.args[position]
     module = walk.attributes[str(walk.aliases.read(graph).target)]
-    operands = [a for a in _flat(call.args[position + 1 :]) if not isinstance(a, str)]
+    operands = [a for a in _flatten(call.args[position + 1 :]) if not isinstance(a, str)]
     if str(call.target) == "wrap_with_autocast":
-        module = _cast(module, call)
+        module = _apply_autocast(module, call)
     outer, walk.module = walk.module, module
     for node, operand in zip(module.graph.find_nodes(op="placeholder"), operands, strict=False):
-        _define(walk, node, operand)
+        _define_alias(walk, node, operand)
     for node in module.graph.nodes:
         if node.op not in ("placeholder", "output"):
             node.meta.setdefault("nn_module_stack", call.meta.get("nn_module_stack", {}))
@@ -105,39 +107,39 @@ def _inline(walk: Walk, call: fx.Node, position: int) -> None:
     walk.module = outer
     results = module.graph.output_node().args[0]
     if isinstance(results, fx.Node):
-        _define(walk, call, results)
+        _define_alias(walk, call, results)
         return
     for user in [u for u in call.users if u.target.__name__ == "getitem"]:  # type: ignore[union-attr]
-        _define(walk, user, results[user.args[1]])
+        _define_alias(walk, user, results[user.args[1]])
         walk.inlined.add(user)
     walk.aliases.define(call, [walk._read(r) for r in results])
 
 
-def _define(walk: Walk, node: fx.Node, source: Any) -> None:
+def _define_alias(walk: ProgramFunctionalizer, node: fx.Node, source: Any) -> None:
     if isinstance(source, fx.Node):
         walk.aliases.define_same(node, source)
     else:
         walk.aliases.define(node, source)
 
 
-def _flat(tree: Any) -> Iterable[Any]:
+def _flatten(tree: Any) -> Iterable[Any]:
     for item in tree:
         if isinstance(item, tuple | list):
-            yield from _flat(item)
+            yield from _flatten(item)
         elif not isinstance(item, dict):
             yield item
 
 
-def _cast(module: fx.GraphModule, call: fx.Node) -> fx.GraphModule:
-    """A graph with the casts that autocast makes: torch.export leaves them to whoever runs it."""
+def _apply_autocast(module: fx.GraphModule, call: fx.Node) -> fx.GraphModule:
+    """Retrace a graph under autocast to make its casts explicit: torch.export leaves them to the wrapper."""
     device, dtype, enabled, cache = call.args[:4]
     if not enabled:
         return module
     values = [n.meta["val"] for n in module.graph.find_nodes(op="placeholder")]
 
-    def run(*given: Any) -> Any:
+    def run(*inputs: Any) -> Any:
         with torch.autocast(device, dtype, enabled, cache):  # type: ignore[arg-type]
-            return fx.Interpreter(module).run(*given)
+            return fx.Interpreter(module).run(*inputs)
 
     with fake_mode(values):
         traced: fx.GraphModule = make_fx(run, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*values)
@@ -150,33 +152,38 @@ def _cast(module: fx.GraphModule, call: fx.Node) -> fx.GraphModule:
 
 
 def import_branches(importer: _Importer, op: Op, node: fx.Node) -> None:
-    """Give a control flow operator its graphs, and name its arguments.
+    """Import the subgraphs of a control flow operator, and name its arguments.
 
-    Graphs read operands as the values they are outside. What a loop carries is the loop's own output, which its
-    graphs read; their outputs are what it becomes. ``inputs`` of a body are slices of ``xs``.
+    Subgraphs capture operands: they read the outer graph's values directly. Loop-carried values are the outputs of the
+    loop operator, which its subgraphs read; the outputs of the body are their next values. ``inputs`` of a body are
+    slices of ``xs``.
     """
     args = list(op.args.values())
     if op.kind == "cond":
         op.args = {"pred": args[0], "operands": list(args[3])}
-        op.graphs = {name: _imported(importer, args[i], name, args[3]) for i, name in ((1, "true"), (2, "false"))}
+        op.graphs = {
+            name: _import_subgraph(importer, args[i], name, args[3]) for i, name in ((1, "true"), (2, "false"))
+        }
     elif op.kind == "while_loop":
         op.args = {"initial": list(args[2]), "operands": list(args[3])}
-        given = [*op.outputs, *args[3]]
-        op.graphs = {name: _imported(importer, args[i], name, given) for i, name in ((0, "condition"), (1, "body"))}
+        bindings = [*op.outputs, *args[3]]
+        op.graphs = {
+            name: _import_subgraph(importer, args[i], name, bindings) for i, name in ((0, "condition"), (1, "body"))
+        }
     elif op.kind in ("map_impl", "scan"):
         initial, xs, operands = ([], *args[1:]) if op.kind == "map_impl" else args[1:]
         op.args = {"initial": list(initial), "xs": list(xs), "operands": list(operands)}
-        given = [*op.outputs[: len(initial)], *([_SLICE] * len(xs)), *operands]
-        op.graphs = {"body": _imported(importer, args[0], "body", given)}
+        bindings = [*op.outputs[: len(initial)], *([_SLICE] * len(xs)), *operands]
+        op.graphs = {"body": _import_subgraph(importer, args[0], "body", bindings)}
 
 
 _SLICE = object()
 
 
-def _imported(importer: _Importer, module: fx.GraphModule, name: str, given: Iterable[Any]) -> Graph:
+def _import_subgraph(importer: _Importer, module: fx.GraphModule, name: str, bindings: Iterable[Any]) -> Graph:
     child = type(importer)(importer.exported, name)
     child.module = module
-    for node, value in zip(module.graph.find_nodes(op="placeholder"), given, strict=True):
+    for node, value in zip(module.graph.find_nodes(op="placeholder"), bindings, strict=True):
         if value is _SLICE:
             value = child._value(node)
             value.dim_order = tuple(range(len(value.shape)))

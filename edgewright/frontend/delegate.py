@@ -1,4 +1,4 @@
-"""A lowered group in an exported program: the module that holds its blob, and the call of it."""
+"""Delegate calls in an exported program: the module that holds a delegate's blob, and the operator that calls it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from edgewright.runtime.delegates import Result
 
 
 class LoweredBackendModule(torch.nn.Module):
-    """What a backend made of a group: the blob of its delegate, and the data the blob looks up by name.
+    """A compiled partition: the blob of its delegate, and the named data that the blob refers to.
 
     ``tail``: bytes that the delegate may read past the end of a tensor.
-    ``twin``: the group as ``formats.twin_writer`` writes it (one graph), if the blob cannot be run on this machine.
-    ``estimates``: what a vendor's compiler expects of it, as plain data with its ``basis`` (``lowering.estimates``).
-    Its class name and the names of its fields are those that torch's own verifier lets an exported program hold.
+    ``twin``: the partition as one graph written by ``formats.twin_writer``, if the blob cannot run on the host.
+    ``estimates``: a vendor compiler's performance estimates as plain data with their ``basis`` (``lowering.estimates``).
+    The class name and the field names are those that torch's verifier accepts in an exported program.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class LoweredBackendModule(torch.nn.Module):
         self.twin = twin
         self.tail = tail
         self.estimates = estimates
-        self.orders: Sequence[Sequence[int]] | None = None  # of the inputs' dimensions in memory, once it is placed
+        self.orders: Sequence[Sequence[int]] | None = None  # dim orders of the inputs, after layout assignment
         self.results: Sequence[Result] | None = None
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Run the delegate on this machine."""
-        from edgewright.frontend.importer import to_array  # which imports this module
+        from edgewright.frontend.importer import to_array  # a cyclic import at module level
         from edgewright.runtime.delegates import DelegateBlob, invoke, require_delegate
         from edgewright.runtime.method_io import give_array
 
@@ -60,7 +60,7 @@ class LoweredBackendModule(torch.nn.Module):
 
 
 class _CallDelegate(HigherOrderOperator):
-    """The call that stands in a graph for a group."""
+    """The operator that calls a compiled partition."""
 
     def __init__(self) -> None:
         super().__init__("executorch_call_delegate")  # type: ignore[no-untyped-call]

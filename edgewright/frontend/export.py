@@ -1,4 +1,4 @@
-"""``export``: torch.export, with failures told in terms of the user's own line and the usual rewrite."""
+"""``export``: torch.export with errors that point at the user's source line and suggest a rewrite."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edgewright.frontend.plain_tensors import require_buffers
 
 log = logging.getLogger("edgewright.frontend")
 
-_ASSIGNED = re.compile(r"The tensor attributes? (?P<names>.+?) (was|were) assigned during export")
+_ASSIGNED_ATTRIBUTES = re.compile(r"The tensor attributes? (?P<names>.+?) (was|were) assigned during export")
 
 
 def export(
@@ -37,14 +37,14 @@ def export(
     dynamic_shapes: Any = None,
     strict: bool = False,
 ) -> ExportedProgram:
-    """``torch.export.export``; what it cannot capture is an ``ExportError`` that names the line and the rewrite.
+    """``torch.export.export``; failures become an ``ExportError`` with the user's source line and a suggested rewrite.
 
     >>> import torch
     >>> export(torch.nn.ReLU(), (torch.ones(2),)).graph_signature.user_outputs
     ('relu',)
     """
     tensors = _plain_tensors(module)
-    with warnings.catch_warnings(record=True) as caught, _held_back() as noise:
+    with warnings.catch_warnings(record=True) as caught, _buffered_stderr() as noise:
         warnings.simplefilter("always")
         try:
             exported = torch.export.export(
@@ -53,7 +53,7 @@ def export(
         except Exception as error:
             log.debug("torch said:\n%s", noise.getvalue())
             noise.truncate(0)
-            raise _told(error, module) from error
+            raise _translate_error(error, module) from error
     for warning in caught:
         _check_state(str(warning.message), module, tensors)
         log.debug("torch warned: %s", warning.message)
@@ -63,55 +63,55 @@ def export(
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[io.StringIO]:
-    """Keep what torch and the model write to stderr; what is left in the buffer is shown in the end.
+def _buffered_stderr() -> Iterator[io.StringIO]:
+    """Buffer what torch and the model write to stderr, and write what remains in the buffer at exit.
 
-    On failure torch prints graphs and stacks of its own there, which would bury the message.
+    On failure torch prints graphs and stacks there, which would bury the error message.
     """
-    held = io.StringIO()
+    buffer = io.StringIO()
 
-    def hold(record: logging.LogRecord) -> bool:
-        held.write(record.getMessage() + "\n")
+    def capture(record: logging.LogRecord) -> bool:
+        buffer.write(record.getMessage() + "\n")
         return False
 
     loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if name.startswith("torch")]
     handlers = {h for logger in loggers for h in logger.handlers if type(h) is logging.StreamHandler}
     for handler in handlers:
-        handler.addFilter(hold)
+        handler.addFilter(capture)
     try:
-        with contextlib.redirect_stderr(held):
-            yield held
+        with contextlib.redirect_stderr(buffer):
+            yield buffer
     finally:
         for handler in handlers:
-            handler.removeFilter(hold)
-        sys.stderr.write(held.getvalue())
+            handler.removeFilter(capture)
+        sys.stderr.write(buffer.getvalue())
 
 
-def _told(error: Exception, module: Any) -> ExportError:
-    """The error in our words."""
+def _translate_error(error: Exception, module: Any) -> ExportError:
+    """The ``ExportError`` for a failure of torch.export."""
     message = f"{type(error).__name__}: {error}"
-    own = _own_frame(error)
-    subject = f"{own[0]}:{own[1]}: {own[2]}".rstrip(": ") if own else _defined(module)
-    known = advise(message, own[2] if own else "")
-    if known is not None:
-        return ExportError(subject, known[0], remedy=known[1])
+    frame = _user_frame(error)
+    subject = f"{frame[0]}:{frame[1]}: {frame[2]}".rstrip(": ") if frame else _definition(module)
+    advice = advise(message, frame[2] if frame else "")
+    if advice is not None:
+        return ExportError(subject, advice[0], remedy=advice[1])
     first = str(error).strip().split("\n")[0] or type(error).__name__
-    remedy = "See that the model runs on these inputs without export; EDGEWRIGHT_LOG=debug shows all torch says."
+    remedy = "Check that the model runs on these inputs without export; EDGEWRIGHT_LOG=debug shows torch's full output."
     return ExportError(subject, f"cannot be captured: {type(error).__name__}: {first}", remedy=remedy)
 
 
-def _own_frame(error: BaseException) -> tuple[str, int, str] | None:
-    """The innermost line of the user's code: from the traceback, or from the stack torch put in its message."""
+def _user_frame(error: BaseException) -> tuple[str, int, str] | None:
+    """The innermost frame of the user's code: from the traceback, or from the stack in torch's message."""
     raised = traceback.extract_tb(error.__traceback__)[1:]  # without the frame that called torch
-    own = [(f.filename, f.lineno or 0, f.line or "") for f in raised if not is_library(f.filename)]
-    if not own:
-        found = [f for f in parse_frames(str(error)) if not is_library(f[0])]
-        own = [(file, line, code or linecache.getline(file, line)) for file, line, _, code in found]
-    return (own[-1][0], own[-1][1], own[-1][2].strip()) if own else None
+    user_frames = [(f.filename, f.lineno or 0, f.line or "") for f in raised if not is_library(f.filename)]
+    if not user_frames:
+        printed = [f for f in parse_frames(str(error)) if not is_library(f[0])]
+        user_frames = [(file, line, code or linecache.getline(file, line)) for file, line, _, code in printed]
+    return (user_frames[-1][0], user_frames[-1][1], user_frames[-1][2].strip()) if user_frames else None
 
 
-def _defined(module: Any) -> str:
-    """A module by its class, and where its forward is written."""
+def _definition(module: Any) -> str:
+    """A module's class name, with the source line of its forward."""
     kind = type(module)
     name = kind.__name__
     with contextlib.suppress(OSError, TypeError, AttributeError):
@@ -123,7 +123,7 @@ def _defined(module: Any) -> str:
 
 
 def _plain_tensors(module: Any) -> set[str]:
-    """Tensors that are attributes of a model, but neither parameters nor buffers."""
+    """Tensor attributes of a model that are neither parameters nor buffers."""
     modules = module.named_modules() if isinstance(module, torch.nn.Module) else ()
     return {
         ".".join(filter(None, ("self", path, name)))
@@ -133,11 +133,11 @@ def _plain_tensors(module: Any) -> set[str]:
     }
 
 
-def _recomputed(module: Any) -> set[str]:
-    """Attributes that torch itself assigns, none of which is state.
+def _recomputed_attributes(module: Any) -> set[str]:
+    """Attributes that torch itself assigns; none of them is state.
 
-    Its older weight and spectral norms compute a weight anew before every call. Its recurrent layers list their weights
-    a second time, and the list follows when export exchanges parameters.
+    The hook-based weight and spectral norms recompute a weight before every call. Recurrent layers keep a second list
+    of their weights, which changes when export swaps parameters.
     """
     modules = list(module.named_modules()) if isinstance(module, torch.nn.Module) else []
     names = [
@@ -151,35 +151,35 @@ def _recomputed(module: Any) -> set[str]:
 
 
 def _check_state(warning: str, module: torch.nn.Module, tensors: set[str]) -> None:
-    """Raise if state was changed that torch.export drops: the program would go on from the old one for ever."""
-    if "side effects happened" in warning:  # all that strict mode says of it
-        log.warning("forward changes things outside it, which will not be kept between calls; use buffers for state")
-    found = _ASSIGNED.search(warning)
-    for name in dict.fromkeys(re.findall(r"self\.[\w.]+", found["names"] if found else "")):
-        if name in _recomputed(module):
+    """Raise if forward changes state that torch.export drops: every call would start from the initial state."""
+    if "side effects happened" in warning:  # strict mode reports no names
+        log.warning("forward has side effects, which are not preserved between calls; use buffers for state")
+    match = _ASSIGNED_ATTRIBUTES.search(warning)
+    for name in dict.fromkeys(re.findall(r"self\.[\w.]+", match["names"] if match else "")):
+        if name in _recomputed_attributes(module):
             continue
         remedy = f"Make it a buffer, register_buffer({name.rpartition('.')[2]!r}, ...), and write to it with copy_."
         if name in tensors:
-            raise ExportError(f"{_defined(module)}: {name}", "is a tensor that forward assigns", remedy=remedy)
-        log.warning("%s is assigned in forward and will not be kept between calls. %s", name, remedy)
+            raise ExportError(f"{_definition(module)}: {name}", "is a tensor that forward assigns", remedy=remedy)
+        log.warning("%s is assigned in forward and is not preserved between calls. %s", name, remedy)
 
 
 def _check_buffers(exported: ExportedProgram) -> None:
-    """Raise if a buffer would change its shape or type: memory on a device is planned once."""
+    """Raise if a buffer would change its shape: memory on a device is planned once."""
     buffers = {s.arg.name: s.target for s in exported.graph_signature.input_specs if s.kind == InputKind.BUFFER}
     for node in exported.graph.nodes:
         if node.target is not torch.ops.aten.copy_.default or node.args[0].name not in buffers:
             continue
         old, new = (list(arg.meta["val"].shape) for arg in node.args[:2])
-        if not _spreads(new, old):
+        if not _is_broadcastable(new, old):
             line = source_line(node) or source_line(node.args[1])
             subject = ": ".join(filter(None, (line, f"buffer {buffers[node.args[0].name]!r}")))
             remedy = "Give the buffer its largest shape, and write to a part of it: buffer[:, n] = x."
             raise ExportError(subject, f"must keep its shape {old}", value=new, remedy=remedy)
 
 
-def _spreads(new: list[Any], old: list[Any]) -> bool:
-    """True if a tensor can be copied into another. Sizes that vary were compared by torch; asking again adds guards."""
+def _is_broadcastable(new: list[Any], old: list[Any]) -> bool:
+    """True if shape ``new`` broadcasts to ``old``. Dynamic sizes are not compared: that would add guards."""
     pairs = zip(reversed(new), reversed(old), strict=False)
-    known = [(n, o) for n, o in pairs if isinstance(n, int) and isinstance(o, int)]
-    return len(new) <= len(old) and all(n in (1, o) for n, o in known)
+    static = [(n, o) for n, o in pairs if isinstance(n, int) and isinstance(o, int)]
+    return len(new) <= len(old) and all(n in (1, o) for n, o in static)

@@ -1,4 +1,4 @@
-"""``import_graph``: a prepared ExportedProgram as an ``ir.Graph``. The only code that reads what FX nodes mean."""
+"""``import_graph``: converts a prepared ExportedProgram to an ``ir.Graph``; nothing else interprets FX nodes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ for _name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnu
 _KINDS = {torch.SymInt: "int", int: "int", torch.SymBool: "bool", bool: "bool", torch.SymFloat: "float", float: "float"}
 _UNBOUNDED = (1 << 31) - 1
 
-# A parameter with a gradient is state: whoever trains the model writes it between calls.
-_WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.GRADIENT_TO_PARAMETER)
-_RETURNED = (
+# A parameter with a gradient is state: the training loop writes it between calls.
+_MUTATION_KINDS = (OutputKind.BUFFER_MUTATION, OutputKind.GRADIENT_TO_PARAMETER)
+_RESULT_KINDS = (
     OutputKind.USER_OUTPUT,
     OutputKind.LOSS_OUTPUT,
     OutputKind.GRADIENT_TO_PARAMETER,
@@ -43,7 +43,7 @@ _RETURNED = (
 
 
 def import_graph(exported: ExportedProgram, name: str = "forward") -> Graph:
-    """The graph of a program's method, with constants as views of the program's own weights."""
+    """The graph of a program's method. Its constants are views of the program's weights."""
     graph = _Importer(exported, name).run()
     verify(graph)
     return graph
@@ -77,15 +77,17 @@ class _Importer:
         return self.graph
 
     def visit(self, node: fx.Node) -> None:
-        """Import a call, or a branch or constant that the module holds."""
+        """Import a call, or a subgraph or constant attribute of the module."""
         if node.op == "call_function":
             self._call(node)
             return
-        held = operator.attrgetter(str(node.target))(self.module)
-        self.env[node] = held
-        if isinstance(held, torch.Tensor):
-            order = tuple(range(held.dim()))
-            self.env[node] = Value(node.name, np.dtype(DTYPES[held.dtype]), tuple(held.shape), order, to_array(held))
+        attribute = operator.attrgetter(str(node.target))(self.module)
+        self.env[node] = attribute
+        if isinstance(attribute, torch.Tensor):
+            order = tuple(range(attribute.dim()))
+            self.env[node] = Value(
+                node.name, np.dtype(DTYPES[attribute.dtype]), tuple(attribute.shape), order, to_array(attribute)
+            )
 
     # ------------------------------------------------------------------------------------------------- values
 
@@ -95,27 +97,27 @@ class _Importer:
             self.env[node] = value
             self.graph.inputs.append(value)
             return
-        if not node.users and not self._mutated(spec):
+        if not node.users and not self._is_mutated(spec):
             return
-        tensor = self._stored(spec)
+        tensor = self._tensor(spec)
         value = self._value(node)
         value.data = to_array(tensor)
         value.dim_order = dim_order_of(tensor)
         value.qualified_name = str(spec.target)
-        value.state = self._mutated(spec)
+        value.state = self._is_mutated(spec)
         self.env[node] = value
 
-    def _mutated(self, spec: InputSpec) -> bool:
+    def _is_mutated(self, spec: InputSpec) -> bool:
         outputs = self.exported.graph_signature.output_specs
-        return any(o.kind in _WRITTEN and o.target == spec.target for o in outputs)
+        return any(o.kind in _MUTATION_KINDS and o.target == spec.target for o in outputs)
 
-    def _stored(self, spec: InputSpec) -> torch.Tensor:
+    def _tensor(self, spec: InputSpec) -> torch.Tensor:
         target = str(spec.target)
-        kept = spec.kind == InputKind.PARAMETER or (spec.kind == InputKind.BUFFER and spec.persistent)
-        stored: Any = self.exported.state_dict.get(target) if kept else self.exported.constants.get(target)
-        if isinstance(stored, torch.Tensor):
-            return stored
-        raise ExportError(f"input {spec.arg.name!r}", f"is a {spec.kind.name.lower()}, which no runtime takes")
+        is_persistent = spec.kind == InputKind.PARAMETER or (spec.kind == InputKind.BUFFER and spec.persistent)
+        tensor: Any = self.exported.state_dict.get(target) if is_persistent else self.exported.constants.get(target)
+        if isinstance(tensor, torch.Tensor):
+            return tensor
+        raise ExportError(f"input {spec.arg.name!r}", f"is a {spec.kind.name.lower()}, which no runtime supports")
 
     def _value(self, node: fx.Node, val: Any = None, suffix: str = "") -> Value:
         val = node.meta.get("val") if val is None else val
@@ -126,7 +128,7 @@ class _Importer:
             return Value(name, np.dtype(DTYPES[val.dtype]), shape, order)
         kind = next((k for cls, k in _KINDS.items() if isinstance(val, cls)), None)
         if kind is None:
-            raise ExportError(f"node {name!r}", "has a value no runtime takes", value=type(val).__name__)
+            raise ExportError(f"node {name!r}", "has a value that no runtime supports", value=type(val).__name__)
         return Value(name, kind=kind)
 
     def _size(self, size: Any) -> Size:
@@ -165,7 +167,7 @@ class _Importer:
         self.graph.ops.append(op)
 
     def _control(self, op: Op, node: fx.Node) -> None:
-        """Branches and loop bodies, imported as graphs of their own."""
+        """Import branches and loop bodies as subgraphs."""
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             from edgewright.frontend.control_flow import import_branches
 
@@ -185,7 +187,7 @@ class _Importer:
         by_name = {n.name: v for n, v in self.env.items() if n.op == "placeholder"}
         for spec, result in zip(signature.output_specs, node.args[0], strict=True):  # type: ignore[arg-type]
             value = self._read(result)
-            if spec.kind in _RETURNED:
+            if spec.kind in _RESULT_KINDS:
                 self.graph.outputs.append(value)
                 if spec.kind == OutputKind.GRADIENT_TO_PARAMETER:
                     self.graph.weights.append(by_name[by_target[str(spec.target)]])
@@ -195,23 +197,23 @@ class _Importer:
             elif spec.kind == OutputKind.USER_INPUT_MUTATION:
                 self.graph.updates.append((by_name[str(spec.target)], value))
             elif spec.kind != OutputKind.TOKEN:
-                raise ExportError(f"output {result}", f"is a {spec.kind.name.lower()}, which no runtime takes")
+                raise ExportError(f"output {result}", f"is a {spec.kind.name.lower()}, which no runtime supports")
 
 
 def _ranges(constraints: Mapping[Any, Any], shape_env: Any) -> dict[Any, Any]:
-    """What is known of each symbol: by the program, or by torch if a decomposition made it."""
+    """The range of each symbol: from the program, or from torch if a decomposition introduced it."""
     return {**shape_env.var_to_range, **constraints}
 
 
 def _describe_delegate(op: Op, args: Any, node: fx.Node) -> None:
-    """The call of a lowered group: the module it calls says what is in it."""
+    """Describe a delegate call by the fields of the module that it calls."""
     lowered, *inputs = args
     op.kind = "delegate"
-    taken, given = node.meta["delegate_orders"]
+    input_orders, output_orders = node.meta["delegate_orders"]
     op.args = {"id": lowered.backend_id, "blob": lowered.processed_bytes, "specs": dict(lowered.compile_specs),
                "named": lowered.named_data, "twin": lowered.twin, "tail": lowered.tail, "inputs": inputs,
-               "orders": taken, "estimates": lowered.estimates}  # fmt: skip
-    for value, order in zip(op.outputs, given, strict=True):
+               "orders": input_orders, "estimates": lowered.estimates}  # fmt: skip
+    for value, order in zip(op.outputs, output_orders, strict=True):
         if value is not None:
             value.dim_order = order
 
@@ -225,7 +227,7 @@ def kind_of(target: Any) -> str:
 
 
 def named_arguments(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """A call's arguments by name, in schema order, defaults filled in."""
+    """A call's arguments by name, in schema order, with defaults."""
     if not isinstance(target, torch._ops.OpOverload):
         return {**{f"arg{i}": a for i, a in enumerate(args)}, **kwargs}
     named = {}
@@ -234,11 +236,11 @@ def named_arguments(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             value = args[position]
         else:
             value = kwargs.get(argument.name, argument.default_value if argument.has_default_value() else None)
-        named[argument.name] = _expanded(value, argument)
+        named[argument.name] = _expand_int_list(value, argument)
     return named
 
 
-def _expanded(value: Any, argument: Any) -> Any:
+def _expand_int_list(value: Any, argument: Any) -> Any:
     """``stride=2`` where the schema says ``int[2]`` means ``[2, 2]``."""
     if (
         isinstance(value, int)
@@ -251,7 +253,7 @@ def _expanded(value: Any, argument: Any) -> Any:
 
 
 def to_array(tensor: torch.Tensor) -> Array:
-    """A tensor's contents as numpy sees them: the same memory, with its strides."""
+    """A tensor as a numpy array of the same memory and strides."""
     tensor = tensor.detach()
     if tensor.dtype in (torch.bfloat16,) or (tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point):
         carrier = torch.int16 if tensor.dtype == torch.bfloat16 else torch.uint8
@@ -261,7 +263,7 @@ def to_array(tensor: torch.Tensor) -> Array:
 
 
 def dim_order_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Channels-last tensors keep their order; anything else is stored contiguously."""
+    """The dim order in which a tensor is stored: channels-last if it is contiguous in that format, else contiguous."""
     contiguous = tuple(range(tensor.dim()))
     if tensor.dim() not in (4, 5) or tensor.is_contiguous():
         return contiguous

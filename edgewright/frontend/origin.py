@@ -1,4 +1,4 @@
-"""Where a node came from, in the user's own words: module path and source line."""
+"""Provenance of FX nodes: module path and source line in the user's model."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ def module_path(node: Any) -> str:
 
 def frames(node: Any) -> list[tuple[str, int, str, str]]:
     """The stack of a node as (file, line, function, code), outermost first."""
-    found = parse_frames(getattr(node, "meta", {}).get("stack_trace") or "")
-    return [f for f in found if not f[0].startswith("<eval_with_key>")]  # torch's own, of branches and loop bodies
+    parsed = parse_frames(getattr(node, "meta", {}).get("stack_trace") or "")
+    return [f for f in parsed if not f[0].startswith("<eval_with_key>")]  # generated code of branches and loop bodies
 
 
 def parse_frames(trace: str) -> list[tuple[str, int, str, str]]:
-    """The frames in a printed stack."""
+    """The frames of a printed stack trace."""
     return [(m["file"], int(m["line"]), m["name"], (m["code"] or "").strip()) for m in _FRAME.finditer(trace)]
 
 
 def is_library(file: str) -> bool:
-    """True for files of torch and of Python itself, and for code that has no file."""
+    """True for files of torch and of the Python standard library, and for code without a file."""
     python = file.startswith(_PYTHON) and "site-packages" not in file
     return python or bool(_LIBRARY.search(file)) or file.startswith("<")
 
 
 def module_classes(node: Any) -> tuple[str, ...]:
-    """The class names of the modules a node is in, outermost first."""
+    """The class names of the modules that contain a node, outermost first."""
     stack = getattr(node, "meta", {}).get("nn_module_stack") or {}
     return tuple(str(getattr(entry[1], "__name__", entry[1])).rpartition(".")[2] for entry in stack.values())
 
 
 def source_line(node: Any) -> str:
-    """The user's own line that a node came from, or ''."""
-    found = frames(node)
-    own = [f for f in found if not is_library(f[0])] or found
-    return f"{own[-1][0]}:{own[-1][1]}: {own[-1][3]}" if own else ""
+    """The line of user code that a node came from, or ''."""
+    stack = frames(node)
+    user_frames = [f for f in stack if not is_library(f[0])] or stack
+    return f"{user_frames[-1][0]}:{user_frames[-1][1]}: {user_frames[-1][3]}" if user_frames else ""
 
 
 def describe_node(node: Any) -> tuple[str, str]:

@@ -1,7 +1,6 @@
-"""Plain tensors that a model writes: attributes that are neither parameters nor buffers.
+"""Rejects writes to plain tensors: attributes of a model that are neither parameters nor buffers.
 
-torch.export takes them for constants. What forward writes to them would be lost after each call, or fail later in words
-of torch's own.
+torch.export treats them as constants: writes would be lost after each call, or fail later with an obscure error.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ def require_buffers(exported: ExportedProgram) -> None:
     for target, node in first_writes(exported.graph.nodes).items():
         spec = specs.get(names.get(target, target))
         if spec is not None:
-            raise _refusal(str(spec.target), node)
+            raise _plain_write_error(str(spec.target), node)
 
 
 def require_module_buffers(module: fx.GraphModule) -> None:
-    """Raise if a module that torch.export made writes to an attribute that is neither a parameter nor a buffer."""
-    held = {name for name, _ in (*module.named_parameters(), *module.named_buffers(remove_duplicate=False))}
+    """Raise if an exported graph module writes to an attribute that is neither a parameter nor a buffer."""
+    registered = {name for name, _ in (*module.named_parameters(), *module.named_buffers(remove_duplicate=False))}
     attributes = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
     for target, node in first_writes(module.graph.nodes).items():
-        if target in attributes - held:
-            raise _refusal(target, node)
+        if target in attributes - registered:
+            raise _plain_write_error(target, node)
 
 
-def _refusal(name: str, node: fx.Node) -> ExportError:
+def _plain_write_error(name: str, node: fx.Node) -> ExportError:
     line = source_line(node)
     remedy = f"Make it a buffer: register_buffer({name.rpartition('.')[2]!r}, ...)."
     return ExportError(

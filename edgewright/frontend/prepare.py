@@ -1,4 +1,4 @@
-"""``prepare``: an ExportedProgram in, one of the same meaning out, functional and made of taken operators only."""
+"""``prepare``: rewrites an ExportedProgram into an equivalent functional one of supported operators only."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from torch.export.graph_signature import (
 )
 
 from edgewright.frontend.aliases import NeedsRetrace
-from edgewright.frontend.constant_eval import written
+from edgewright.frontend.constant_eval import written_names
 from edgewright.frontend.delegate import executorch_call_delegate
-from edgewright.frontend.functional import Functional
+from edgewright.frontend.functional import Functionalizer
 from edgewright.frontend.replace_graph import with_graph
-from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
+from edgewright.frontend.rewriter import IsSupported, Rewriter, fake_mode
 
 log = logging.getLogger("edgewright.frontend")
 aten = torch.ops.aten
@@ -34,43 +34,48 @@ _INNER_TENSOR = torch.ops.export.access_subclass_inner_tensor.default
 
 
 def prepare(
-    exported: ExportedProgram, takes: Takes, kept: Collection[Any] = frozenset(), *, strict: bool = True
+    exported: ExportedProgram,
+    is_supported: IsSupported,
+    no_decompose: Collection[Any] = frozenset(),
+    *,
+    strict: bool = True,
 ) -> ExportedProgram:
-    """Rewrite a program into operators that ``takes`` accepts. Weights are shared with the original, not copied.
+    """Rewrite a program into operators for which ``is_supported`` is True. Weights are shared with the original.
 
-    Operators in ``kept`` stay as they are. Unless ``strict``, so does what nothing takes and nothing decomposes.
+    Operators in ``no_decompose`` stay as they are. Unless ``strict``, so do operators that have neither a kernel nor a
+    decomposition.
     """
     try:
-        return Walk(exported, Rewriter(takes, kept, strict)).program()
+        return ProgramFunctionalizer(exported, Rewriter(is_supported, no_decompose, strict)).program()
     except NeedsRetrace as reason:
         log.warning("retracing the whole graph: %s is not covered by rewrites", reason)
-        return _retraced(exported, Rewriter(takes, kept, strict))
+        return _retrace_and_rewrite(exported, Rewriter(is_supported, no_decompose, strict))
 
 
-def _retraced(exported: ExportedProgram, rewriter: Rewriter) -> ExportedProgram:
+def _retrace_and_rewrite(exported: ExportedProgram, rewriter: Rewriter) -> ExportedProgram:
     try:
-        return Walk(exported.run_decompositions({}), rewriter).program()
+        return ProgramFunctionalizer(exported.run_decompositions({}), rewriter).program()
     except NeedsRetrace as reason:
         raise rewriter.unsupported(str(reason), "cannot be made functional") from reason
 
 
-class Walk(Functional):
-    """One pass over the nodes of a program. ``attributes`` are the branches and constants that the new graph holds."""
+class ProgramFunctionalizer(Functionalizer):
+    """Functionalizes an exported program. ``attributes`` are the subgraphs and constants of the new graph."""
 
     def __init__(self, exported: Any, rewriter: Rewriter) -> None:
         super().__init__(rewriter)
         self.exported = exported
-        self.module: fx.GraphModule = exported.graph_module  # the one being read
+        self.module: fx.GraphModule = exported.graph_module  # the one being rewritten
         rewriter.mode = rewriter.mode or fake_mode(n.meta.get("val") for n in self.module.graph.nodes)
         if hasattr(exported, "graph_signature"):
-            rewriter.known.held, rewriter.hold = self._constant, self.hold
+            rewriter.constants.lookup, rewriter.add_constant = self._constant, self.add_constant
         self.attributes: dict[str, Any] = {}
         self.placeholders: dict[str, fx.Node] = {}
-        self.inlined: set[fx.Node] = set()  # results of wrapped graphs: defined where the graph was walked
+        self.inlined: set[fx.Node] = set()  # results of inlined subgraphs: already defined
 
     def program(self) -> ExportedProgram:
-        made: ExportedProgram = self.run()
-        return made
+        result: ExportedProgram = self.run()
+        return result
 
     def run(self) -> Any:
         for node in self.module.graph.nodes:
@@ -83,40 +88,40 @@ class Walk(Functional):
         self.rewriter.origin = node if node.op == "call_function" else None
         if node.op == "placeholder":
             new = self.rewriter.graph.placeholder(node.target)  # type: ignore[arg-type]
-            new.name = node.name  # a new graph would not name a node after a builtin
+            new.name = node.name  # fx refuses names of builtins in a new graph
             new.meta.update(node.meta)
             self.placeholders[node.name] = node
             self.aliases.define(node, new)
         elif node.op == "get_attr":
-            new = self.rewriter.graph.get_attr(self._held(str(node.target)))
+            new = self.rewriter.graph.get_attr(self._copy_attribute(str(node.target)))
             new.meta.update(node.meta)
             self.aliases.define(node, new)
         elif node.op == "call_function":
             self._call(node)
 
     @cached_property
-    def _written(self) -> set[str] | None:
-        """What the program changes as it runs; None if graphs within it do, which have other names for it."""
+    def _written_names(self) -> set[str] | None:
+        """Names of the tensors that the program writes; None if a subgraph writes any, since it uses other names."""
         root = self.exported.graph_module
         inner = [m for m in root.modules() if isinstance(m, fx.GraphModule) and m is not root]
-        if any(written(m.graph.nodes) for m in inner):
+        if any(written_names(m.graph.nodes) for m in inner):
             return None
-        return written(root.graph.nodes) | set(self.exported.graph_signature.buffers_to_mutate.values())
+        return written_names(root.graph.nodes) | set(self.exported.graph_signature.buffers_to_mutate.values())
 
     def _constant(self, node: fx.Node) -> Any:
-        """The weight or constant that an input or attribute of the new graph is; None for any other."""
+        """The weight or constant behind an input or attribute of the new graph; None for any other node."""
         name = target = str(node.target)
         if node.op == "placeholder":
             specs = self.exported.graph_signature.input_specs
-            known = (str(s.target) for s in specs if s.arg.name == node.name and s.kind != InputKind.USER_INPUT)
-            target = next(known, "")
-        if not target or self._written is None or not self._written.isdisjoint((name, target)):
+            targets = (str(s.target) for s in specs if s.arg.name == node.name and s.kind != InputKind.USER_INPUT)
+            target = next(targets, "")
+        if not target or self._written_names is None or not self._written_names.isdisjoint((name, target)):
             return None
-        held = (self.exported.state_dict, self.exported.constants, self.attributes)
-        return next((each[target] for each in held if target in each), None)
+        tables = (self.exported.state_dict, self.exported.constants, self.attributes)
+        return next((table[target] for table in tables if target in table), None)
 
-    def hold(self, value: torch.Tensor) -> fx.Node:
-        """A constant of the new graph; equal ones are one."""
+    def add_constant(self, value: torch.Tensor) -> fx.Node:
+        """Add a constant to the new graph; equal constants share an attribute."""
         names = (f"known_{n}" for n in itertools.count())
         name = next(n for n in names if n not in self.attributes or _same(self.attributes[n], value))
         self.attributes[name] = value
@@ -125,11 +130,11 @@ class Walk(Functional):
         new.meta["val"] = self.rewriter.mode.from_tensor(value, static_shapes=True)
         return new
 
-    def _held(self, target: str) -> str:
-        """The name an attribute of the module being read has in the new one."""
-        held = operator.attrgetter(target)(self.module)
+    def _copy_attribute(self, target: str) -> str:
+        """The name, in the new module, of an attribute of the module being rewritten."""
+        attribute = operator.attrgetter(target)(self.module)
         name, count = target, 0
-        while self.attributes.setdefault(name, held) is not held:
+        while self.attributes.setdefault(name, attribute) is not attribute:
             count += 1
             name = f"{target}_{count}"
         return name
@@ -138,7 +143,7 @@ class Walk(Functional):
         if node.target is executorch_call_delegate:
             self._symbolic(node)
         elif node.target is _INNER_TENSOR:
-            self._inner(node)
+            self._inner_tensor(node)
         elif isinstance(node.target, torch._ops.HigherOrderOperator):
             from edgewright.frontend.control_flow import lower_higher_order
 
@@ -146,8 +151,8 @@ class Walk(Functional):
         elif node not in self.inlined:
             super()._call(node, val)
 
-    def _inner(self, node: fx.Node) -> None:
-        """A part of a weight that is several tensors (quantized by torchao): a constant of its own."""
+    def _inner_tensor(self, node: fx.Node) -> None:
+        """Make an inner tensor of a tensor subclass (a weight quantized by torchao) a constant."""
         path: list[str] = []
         holder: Any = node
         while isinstance(holder, fx.Node) and holder.target is _INNER_TENSOR:
@@ -155,9 +160,9 @@ class Walk(Functional):
             holder = holder.args[0]
         specs = {s.arg.name: str(s.target) for s in self.exported.graph_signature.input_specs}
         target = specs[holder.name]
-        held = self.exported.state_dict.get(target, self.exported.constants.get(target))
+        tensor = self.exported.state_dict.get(target, self.exported.constants.get(target))
         name = "_".join([*target.split("."), *path])
-        self.attributes[name] = operator.attrgetter(".".join(path))(held)
+        self.attributes[name] = operator.attrgetter(".".join(path))(tensor)
         new = self.rewriter.graph.get_attr(name)
         new.meta.update(node.meta)
         self.aliases.define(node, new)
@@ -169,7 +174,7 @@ class Walk(Functional):
         mutated = {s.target for s in specs if s.kind in _WRITES}
         for spec in signature.input_specs:
             node = self.placeholders.get(spec.arg.name)
-            new = self.aliases.written(node) if node is not None else None
+            new = self.aliases.final_write(node) if node is not None else None
             if new is None or spec.target in mutated:
                 continue
             kind = OutputKind.USER_INPUT_MUTATION if spec.kind == InputKind.USER_INPUT else OutputKind.BUFFER_MUTATION
@@ -177,13 +182,13 @@ class Walk(Functional):
             position = sum(s.kind != OutputKind.USER_OUTPUT for s in specs)
             specs.insert(position, OutputSpec(kind, TensorArgument(name=""), target))
             results.insert(position, new)
-        self._separate(specs, results)
+        self._separate_writes(specs, results)
         end = self.rewriter.graph.output(tuple(results))
         end.meta.update(output.meta)
-        return self._program(_renamed(specs, results))
+        return self._program(_rename_outputs(specs, results))
 
-    def _separate(self, specs: list[OutputSpec], results: list[Any]) -> None:
-        """Give every write a node of its own: signatures name writes by their nodes."""
+    def _separate_writes(self, specs: list[OutputSpec], results: list[Any]) -> None:
+        """Give every write a distinct node: signatures refer to writes by node name."""
         named: set[fx.Node] = set()
         for index, spec in enumerate(specs):
             if spec.kind in _WRITES and results[index] in named:
@@ -204,8 +209,8 @@ def _same(a: Any, b: torch.Tensor) -> bool:
     return isinstance(a, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
 
 
-def _renamed(specs: list[OutputSpec], results: list[Any]) -> list[OutputSpec]:
-    """Output specs that name the nodes now returned."""
+def _rename_outputs(specs: list[OutputSpec], results: list[Any]) -> list[OutputSpec]:
+    """Output specs with the names of the returned nodes."""
     renamed = []
     for spec, result in zip(specs, results, strict=True):
         argument: Any = spec.arg
@@ -219,7 +224,7 @@ from torch._export.verifier import Verifier  # noqa: E402
 
 
 class _AnyGraph(Verifier):
-    """Our graphs are checked by the importer; torch's own dialect rules do not apply to them."""
+    """Accepts any operator: the importer verifies the graph, and torch's dialect rules do not apply to it."""
 
     dialect = "EDGEWRIGHT"
 

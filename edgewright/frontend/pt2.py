@@ -1,4 +1,4 @@
-"""``.pt2`` files: torch reads them; the weights stay in the mapped file."""
+"""Loads ``.pt2`` files with ``torch.export.load``, with weights memory-mapped."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from edgewright.files import open_source
 
 log = logging.getLogger("edgewright.frontend")
 
-_HOOK = "_build_file_map"  # torch's own function that reads the weights, each whole
+_HOOK = "_build_file_map"  # the function of torch that reads the weights into memory
 
 
 def load_pt2(path: str) -> ExportedProgram:
     """``torch.export.load``, with weights that are views of the mapped file.
 
-    torch unpickles parts of such files: load only those you trust.
+    torch unpickles parts of such files: load only files that you trust.
     """
     if not Path(path).is_file():
         raise FileAccessError(path, "cannot be opened: no such file", remedy="Check the path and its permissions.")
@@ -41,7 +41,7 @@ def load_pt2(path: str) -> ExportedProgram:
 
 @contextmanager
 def _mapped_weights(path: str) -> Iterator[None]:
-    """While it lasts, torch takes weights from the mapped file where it can, and reads them where it cannot."""
+    """Patch torch to memory-map weights where possible, and to read them otherwise."""
     read = getattr(_package, _HOOK, None)
     if read is None:
         log.info("this torch release reads the weights of a .pt2 into memory")
@@ -49,33 +49,35 @@ def _mapped_weights(path: str) -> Iterator[None]:
         return
     view, _ = open_source(path, "exported program", private=True)
     with zipfile.ZipFile(path) as archive:
-        packed = any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist())
-    if not packed:
-        setattr(_package, _HOOK, _mapper(view, read))
+        is_compressed = any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist())
+    if not is_compressed:
+        setattr(_package, _HOOK, _make_mapper(view, read))
     try:
         yield
     finally:
         setattr(_package, _HOOK, read)
 
 
-def _mapper(view: memoryview, read: Callable[..., dict[str, torch.Tensor]]) -> Callable[..., dict[str, torch.Tensor]]:
+def _make_mapper(
+    view: memoryview, read: Callable[..., dict[str, torch.Tensor]]
+) -> Callable[..., dict[str, torch.Tensor]]:
     def map_weights(reader: Any, config: Any, folder: str) -> dict[str, torch.Tensor]:
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         for item in config.config.values():
-            if item.use_pickle or item.path_name in found:
+            if item.use_pickle or item.path_name in tensors:
                 continue
-            tensor = _mapped(view, reader.archive_file, f"{folder}{item.path_name}", item.tensor_meta)
+            tensor = _map_record(view, reader.archive_file, f"{folder}{item.path_name}", item.tensor_meta)
             if tensor is None:
                 log.info("weights are read into memory: %s cannot be mapped", item.path_name)
                 return read(reader, config, folder)
-            found[item.path_name] = tensor
-        return found
+            tensors[item.path_name] = tensor
+        return tensors
 
     return map_weights
 
 
-def _mapped(view: memoryview, archive: Any, name: str, meta: Any) -> torch.Tensor | None:
-    """A record as a flat tensor, or None if it cannot be one where it is."""
+def _map_record(view: memoryview, archive: Any, name: str, meta: Any) -> torch.Tensor | None:
+    """A record of the archive as a flat tensor on the mapped file, or None if it is misaligned or out of bounds."""
     dtype = deserialize_scalar_type(meta.dtype)
     size, offset = archive.get_record_size(name), archive.get_record_offset(name)
     inside = offset >= 0 and offset + size <= len(view)

@@ -1,4 +1,4 @@
-"""Exported programs with another graph."""
+"""Replaces the graph of an exported program."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def with_graph(
     program: ExportedProgram, module: fx.GraphModule, signature: ExportGraphSignature, verifiers: Any = None, *,
     states: dict[str, Any] | None = None, constants: dict[str, Any] | None = None,
 ) -> ExportedProgram:  # fmt: skip
-    """The program with another graph; weights, unless others are given, and all else are the same objects.
+    """A program with another graph that shares everything else, including weights unless others are passed.
 
-    torch's own ``_update`` copies the structures of calls in depth, of which torch warns that it will not be able to.
+    torch's ``_update`` deep-copies the module call graph, which torch deprecates.
     """
     return ExportedProgram(
         root=module,

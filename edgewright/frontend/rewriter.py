@@ -1,8 +1,8 @@
-"""Rewrites an exported graph node by node into one that is functional and holds only operators somebody takes.
+"""Builds a functional graph of supported operators from an exported one, node by node, in a single pass.
 
-One walk does it all. Views and in-place operators become functional (``aliases.py``), composite operators are
-rewritten by rule (``rules.py``), and what nobody takes is traced alone (``decompose.py``). Metadata is carried over
-from the node a result stands for; nothing is retraced or recomputed that is known.
+Views and in-place operators become functional (``aliases.py``), rules rewrite composite operators (``decompose/``), and
+an operator that has neither a kernel nor a rule is traced on its own (``decompose/trace_op.py``). Metadata is copied
+from the exported node; nothing that is already known is retraced.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from edgewright.errors import UnsupportedOperatorError
-from edgewright.frontend.constant_eval import Known
+from edgewright.frontend.constant_eval import ConstantEvaluator
 from edgewright.frontend.origin import describe_node
 
-Takes = Callable[[Any], bool]
+IsSupported = Callable[[Any], bool]
 aten = torch.ops.aten
 
-# What to write in place of operators that no runtime has. The first three give as many numbers as they find.
-_INSTEAD = {
+# Replacements for operators that no runtime has. The first three have data-dependent output shapes.
+_REPLACEMENTS = {
     "aten.bincount": "Count with torch.nn.functional.one_hot(x, bins).sum(0), which has one shape for all inputs.",
     "aten._unique2": "Its result has as many elements as there are values: count with one_hot(x, values).sum(0) > 0.",
     "aten.unique_dim": "Its result has as many rows as there are different ones; leave it to the caller.",
@@ -34,30 +34,33 @@ _INSTEAD = {
     "aten._grouped_mm": "Models of transformers: call set_experts_implementation('batched_mm') before export.",
     "transformers.grouped_mm_fallback": "Call the model's set_experts_implementation('batched_mm') before export.",
 }
-_MAX_DEPTH = 12  # of decompositions inside decompositions
+_MAX_DEPTH = 12  # of nested decompositions
 
 
 class Rewriter:
-    """Builds the new graph. ``takes(op)`` says which operators have kernels; those in ``kept`` stay regardless."""
+    """Builds the new graph. ``is_supported(op)`` is True for operators with kernels; ``no_decompose`` are operators
+    to leave as they are regardless."""
 
-    def __init__(self, takes: Takes, kept: Collection[Any] = frozenset(), strict: bool = True) -> None:
+    def __init__(
+        self, is_supported: IsSupported, no_decompose: Collection[Any] = frozenset(), strict: bool = True
+    ) -> None:
         self.graph = fx.Graph()
-        self.takes = takes
-        self.kept = kept
+        self.is_supported = is_supported
+        self.no_decompose = no_decompose
         self.strict = strict
         self.origin: fx.Node | None = None  # the exported node being rewritten
-        self.mode: Any = None  # of the fake values, for operators that create tensors
+        self.mode: Any = None  # the fake mode, for operators that create tensors
         self._depth = 0
-        self.known = Known(lambda node: None)  # what nodes always give; a walk over a program has its constants
-        self.hold: Callable[[torch.Tensor], fx.Node] | None = None  # makes a constant, where a graph may have its own
-        self.made: dict[Any, Any] = {}  # what rules made and need again, by what it is
-        self._sizes: dict[Any, fx.Node] = {}  # by what they are, in symbols
+        self.constants = ConstantEvaluator(lambda node: None)  # of a program, it looks up weights
+        self.add_constant: Callable[[torch.Tensor], fx.Node] | None = None  # None if the graph may have no constants
+        self.rule_cache: dict[Any, Any] = {}  # nodes that a rule reuses
+        self._sizes: dict[Any, fx.Node] = {}  # by symbolic expression
         self._views = _views_of_copies()
 
     # ----------------------------------------------------------------------------------------------- emission
 
     def emit(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None, *, val: Any) -> fx.Node:
-        """Append a call as it is. ``val`` is its fake result."""
+        """Append a call without rewriting it. ``val`` is its fake result."""
         node = self.graph.call_function(op, tuple(args), kwargs or {})
         node.meta["val"] = val
         if self.origin is not None:
@@ -65,28 +68,28 @@ class Rewriter:
                 if key in self.origin.meta:
                     node.meta[key] = self.origin.meta[key]
             node.meta["origin"] = self.origin.name
-            node.meta["given"] = self.origin.meta.get("given", (self.origin.name,))  # in the program the user gave
+            node.meta["given"] = self.origin.meta.get("given", (self.origin.name,))  # names in the user's program
         return node
 
     def call(self, op: Any, *args: Any, val: Any = None, **kwargs: Any) -> Any:
-        """The result of ``op``: rewritten by rule, taken as it is, or decomposed. ``val`` if it is known."""
-        # They import this.
+        """The result of ``op``: rewritten by a rule, emitted as is, or decomposed. ``val``: its fake result, if any."""
+        # Imported here because they import this module.
         from edgewright.frontend.decompose import backward, conv3d, layers, matmul, order_statistics, recurrent, softmax  # noqa: F401
         from edgewright.frontend.decompose.canonical import RENAMES, RULES
         from edgewright.frontend.decompose.trace_op import decompose
 
-        if op is aten.sym_size.int and isinstance(args[0], fx.Node) and op not in self.kept:
+        if op is aten.sym_size.int and isinstance(args[0], fx.Node) and op not in self.no_decompose:
             return self.size(args[0], args[1])
-        op = op if op in self.kept else RENAMES.get(op, op)
+        op = op if op in self.no_decompose else RENAMES.get(op, op)
         rule = RULES.get(op)
-        if rule is not None and op not in self.kept:
+        if rule is not None and op not in self.no_decompose:
             result = rule(self, *args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if self.takes(op) or op in self.kept:
+        if self.is_supported(op) or op in self.no_decompose:
             if val is None:
                 val = self.fake(op, args, kwargs)
-            return self._unpacked(self.emit(op, args, kwargs, val=val), val)
+            return self.unpack(self.emit(op, args, kwargs, val=val), val)
         if self._depth >= _MAX_DEPTH:
             raise self.unsupported(op, "decomposes without end")
         self._depth += 1
@@ -96,12 +99,12 @@ class Rewriter:
             if self.strict:
                 raise
             val = self.fake(op, args, kwargs) if val is None else val
-            return self._unpacked(self.emit(op, args, kwargs, val=val), val)
+            return self.unpack(self.emit(op, args, kwargs, val=val), val)
         finally:
             self._depth -= 1
 
-    def _unpacked(self, node: fx.Node, val: Any) -> Any:
-        """A call that gives several results as a list of nodes, one per result."""
+    def unpack(self, node: fx.Node, val: Any) -> Any:
+        """A multi-output call as a list of nodes, one per result; any other call as it is."""
         if not isinstance(val, tuple | list):
             return node
         return [self.emit(operator.getitem, (node, i), val=v) if v is not None else None for i, v in enumerate(val)]
@@ -109,7 +112,7 @@ class Rewriter:
     # ------------------------------------------------------------------------------------------------- values
 
     def fake(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Any:
-        """What ``op`` gives for the fake values of its arguments."""
+        """The fake result of ``op`` for the fake values of its arguments."""
         op = self._views.get(op, op)
         values = pytree.tree_map_only(fx.Node, lambda n: n.meta["val"], (tuple(args), kwargs or {}))
         mode = fake_mode(pytree.tree_leaves(values)) or self.mode
@@ -129,14 +132,14 @@ class Rewriter:
             return size
         if size.node.is_constant():
             return int(size)
-        known = size.node.expr
-        if known not in self._sizes:
-            source = self._source(known) or (node, dim)
-            self._sizes[known] = self.emit(aten.sym_size.int, source, val=size)
-        return self._sizes[known]
+        expression = size.node.expr
+        if expression not in self._sizes:
+            source = self._source(expression) or (node, dim)
+            self._sizes[expression] = self.emit(aten.sym_size.int, source, val=size)
+        return self._sizes[expression]
 
     def _source(self, size: Any) -> tuple[fx.Node, int] | None:
-        """An input that has this size: to know it, nothing must be computed."""
+        """An input and dimension of this size, which is known without computing any tensor."""
         for node in self.graph.find_nodes(op="placeholder"):
             val = node.meta.get("val")
             for dim, own in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
@@ -152,29 +155,29 @@ class Rewriter:
         return self.emit(operator.add, (a, b), val=values[0] + values[1])
 
     def scalar(self, number: Any, dtype: torch.dtype, like: fx.Node) -> fx.Node:
-        """A 0-d tensor holding a number, for operators that take tensors only."""
+        """A 0-d tensor of a number, for operators that accept tensors only."""
         mode = like.meta["val"].fake_mode
         with mode:
             val = torch.empty((), dtype=dtype)
         return self.emit(aten.full.default, ([], number), {"dtype": dtype}, val=val)
 
     def unsupported(self, op: Any, why: str) -> UnsupportedOperatorError:
-        """The error for an operator that nothing takes."""
+        """The error for an operator that cannot be lowered."""
         where, line = describe_node(self.origin)
-        instead = _INSTEAD.get(str(op).rpartition(".")[0], "")
-        return UnsupportedOperatorError(f"{op}{where}", why, remedy="\n  ".join(filter(None, (line, instead))))
+        replacement = _REPLACEMENTS.get(str(op).rpartition(".")[0], "")
+        return UnsupportedOperatorError(f"{op}{where}", why, remedy="\n  ".join(filter(None, (line, replacement))))
 
 
 @cache
 def _views_of_copies() -> dict[Any, Any]:
-    """The views that copying operators copy: torch cannot tell what some copies give where sizes are symbolic."""
+    """Copying operators and their view variants: the fake kernels of some copies fail on symbolic sizes."""
     from edgewright.frontend.decompose.canonical import RENAMES
 
     return {aten.split_copy.Tensor: aten.split.Tensor, **{c: v for v, c in RENAMES.items() if "_copy" in str(c)}}
 
 
 def fake_mode(values: Iterable[Any]) -> Any:
-    """The fake mode that made any of these values, or None."""
+    """The fake mode of any of these values, or None."""
     return next((v.fake_mode for v in values if isinstance(v, torch.Tensor) and hasattr(v, "fake_mode")), None)
 
 

@@ -1,4 +1,4 @@
-"""Weights from a ``.safetensors`` file: mapped, checked, and put into a model without a copy."""
+"""Loads weights from a ``.safetensors`` file into a model: memory-mapped, validated, without copies."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ DTYPES = {
     "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64, "F8_E5M2": torch.float8_e5m2,
     "F8_E4M3": torch.float8_e4m3fn, "C64": torch.complex64,
 }  # fmt: skip
-MAX_HEADER = 100_000_000  # what the format allows
-_MAX_RANK = 64  # torch has no more
-_LISTED = 5
+MAX_HEADER = 100_000_000  # the limit of the format
+_MAX_RANK = 64  # the limit of torch
+_MAX_LISTED = 5
 
 Model = Union[torch.nn.Module, ExportedProgram]
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A tensor's place in the file."""
+    """A tensor's extent in the file."""
 
     dtype: torch.dtype
     shape: list[int]
@@ -42,7 +42,7 @@ class _Entry:
 
 
 def read_weights(source: Source) -> dict[str, torch.Tensor]:
-    """The tensors of a ``.safetensors`` by name: views of the mapped file, pages copied only where written to."""
+    """The tensors of a ``.safetensors`` file by name: views of the file, mapped copy-on-write."""
     view, name = open_source(source, "weights", private=True)
     try:
         start, header = _header(view)
@@ -55,7 +55,7 @@ def read_weights(source: Source) -> dict[str, torch.Tensor]:
 
 
 def _header(view: memoryview) -> tuple[int, dict[str, Any]]:
-    """Where the data starts, and what is there."""
+    """The offset of the data, and the parsed header."""
     if len(view) < 8:
         raise FormatError("a .safetensors file starts with 8 bytes of length", value=len(view), offset=0)
     (length,) = struct.unpack_from("<Q", view)
@@ -63,7 +63,7 @@ def _header(view: memoryview) -> tuple[int, dict[str, Any]]:
         raise FormatError(f"the header has at most {MAX_HEADER} bytes", value=length, where="header", offset=0)
     checked_int.check_range(8, length, len(view), "the header")
     try:
-        header = json.loads(bytes(view[8 : 8 + length]).decode("utf-8"), object_pairs_hook=_unique)
+        header = json.loads(bytes(view[8 : 8 + length]).decode("utf-8"), object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"must be JSON: {error}", where="header", offset=8) from error
     if not isinstance(header, dict):
@@ -71,13 +71,13 @@ def _header(view: memoryview) -> tuple[int, dict[str, Any]]:
     return 8 + length, header
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in result:
             raise FormatError("names must differ", value=name, where="header", offset=8)
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
 def _entry(name: str, item: Any) -> _Entry:
@@ -89,9 +89,9 @@ def _entry(name: str, item: Any) -> _Entry:
     dtype, shape, offsets = item["dtype"], item["shape"], item["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise fail(f"must be one of {', '.join(DTYPES)}", dtype, "dtype")
-    if not _sizes(shape) or len(shape) > _MAX_RANK:
+    if not _is_size_list(shape) or len(shape) > _MAX_RANK:
         raise fail(f"must be a list of at most {_MAX_RANK} sizes", shape, "shape")
-    if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+    if not _is_size_list(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise fail("must be where the data begins and ends", offsets, "data_offsets")
     try:
         size = checked_int.product((*shape, DTYPES[dtype].itemsize))
@@ -102,12 +102,12 @@ def _entry(name: str, item: Any) -> _Entry:
     return _Entry(DTYPES[dtype], shape, *offsets)
 
 
-def _sizes(value: Any) -> bool:
+def _is_size_list(value: Any) -> bool:
     return isinstance(value, list) and all(type(n) is int and 0 <= n <= checked_int.MAX_BYTES for n in value)
 
 
 def _check_extents(entries: Mapping[str, _Entry], size: int) -> None:
-    """Tensors fill the data without gaps: no byte is read twice, and none hides between them."""
+    """Raise unless the tensors cover the data without gaps or overlaps."""
     at = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin != at:
@@ -124,45 +124,45 @@ def _tensor(view: memoryview, start: int, entry: _Entry) -> torch.Tensor:
         return torch.empty(entry.shape, dtype=entry.dtype)
     at = start + entry.begin
     data = view[at : at + size]
-    if view.readonly or at % entry.dtype.itemsize:  # not ours to write to, or where the processor cannot read
+    if view.readonly or at % entry.dtype.itemsize:  # not writable, or misaligned
         data = memoryview(bytearray(data))
     return torch.frombuffer(data, dtype=entry.dtype).reshape(entry.shape)
 
 
 def load_weights(model: Model, source: Source) -> None:
-    """Give a model the weights of a ``.safetensors`` file, by name; they stay in the mapped file.
+    """Load the weights of a ``.safetensors`` file into a model, by name, as views of the mapped file.
 
-    A model made on ``torch.device("meta")`` never has weights of its own in memory.
+    A model created on ``torch.device("meta")`` never allocates memory for its weights.
     """
     weights = read_weights(source)
     wanted = model.state_dict if isinstance(model, ExportedProgram) else model.state_dict()
-    _tie(model, weights)
+    _tie_weights(model, weights)
     _check_names(wanted, weights)
     for name, tensor in weights.items():
         if tensor.dtype != wanted[name].dtype:
             log.info("%s: converted from %s to the model's %s", name, tensor.dtype, wanted[name].dtype)
             weights[name] = tensor.to(wanted[name].dtype)
     if isinstance(model, ExportedProgram):
-        wanted.update({n: _like(weights[n], wanted[n]) for n in wanted})
+        wanted.update({n: _as_parameter(weights[n], wanted[n]) for n in wanted})
     else:
         model.load_state_dict(weights, assign=True)
 
 
-def _like(tensor: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+def _as_parameter(tensor: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(tensor, old.requires_grad) if isinstance(old, torch.nn.Parameter) else tensor
 
 
-def _tie(model: Model, weights: dict[str, torch.Tensor]) -> None:
-    """A parameter of several names is stored under one of them."""
+def _tie_weights(model: Model, weights: dict[str, torch.Tensor]) -> None:
+    """Bind every name of a tied parameter: the file stores it under one of them."""
     if isinstance(model, ExportedProgram):
         return
     by_tensor: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         by_tensor.setdefault(id(parameter), []).append(name)
     for names in by_tensor.values():
-        given = [name for name in names if name in weights]
-        for name in names if given else ():
-            weights.setdefault(name, weights[given[0]])
+        stored = [name for name in names if name in weights]
+        for name in names if stored else ():
+            weights.setdefault(name, weights[stored[0]])
 
 
 def _check_names(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]) -> None:
@@ -170,8 +170,8 @@ def _check_names(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, torch
     for names, rule in ((missing, "must hold every weight of the model; these are missing"),
                         (unknown, "must hold weights of the model only; these are not the model's")):  # fmt: skip
         if names:
-            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            raise UsageError("weights", rule, value=", ".join(names[:_LISTED]) + more)
+            more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+            raise UsageError("weights", rule, value=", ".join(names[:_MAX_LISTED]) + more)
     for name, tensor in wanted.items():
         if tensor.shape != weights[name].shape:
             rule = f"must have the model's shape {list(tensor.shape)}"

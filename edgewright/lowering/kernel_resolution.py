@@ -11,7 +11,7 @@ import torch
 
 from edgewright.errors import UsageError
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
-from edgewright.frontend.custom_ops import compute_here, is_own, signature_of
+from edgewright.frontend.custom_ops import is_custom_op, register_host_kernel, signature_of
 from edgewright.hints import not_among
 
 aten = torch.ops.aten
@@ -67,10 +67,10 @@ class KernelSet:
         return self.resolve(_ops_by_kind(kind))
 
     def _search(self, op: Any) -> Signature | None:
-        if is_own(op):
+        if is_custom_op(op):
             found = signature_of(op)
             if found is not None:
-                compute_here(op, found)
+                register_host_kernel(op, found)
             return found
         key = self._key(op)
         return OPERATORS[key] if key in self.keys else None

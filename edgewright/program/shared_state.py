@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
 )
 
 from edgewright.errors import UsageError
-from edgewright.frontend.constant_eval import written
+from edgewright.frontend.constant_eval import written_names
 from edgewright.frontend.replace_graph import with_graph
 from edgewright.quantize.state import check_shared
 
@@ -65,7 +65,7 @@ def _written(program: ExportedProgram) -> set[str]:
     """The buffers that a program writes, whether or not its graph is functional yet."""
     targets = {s.arg.name: str(s.target) for s in _buffers(program)}
     nodes = {str(n.target): n.name for n in program.graph.nodes if n.op == "placeholder"}
-    named = (nodes.get(name, name) for name in written(program.graph.nodes))
+    named = (nodes.get(name, name) for name in written_names(program.graph.nodes))
     return {targets[name] for name in named if name in targets} | set(
         program.graph_signature.buffers_to_mutate.values()
     )

@@ -1,4 +1,4 @@
-"""Graph modules that PT2E works on, seen through the one importer, and rewritten as lowering rewrites programs."""
+"""PT2E graph modules: import into the IR, and the rewrites that lowering applies to exported programs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from torch.export.graph_signature import (
 
 from edgewright.errors import UsageError
 from edgewright.frontend.aliases import NeedsRetrace
-from edgewright.frontend.constant_eval import written
+from edgewright.frontend.constant_eval import written_names
 from edgewright.frontend.importer import import_linked
 from edgewright.frontend.plain_tensors import require_module_buffers
-from edgewright.frontend.prepare import Walk
-from edgewright.frontend.rewriter import Rewriter, Takes, fake_mode
+from edgewright.frontend.prepare import ProgramFunctionalizer
+from edgewright.frontend.rewriter import IsSupported, Rewriter, fake_mode
 from edgewright.ir.graph import Graph, Value
 from edgewright.quantize.float32_only import require_single
 
@@ -34,7 +34,7 @@ _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default)
 
 @dataclass
 class ModuleProgram:
-    """A graph module with the face of an exported program. Weights are attributes of the module, not inputs."""
+    """Adapts a graph module to the interface of an exported program. Weights are attributes, not inputs."""
 
     graph_module: fx.GraphModule
     state_dict: dict[str, Any] = field(default_factory=dict)
@@ -60,58 +60,58 @@ def _argument(result: Any) -> TensorArgument:
 def import_module(module: fx.GraphModule) -> tuple[Graph, dict[Value, fx.Node]]:
     """The graph of a module and the node behind each of its values."""
     for node in module.graph.nodes:
-        _remember(node, module)
+        _ensure_fake_value(node, module)
     program: Any = ModuleProgram(module)
     graph, nodes = import_linked(program)
-    changing = written(module.graph.nodes)
+    mutated = written_names(module.graph.nodes)
     for value, node in nodes.items():
-        value.state = node.op == "get_attr" and str(node.target) in changing
+        value.state = node.op == "get_attr" and str(node.target) in mutated
     return graph, nodes
 
 
-def _remember(node: fx.Node, module: fx.GraphModule) -> None:
-    """Weights that torchao made while folding batch norms come without a fake value."""
+def _ensure_fake_value(node: fx.Node, module: fx.GraphModule) -> None:
+    """Set the missing fake value of a weight that torchao created while folding a batch norm."""
     if node.op != "get_attr" or isinstance(node.meta.get("val"), torch.Tensor):
         return
-    held = operator.attrgetter(str(node.target))(module)
+    tensor = operator.attrgetter(str(node.target))(module)
     mode = fake_mode(n.meta.get("val") for n in module.graph.nodes)
-    if isinstance(held, torch.Tensor) and mode is not None:
-        node.meta["val"] = mode.from_tensor(held.detach(), static_shapes=True)
+    if isinstance(tensor, torch.Tensor) and mode is not None:
+        node.meta["val"] = mode.from_tensor(tensor.detach(), static_shapes=True)
 
 
-def rewritten(module: fx.GraphModule, takes: Takes, kept: Collection[Any]) -> fx.GraphModule:
-    """The module in the operators that lowering will see, in-place ones made functional, of the same meaning.
-    It is about to be quantized.
+def rewrite_module(module: fx.GraphModule, is_supported: IsSupported, no_decompose: Collection[Any]) -> fx.GraphModule:
+    """Rewrite a module, before quantization, into the functional operators that lowering produces.
 
-    Operators in ``kept`` stay as they are. Writes to the module's own state stay in place, as effects; those through
-    views become new contents, which are copied to the state at the end: an observer in between would take them.
+    Operators in ``no_decompose`` stay as they are. Direct writes to the module's state stay in place, as effects.
+    Writes through views become new values that are copied to the state at the end, so that no observer is inserted
+    between the view and its write.
     """
     for node in module.graph.nodes:
-        _remember(node, module)
+        _ensure_fake_value(node, module)
     require_single(module)
     require_module_buffers(module)
-    kept = {*kept, *(n.target for n in module.graph.nodes if _drops(n))}
+    no_decompose = {*no_decompose, *(n.target for n in module.graph.nodes if _is_training_dropout(n))}
     viewed = next((n for n in module.graph.nodes if writes_through_view(n)), None)
     try:
-        made: fx.GraphModule = _ModuleWalk(module, Rewriter(takes, kept, strict=False), viewed is not None).run()
+        rewriter = Rewriter(is_supported, no_decompose, strict=False)
+        result: fx.GraphModule = _ModuleFunctionalizer(module, rewriter, viewed is not None).run()
     except NeedsRetrace as reason:
         if viewed is None:
             return module
-        remedy = "Write it without a view: buffer.index_copy_(dim, places, new), or buffer.copy_(new)."
-        raise UsageError(f"node {viewed.name!r}", f"writes to state in a way that cannot be followed: {reason}",
+        remedy = "Write it without a view: buffer.index_copy_(dim, index, source), or buffer.copy_(source)."
+        raise UsageError(f"node {viewed.name!r}", f"writes to state in a way that cannot be functionalized: {reason}",
                          remedy=remedy) from reason  # fmt: skip
-    return made
+    return result
 
 
-class _ModuleWalk(Walk):
-    """``copies``: state is written once, at the end, with what it holds then."""
+class _ModuleFunctionalizer(ProgramFunctionalizer):
+    """``copies``: write each state once, at the end, with its final value."""
 
     def __init__(self, module: fx.GraphModule, rewriter: Rewriter, copies: bool) -> None:
         super().__init__(ModuleProgram(module), rewriter)
         self.copies = copies
-        self.states: dict[
-            Any, tuple[fx.Node, Any]
-        ] = {}  # by name: the first node of an attribute or input, and its new one
+        # By name: the first node of an attribute or input, and its node in the new graph.
+        self.states: dict[Any, tuple[fx.Node, Any]] = {}
 
     def visit(self, node: fx.Node) -> None:
         if node.op == "call_module" or (_writes_state(node) and not self.copies):
@@ -126,19 +126,19 @@ class _ModuleWalk(Walk):
             if node.op in ("get_attr", "placeholder"):
                 self.states[node.target] = node, self.aliases.read(node)
 
-    def hold(self, value: torch.Tensor) -> fx.Node:
-        new = super().hold(value)
+    def add_constant(self, value: torch.Tensor) -> fx.Node:
+        new = super().add_constant(value)
         self.module.register_buffer(str(new.target), value, persistent=False)
         return new
 
     def _copy_back(self) -> None:
-        for old, held in self.states.values():
-            written = self.aliases.written(old)
-            if written is not None:
-                self.rewriter.graph.call_function(aten.copy_.default, (held, written)).meta["val"] = held.meta["val"]
+        for old, state in self.states.values():
+            new = self.aliases.final_write(old)
+            if new is not None:
+                self.rewriter.graph.call_function(aten.copy_.default, (state, new)).meta["val"] = state.meta["val"]
 
     def _keep_name(self, node: fx.Node) -> None:
-        """Users know nodes by their names, in filters and reports."""
+        """Preserve node names: filters and reports refer to nodes by name."""
         new = self.aliases.read(node) if node.op in ("call_function", "get_attr") else None
         if isinstance(new, fx.Node) and new.meta.get("origin") == node.name != new.name:
             new._rename(node.name)
@@ -150,16 +150,16 @@ class _ModuleWalk(Walk):
         self.rewriter.graph.output(results).meta.update(output.meta)
         graph = self.rewriter.graph
         graph.eliminate_dead_code(lambda n: n.op != "call_function" or _is_write(n))
-        made = fx.GraphModule(self.module, graph)
+        module = fx.GraphModule(self.module, graph)
         graph._codegen = self.module.graph._codegen
-        made.meta.update(self.module.meta)
-        made.train(self.module.training)
-        made.recompile()
-        return made
+        module.meta.update(self.module.meta)
+        module.train(self.module.training)
+        module.recompile()
+        return module
 
 
-def _drops(node: fx.Node) -> bool:
-    """True for dropout while training: torchao turns it off when that is over."""
+def _is_training_dropout(node: fx.Node) -> bool:
+    """True for dropout in training mode: torchao replaces it when the model is converted."""
     return node.target in _DROPOUTS and len(node.args) > 2 and node.args[2] is True
 
 
@@ -169,8 +169,7 @@ def _is_write(node: fx.Node) -> bool:
 
 
 def _writes_state(node: fx.Node) -> bool:
-    """True for a write to a buffer (a counter of batches), or to what such a write gave: it stays in place, as an
-    effect."""
+    """True for a direct write to a buffer (a batch counter), or to the result of one: it stays, as an effect."""
     first = node.args[0] if node.args else None
     if not _is_write(node) or not isinstance(first, fx.Node):
         return False
@@ -178,13 +177,13 @@ def _writes_state(node: fx.Node) -> bool:
 
 
 def writes_through_view(node: fx.Node) -> bool:
-    """True for a write to a view of a buffer, or of what a write to a buffer gave, which is the same memory."""
+    """True for a write to a view of a buffer, or of the result of a write to one, which is the same storage."""
     if not _is_write(node) or _writes_state(node):
         return False
-    seen: Any = node.args[0] if node.args else None
-    while isinstance(seen, fx.Node) and seen.op == "call_function" and (_is_view(seen) or _is_write(seen)):
-        seen = seen.args[0]
-    return isinstance(seen, fx.Node) and seen.op in ("get_attr", "placeholder")
+    target: Any = node.args[0] if node.args else None
+    while isinstance(target, fx.Node) and target.op == "call_function" and (_is_view(target) or _is_write(target)):
+        target = target.args[0]
+    return isinstance(target, fx.Node) and target.op in ("get_attr", "placeholder")
 
 
 def _is_view(node: fx.Node) -> bool:

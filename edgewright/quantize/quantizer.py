@@ -22,7 +22,7 @@ from edgewright.quantize.annotate import Annotator, annotate_ends
 from edgewright.quantize.attention_masks import finite_masks
 from edgewright.quantize.batch_norm_guard import guard_torchao
 from edgewright.quantize.fold_batch_norm import fold_frozen_norms, foldable_norms
-from edgewright.quantize.graph_module import rewritten
+from edgewright.quantize.graph_module import rewrite_module
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
 
 aten = torch.ops.aten
@@ -129,7 +129,7 @@ class TableQuantizer(Quantizer):  # type: ignore[misc]
         trained become part of their layers, masks finite, and weights that are computed of others are computed now,
         unless these are still to be trained."""
         model = model if self._trains() else fold_weights(model)
-        made = rewritten(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
+        made = rewrite_module(model, kernel_set("wheel").takes, frozenset([*_WHOLE, *self.kept]))
         return finite_masks(fold_frozen_norms(made, self._trained_norms(made)))
 
     def _trained_norms(self, model: fx.GraphModule) -> set[fx.Node]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from edgewright.frontend.decompose.matmul import turned
+from edgewright.frontend.decompose.matmul import transposed_weight
 
 aten = torch.ops.aten
 _SPLITS = (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
@@ -27,7 +27,7 @@ def simpler(module: fx.GraphModule) -> fx.GraphModule:
             _sliced(module.graph, node)
         elif node.target is aten.var_mean.correction and several:
             _moments(module.graph, node)
-        elif node.target is aten.mm.default and turned(node.args[1], _CONSTANT) is not None:
+        elif node.target is aten.mm.default and transposed_weight(node.args[1], _CONSTANT) is not None:
             _linear(module.graph, node, None)
         elif node.target is aten.addmm.default and all(node.kwargs.get(k, 1) == 1 for k in ("beta", "alpha")):
             _linear(module.graph, node, node.args[0]) if _is_bias(node) else _product(module.graph, node)
@@ -77,13 +77,13 @@ def _is_bias(node: fx.Node) -> bool:
     bias: Any = node.args[0]
     constant = isinstance(bias, fx.Node) and bias.op == "get_attr" and bias.meta["val"].dim() == 1
     fits = constant and bias.meta["val"].shape == node.meta["val"].shape[1:]
-    return fits and turned(node.args[2], _CONSTANT) is not None
+    return fits and transposed_weight(node.args[2], _CONSTANT) is not None
 
 
 def _linear(graph: fx.Graph, node: fx.Node, bias: Any) -> None:
     first, second = node.args[-2:]
     with graph.inserting_before(node):
-        made = graph.call_function(aten.linear.default, (first, turned(second, _CONSTANT), bias))
+        made = graph.call_function(aten.linear.default, (first, transposed_weight(second, _CONSTANT), bias))
     _instead(graph, node, made)
 
 

@@ -219,7 +219,7 @@ def test_graphs_that_no_file_can_hold() -> None:
     with pytest.raises(UnsupportedOperatorError) as caught:
         to_edge_transform_and_lower(exported)
     assert caught.value.subject == "associative_scan in module 'inner'"
-    assert caught.value.rule == "has no form in .pte files"
+    assert caught.value.rule == "cannot be represented in .pte files"
     assert line_of(Mapped) in caught.value.remedy
 
 

@@ -99,8 +99,8 @@ def test_full_disk_says_so_and_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
-        ("net.py", "Write net:NAME, with the name of what is in it."),
-        ("net", "Write net:NAME, with the name of what is in it."),
+        ("net.py", "Write net:NAME, with the name of the model in it."),
+        ("net", "Write net:NAME, with the name of the model in it."),
         ("models/net.py:Net", "Write models.net:Net."),
         ("my-net.py", ""),
         ("m.pte", ""),

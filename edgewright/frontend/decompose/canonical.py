@@ -1,7 +1,7 @@
-"""Rewrites by rule: composite, canonical and convenience operators in terms of the ones kernels have.
+"""Canonicalization rules: composite and convenience operators in terms of operators with kernels.
 
-A rule takes the rewriter and the operator's arguments and returns the result, or NotImplemented to leave the
-call to the next stage. ``RULES`` is keyed by operator overload. Those of neural network layers are in ``layers.py``.
+A rule is called with the rewriter and the operator's arguments, and returns the result, or NotImplemented to leave the
+call to the next stage. ``RULES`` is keyed by operator overload. Rules for neural network layers are in ``layers.py``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from edgewright.frontend.rewriter import Rewriter, is_dynamic
 aten = torch.ops.aten
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
-RENAMES: dict[Any, Any] = {}  # operators that another one is, argument for argument
+RENAMES: dict[Any, Any] = {}  # operators with an equivalent of the same arguments
 
 
 def rule(*ops: Any) -> Callable[[Rule], Rule]:
-    """Register a function for operators."""
+    """Register a function as the rule of operators."""
 
     def register(function: Rule) -> Rule:
         for op in ops:
@@ -40,7 +40,7 @@ def rank_of(node: fx.Node) -> int:
     return int(node.meta["val"].dim())
 
 
-# -------------------------------------------------------------------------------------------- nothing to be done
+# --------------------------------------------------------------------------------------------------- identities
 
 
 @rule(
@@ -67,7 +67,7 @@ def native_dropout(rw: Rewriter, x: fx.Node, p: float, train: bool | None) -> An
 
 
 def assertion(rw: Rewriter, *args: Any, **kwargs: Any) -> Any:
-    """Checks made while exporting: shapes are checked against their bounds when inputs are set."""
+    """Drop export-time assertions: the runtime checks shapes against their bounds when inputs are set."""
     return None
 
 
@@ -101,7 +101,7 @@ def cast(rw: Rewriter, x: fx.Node, *args: Any, **kwargs: Any) -> Any:
 
 
 def to_dtype(rw: Rewriter, x: fx.Node, dtype: torch.dtype | None) -> Any:
-    """``x`` in another element type."""
+    """``x`` cast to another dtype."""
     if dtype is None or dtype_of(x) == dtype:
         return x
     val = x.meta["val"]
@@ -110,9 +110,9 @@ def to_dtype(rw: Rewriter, x: fx.Node, dtype: torch.dtype | None) -> Any:
     return rw.emit(aten._to_copy.default, (x,), {"dtype": dtype}, val=val)
 
 
-# ------------------------------------------------------------------------------------- a number for a tensor
+# ------------------------------------------------------------------------------------------- scalar operands
 
-_SCALAR_FORMS = {
+_SCALAR_OVERLOADS = {
     getattr(aten, name).Tensor: aten_scalar
     for name in (
         "add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor",
@@ -120,24 +120,24 @@ _SCALAR_FORMS = {
     )
     for aten_scalar in [getattr(aten, name).Scalar]
 }  # fmt: skip
-_SCALAR_FORMS[aten.div.Tensor_mode] = aten.div.Scalar_mode
-_SCALAR_FORMS[aten.pow.Tensor_Tensor] = aten.pow.Tensor_Scalar
+_SCALAR_OVERLOADS[aten.div.Tensor_mode] = aten.div.Scalar_mode
+_SCALAR_OVERLOADS[aten.pow.Tensor_Tensor] = aten.pow.Tensor_Scalar
 _COMPARISONS = {getattr(aten, n).Scalar for n in ("eq", "ne", "lt", "le", "gt", "ge")}
 
 
-def _binary(op: Any) -> Rule:
-    scalar_form = _SCALAR_FORMS.get(op)
+def _make_binary_rule(op: Any) -> Rule:
+    scalar_op = _SCALAR_OVERLOADS.get(op)
 
     def lower(rw: Rewriter, a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(a, fx.Node) and isinstance(b, fx.Node) and _is_tensor(a) and _is_tensor(b):
             return NotImplemented
-        if scalar_form is not None and isinstance(a, fx.Node) and _is_tensor(a):
-            return rw.call(scalar_form, a, b, *args, **kwargs)
+        if scalar_op is not None and isinstance(a, fx.Node) and _is_tensor(a):
+            return rw.call(scalar_op, a, b, *args, **kwargs)
         like = a if isinstance(a, fx.Node) and _is_tensor(a) else b
-        wanted = rw.fake(op, (a, b, *args), kwargs).dtype
-        lifted = [v if isinstance(v, fx.Node) and _is_tensor(v) else rw.scalar(v, _scalar_dtype(v, like, wanted), like)
-                  for v in (a, b)]  # fmt: skip
-        return rw.call(op, *lifted, *args, **kwargs)
+        result_dtype = rw.fake(op, (a, b, *args), kwargs).dtype
+        dtype = _scalar_dtype(like, result_dtype)
+        operands = [v if isinstance(v, fx.Node) and _is_tensor(v) else rw.scalar(v, dtype, like) for v in (a, b)]
+        return rw.call(op, *operands, *args, **kwargs)
 
     return lower
 
@@ -146,71 +146,77 @@ def _is_tensor(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def _scalar_dtype(number: Any, like: fx.Node, wanted: torch.dtype) -> torch.dtype:
-    return wanted if wanted != torch.bool else dtype_of(like)
+def _scalar_dtype(like: fx.Node, result_dtype: torch.dtype) -> torch.dtype:
+    return result_dtype if result_dtype != torch.bool else dtype_of(like)
 
 
-for _op in (*_SCALAR_FORMS, aten.floor_divide.default, aten.maximum.default, aten.minimum.default, aten.atan2.default):
-    RULES[_op] = _binary(_op)
+for _op in (
+    *_SCALAR_OVERLOADS,
+    aten.floor_divide.default,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.atan2.default,
+):
+    RULES[_op] = _make_binary_rule(_op)
 
 
-def _number_form(op: Any) -> Rule:
-    """Kernels of (tensor, number) compute in the tensor's type: cast it first where the result is of another kind."""
+def _make_scalar_rule(op: Any) -> Rule:
+    """Kernels of (tensor, scalar) compute in the tensor's dtype: cast an integer tensor if the scalar is a float."""
 
     def lower(rw: Rewriter, a: fx.Node, b: Any, *args: Any, **kwargs: Any) -> Any:
         number = b.meta["val"] if isinstance(b, fx.Node) else b
-        floating = isinstance(number, float | torch.SymFloat)
-        if floating and not (dtype_of(a).is_floating_point or dtype_of(a).is_complex):
+        is_float = isinstance(number, float | torch.SymFloat)
+        if is_float and not (dtype_of(a).is_floating_point or dtype_of(a).is_complex):
             return rw.call(op, to_dtype(rw, a, torch.get_default_dtype()), b, *args, **kwargs)
         return NotImplemented
 
     return lower
 
 
-for _op in (*_SCALAR_FORMS.values(), aten.rsub.Scalar):
+for _op in (*_SCALAR_OVERLOADS.values(), aten.rsub.Scalar):
     if _op not in _COMPARISONS:
-        RULES[_op] = _number_form(_op)
+        RULES[_op] = _make_scalar_rule(_op)
 
 
-def _remainder(otherwise: Rule, multiply: Any) -> Rule:
-    """Of integers, the sign is that of the divisor; kernels give that of the dividend."""
+def _make_remainder_rule(fallback: Rule, multiply: Any) -> Rule:
+    """Integer remainder has the sign of the divisor in torch; kernels return the sign of the dividend."""
 
     def lower(rw: Rewriter, a: Any, b: Any) -> Any:
         if not (isinstance(a, fx.Node) and _is_tensor(a)):
-            return otherwise(rw, a, b)
+            return fallback(rw, a, b)
         if torch.result_type(a.meta["val"], b.meta["val"] if isinstance(b, fx.Node) else b).is_floating_point:
-            return otherwise(rw, a, b)
-        whole = rw.call(aten.div.Tensor_mode, a, b, rounding_mode="floor")
-        return rw.call(aten.sub.Tensor, a, rw.call(multiply, whole, b))
+            return fallback(rw, a, b)
+        quotient = rw.call(aten.div.Tensor_mode, a, b, rounding_mode="floor")
+        return rw.call(aten.sub.Tensor, a, rw.call(multiply, quotient, b))
 
     return lower
 
 
-RULES[aten.remainder.Scalar] = _remainder(RULES[aten.remainder.Scalar], aten.mul.Scalar)
-RULES[aten.remainder.Tensor] = _remainder(RULES[aten.remainder.Tensor], aten.mul.Tensor)
+RULES[aten.remainder.Scalar] = _make_remainder_rule(RULES[aten.remainder.Scalar], aten.mul.Scalar)
+RULES[aten.remainder.Tensor] = _make_remainder_rule(RULES[aten.remainder.Tensor], aten.mul.Tensor)
 
 
 # ------------------------------------------------------------------------------------------------------ views
 
 
-def _copies() -> dict[Any, Any]:
-    """Every view operator and the one that copies: memory is shared later, by the planner, where that is sound."""
+def _view_copy_ops() -> dict[Any, Any]:
+    """View operators and their copying variants: the memory planner shares storage later where that is safe."""
     names = (
         "view.default", "permute.default", "transpose.int", "t.default", "select.int", "slice.Tensor",
         "unsqueeze.default", "squeeze.dim", "squeeze.dims", "expand.default", "split.Tensor",
         "split_with_sizes.default", "unbind.int", "diagonal.default", "unfold.default", "as_strided.default",
         "view_as_real.default", "narrow.default", "detach.default", "alias.default",
     )  # fmt: skip
-    found = {}
+    copies = {}
     for name in names:
         packet, _, overload = name.partition(".")
         copy = getattr(getattr(aten, f"{packet}_copy", None), overload, None)
         if copy is not None:
-            found[getattr(getattr(aten, packet), overload)] = copy
-    return found
+            copies[getattr(getattr(aten, packet), overload)] = copy
+    return copies
 
 
-RENAMES.update(_copies())
+RENAMES.update(_view_copy_ops())
 RENAMES[aten._unsafe_view.default] = aten.view_copy.default
 RENAMES[aten.reshape.default] = aten.view_copy.default
 RENAMES[aten.adaptive_avg_pool2d.default] = aten._adaptive_avg_pool2d.default
@@ -220,7 +226,7 @@ for _op in (aten.detach.default, aten.alias.default):
     RENAMES.pop(_op, None)
 
 
-def _reshaping(op: Any) -> Rule:
+def _make_reshape_rule(op: Any) -> Rule:
     def lower(rw: Rewriter, x: fx.Node, *args: Any, **kwargs: Any) -> Any:
         val = rw.fake(op, (x, *args), kwargs)
         if is_dynamic(val):
@@ -233,7 +239,7 @@ def _reshaping(op: Any) -> Rule:
 for _op in (
     aten.flatten.using_ints, aten.unflatten.int, aten.view_as.default, aten.reshape_as.default, aten.squeeze.default,
 ):  # fmt: skip
-    RULES[_op] = _reshaping(_op)
+    RULES[_op] = _make_reshape_rule(_op)
 
 
 @rule(aten.chunk.default)
@@ -244,7 +250,7 @@ def chunk(rw: Rewriter, x: fx.Node, chunks: int, dim: int = 0) -> Any:
     return rw.call(aten.split_copy.Tensor, x, max(-(-size // chunks), 1), dim)
 
 
-# Kernels that give several tensors keep the shapes these were planned with: one call each where sizes are dynamic.
+# Multi-output kernels do not resize their outputs: with dynamic sizes each output is a call of its own.
 
 
 @rule(aten.split_copy.Tensor)
@@ -276,5 +282,5 @@ def unbind(rw: Rewriter, x: fx.Node, dim: int = 0) -> Any:
 
 @rule(aten.cat.default)
 def single_cat(rw: Rewriter, tensors: Any, dim: int = 0) -> Any:
-    """Nothing to join: the tensor itself."""
+    """A concatenation of one tensor is that tensor."""
     return tensors[0] if len(tensors) == 1 else NotImplemented

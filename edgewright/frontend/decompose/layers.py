@@ -1,4 +1,4 @@
-"""Rules for the layers of neural networks: convolution, normalisation, activation, attention, pooling, sorting."""
+"""Decompositions of neural network layers: convolution, normalization, activation, attention, pooling, sorting."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ aten = torch.ops.aten
 # --------------------------------------------------------------------------------------------- convolutions
 
 
-def _pair(value: Any, rank: int) -> list[int]:
+def _ntuple(value: Any, rank: int) -> list[int]:
+    """One integer per spatial dimension."""
     values = [value] if isinstance(value, int) else list(value)
     return values * rank if len(values) == 1 else values
 
 
 def _same_padding(rw: Rewriter, x: fx.Node, weight: fx.Node, dilation: list[int]) -> tuple[fx.Node, list[int]]:
-    """Padding 'same': what is odd goes to the end, through a padding of its own."""
+    """Resolve padding 'same': an odd total needs an explicit pad at the end."""
     kernel = weight.meta["val"].shape[2:]
     total = [d * (int(k) - 1) for d, k in zip(dilation, kernel, strict=True)]
     if any(t % 2 for t in total):
@@ -31,7 +32,7 @@ def _same_padding(rw: Rewriter, x: fx.Node, weight: fx.Node, dilation: list[int]
     return x, [t // 2 for t in total]
 
 
-def _convolution(rank: int, transposed: bool) -> Rule:
+def _make_convolution_rule(rank: int, transposed: bool) -> Rule:
     def lower(
         rw: Rewriter, x: fx.Node, weight: fx.Node, bias: Any = None, stride: Any = 1, padding: Any = 0, *rest: Any
     ) -> Any:
@@ -44,12 +45,12 @@ def _convolution(rank: int, transposed: bool) -> Rule:
         unbatched = rank_of(x) == rank + 1
         if unbatched:
             x = rw.call(aten.unsqueeze.default, x, 0)
-        dilations = _pair(dilation, rank)
+        dilations = _ntuple(dilation, rank)
         if isinstance(padding, str):
             x, padding = (x, [0]) if padding == "valid" else _same_padding(rw, x, weight, dilations)
         out = rw.call(
-            aten.convolution.default, x, weight, bias, _pair(stride, rank), _pair(padding, rank), dilations,
-            transposed, _pair(output_padding, rank), groups,
+            aten.convolution.default, x, weight, bias, _ntuple(stride, rank), _ntuple(padding, rank), dilations,
+            transposed, _ntuple(output_padding, rank), groups,
         )  # fmt: skip
         return rw.call(aten.squeeze.dim, out, 0) if unbatched else out
 
@@ -58,13 +59,13 @@ def _convolution(rank: int, transposed: bool) -> Rule:
 
 for _rank in (1, 2, 3):
     for _overload in ("default", "padding"):
-        RULES[getattr(getattr(aten, f"conv{_rank}d"), _overload)] = _convolution(_rank, False)
-RULES[aten.conv_transpose1d.default] = _convolution(1, True)
-RULES[aten.conv_transpose2d.input] = _convolution(2, True)
-RULES[aten.conv_transpose3d.input] = _convolution(3, True)
+        RULES[getattr(getattr(aten, f"conv{_rank}d"), _overload)] = _make_convolution_rule(_rank, False)
+RULES[aten.conv_transpose1d.default] = _make_convolution_rule(1, True)
+RULES[aten.conv_transpose2d.input] = _make_convolution_rule(2, True)
+RULES[aten.conv_transpose3d.input] = _make_convolution_rule(3, True)
 
 
-# ---------------------------------------------------------------------------------- normalisation and activation
+# ---------------------------------------------------------------------------------- normalization and activation
 
 
 @rule(aten.batch_norm.default)
@@ -96,13 +97,13 @@ def log_softmax(rw: Rewriter, x: fx.Node, dim: int, dtype: torch.dtype | None = 
 
 
 @rule(aten._log_softmax.default)
-def log_softmax_of_doubles(rw: Rewriter, x: fx.Node, dim: int, half_to_float: bool) -> Any:
-    """Optimized kernels take no doubles."""
+def log_softmax_float64(rw: Rewriter, x: fx.Node, dim: int, half_to_float: bool) -> Any:
+    """The optimized kernels do not support float64."""
     if dtype_of(x) != torch.float64 or not rank_of(x):
         return NotImplemented
-    moved = rw.call(aten.sub.Tensor, x, rw.call(aten.amax.default, x, [dim], True))
-    total = rw.call(aten.sum.dim_IntList, rw.call(aten.exp.default, moved), [dim], True)
-    return rw.call(aten.sub.Tensor, moved, rw.call(aten.log.default, total))
+    shifted = rw.call(aten.sub.Tensor, x, rw.call(aten.amax.default, x, [dim], True))
+    total = rw.call(aten.sum.dim_IntList, rw.call(aten.exp.default, shifted), [dim], True)
+    return rw.call(aten.sub.Tensor, shifted, rw.call(aten.log.default, total))
 
 
 @rule(aten.relu6.default)
@@ -119,8 +120,8 @@ def silu(rw: Rewriter, x: fx.Node) -> Any:
 @rule(aten.hardsigmoid.default)
 def hardsigmoid(rw: Rewriter, x: fx.Node) -> Any:
     val = x.meta["val"]
-    moved = rw.call(aten.add.Scalar, x, 3.0, val=val)
-    clamped = rw.call(aten.hardtanh.default, moved, 0.0, 6.0, val=val)
+    shifted = rw.call(aten.add.Scalar, x, 3.0, val=val)
+    clamped = rw.call(aten.hardtanh.default, shifted, 0.0, 6.0, val=val)
     return rw.call(aten.mul.Scalar, clamped, 1 / 6, val=val)
 
 
@@ -134,15 +135,15 @@ def attention(
     rw: Rewriter, query: fx.Node, key: fx.Node, value: fx.Node, mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    """softmax(q k' * scale + mask) v. A row that is masked out everywhere gives nothing."""
+    """softmax(q k' * scale + mask) v. A fully masked row gives zeros."""
     if dropout_p or is_causal or enable_gqa or rank_of(query) < 3:
         return NotImplemented
     features = query.meta["val"].shape[-1]
     if not isinstance(features, int):
         return NotImplemented
     scaled = rw.call(aten.mul.Scalar, query, 1 / math.sqrt(features) if scale is None else scale)
-    turned = rw.call(aten.transpose.int, key, -2, -1)
-    scores = rw.call(aten.matmul.default, scaled, turned)
+    transposed = rw.call(aten.transpose.int, key, -2, -1)
+    scores = rw.call(aten.matmul.default, scaled, transposed)
     if mask is not None:
         if dtype_of(mask) == torch.bool:
             return NotImplemented
@@ -155,7 +156,7 @@ def attention(
 
 @rule(aten.sort.default, aten.sort.stable)
 def sort(rw: Rewriter, x: fx.Node, *args: Any, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
-    """No runtime has a sort kernel: all n largest (or smallest) in order are the same."""
+    """No runtime has a sort kernel: a sort is a top-k of all n elements."""
     rest = [a for a in args if a is not None]
     dim, descending = (*rest, *(dim, descending)[len(rest) :]) if not isinstance(stable, bool) else (dim, descending)
     count = rw.size(x, dim) if rank_of(x) else 1
@@ -173,17 +174,37 @@ def max_pool2d(
     rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Any:
     op = aten.max_pool2d_with_indices.default
-    return rw.call(op, x, _pair(kernel, 2), list(_pair(stride, 2)), _pair(padding, 2), _pair(dilation, 2), ceil)[0]
+    return rw.call(
+        op,
+        x,
+        _ntuple(kernel, 2),
+        list(_ntuple(stride, 2)),
+        _ntuple(padding, 2),
+        _ntuple(dilation, 2),
+        ceil,
+    )[0]
 
 
 @rule(aten.avg_pool1d.default)
 def avg_pool1d(
-    rw: Rewriter, x: fx.Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, inside: bool = True
+    rw: Rewriter,
+    x: fx.Node,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil: bool = False,
+    count_include_pad: bool = True,
 ) -> Any:
     flat = rw.call(aten.unsqueeze.default, x, -2)
-    steps = list(_pair(stride, 1)) or list(_pair(kernel, 1))
+    steps = list(_ntuple(stride, 1)) or list(_ntuple(kernel, 1))
     out = rw.call(
-        aten.avg_pool2d.default, flat, [1, *_pair(kernel, 1)], [1, *steps], [0, *_pair(padding, 1)], ceil, inside
+        aten.avg_pool2d.default,
+        flat,
+        [1, *_ntuple(kernel, 1)],
+        [1, *steps],
+        [0, *_ntuple(padding, 1)],
+        ceil,
+        count_include_pad,
     )
     return rw.call(aten.squeeze.dim, out, -2)
 
@@ -223,27 +244,29 @@ def rrelu(rw: Rewriter, x: fx.Node, lower: float = 1 / 8, upper: float = 1 / 3, 
 @rule(aten.embedding_bag.default, aten.embedding_bag.padding_idx)
 def embedding_bag(
     rw: Rewriter, table: fx.Node, indices: fx.Node, offsets: fx.Node, by_frequency: bool = False, mode: int = 0,
-    sparse: bool = False, weights: Any = None, ends: bool = False, padding: int | None = None,
+    sparse: bool = False, weights: Any = None, include_last_offset: bool = False, padding: int | None = None,
 ) -> Any:  # fmt: skip
-    """Which row belongs to which bag is a matrix: sums are products with it. Empty bags are zero."""
-    if mode > 1 or ends or padding is not None:
+    """Sum the rows of each bag by a product with the membership matrix. Empty bags are zero."""
+    if mode > 1 or include_last_offset or padding is not None:
         return NotImplemented
     rows = rw.call(aten.embedding.default, table, indices)
     if weights is not None:
         rows = rw.call(aten.mul.Tensor, rows, rw.call(aten.unsqueeze.default, weights, -1))
-    places = rw.call(aten.arange.start_step, 0, rw.size(indices, 0), 1, dtype=dtype_of(offsets))
-    begun = rw.call(aten.ge.Tensor, places, rw.call(aten.unsqueeze.default, offsets, -1))
-    begun = to_dtype(rw, begun, dtype_of(rows))
-    later = rw.call(aten.slice.Tensor, begun, 0, 1, 2**62, 1)
-    member = rw.call(aten.sub.Tensor, begun, rw.call(aten.constant_pad_nd.default, later, [0, 0, 0, 1], 0.0))
-    out = rw.call(aten.mm.default, member, rows)
+    positions = rw.call(aten.arange.start_step, 0, rw.size(indices, 0), 1, dtype=dtype_of(offsets))
+    at_or_after = rw.call(aten.ge.Tensor, positions, rw.call(aten.unsqueeze.default, offsets, -1))
+    at_or_after = to_dtype(rw, at_or_after, dtype_of(rows))
+    next_bag = rw.call(aten.slice.Tensor, at_or_after, 0, 1, 2**62, 1)
+    membership = rw.call(
+        aten.sub.Tensor, at_or_after, rw.call(aten.constant_pad_nd.default, next_bag, [0, 0, 0, 1], 0.0)
+    )
+    out = rw.call(aten.mm.default, membership, rows)
     if mode == 1:
-        count = rw.call(aten.sum.dim_IntList, member, [1], True)
+        count = rw.call(aten.sum.dim_IntList, membership, [1], True)
         out = rw.call(aten.div.Tensor, out, rw.call(aten.clamp.default, count, 1.0))
     return [out, None, None, None]
 
 
 @rule(torch.ops.aten._int_mm.default)
 def int_mm(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
-    """A product of bytes, added up in 32 bits (what torchao makes of 8-bit linear layers)."""
+    """An int8 matrix product with int32 accumulation, which torchao emits for 8-bit linear layers."""
     return rw.call(torch.ops.aten.mm.default, to_dtype(rw, a, torch.int32), to_dtype(rw, b, torch.int32))

@@ -1,4 +1,4 @@
-"""Rules for norms, order statistics, cumulative and other convenience operators."""
+"""Decompositions of norms, order statistics, scans (cumulative operators), histograms and convenience operators."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def vector_norm(
 
 @rule(aten.kthvalue.default)
 def kthvalue(rw: Rewriter, x: fx.Node, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The last of the k smallest."""
-    found = rw.call(aten.topk.default, x, k, dim, False, True)
-    last = [rw.call(aten.slice.Tensor, f, dim, k - 1, k, 1) for f in found]
+    """The last element of the k smallest, in order."""
+    smallest = rw.call(aten.topk.default, x, k, dim, False, True)
+    last = [rw.call(aten.slice.Tensor, f, dim, k - 1, k, 1) for f in smallest]
     return last if keepdim else [rw.call(aten.squeeze.dim, part, dim) for part in last]
 
 
@@ -64,8 +64,8 @@ def median(rw: Rewriter, x: fx.Node, dim: int, keepdim: bool = False) -> Any:
 
 @rule(aten.median.default)
 def median_of_all(rw: Rewriter, x: fx.Node) -> Any:
-    found = median(rw, rw.call(aten.view.default, x, [-1]), 0)
-    return found if found is NotImplemented else found[0]
+    result = median(rw, rw.call(aten.view.default, x, [-1]), 0)
+    return result if result is NotImplemented else result[0]
 
 
 @rule(aten.hypot.default)
@@ -76,76 +76,84 @@ def hypot(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
 
 @rule(aten.copysign.Tensor)
 def copysign(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
-    """A zero has a sign too: that of its reciprocal."""
+    """The sign of a zero is that of its reciprocal."""
     negative = [rw.call(aten.lt.Scalar, v, 0) for v in (b, rw.call(aten.reciprocal.default, b))]
     size = rw.call(aten.abs.default, a)
     return rw.call(aten.where.self, rw.call(aten.logical_or.default, *negative), rw.call(aten.neg.default, size), size)
 
 
-def _without_nan(op: Any) -> Any:
-    """The other one where one of two is not a number."""
+def _make_nan_ignoring_rule(op: Any) -> Any:
+    """Ignore NaN: where one operand is NaN the result is the other."""
 
     def lower(rw: Rewriter, a: fx.Node, b: fx.Node) -> Any:
         if not (dtype_of(a).is_floating_point and dtype_of(b).is_floating_point):
             return rw.call(op, a, b)
-        known = rw.call(aten.where.self, rw.call(aten.isnan.default, b), a, rw.call(op, a, b))
-        return rw.call(aten.where.self, rw.call(aten.isnan.default, a), b, known)
+        without_b = rw.call(aten.where.self, rw.call(aten.isnan.default, b), a, rw.call(op, a, b))
+        return rw.call(aten.where.self, rw.call(aten.isnan.default, a), b, without_b)
 
     return lower
 
 
-rule(aten.fmax.default)(_without_nan(aten.maximum.default))
-rule(aten.fmin.default)(_without_nan(aten.minimum.default))
+rule(aten.fmax.default)(_make_nan_ignoring_rule(aten.maximum.default))
+rule(aten.fmin.default)(_make_nan_ignoring_rule(aten.minimum.default))
 
 
-def _steps(rw: Rewriter, x: fx.Node, dim: int, beyond: float) -> Any:
-    """A row for each place along ``dim`` (now the last but one): what is up to there, and ``beyond`` after it."""
+def _prefixes(rw: Rewriter, x: fx.Node, dim: int, fill_value: float) -> Any:
+    """The prefixes of ``x`` along ``dim``: one row per position (in dimension -2), with ``fill_value`` after
+    the prefix. A reduction of each row is a scan."""
     size = rw.size(x, dim)
     if not isinstance(size, int):
         return None
-    wide = rw.call(aten.unsqueeze.default, rw.call(aten.transpose.int, x, dim, -1), -2)
+    rows = rw.call(aten.unsqueeze.default, rw.call(aten.transpose.int, x, dim, -1), -2)
     ones = rw.call(aten.full.default, [size, size], True, dtype=torch.bool)
-    after = rw.call(aten.logical_not.default, rw.call(aten.tril.default, ones))
-    filler = rw.call(aten.full.default, [1], beyond, dtype=dtype_of(x))
-    return rw.call(aten.where.self, after, filler, wide)
+    is_after = rw.call(aten.logical_not.default, rw.call(aten.tril.default, ones))
+    filler = rw.call(aten.full.default, [1], fill_value, dtype=dtype_of(x))
+    return rw.call(aten.where.self, is_after, filler, rows)
 
 
-def _turned(rw: Rewriter, x: fx.Node, dim: int) -> Any:
+def _transpose_last(rw: Rewriter, x: fx.Node, dim: int) -> Any:
     return rw.call(aten.transpose.int, x, dim, -1)
 
 
 @rule(aten.cumprod.default)
 def cumprod(rw: Rewriter, x: fx.Node, dim: int, *, dtype: Any = None) -> Any:
-    steps = _steps(rw, to_dtype(rw, x, dtype), dim, 1) if rank_of(x) else None
-    return NotImplemented if steps is None else _turned(rw, rw.call(aten.prod.dim_int, steps, -1), dim)
+    prefixes = _prefixes(rw, to_dtype(rw, x, dtype), dim, 1) if rank_of(x) else None
+    return NotImplemented if prefixes is None else _transpose_last(rw, rw.call(aten.prod.dim_int, prefixes, -1), dim)
 
 
 @rule(aten.logcumsumexp.default)
 def logcumsumexp(rw: Rewriter, x: fx.Node, dim: int) -> Any:
-    steps = _steps(rw, x, dim, -math.inf) if rank_of(x) else None
-    return NotImplemented if steps is None else _turned(rw, rw.call(aten.logsumexp.default, steps, [-1]), dim)
+    prefixes = _prefixes(rw, x, dim, -math.inf) if rank_of(x) else None
+    return (
+        NotImplemented
+        if prefixes is None
+        else _transpose_last(rw, rw.call(aten.logsumexp.default, prefixes, [-1]), dim)
+    )
 
 
-def _extreme(rw: Rewriter, x: fx.Node, dim: int, largest: bool) -> Any:
-    """The extreme so far, and the last place it was at: the first from behind."""
+def _running_extreme(rw: Rewriter, x: fx.Node, dim: int, largest: bool) -> Any:
+    """The running extreme and its last index, which is the first one of the reversed prefix."""
     if not rank_of(x) or not dtype_of(x).is_floating_point:
         return NotImplemented
-    steps = _steps(rw, x, dim, -math.inf if largest else math.inf)
-    if steps is None:
+    prefixes = _prefixes(rw, x, dim, -math.inf if largest else math.inf)
+    if prefixes is None:
         return NotImplemented
-    behind = rw.call(aten.flip.default, steps, [-1])
-    value, place = rw.call(aten.max.dim if largest else aten.min.dim, behind, -1)
-    return [_turned(rw, value, dim), _turned(rw, rw.call(aten.rsub.Scalar, place, rw.size(x, dim) - 1), dim)]
+    reversed_prefixes = rw.call(aten.flip.default, prefixes, [-1])
+    value, index = rw.call(aten.max.dim if largest else aten.min.dim, reversed_prefixes, -1)
+    return [
+        _transpose_last(rw, value, dim),
+        _transpose_last(rw, rw.call(aten.rsub.Scalar, index, rw.size(x, dim) - 1), dim),
+    ]
 
 
 @rule(aten.cummax.default)
 def cummax(rw: Rewriter, x: fx.Node, dim: int) -> Any:
-    return _extreme(rw, x, dim, True)
+    return _running_extreme(rw, x, dim, True)
 
 
 @rule(aten.cummin.default)
 def cummin(rw: Rewriter, x: fx.Node, dim: int) -> Any:
-    return _extreme(rw, x, dim, False)
+    return _running_extreme(rw, x, dim, False)
 
 
 @rule(aten.searchsorted.Tensor)
@@ -153,12 +161,12 @@ def searchsorted(
     rw: Rewriter, edges: fx.Node, x: fx.Node, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Any = None,
 ) -> Any:  # fmt: skip
-    """How many edges lie below."""
+    """The number of edges below each element."""
     if sorter is not None:
         return NotImplemented
-    each = rw.call(aten.unsqueeze.default, x, -1)
-    among = rw.call(aten.unsqueeze.default, edges, -2) if rank_of(edges) > 1 else edges
-    below = rw.call(aten.le.Tensor if right or side == "right" else aten.lt.Tensor, among, each)
+    elements = rw.call(aten.unsqueeze.default, x, -1)
+    candidates = rw.call(aten.unsqueeze.default, edges, -2) if rank_of(edges) > 1 else edges
+    below = rw.call(aten.le.Tensor if right or side == "right" else aten.lt.Tensor, candidates, elements)
     count = to_dtype(rw, below, torch.int32 if out_int32 else torch.int64)
     return rw.call(aten.sum.dim_IntList, count, [-1], dtype=dtype_of(count))
 
@@ -170,48 +178,50 @@ def bucketize(rw: Rewriter, x: fx.Node, edges: fx.Node, *, out_int32: bool = Fal
 
 @rule(aten.histc.default)
 def histc(rw: Rewriter, x: fx.Node, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
-    """Ones, added at the bin of each element that is in range; the last bin has both its ends.
+    """A scatter-add of ones at the bin of each element in range; the last bin includes its upper edge.
 
-    Every step is computed in float64 and rounded to the input's type: the same numbers, which no backend computes in
-    less, where what lies on an edge would be counted beside it.
+    Every step is computed in float64 and rounded to the input's dtype. The numbers are the same, and no backend lowers
+    float64 to less precision, which would move elements on an edge to the neighbouring bin.
     """
     if not all(isinstance(n, int | float) for n in (bins, min, max)):
         return NotImplemented
     dtype = dtype_of(x)
 
-    def rounded(value: fx.Node) -> Any:
+    def round_to_input(value: fx.Node) -> Any:
         return to_dtype(rw, to_dtype(rw, value, dtype), torch.float64)
 
     flat = to_dtype(rw, rw.call(aten.view.default, x, [-1]), torch.float64)
-    low, high = _range(rw, flat, dtype, min, max)
-    inside = rw.call(aten.logical_and.default, rw.call(aten.ge.Tensor, flat, low), rw.call(aten.le.Tensor, flat, high))
-    above = rounded(rw.call(aten.mul.Scalar, rounded(rw.call(aten.sub.Tensor, flat, low)), bins))
-    place = rounded(rw.call(aten.div.Tensor, above, rounded(rw.call(aten.sub.Tensor, high, low))))
-    nowhere = rw.call(aten.full.default, [1], 0, dtype=torch.float64)  # no place is found for what is not a number
-    place = to_dtype(rw, rw.call(aten.where.self, inside, place, nowhere), torch.int64)
-    place = rw.call(aten.clamp.default, place, 0, bins - 1)
+    low, high = _histogram_range(rw, flat, dtype, min, max)
+    in_range = rw.call(
+        aten.logical_and.default, rw.call(aten.ge.Tensor, flat, low), rw.call(aten.le.Tensor, flat, high)
+    )
+    scaled = round_to_input(rw.call(aten.mul.Scalar, round_to_input(rw.call(aten.sub.Tensor, flat, low)), bins))
+    bin_ = round_to_input(rw.call(aten.div.Tensor, scaled, round_to_input(rw.call(aten.sub.Tensor, high, low))))
+    zero = rw.call(aten.full.default, [1], 0, dtype=torch.float64)  # replaces the undefined bin of a NaN
+    bin_ = to_dtype(rw, rw.call(aten.where.self, in_range, bin_, zero), torch.int64)
+    bin_ = rw.call(aten.clamp.default, bin_, 0, bins - 1)
     counts = rw.call(aten.full.default, [bins], 0, dtype=dtype)
-    return rw.call(aten.scatter_add.default, counts, 0, place, to_dtype(rw, inside, dtype))
+    return rw.call(aten.scatter_add.default, counts, 0, bin_, to_dtype(rw, in_range, dtype))
 
 
-def _range(rw: Rewriter, flat: fx.Node, dtype: torch.dtype, low: float, high: float) -> tuple[Any, Any]:
-    """The ends of a histogram: those that are given or, if they are the same, those of the elements. Around the only
-    value there is, one to each side."""
+def _histogram_range(rw: Rewriter, flat: fx.Node, dtype: torch.dtype, low: float, high: float) -> tuple[Any, Any]:
+    """The range of a histogram: ``low`` to ``high`` or, if they are equal, the range of the elements, widened by one
+    to each side if all elements are equal."""
     if low != high:
         ends = [torch.tensor(end, dtype=dtype).item() for end in (low, high)]
         first, last = (rw.call(aten.full.default, [1], end, dtype=torch.float64) for end in ends)
         return first, last
-    found = [rw.call(op, flat, [0], True) for op in (aten.amin.default, aten.amax.default)]
-    room = to_dtype(rw, rw.call(aten.eq.Tensor, *found), torch.float64)
-    return rw.call(aten.sub.Tensor, found[0], room), rw.call(aten.add.Tensor, found[1], room)
+    extremes = [rw.call(op, flat, [0], True) for op in (aten.amin.default, aten.amax.default)]
+    margin = to_dtype(rw, rw.call(aten.eq.Tensor, *extremes), torch.float64)
+    return rw.call(aten.sub.Tensor, extremes[0], margin), rw.call(aten.add.Tensor, extremes[1], margin)
 
 
 @rule(aten.bilinear.default)
 def bilinear(rw: Rewriter, a: fx.Node, b: fx.Node, weight: fx.Node, bias: Any = None) -> Any:
-    """Each output is a matrix between the two inputs."""
+    """Each output is a bilinear form of the two inputs."""
     outputs, first, second = (int(s) for s in weight.meta["val"].shape)
-    turned = rw.call(aten.permute.default, weight, [1, 0, 2])
-    table = rw.call(aten.view.default, turned, [first, outputs * second])
+    permuted = rw.call(aten.permute.default, weight, [1, 0, 2])
+    table = rw.call(aten.view.default, permuted, [first, outputs * second])
     rows = rw.call(aten.matmul.default, a, table)
     rows = rw.call(aten.view.default, rows, [*rw.shape(a)[:-1], outputs, second])
     out = rw.call(aten.mul.Tensor, rows, rw.call(aten.unsqueeze.default, b, -2))
@@ -221,7 +231,7 @@ def bilinear(rw: Rewriter, a: fx.Node, b: fx.Node, weight: fx.Node, bias: Any = 
 
 @rule(aten.roll.default)
 def roll(rw: Rewriter, x: fx.Node, shifts: Any, dims: Any = ()) -> Any:
-    """Without dimensions, the elements in a row roll."""
+    """Without dimensions, roll the flattened tensor."""
     if dims or dims == 0:
         return NotImplemented
     flat = rw.call(aten.view.default, x, [-1])
@@ -231,7 +241,7 @@ def roll(rw: Rewriter, x: fx.Node, shifts: Any, dims: Any = ()) -> Any:
 
 @rule(aten.constant_pad_nd.default)
 def constant_pad(rw: Rewriter, x: fx.Node, pads: Any, value: Any = 0) -> Any:
-    """Negative padding cuts."""
+    """Negative padding is a slice."""
     if all(not isinstance(p, int) or p >= 0 for p in pads):
         return NotImplemented
     for index in range(len(pads) // 2):
@@ -248,7 +258,7 @@ def constant_pad(rw: Rewriter, x: fx.Node, pads: Any, value: Any = 0) -> Any:
 
 @rule(aten.empty_like.default, aten.new_empty.default, aten.empty_permuted.default, aten.new_empty_strided.default)
 def empty(rw: Rewriter, first: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    """Memory of unknown contents."""
+    """An uninitialized tensor."""
     if isinstance(first, fx.Node):
         shape = list(args[0]) if args and isinstance(args[0], list | tuple) else rw.shape(first)
         dtype = dtype or dtype_of(first)

@@ -1,8 +1,8 @@
-"""Rules for the softmax of attention, which gives nothing where every score is masked.
+"""Decomposition of ``_safe_softmax``, the softmax of attention, whose fully masked rows are zero.
 
-PyTorch decomposes it into a softmax and a choice between that and zero. Where no row can be masked as a whole it is
-a plain softmax; else that of a mask without such rows, times zero in them. Which rows those are is told by the mask
-alone: what computes scores stays in one piece.
+PyTorch decomposes it into a softmax and a ``where`` between that and zero. If no row can be fully masked it is a plain
+softmax; otherwise the mask is replaced by 0 in fully masked rows, and these rows of the result are multiplied by zero.
+Which rows those are depends on the mask alone, so that the pattern that computes the scores stays intact for fusion.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from edgewright.frontend.decompose.canonical import dtype_of, rank_of, rule, to_
 from edgewright.frontend.rewriter import Rewriter
 
 aten = torch.ops.aten
-_NEVER = float("-inf")
-_LARGE = 1 << 20  # elements of a mask: it would be four megabytes of the file
-_MOVES = (
+_MASKED = float("-inf")
+_MAX_MASK = 1 << 20  # elements of a mask: four megabytes of the file
+_DATA_MOVEMENT = (
     "view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "clone", "slice",
     "select", "_to_copy",
 )  # fmt: skip
 _PRODUCTS = ("bmm", "mm", "matmul", "linear", "dequantize_per_tensor", "dequantize_per_channel", "dequantize_affine")
 
 
-def _name(node: Any) -> str:
-    """Of the operator that a node calls, whatever its overload and whether it copies."""
+def _op_name(node: Any) -> str:
+    """The name of the operator that a node calls, without overload and ``_copy`` suffix."""
     target = getattr(node, "target", None)
     named = isinstance(target, torch._ops.OpOverload)
     return str(target).split(".")[1].removesuffix("_copy") if named else ""
@@ -37,16 +37,16 @@ def safe_softmax(rw: Rewriter, x: fx.Node, dim: int, dtype: torch.dtype | None =
     if not rank_of(x):
         return NotImplemented
     x, dim = to_dtype(rw, x, dtype), dim % rank_of(x) - rank_of(x)
-    scores, mask = _parts(x, dim)
-    alive, rest = (None, None) if mask is None else _without_dead_rows(rw, mask, dim)
-    if rest is not None:
-        x = rest if scores is None else rw.call(aten.add.Tensor, scores, rest)
-    shares = rw.call(aten._softmax.default, x, dim, False)
-    return shares if alive is None else rw.call(aten.mul.Tensor, shares, to_dtype(rw, alive, dtype_of(x)))
+    scores, mask = _split_mask(x, dim)
+    live_rows, finite_mask = (None, None) if mask is None else _without_masked_rows(rw, mask, dim)
+    if finite_mask is not None:
+        x = finite_mask if scores is None else rw.call(aten.add.Tensor, scores, finite_mask)
+    weights = rw.call(aten._softmax.default, x, dim, False)
+    return weights if live_rows is None else rw.call(aten.mul.Tensor, weights, to_dtype(rw, live_rows, dtype_of(x)))
 
 
-def _parts(x: fx.Node, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
-    """The scores, and what is added to mask them; what may be either is a mask."""
+def _split_mask(x: fx.Node, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
+    """The scores and the additive mask; a tensor that may be either is treated as a mask."""
     if _is_product(x) or not dtype_of(x).is_floating_point:
         return x, None
     if x.target is aten.add.Tensor and not x.kwargs and all(isinstance(a, fx.Node) for a in x.args):
@@ -57,65 +57,65 @@ def _parts(x: fx.Node, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
 
 
 def _is_product(node: Any) -> bool:
-    """True of products and integers' values, moved and scaled: of finite numbers, they are finite."""
+    """True for matrix products and dequantized values, possibly reshaped and scaled: finite if their inputs are."""
     while isinstance(node, fx.Node) and node.op == "call_function":
-        name = _name(node)
+        name = _op_name(node)
         if name in _PRODUCTS:
             return True
-        if name not in _MOVES and node.target not in (aten.mul.Scalar, aten.div.Scalar):
+        if name not in _DATA_MOVEMENT and node.target not in (aten.mul.Scalar, aten.div.Scalar):
             return False
         node = node.args[0]
     return False
 
 
-def _without_dead_rows(rw: Rewriter, mask: fx.Node, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
-    """Which rows are not masked as a whole, and the mask with nothing in the others; None where it does as it is."""
+def _without_masked_rows(rw: Rewriter, mask: fx.Node, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
+    """Which rows are not fully masked, and the mask with zeros in the fully masked ones; None where none is needed."""
     key = "rows that are not masked", mask, dim
-    if key not in rw.made:
-        value = rw.known.value(mask)
-        rw.made[key] = _asked(rw, mask, dim) if value is None else _told(rw, mask, value, dim)
-    made: tuple[fx.Node | None, fx.Node | None] = rw.made[key]
-    return made
+    if key not in rw.rule_cache:
+        value = rw.constants.value(mask)
+        rw.rule_cache[key] = _runtime_mask(rw, mask, dim) if value is None else _constant_mask(rw, mask, value, dim)
+    result: tuple[fx.Node | None, fx.Node | None] = rw.rule_cache[key]
+    return result
 
 
-def _asked(rw: Rewriter, mask: fx.Node, dim: int) -> tuple[fx.Node, fx.Node]:
-    """Of a mask that is known when the program runs."""
-    alive = rw.call(aten.any.dim, _unmasked(rw, mask, dim), dim, True)
-    return alive, rw.call(aten.where.self, alive, mask, rw.scalar(0.0, dtype_of(mask), mask))
+def _runtime_mask(rw: Rewriter, mask: fx.Node, dim: int) -> tuple[fx.Node, fx.Node]:
+    """For a mask that is computed at run time."""
+    live_rows = rw.call(aten.any.dim, _unmasked(rw, mask, dim), dim, True)
+    return live_rows, rw.call(aten.where.self, live_rows, mask, rw.scalar(0.0, dtype_of(mask), mask))
 
 
-def _told(rw: Rewriter, mask: fx.Node, value: torch.Tensor, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
-    """Of a mask that is known now: computed ones need not be computed again, unless they are large."""
-    dead = (value == _NEVER).all(dim, keepdim=True)
-    if rw.hold is None or value.numel() > _LARGE:
-        return _asked(rw, mask, dim) if bool(dead.any()) else (None, None)
-    if not bool(dead.any()):
-        return None, rw.hold(value) if mask.op == "call_function" else None
-    return rw.hold((~dead).to(value.dtype)), rw.hold(value.masked_fill(dead, 0))
+def _constant_mask(rw: Rewriter, mask: fx.Node, value: torch.Tensor, dim: int) -> tuple[fx.Node | None, fx.Node | None]:
+    """For a constant mask: it replaces the computation of the mask unless it is large."""
+    fully_masked = (value == _MASKED).all(dim, keepdim=True)
+    if rw.add_constant is None or value.numel() > _MAX_MASK:
+        return _runtime_mask(rw, mask, dim) if bool(fully_masked.any()) else (None, None)
+    if not bool(fully_masked.any()):
+        return None, rw.add_constant(value) if mask.op == "call_function" else None
+    return rw.add_constant((~fully_masked).to(value.dtype)), rw.add_constant(value.masked_fill(fully_masked, 0))
 
 
 def _unmasked(rw: Rewriter, mask: fx.Node, dim: int) -> Any:
-    """Where a mask is not minus infinity. One that was made of truths is told by those: of quantized ones, minus
-    infinity is a number."""
+    """Where a mask is not minus infinity. A mask selected by a bool condition uses that condition: after quantization
+    minus infinity becomes a finite number."""
     if mask.target is aten.where.self:
-        condition, kept, never = mask.args
-        some, all_of = (rw.known.value(n) for n in (kept, never))  # type: ignore[arg-type]
-        known = some is not None and all_of is not None and rank_of(condition) >= -dim  # type: ignore[arg-type]
-        if known and not bool((some == _NEVER).any()) and bool((all_of == _NEVER).all()):
+        condition, unmasked, masked = mask.args
+        unmasked_value, masked_value = (rw.constants.value(n) for n in (unmasked, masked))  # type: ignore[arg-type]
+        is_constant = unmasked_value is not None and masked_value is not None and rank_of(condition) >= -dim  # type: ignore[arg-type]
+        if is_constant and not bool((unmasked_value == _MASKED).any()) and bool((masked_value == _MASKED).all()):
             return condition
-    return rw.call(aten.ne.Scalar, mask, _NEVER)
+    return rw.call(aten.ne.Scalar, mask, _MASKED)
 
 
-# --------------------------------------------------------------------------------------------- as it is decomposed
+# ------------------------------------------------------------------------------------------- PyTorch's decomposition
 
 
 @rule(aten.where.self)
-def decomposed_softmax(rw: Rewriter, condition: fx.Node, nothing: fx.Node, shares: fx.Node) -> Any:
-    """``where(all elements are minus infinity, 0, softmax)``."""
-    if _name(shares) not in ("_softmax", "softmax") or not _is_zero(nothing):
+def decomposed_softmax(rw: Rewriter, condition: fx.Node, zero: fx.Node, weights: fx.Node) -> Any:
+    """Recover the operator from ``where(all elements are minus infinity, 0, softmax)``."""
+    if _op_name(weights) not in ("_softmax", "softmax") or not _is_zero(zero):
         return NotImplemented
-    x, dim = shares.args[:2]
-    if dtype_of(x) != dtype_of(shares) or not rank_of(x):  # type: ignore[arg-type]
+    x, dim = weights.args[:2]
+    if dtype_of(x) != dtype_of(weights) or not rank_of(x):  # type: ignore[arg-type]
         return NotImplemented
     if _all_masked(condition) != (x, dim % rank_of(x)):  # type: ignore[operator,arg-type]
         return NotImplemented
@@ -123,22 +123,22 @@ def decomposed_softmax(rw: Rewriter, condition: fx.Node, nothing: fx.Node, share
 
 
 def _is_zero(node: Any) -> bool:
-    if _name(node) in ("zeros", "zeros_like"):
+    if _op_name(node) in ("zeros", "zeros_like"):
         return True
-    place = 0 if _name(node) == "scalar_tensor" else 1
-    return _name(node) in ("full", "full_like", "scalar_tensor") and node.args[place] == 0
+    position = 0 if _op_name(node) == "scalar_tensor" else 1
+    return _op_name(node) in ("full", "full_like", "scalar_tensor") and node.args[position] == 0
 
 
 def _all_masked(node: Any) -> tuple[Any, int] | None:
-    """The tensor and the dimension of which a truth says that all elements are minus infinity."""
-    if _name(node) == "all":
+    """The tensor and the dimension for which a bool node computes that all elements are minus infinity."""
+    if _op_name(node) == "all":
         reduced, each = node, node.args[0]
-    elif _name(node) == "logical_not" and _name(node.args[0]) == "any":  # none is another
+    elif _op_name(node) == "logical_not" and _op_name(node.args[0]) == "any":  # no element differs
         reduced, each = node.args[0], node.args[0].args[0]
-        each = each.args[0] if _name(each) == "logical_not" else None
+        each = each.args[0] if _op_name(each) == "logical_not" else None
     else:
         return None
-    if _name(each) != "eq" or each.args[1] != _NEVER or len(reduced.args) < 3 or reduced.args[2] is not True:
+    if _op_name(each) != "eq" or each.args[1] != _MASKED or len(reduced.args) < 3 or reduced.args[2] is not True:
         return None
     dims = reduced.args[1] if isinstance(reduced.args[1], list | tuple) else [reduced.args[1]]
     x = each.args[0]

@@ -1,4 +1,4 @@
-"""One operator, traced alone into smaller ones, and remembered by its signature."""
+"""Decomposition by tracing: one operator, traced on its own into smaller ones and cached by its signature."""
 
 from __future__ import annotations
 
@@ -13,22 +13,28 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from edgewright.frontend.aliases import NeedsRetrace
-from edgewright.frontend.custom_ops import is_own, missing_variant
+from edgewright.frontend.custom_ops import is_custom_op, missing_out_variant
 from edgewright.frontend.rewriter import fake_mode, is_dynamic, is_dynamic_storage
 
 if TYPE_CHECKING:
     from edgewright.frontend.rewriter import Rewriter
 
+# ExportedProgram.run_decompositions retraces the entire program, which is slow for large networks and renames every
+# node. Here make_fx traces a single operator on its fake inputs with torch's core ATen decompositions, except those of
+# operators with a kernel. The trace is spliced into the graph being built through the same functionalizer and the same
+# rules as exported nodes, so that a decomposition may itself contain views, in-place and composite operators. A trace
+# depends only on shapes, strides, dtypes and non-tensor arguments: the cache is keyed by these, and repeated layers hit
+# it. Traces with symbolic shapes are not cached, because their symbols belong to one program.
 _TRACES: dict[Any, fx.Graph] = {}
 _MAX_TRACES = 4096
 
 
 def decompose(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The result of ``op`` made of operators that are taken; raises if it cannot be."""
+    """The result of ``op`` in terms of supported operators; raises if it cannot be decomposed."""
     if not isinstance(op, torch._ops.OpOverload):
         raise rewriter.unsupported(op, "has no lowering")
     nodes = [leaf for leaf in pytree.tree_leaves((tuple(args), kwargs)) if isinstance(leaf, fx.Node)]
-    key = _signature(rewriter, op, args, kwargs)
+    key = _trace_key(rewriter, op, args, kwargs)
     graph = _TRACES.get(key) if key else None
     if graph is None:
         graph = _trace(rewriter, op, args, kwargs, nodes)
@@ -39,9 +45,9 @@ def decompose(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str
     return _splice(rewriter, graph, nodes, op)
 
 
-def _signature(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a trace depends on, or None if shapes or strides are symbolic."""
-    parts: list[Any] = [op, rewriter.takes]
+def _trace_key(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The cache key of a trace, or None if shapes or strides are symbolic."""
+    parts: list[Any] = [op, rewriter.is_supported]
     for leaf in pytree.tree_leaves((tuple(args), tuple(kwargs.items()))):
         value = leaf.meta["val"] if isinstance(leaf, fx.Node) else leaf
         if is_dynamic(value) or (isinstance(value, torch.Tensor) and is_dynamic_storage(value)):
@@ -57,31 +63,31 @@ def _signature(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[st
 def _trace(rewriter: Rewriter, op: Any, args: Sequence[Any], kwargs: dict[str, Any], nodes: list[fx.Node]) -> fx.Graph:
     leaves, structure = pytree.tree_flatten((tuple(args), kwargs))
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, fx.Node)]
-    values = _distinct([node.meta["val"] for node in nodes])
+    values = _deduplicate([node.meta["val"] for node in nodes])
 
     def run(*traced: Any) -> Any:
-        filled = list(leaves)
+        substituted = list(leaves)
         for position, value in zip(positions, traced, strict=True):
-            filled[position] = value
-        called_args, called_kwargs = pytree.tree_unflatten(filled, structure)
+            substituted[position] = value
+        called_args, called_kwargs = pytree.tree_unflatten(substituted, structure)
         return op(*called_args, **called_kwargs)
 
-    table = decomposition_table(rewriter.takes)
-    if op not in table and op in torch._decomp.decomposition_table:  # core to others, but not to our kernels
+    table = decomposition_table(rewriter.is_supported)
+    if op not in table and op in torch._decomp.decomposition_table:  # core ATen, but without a kernel
         table = {**table, op: torch._decomp.decomposition_table[op]}
     try:
-        made = make_fx(run, table, tracing_mode="symbolic", _allow_non_fake_inputs=True)
+        tracer = make_fx(run, table, tracing_mode="symbolic", _allow_non_fake_inputs=True)
         mode = fake_mode(values) or rewriter.mode
         if mode is None:
-            return made(*values).graph
+            return tracer(*values).graph
         with mode:
-            return made(*values).graph
+            return tracer(*values).graph
     except Exception as error:
         raise rewriter.unsupported(op, f"cannot be decomposed: {error}") from error
 
 
-def _distinct(values: list[Any]) -> list[Any]:
-    """The same tensor given twice as two tensors: a trace would take one for the other."""
+def _deduplicate(values: list[Any]) -> list[Any]:
+    """Replace repeated tensors by distinct ones: a trace would merge their placeholders."""
     seen: set[int] = set()
     result = []
     for value in values:
@@ -94,30 +100,30 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 def _splice(rewriter: Rewriter, graph: fx.Graph, inputs: list[fx.Node], op: Any) -> Any:
-    """Append a trace to the graph being built; its result."""
-    from edgewright.frontend.functional import Functional
+    """Append a trace to the graph being built and return its result."""
+    from edgewright.frontend.functional import Functionalizer
 
     if any(n.target is op for n in graph.nodes):
-        nobody = "has no kernel in the target runtime and no decomposition into ones that do"
-        raise rewriter.unsupported(op, missing_variant(op) if is_own(op) else nobody)
+        reason = "has no kernel in the target runtime and no decomposition into ones that do"
+        raise rewriter.unsupported(op, missing_out_variant(op) if is_custom_op(op) else reason)
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    walk = Functional(rewriter)
-    for placeholder, given in zip(placeholders, inputs, strict=True):
-        walk.aliases.define(placeholder, given)
+    functionalizer = Functionalizer(rewriter)
+    for placeholder, value in zip(placeholders, inputs, strict=True):
+        functionalizer.aliases.define(placeholder, value)
     mode = fake_mode([n.meta.get("val") for n in inputs]) or rewriter.mode
     for node in graph.nodes:
         if node.op == "call_function":
-            walk._call(node, _in_mode(node.meta.get("val"), mode))
+            functionalizer._call(node, _in_mode(node.meta.get("val"), mode))
         elif node.op == "get_attr":
-            raise rewriter.unsupported(op, "decomposes into constants of its own")
-    written = [p.name for p in placeholders if walk.aliases.written(p) is not None]
-    if written:
+            raise rewriter.unsupported(op, "decomposes into new constants")
+    mutated = [p.name for p in placeholders if functionalizer.aliases.final_write(p) is not None]
+    if mutated:
         raise NeedsRetrace(f"{op}, which writes to its arguments")
-    return walk._read(graph.output_node().args[0])
+    return functionalizer._read(graph.output_node().args[0])
 
 
 def _in_mode(value: Any, mode: Any) -> Any:
-    """A remembered fake value as one of the program at hand: fakes of two exports do not mix."""
+    """Recreate a cached fake value in this program's fake mode: values of two modes cannot be mixed."""
     if mode is None or all(getattr(v, "fake_mode", mode) is mode for v in pytree.tree_leaves(value)):
         return value
     with mode:
@@ -127,7 +133,7 @@ def _in_mode(value: Any, mode: Any) -> Any:
 
 
 @lru_cache(maxsize=8)
-def decomposition_table(takes: Any) -> dict[Any, Any]:
-    """torch's core decompositions, but for operators that are taken as they are."""
+def decomposition_table(is_supported: Any) -> dict[Any, Any]:
+    """torch's core ATen decompositions, except those of supported operators."""
     table: dict[Any, Any] = dict(torch._decomp.core_aten_decompositions())
-    return {op: function for op, function in table.items() if not takes(op)}
+    return {op: function for op, function in table.items() if not is_supported(op)}
