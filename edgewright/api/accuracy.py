@@ -48,7 +48,7 @@ def accuracy(nodes: Sequence[Any], pairs: Iterable[tuple[Sequence[Any], Sequence
     each = tuple(meters[i].decibels if i in meters else None for i in range(count))
     known = [d for d in each if d is not None]
     shares = [sum(s) / len(s) for s in equal.values()]
-    nonfinite = (sum(m.apart for m in meters.values()), sum(m.elements for m in meters.values()))
+    nonfinite = (sum(m.mismatched for m in meters.values()), sum(m.elements for m in meters.values()))
     return Accuracy(min(known, default=None), each, min(shares, default=None), nonfinite)
 
 

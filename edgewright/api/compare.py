@@ -245,8 +245,8 @@ def _measure(bench: Bench, target: Target, layers: Layers, on_device: Run | None
 def _warn_nonfinite(target: Target, measures: Mapping[str, Sqnr]) -> None:
     told = "%s: %d of %d output elements are infinite or NaN in the original or in the %s, and not the same in both"
     for what, measure in measures.items():
-        if measure.apart:
-            log.warning(told, target.name, measure.apart, measure.elements, what)
+        if measure.mismatched:
+            log.warning(told, target.name, measure.mismatched, measure.elements, what)
 
 
 def _told(layer: Layer, meter: _Meters, readers: Sequence[Layer]) -> LayerError:

@@ -67,7 +67,7 @@ class Quantization:
             module: Any = self._exported.module()
             original = float_copy(spell_out_writes(module))
             made = prepare_pt2e(module, quantizer)
-            self.left[target.name] = getattr(quantizer, "left", {})
+            self.left[target.name] = getattr(quantizer, "unquantized", {})
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
             call_model(partial(_check, original, made), call, self._exported)

@@ -13,7 +13,7 @@ from torch import fx
 
 from edgewright.errors import UsageError
 from edgewright.ir.dtypes import parse_dtype, to_scalar_type
-from edgewright.quantize.integer_io import Parameters, open_chosen
+from edgewright.quantize.integer_io import IOQParams, strip_boundary_qdq
 
 
 class _IntegerEnds:
@@ -33,13 +33,13 @@ class _IntegerEnds:
     def __call__(self, graph_module: fx.GraphModule) -> fx.GraphModule:
         signature = self._manager.exported_program(self._method).graph_signature
         chosen = (self.places, ()) if self.side == "input" else ((), self.places)
-        found, _ = open_chosen(graph_module.graph, signature, *chosen)
+        found, _ = strip_boundary_qdq(graph_module.graph, signature, *chosen)
         graph_module.recompile()
         for end, parameters in found.items():
             self._tell(end, parameters)
         return graph_module
 
-    def _tell(self, end: str, parameters: Parameters) -> None:
+    def _tell(self, end: str, parameters: IOQParams) -> None:
         kind = parse_dtype(str(parameters.dtype).removeprefix("torch."))
         told = {
             "scale": parameters.scale, "zp": parameters.zero_point, "quant_min": parameters.qmin,

@@ -22,7 +22,7 @@ from torch.export.graph_signature import (
 from edgewright.errors import UsageError
 from edgewright.frontend.constant_eval import written_names
 from edgewright.frontend.replace_graph import with_graph
-from edgewright.quantize.state import check_shared
+from edgewright.quantize.state import require_same_encoding
 
 _RULE = "must be one tensor in all methods that share it"
 
@@ -102,7 +102,7 @@ def shared_layout(
 ) -> SharedLayout:
     """Where the state of methods that share it is: every buffer that any of them writes, by name. ``sources``: the
     programs as they were before lowering."""
-    check_shared(programs)
+    require_same_encoding(programs)
     _check_reads(programs, sources)
     first: dict[str, tuple[str, torch.Tensor]] = {}
     for method, program in programs.items():

@@ -1,4 +1,5 @@
-"""The operators that torchao's ``quantize_`` leaves in a graph. Partitioners keep them whole, to fold them."""
+"""The operators that torchao's ``quantize_`` inserts into a graph. They are not decomposed, so that partitioners can
+fold them."""
 
 from __future__ import annotations
 
@@ -10,5 +11,5 @@ _NAMES = ("choose_qparams_affine", "quantize_affine", "dequantize_affine")
 
 
 def affine_operators() -> list[Any]:
-    """Those that are there: no graph has one unless torchao registered it before."""
+    """The operators that torchao has registered; an unregistered one cannot be in a graph."""
     return [getattr(torch.ops.torchao, name).default for name in _NAMES if hasattr(torch.ops.torchao, name)]

@@ -1,5 +1,5 @@
-"""Weights of 4 bits in blocks: every block of input channels has a scale that is a multiple, 1 to 16, of its output
-channel's. Observed so that the quantized model computes with the very scales that a Hexagon processor has."""
+"""Block-wise quantization of 4-bit weights: the scale of each block of input channels is a multiple, 1 to 16, of its
+output channel's scale. These are the scales of Hexagon's low-power blockwise quantization (LPBQ)."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from torchao.quantization.quant_primitives import MappingType, ZeroPointDomain
 from edgewright.errors import UsageError
 from edgewright.quantize.recipes import QuantizationConfig
 
-LARGEST = 7  # of 4 bits, so that none has a zero point
-STEPS = 16  # the largest multiple
+LARGEST = 7  # of the symmetric 4-bit range
+STEPS = 16  # the largest multiple of a channel's scale
 Block = tuple[int, ...]
 
 
 class BlockObserver(AffineQuantizedObserverBase):  # type: ignore[misc]
-    """Watches a weight block by block. ``fake``: gives it back as it will be, which training learns to live with."""
+    """Observes a weight per block. ``fake``: returns the fake-quantized weight, for quantization-aware training."""
 
     def __init__(self, *, block: Block, fake: bool = False, eps: float = 0.0, **_: Any) -> None:
-        fixed = {"quant_min": -LARGEST, "quant_max": LARGEST, "zero_point_domain": ZeroPointDomain.INT}
-        super().__init__(MappingType.SYMMETRIC, torch.int8, PerBlock(block), eps=eps, **fixed)
+        options = {"quant_min": -LARGEST, "quant_max": LARGEST, "zero_point_domain": ZeroPointDomain.INT}
+        super().__init__(MappingType.SYMMETRIC, torch.int8, PerBlock(block), eps=eps, **options)
         self.block, self.fake = block, fake
         self.largest: torch.Tensor | None = None
 
-    def _apart(self, weight: torch.Tensor) -> torch.Tensor:
-        """Output channels, blocks, and the weights of a block."""
+    def _to_blocks(self, weight: torch.Tensor) -> torch.Tensor:
+        """Reshape to (output channels, blocks, weights per block)."""
         return weight.reshape(weight.shape[0], weight.shape[1] // self.block[1], -1)
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         self.original_dtype, self.block_size = weight.dtype, list(self.block)
-        apart = self._apart(weight.detach())
-        self.largest = apart.abs().amax(-1)
+        blocks = self._to_blocks(weight.detach())
+        self.largest = blocks.abs().amax(-1)
         if not self.fake:
             return weight
         scale = self._scales().unsqueeze(-1)
-        rounded = (torch.round(apart / scale).clamp(-LARGEST, LARGEST) * scale).reshape(weight.shape)
-        return weight + (rounded - weight).detach()  # gradients pass as if nothing had been rounded
+        rounded = (torch.round(blocks / scale).clamp(-LARGEST, LARGEST) * scale).reshape(weight.shape)
+        return weight + (rounded - weight).detach()  # straight-through estimator
 
     def _scales(self) -> torch.Tensor:
-        """Output channels by blocks, each a multiple of its channel's."""
+        """Scales of shape (output channels, blocks), each a multiple of its channel's scale."""
         assert self.largest is not None
         exact = (self.largest / LARGEST).clamp(min=max(self.eps or 0.0, torch.finfo(torch.float32).tiny))
         unit = exact.amax(1, keepdim=True) / STEPS
@@ -58,7 +58,7 @@ class BlockObserver(AffineQuantizedObserverBase):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class BlockConfig(QuantizationConfig):
-    """A scheme whose weights are in blocks."""
+    """A quantization config with block-wise weights."""
 
     block: Block = ()
 
@@ -68,7 +68,7 @@ class BlockConfig(QuantizationConfig):
 
 
 def in_blocks(config: QuantizationConfig, block: Block, node: str, shape: tuple[int, ...]) -> BlockConfig:
-    """A scheme with blocks of one node's weight, which they must fill."""
+    """A config with blocks of the given shape, which must divide the weight of a node."""
     rule = "must be 1 of the output channels, a divisor of the input channels, and 1 of a window of one pixel"
     fits = len(block) == len(shape) and all(isinstance(b, int) and b > 0 for b in block)
     if not fits or block[0] != 1 or shape[1] % block[1] or any(n != 1 for n in (*block[2:], *shape[2:])):

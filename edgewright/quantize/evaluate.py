@@ -1,4 +1,4 @@
-"""How far a compiled model is from the original: the signal-to-quantization-noise ratio, in decibels."""
+"""Accuracy of a compiled model: its signal-to-quantization-noise ratio (SQNR) against the original, in decibels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from edgewright.ir.dtypes import is_floating
 
-BEST = 200.0  # decibels at which nobody can tell; also what equal results get
+BEST = 200.0  # decibels: the value of equal results, and the upper limit
 
 
 class Sqnr:
-    """Sums signal and noise over any number of results: of elements that are finite in the first of the two.
+    """Accumulates signal and noise over any number of results, for elements that are finite in the expected one.
 
-    ``apart`` of all ``elements`` are infinite or NaN in one of the two, and not the same in the other.
+    ``mismatched`` counts, among all ``elements``, those that are infinite or NaN in one result and differ in the other.
 
     >>> measure = Sqnr()
     >>> measure.add(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
@@ -27,7 +27,7 @@ class Sqnr:
     def __init__(self) -> None:
         self.signal = 0.0
         self.noise = 0.0
-        self.apart = 0
+        self.mismatched = 0
         self.elements = 0
 
     def add(self, expected: Any, actual: Any) -> None:
@@ -35,9 +35,9 @@ class Sqnr:
         if a.shape != b.shape:
             self.noise = math.inf
             return
-        finite, known = np.isfinite(a), np.isfinite(a) & np.isfinite(b)
+        finite, both_finite = np.isfinite(a), np.isfinite(a) & np.isfinite(b)
         self.elements += a.size
-        self.apart += int(np.count_nonzero(~known & (a != b) & ~(np.isnan(a) & np.isnan(b))))
+        self.mismatched += int(np.count_nonzero(~both_finite & (a != b) & ~(np.isnan(a) & np.isnan(b))))
         self.signal += float(np.square(a[finite]).sum())
         with np.errstate(invalid="ignore", over="ignore"):
             noise = float(np.square(a[finite] - b[finite]).sum())
@@ -45,8 +45,8 @@ class Sqnr:
 
     @property
     def decibels(self) -> float:
-        if self.noise == 0 and self.signal == 0 and self.apart:
-            return -BEST  # nothing that is finite can be compared
+        if self.noise == 0 and self.signal == 0 and self.mismatched:
+            return -BEST  # no finite element can be compared
         if self.noise == 0:
             return BEST
         if self.signal == 0 or math.isinf(self.noise):
@@ -55,11 +55,11 @@ class Sqnr:
 
 
 def sqnr(pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> float:
-    """Of the results of several calls: each pair is what the model gives, and what was compiled."""
+    """The SQNR over several calls: each pair is the results of the model and of the compiled program."""
     measure = Sqnr()
     for expected, actual in pairs:
         for e, a in zip(expected, actual, strict=True):
             kind = np.asarray(e).dtype
-            if kind.kind in "fiub" or is_floating(kind):  # numpy does not know bfloat16 for a number
+            if kind.kind in "fiub" or is_floating(kind):  # bfloat16 is no numeric kind of numpy
                 measure.add(e, a)
     return measure.decibels

@@ -1,4 +1,4 @@
-"""What is quantized must be of 32 bits: observers and fake integers are, and rows of integers are rows of those."""
+"""Requires float32 models for quantization: observers, fake quantization and the tables' integer rows are float32."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from torch import fx
 from edgewright.errors import UsageError
 
 log = logging.getLogger("edgewright.quantize")
-_SHORT = (torch.float16, torch.bfloat16)
+_LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
-def require_single(module: fx.GraphModule) -> None:
-    """Raise if the weights and inputs of a model are of lower precision; name the first if only some are."""
-    held = {n: n.meta.get("val") for n in module.graph.nodes if n.op in ("get_attr", "placeholder")}
-    reals = {n: v.dtype for n, v in held.items() if isinstance(v, torch.Tensor) and v.dtype.is_floating_point}
-    short = [n for n, dtype in reals.items() if dtype in _SHORT]
-    if not short:
+def require_float32(module: fx.GraphModule) -> None:
+    """Raise if all weights and inputs of a model have lower precision; warn if some have."""
+    values = {n: n.meta.get("val") for n in module.graph.nodes if n.op in ("get_attr", "placeholder")}
+    float_dtypes = {n: v.dtype for n, v in values.items() if isinstance(v, torch.Tensor) and v.dtype.is_floating_point}
+    low_precision = [n for n, dtype in float_dtypes.items() if dtype in _LOW_PRECISION]
+    if not low_precision:
         return
-    first, kind = str(short[0].target), str(reals[short[0]]).removeprefix("torch.")
-    if len(short) == len(reals):
-        remedy = "Quantize model.float(), with inputs of float32: what comes of it is no larger."
+    first, kind = str(low_precision[0].target), str(float_dtypes[low_precision[0]]).removeprefix("torch.")
+    if len(low_precision) == len(float_dtypes):
+        remedy = "Quantize model.float(), with inputs of float32: the quantized model is no larger."
         raise UsageError("model", "must be of float32 to be quantized", value=kind, remedy=remedy)
-    log.warning("%s and %d more are not of float32 (%s): what reads them is not quantized", first, len(short) - 1, kind)
+    log.warning(
+        "%s and %d more are not of float32 (%s): their readers are not quantized", first, len(low_precision) - 1, kind
+    )

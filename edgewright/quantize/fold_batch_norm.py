@@ -1,6 +1,5 @@
-"""Folds batch norms into the layers before them, where torchao does not: ahead of training for weights that have
-neither one scale nor one per channel, in programs that were decomposed before, behind a layer that has a norm already,
-and where a model is prepared for training and its layer is not."""
+"""Folds batch norms into the preceding layers where torchao does not: before training with block-wise weights, in
+decomposed programs, behind another folded norm, and behind layers that are not trained in a model that is."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ TRANSPOSED = (aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.c
 CONVOLUTIONS = tuple(
     getattr(getattr(aten, f"conv{rank}d"), name) for rank in (1, 2, 3) for name in ("default", "padding")
 )
-LAYERS = (*CONVOLUTIONS, *TRANSPOSED, aten.linear.default)  # that torchao folds norms into
+LAYERS = (*CONVOLUTIONS, *TRANSPOSED, aten.linear.default)  # layers into which torchao folds norms
 _NORM, _DECOMPOSED_NORM = aten.batch_norm.default, aten._native_batch_norm_legit_no_training.default
 NORMS = (_NORM, _DECOMPOSED_NORM)
 _EPSILON: dict[Any, int] = {_NORM: 7, _DECOMPOSED_NORM: 6}  # its index among the arguments
@@ -25,48 +24,52 @@ _TRAINING = 5  # index of the argument of _NORM
 
 
 def has_statistics(norm: fx.Node) -> bool:
-    """False for a batch norm that only ever normalizes with the statistics of the batch."""
+    """False for a batch norm without running statistics."""
     return all(node is not None for node in norm.args[3:5])
 
 
 def is_training(norm: fx.Node) -> bool:
-    """True for a batch norm that normalizes with the statistics of the batch, as in training."""
+    """True for a batch norm that normalizes with batch statistics, as in training."""
     return norm.target is _NORM and bool(norm.args[_TRAINING])
 
 
 def fold_norms(module: fx.GraphModule, convolutions: Container[str]) -> fx.GraphModule:
-    """Fold the batch norms that alone read one of these nodes, with their running statistics."""
+    """Fold the batch norms that are the only readers of these nodes, with their running statistics."""
 
-    def wanted(norm: fx.Node, product: fx.Node) -> bool:
-        return norm.target is _NORM and product.target in CONVOLUTIONS and product.name in convolutions
+    def is_selected(norm: fx.Node, layer: fx.Node) -> bool:
+        return norm.target is _NORM and layer.target in CONVOLUTIONS and layer.name in convolutions
 
-    return _fold_all(module, wanted)
+    return _fold_all(module, is_selected)
 
 
 def foldable_norms(module: fx.GraphModule) -> list[fx.Node]:
-    """The batch norms that are never trained and alone read a layer, with its weights to themselves."""
-    found = [(norm, norm.args[0]) for norm in module.graph.nodes if norm.target in NORMS]
-    return [n for n, layer in found if isinstance(layer, fx.Node) and _is_layer(n, layer) and _folds(layer, n)]
+    """The frozen batch norms that are the only readers of a layer whose weights are not shared."""
+    candidates = [(norm, norm.args[0]) for norm in module.graph.nodes if norm.target in NORMS]
+    return [
+        n
+        for n, layer in candidates
+        if isinstance(layer, fx.Node) and _follows_layer(n, layer) and _is_foldable(layer, n)
+    ]
 
 
 def fold_frozen_norms(module: fx.GraphModule, trained: Collection[fx.Node] = ()) -> fx.GraphModule:
-    """Fold the batch norms that are never trained into the layers that they alone read: however many are behind one.
-    ``trained``: norms that torchao takes in, and folds when training is over."""
-    return _fold_all(module, lambda norm, layer: norm not in trained and _is_layer(norm, layer))
+    """Fold frozen batch norms, any number in a row, into the layers of which they are the only readers.
+    ``trained``: norms that torchao fuses for training, and folds afterwards."""
+    return _fold_all(module, lambda norm, layer: norm not in trained and _follows_layer(norm, layer))
 
 
-def _is_layer(norm: fx.Node, layer: fx.Node) -> bool:
-    """True if a frozen norm follows a layer whose result has the norm's channels."""
-    channels = layer.target is not aten.linear.default or layer.meta["val"].dim() == 2
+def _follows_layer(norm: fx.Node, layer: fx.Node) -> bool:
+    """True if a frozen norm follows a layer whose output channels are the norm's."""
+    matches = layer.target is not aten.linear.default or layer.meta["val"].dim() == 2
     frozen = has_statistics(norm) and not is_training(norm)
-    return frozen and layer.target in (*LAYERS, aten.convolution.default) and channels
+    return frozen and layer.target in (*LAYERS, aten.convolution.default) and matches
 
 
-def _fold_all(module: fx.GraphModule, wanted: Callable[[fx.Node, fx.Node], bool]) -> fx.GraphModule:
+def _fold_all(module: fx.GraphModule, is_selected: Callable[[fx.Node, fx.Node], bool]) -> fx.GraphModule:
     folded = False
     for norm in [node for node in module.graph.nodes if node.target in NORMS]:
-        layer = norm.args[0]  # read now: of two norms in a row, the second follows the layer once the first is folded
-        if isinstance(layer, fx.Node) and wanted(norm, layer) and _folds(layer, norm):
+        layer = norm.args[0]  # read in the loop: folding the first of two norms makes the second follow the layer
+        if isinstance(layer, fx.Node) and is_selected(norm, layer) and _is_foldable(layer, norm):
             folded |= _fold(module, layer, norm)
     if folded:
         module.graph.eliminate_dead_code()
@@ -75,71 +78,75 @@ def _fold_all(module: fx.GraphModule, wanted: Callable[[fx.Node, fx.Node], bool]
     return module
 
 
-def _folds(product: fx.Node, norm: fx.Node) -> bool:
-    """True if nobody else reads the product or its weight, and the weight's channels are those of the batch norm."""
-    weight: Any = product.args[1]
-    alone = isinstance(weight, fx.Node) and weight.op == "get_attr" and len(weight.users) == 1 == len(product.users)
-    grouped = _is_transposed(product) and groups_of(product) != 1
-    return alone and not grouped and _result(norm) is not None
+def _is_foldable(layer: fx.Node, norm: fx.Node) -> bool:
+    """True if the layer and its weight have no other readers, and the weight's channels are those of the batch norm."""
+    weight: Any = layer.args[1]
+    is_only_reader = (
+        isinstance(weight, fx.Node) and weight.op == "get_attr" and len(weight.users) == 1 == len(layer.users)
+    )
+    grouped = _is_transposed(layer) and groups_of(layer) != 1
+    return is_only_reader and not grouped and _result(norm) is not None
 
 
-def _is_transposed(product: fx.Node) -> bool:
-    return product.target in TRANSPOSED or (product.target is aten.convolution.default and bool(product.args[6]))
+def _is_transposed(layer: fx.Node) -> bool:
+    return layer.target in TRANSPOSED or (layer.target is aten.convolution.default and bool(layer.args[6]))
 
 
-def groups_of(product: fx.Node) -> Any:
+def groups_of(layer: fx.Node) -> Any:
     """The number of groups of a transposed convolution."""
-    index = 8 if product.target is aten.convolution.default else 6
-    return [*product.args[index:], product.kwargs.get("groups", 1)][0]
+    index = 8 if layer.target is aten.convolution.default else 6
+    return [*layer.args[index:], layer.kwargs.get("groups", 1)][0]
 
 
 def _result(norm: fx.Node) -> fx.Node | None:
-    """What a batch norm gives, if nobody reads the statistics of the batch."""
+    """The node of a batch norm's result; None if its statistics are used as well."""
     if norm.target is not _DECOMPOSED_NORM:
         return norm
     items = [user for user in norm.users if user.target is operator.getitem and user.args[1] == 0]
     return items[0] if len(items) == 1 == len(norm.users) else None
 
 
-def _fold(module: fx.GraphModule, product: fx.Node, norm: fx.Node) -> bool:
-    """False if the batch norm has no statistics of its own, or a number of the two is computed."""
-    args: list[Any] = [*product.args, None][: max(3, len(product.args))]
+def _fold(module: fx.GraphModule, layer: fx.Node, norm: fx.Node) -> bool:
+    """False if the batch norm has no running statistics, or a parameter of either is computed."""
+    args: list[Any] = [*layer.args, None][: max(3, len(layer.args))]
     gain, shift, mean, variance = norm.args[1:5]
     nodes = (args[1], args[2], mean, variance, gain, shift)
-    weight, bias, *tensors = (_tensor(module, n) for n in nodes)
+    weight, bias, *tensors = (_get_tensor(module, n) for n in nodes)
     computed = any(n is not None and t is None for n, t in zip(nodes, (weight, bias, *tensors), strict=True))
     if computed or mean is None or variance is None:
         return False
-    given = (weight, bias, *tensors[:2], norm.args[_EPSILON[norm.target]], *tensors[2:])
-    with module.graph.inserting_before(product):
-        for place, (part, tensor) in enumerate(zip(("weight", "bias"), _folded(product, given), strict=True), 1):
-            name = f"{product.name}_folded_{part}"
+    arguments = (weight, bias, *tensors[:2], norm.args[_EPSILON[norm.target]], *tensors[2:])
+    with module.graph.inserting_before(layer):
+        for position, (part, tensor) in enumerate(
+            zip(("weight", "bias"), _folded_weights(layer, arguments), strict=True), 1
+        ):
+            name = f"{layer.name}_folded_{part}"
             module.register_parameter(name, nn.Parameter(tensor.detach().clone()))
-            args[place] = module.graph.get_attr(name)
-            args[place].meta = {"val": _like(product, tensor)}
-    product.args = tuple(args)
+            args[position] = module.graph.get_attr(name)
+            args[position].meta = {"val": _fake_tensor(layer, tensor)}
+    layer.args = tuple(args)
     result: Any = _result(norm)
-    result.replace_all_uses_with(product)
+    result.replace_all_uses_with(layer)
     for node in dict.fromkeys((result, norm)):
         module.graph.erase_node(node)
     return True
 
 
-def _folded(product: fx.Node, given: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor]:
-    if product.target is aten.linear.default:
-        return fuse_linear_bn_weights(*given)
-    return fuse_conv_bn_weights(*(*given, _is_transposed(product)))
+def _folded_weights(layer: fx.Node, arguments: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    if layer.target is aten.linear.default:
+        return fuse_linear_bn_weights(*arguments)
+    return fuse_conv_bn_weights(*(*arguments, _is_transposed(layer)))
 
 
-def _tensor(module: fx.GraphModule, node: Any) -> torch.Tensor | None:
+def _get_tensor(module: fx.GraphModule, node: Any) -> torch.Tensor | None:
     if not isinstance(node, fx.Node) or node.op != "get_attr":
         return None
-    found: Any = module
+    attribute: Any = module
     for part in str(node.target).split("."):
-        found = getattr(found, part)
-    return found if isinstance(found, torch.Tensor) else None
+        attribute = getattr(attribute, part)
+    return attribute if isinstance(attribute, torch.Tensor) else None
 
 
-def _like(product: fx.Node, tensor: torch.Tensor) -> Any:
-    """As the other nodes' values are held: without data."""
-    return product.meta["val"].fake_mode.from_tensor(tensor.detach(), static_shapes=True)
+def _fake_tensor(layer: fx.Node, tensor: torch.Tensor) -> Any:
+    """The fake tensor of a real one, as other nodes have it."""
+    return layer.meta["val"].fake_mode.from_tensor(tensor.detach(), static_shapes=True)

@@ -26,7 +26,7 @@ from edgewright.frontend.plain_tensors import require_module_buffers
 from edgewright.frontend.prepare import ProgramFunctionalizer
 from edgewright.frontend.rewriter import IsSupported, Rewriter, fake_mode
 from edgewright.ir.graph import Graph, Value
-from edgewright.quantize.float32_only import require_single
+from edgewright.quantize.float32_only import require_float32
 
 aten = torch.ops.aten
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default)
@@ -88,7 +88,7 @@ def rewrite_module(module: fx.GraphModule, is_supported: IsSupported, no_decompo
     """
     for node in module.graph.nodes:
         _ensure_fake_value(node, module)
-    require_single(module)
+    require_float32(module)
     require_module_buffers(module)
     no_decompose = {*no_decompose, *(n.target for n in module.graph.nodes if _is_training_dropout(n))}
     viewed = next((n for n in module.graph.nodes if writes_through_view(n)), None)

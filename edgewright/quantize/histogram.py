@@ -1,10 +1,13 @@
-"""Histograms of activations, with torchao's choice of a range in a fraction of its time: recurrent networks have
-hundreds.
+"""Histogram observer with a vectorized version of torchao's range search: the same scales, bit for bit."""
 
-torchao tries one range after another, each with two dozen operators on the histogram, and looks for quantiles afresh at
-each step. Which ranges it tries does not depend on their errors, only how many: so quantiles are found for many steps
-at once, and errors are computed for several ranges at once, by the same operators in the same order.
-"""
+# The search (``HistogramObserver._non_linear_param_search``, after Caffe2's norm_minimization.cc) minimizes the L2
+# quantization error over clipping ranges. It starts with the full range; each step advances the lower or the upper
+# quantile by 1e-5, whichever moves its bound across more bins, and the search stops when the error grows. torchao
+# computes each error with about two dozen operators and each quantile by a linear scan, which dominates the calibration
+# of recurrent networks with their hundreds of observers. The sequence of ranges does not depend on the errors, only its
+# length does. So ``_ranges`` generates it from the cumulative histogram by bisection, and ``_errors`` evaluates a batch
+# of ranges (4, 8, ... 32) as rows of a matrix. Results must match to the last bit: quantiles are accumulated by
+# repeated addition, counts are compared in float32, and errors use torchao's operators in torchao's order.
 
 from __future__ import annotations
 
@@ -21,49 +24,48 @@ from torchao.quantization.pt2e import HistogramObserver
 
 from edgewright.quantize.nonfinite import FiniteRange
 
-_STEP = 1e-5  # of all that was seen, how much is given up at once
-_FEWEST, _MOST = 4, 32  # ranges that errors are computed for at once
+_STEP = 1e-5  # fraction of the observed elements that one step of the search clips
+_MIN_BATCH, _MAX_BATCH = 4, 32  # ranges per batch
 
-Range = tuple[int, int]  # the first and the last bin
+BinRange = tuple[int, int]  # the first and the last bin
 
 
-class RangeObserver(FiniteRange, HistogramObserver):  # type: ignore[misc]
-    """``HistogramObserver`` of finite elements, and its scales to the bit."""
+class FiniteHistogramObserver(FiniteRange, HistogramObserver):  # type: ignore[misc]
+    """``HistogramObserver`` of finite elements, with bit-identical scales."""
 
     def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The ends of the range: of the whole one, the end with fewer values near it is moved inwards for as long as
-        rounding errors become no larger."""
-        first, last = self._best()
+        """The bounds of the range with the smallest quantization error."""
+        first, last = self._best_range()
         width = (self.max_val - self.min_val) / self.bins
         return self.min_val + width * first, self.min_val + width * (last + 1)
 
-    def _best(self) -> Range:
-        best, least = (0, self.bins - 1), math.inf
-        ranges, count = _ranges(self.histogram), _FEWEST
-        while tried := list(islice(ranges, count)):
-            for each, error in zip(tried, self._errors(tried), strict=True):
-                if error > least:
+    def _best_range(self) -> BinRange:
+        best, least_error = (0, self.bins - 1), math.inf
+        ranges, count = _ranges(self.histogram), _MIN_BATCH
+        while batch := list(islice(ranges, count)):
+            for candidate, error in zip(batch, self._errors(batch), strict=True):
+                if error > least_error:
                     return best
-                best, least = each, error
-            count = min(2 * count, _MOST)
+                best, least_error = candidate, error
+            count = min(2 * count, _MAX_BATCH)
         return best
 
-    def _errors(self, tried: list[Range]) -> list[float]:
-        """What torchao's ``_compute_quantization_error`` gives for each of several ranges: a row for each, and the
-        sum of each row by itself."""
+    def _errors(self, ranges: list[BinRange]) -> list[float]:
+        """torchao's ``_compute_quantization_error`` for several ranges: one row per range, each row summed on its
+        own."""
         width = (self.max_val.item() - self.min_val.item()) / self.bins
-        widths = [width * (last - first + 1) / self.dst_nbins for first, last in tried]
+        widths = [width * (last - first + 1) / self.dst_nbins for first, last in ranges]
         if 0.0 in widths:
-            return [0.0] * len(tried)  # all that was seen is one number
+            return [0.0] * len(ranges)  # all observed elements are equal
         step, half = _column(widths), _column([w / 2 for w in widths])
-        begin = (torch.arange(self.bins) - torch.tensor([[first] for first, _ in tried])) * width
+        begin = (torch.arange(self.bins) - torch.tensor([[first] for first, _ in ranges])) * width
         end = begin + width
-        to, most = torch.div(begin, step, rounding_mode="floor"), self.dst_nbins - 1
-        bin_of_begin = to.clamp_(0, most)
-        bin_of_end = torch.div(end, step, rounding_mode="floor").clamp_(0, most)
+        begin_bin, last_bin = torch.div(begin, step, rounding_mode="floor"), self.dst_nbins - 1
+        bin_of_begin = begin_bin.clamp_(0, last_bin)
+        bin_of_end = torch.div(end, step, rounding_mode="floor").clamp_(0, last_bin)
         density = self.histogram / width
         ones = torch.ones(self.bins)
-        norm = torch.zeros(len(tried), self.bins)
+        norm = torch.zeros(len(ranges), self.bins)
         norm += self._get_norm(begin - (bin_of_begin + 0.5) * step, ones * half, density)
         norm += (bin_of_end - bin_of_begin - 1) * self._get_norm(-half, half, density)
         norm += self._get_norm(-half, end - (bin_of_end * step + half), density)
@@ -74,21 +76,21 @@ def _column(values: list[float]) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float32)[:, None]
 
 
-def _ranges(histogram: torch.Tensor) -> Iterator[Range]:
-    """The ranges to be tried, each within the one before."""
-    seen: list[float] = histogram.cumsum(0).tolist()
+def _ranges(histogram: torch.Tensor) -> Iterator[BinRange]:
+    """The ranges of the search, each inside the previous one."""
+    cumulative: list[float] = histogram.cumsum(0).tolist()
     total = float(histogram.sum())
     below, above = _quantiles()
-    first, last = 0, len(seen) - 1
-    i = j = 0  # how many steps were given up at each end
+    first, last = 0, len(cumulative) - 1
+    i = j = 0  # steps taken at the lower and the upper end
     while first < last and j + 1 < len(above) and i + 1 < len(below) and below[i] < above[j]:
-        left = bisect_left(seen, _single(below[i + 1] * total))
-        right = bisect_right(seen, _single(above[j + 1] * total)) - 1
+        left = bisect_left(cumulative, _to_float32(below[i + 1] * total))
+        right = bisect_right(cumulative, _to_float32(above[j + 1] * total)) - 1
         start, end = min(max(left, first), last), max(min(right, last), first)
         if start - first > last - end:
             first, i = start, i + 1
-        elif end == last:  # and start is first: nothing moves until less was seen up to the right quantile
-            j = _first_below(above, total, seen[last], j + 1)
+        elif end == last:  # no bound moves: skip to the step at which the upper quantile drops below the last bin
+            j = _first_below(above, total, cumulative[last], j + 1)
             continue
         else:
             last, j = end, j + 1
@@ -96,17 +98,17 @@ def _ranges(histogram: torch.Tensor) -> Iterator[Range]:
 
 
 def _first_below(above: list[float], total: float, count: float, step: int) -> int:
-    """The first step, from one on, after which the quantile is below a count."""
-    return bisect_left(above, True, step + 1, key=lambda share: _single(share * total) < count) - 1
+    """The first step, from ``step`` on, after which the quantile is below a count."""
+    return bisect_left(above, True, step + 1, key=lambda share: _to_float32(share * total) < count) - 1
 
 
 @cache
 def _quantiles() -> tuple[list[float], list[float]]:
-    """The quantiles that were given up at both ends after so many steps, summed up one step at a time."""
+    """The lower and upper quantiles after each number of steps, accumulated one step at a time as torchao does."""
     steps = [_STEP] * (round(1 / _STEP) + 2)
     return list(accumulate(steps, initial=0.0)), list(accumulate(steps, operator.sub, initial=1.0))
 
 
-def _single(count: float) -> float:
-    """Counts are compared in single precision."""
+def _to_float32(count: float) -> float:
+    """A count rounded to float32, in which torchao compares."""
     return c_float(count).value

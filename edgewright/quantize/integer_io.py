@@ -1,4 +1,4 @@
-"""Integer inputs and outputs on request: the conversions at a program's ends are left to the caller."""
+"""Integer inputs and outputs: removes the quantize and dequantize operators at a program's boundary."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _DEQUANTIZE = torch.ops.quantized_decomposed.dequantize_per_tensor.default
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """How an input or output is stored: ``real = scale * (stored - zero_point)``."""
+class IOQParams:
+    """Quantization parameters of an input or output: ``real = scale * (stored - zero_point)``."""
 
     scale: float
     zero_point: int
@@ -33,96 +33,97 @@ class Parameters:
 
 def integer_io(
     exported: ExportedProgram, inputs: Iterable[int] | None = None, outputs: Iterable[int] | None = None
-) -> tuple[ExportedProgram, dict[str, Parameters]]:
-    """A quantized program whose inputs and outputs are the integers themselves, and their parameters by name
-    (``input0``, ``output0``). ``inputs`` and ``outputs``: which ones, by place; all of them by default.
+) -> tuple[ExportedProgram, dict[str, IOQParams]]:
+    """A quantized program with integer inputs and outputs, and their parameters by name (``input0``, ``output0``).
+
+    ``inputs`` and ``outputs``: indices of the ones to convert; all by default.
     """
     module = copy.deepcopy(exported.graph_module)
     for old, new in zip(exported.graph.nodes, module.graph.nodes, strict=True):
-        new.name = old.name  # copies get other names than Python's own
-    found, renamed = open_chosen(module.graph, exported.graph_signature, inputs, outputs)
+        new.name = old.name  # copying renames nodes named after builtins
+    parameters, renamed = strip_boundary_qdq(module.graph, exported.graph_signature, inputs, outputs)
     module.recompile()
     specs = [
         OutputSpec(s.kind, TensorArgument(renamed[i]), s.target) if i in renamed else s
         for i, s in enumerate(exported.graph_signature.output_specs)
     ]
     signature = ExportGraphSignature(exported.graph_signature.input_specs, specs)
-    return with_graph(exported, module, signature), found
+    return with_graph(exported, module, signature), parameters
 
 
-def open_chosen(
+def strip_boundary_qdq(
     graph: fx.Graph, signature: ExportGraphSignature, inputs: Iterable[int] | None, outputs: Iterable[int] | None
-) -> tuple[dict[str, Parameters], dict[int, str]]:
-    """The same on the graph of a program, in place; and the results' new names, by their places in the graph."""
-    found: dict[str, Parameters] = {}
+) -> tuple[dict[str, IOQParams], dict[int, str]]:
+    """``integer_io`` on a program's graph, in place; also returns the new names of outputs by index in the graph."""
+    parameters: dict[str, IOQParams] = {}
     names = list(signature.user_inputs)
-    for i in _places("input", inputs, len(names)):
-        found[f"input{i}"] = _open_input(graph, str(names[i]), i)
+    for i in _checked_indices("input", inputs, len(names)):
+        parameters[f"input{i}"] = _strip_quantize(graph, str(names[i]), i)
     results = [s for s in signature.output_specs if s.kind == OutputKind.USER_OUTPUT]
     renamed: dict[int, str] = {}
-    for i in _places("output", outputs, len(results)):
-        place = signature.output_specs.index(results[i])
-        found[f"output{i}"], renamed[place] = _open_output(graph, place, i)
+    for i in _checked_indices("output", outputs, len(results)):
+        index = signature.output_specs.index(results[i])
+        parameters[f"output{i}"], renamed[index] = _strip_dequantize(graph, index, i)
     graph.eliminate_dead_code()
-    return found, renamed
+    return parameters, renamed
 
 
-def open_ends(graph: fx.Graph) -> dict[str, Parameters]:
-    """The same on a graph alone, in place: of every input and output that is converted, numbered as they come."""
-    found: dict[str, Parameters] = {}
+def strip_all_boundary_qdq(graph: fx.Graph) -> dict[str, IOQParams]:
+    """``integer_io`` on a graph without signature, in place: every quantized input and output, in order."""
+    parameters: dict[str, IOQParams] = {}
     names = [n.name for n in graph.nodes if n.op == "placeholder" and any(u.target == _QUANTIZE for u in n.users)]
     for i, name in enumerate(names):
-        found[f"input{i}"] = _open_input(graph, name, i)
+        parameters[f"input{i}"] = _strip_quantize(graph, name, i)
     output: Any = graph.output_node()
-    places = [i for i, r in enumerate(output.args[0]) if isinstance(r, fx.Node) and r.target == _DEQUANTIZE]
-    for i, place in enumerate(places):
-        found[f"output{i}"], _ = _open_output(graph, place, i)
-    if not found:
+    indices = [i for i, r in enumerate(output.args[0]) if isinstance(r, fx.Node) and r.target == _DEQUANTIZE]
+    for i, index in enumerate(indices):
+        parameters[f"output{i}"], _ = _strip_dequantize(graph, index, i)
+    if not parameters:
         raise _not_quantized("input", 0, [n for n in graph.nodes if n.op == "placeholder"])
     graph.eliminate_dead_code()
-    return found
+    return parameters
 
 
-def _places(side: str, wanted: Iterable[int] | None, count: int) -> list[int]:
-    chosen = list(range(count)) if wanted is None else list(wanted)
+def _checked_indices(side: str, requested: Iterable[int] | None, count: int) -> list[int]:
+    chosen = list(range(count)) if requested is None else list(requested)
     bad = [i for i in chosen if not isinstance(i, int) or not 0 <= i < count]
     if bad:
-        raise UsageError(f"{side}s", f"must be places from 0 to {count - 1}", value=bad)
+        raise UsageError(f"{side}s", f"must be indices from 0 to {count - 1}", value=bad)
     return chosen
 
 
-def _open_input(graph: fx.Graph, name: str, place: int) -> Parameters:
+def _strip_quantize(graph: fx.Graph, name: str, index: int) -> IOQParams:
     node = next(n for n in graph.nodes if n.op == "placeholder" and n.name == name)
     readers = list(node.users)
-    kinds = {r.args[1:] for r in readers if r.target == _QUANTIZE}
-    if len(kinds) != 1 or any(r.target != _QUANTIZE for r in readers):
-        raise _not_quantized("input", place, readers)
-    held, kind = node.meta["val"], readers[0].meta["val"].dtype
+    qparams = {r.args[1:] for r in readers if r.target == _QUANTIZE}
+    if len(qparams) != 1 or any(r.target != _QUANTIZE for r in readers):
+        raise _not_quantized("input", index, readers)
+    value, dtype = node.meta["val"], readers[0].meta["val"].dtype
     for reader in readers:
         reader.replace_all_uses_with(node)
         graph.erase_node(reader)
-    node.meta["val"] = held.to(kind)  # keeps the order of dimensions
-    return _parameters(next(iter(kinds)))
+    node.meta["val"] = value.to(dtype)  # preserves the dim order
+    return _parameters(next(iter(qparams)))
 
 
-def _open_output(graph: fx.Graph, place: int, number: int) -> tuple[Parameters, str]:
+def _strip_dequantize(graph: fx.Graph, index: int, number: int) -> tuple[IOQParams, str]:
     node: Any = graph.output_node()
     results = list(node.args[0])
-    last = results[place]
-    if not isinstance(last, fx.Node) or last.target != _DEQUANTIZE:
-        raise _not_quantized("output", number, [last])
-    source: Any = last.args[0]
-    results[place] = source
+    dequantize = results[index]
+    if not isinstance(dequantize, fx.Node) or dequantize.target != _DEQUANTIZE:
+        raise _not_quantized("output", number, [dequantize])
+    source: Any = dequantize.args[0]
+    results[index] = source
     node.args = (tuple(results),)
-    return _parameters(last.args[1:]), source.name
+    return _parameters(dequantize.args[1:]), source.name
 
 
-def _parameters(args: Any) -> Parameters:
+def _parameters(args: Any) -> IOQParams:
     scale, zero, low, high, dtype = args
-    return Parameters(float(scale), int(zero), int(low), int(high), dtype)
+    return IOQParams(float(scale), int(zero), int(low), int(high), dtype)
 
 
-def _not_quantized(side: str, place: int, nodes: list[Any]) -> UsageError:
-    remedy = "Quantize the model first, so that what reads it (or makes it) works on integers."
-    found = ", ".join(str(getattr(n, "target", n)) for n in nodes) or "nothing"
-    return UsageError(f"{side} {place}", "must be quantized once, for all its readers", value=found, remedy=remedy)
+def _not_quantized(side: str, index: int, nodes: list[Any]) -> UsageError:
+    remedy = "Quantize the model first, so that the operator that reads (or computes) it works on integers."
+    targets = ", ".join(str(getattr(n, "target", n)) for n in nodes) or "nothing"
+    return UsageError(f"{side} {index}", "must be quantized once, for all its readers", value=targets, remedy=remedy)

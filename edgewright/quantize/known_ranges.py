@@ -1,7 +1,7 @@
-"""Ranges that are known, of which a model may use a small part only.
+"""Observer for results with a known range, of which a model may use only a small part.
 
-A tanh gives -1 to 1. One that caps softly, ``30 * tanh(x / 30)``, stays near 0, and steps of 1/128 would leave nothing
-of it. Its range is then twice what calibration saw: a bit of precision is left for what was not seen.
+The range of tanh is -1 to 1, but in a soft cap, ``30 * tanh(x / 30)``, it stays near 0, where a scale of 1/128 leaves
+no precision. The observer then uses twice the calibrated range: one bit of headroom for larger values.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import torch
 
 from edgewright.quantize.nonfinite import FiniteMinMaxObserver
 
-_ROOM = 2.0  # times what was seen
+_HEADROOM = 2.0  # multiple of the observed range
 
 
-class PartRangeObserver(FiniteMinMaxObserver):
-    """``bounds`` is all of the range; where at least half of it was seen, or nothing at all, it is taken whole."""
+class KnownRangeObserver(FiniteMinMaxObserver):
+    """``bounds`` is the known range; it applies in full if at least half of it, or nothing, was observed."""
 
-    def __init__(self, *, bounds: tuple[float, float], **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, bounds: tuple[float, float], **options: Any) -> None:
+        super().__init__(**options)
         self.bounds = bounds
 
     @property
     def share(self) -> float:
-        """Of the range, how much is taken."""
+        """The fraction of the known range to use."""
         if not self.seen:
             return 1.0
-        ends = zip((float(self.min_val), float(self.max_val)), self.bounds, strict=True)
-        return min(1.0, _ROOM * max(abs(end / bound) for end, bound in ends if bound))
+        observed = zip((float(self.min_val), float(self.max_val)), self.bounds, strict=True)
+        return min(1.0, _HEADROOM * max(abs(observed_bound / bound) for observed_bound, bound in observed if bound))
 
     def calculate_qparams(self) -> Any:
         self.report_unnamed()

@@ -1,7 +1,7 @@
-"""Infinity and NaN in what is calibrated: no scale of integers holds them.
+"""Infinity and NaN during calibration, which integers cannot represent.
 
-Ranges are those of finite elements. What else an observer met is counted, and reported by the module that computes it
-before a model is converted; a value of which no element was finite has no range at all, and is an error.
+Observers record the range of finite elements and count the others, which are reported with the module that computes
+them before a model is converted. A value without any finite element has no range, which is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REMEDY = (
 
 
 class FiniteRange:
-    """For observers: they see finite elements only, and ``left_out`` counts the others."""
+    """Mixin for observers: observes finite elements only; ``left_out`` counts the others."""
 
     left_out = 0
     seen = 0  # finite elements
@@ -34,12 +34,12 @@ class FiniteRange:
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         finite = x.detach().isfinite()
-        kept = int(finite.count_nonzero())
-        self.seen += kept
-        if kept == x.numel():
+        count = int(finite.count_nonzero())
+        self.seen += count
+        if count == x.numel():
             return super().forward(x)  # type: ignore[misc, no-any-return]
-        self.left_out += x.numel() - kept
-        if kept:
+        self.left_out += x.numel() - count
+        if count:
             super().forward(x.detach()[finite])  # type: ignore[misc]
         return x
 
@@ -48,7 +48,7 @@ class FiniteRange:
         return super().calculate_qparams()  # type: ignore[misc]
 
     def report_unnamed(self) -> None:
-        """For models that torchao itself converts: an observer does not know whose value it sees."""
+        """Report without a name, for models that torchao itself converts: an observer does not know its node."""
         if self.left_out and not self.seen:
             raise _no_range("a value")
         if self.left_out and not self.reported:
@@ -60,8 +60,8 @@ class FiniteMinMaxObserver(FiniteRange, MinMaxObserver):  # type: ignore[misc]
 
 
 def report_nonfinite(prepared: fx.GraphModule) -> None:
-    """Warn of each value that was infinite or NaN in part while a model was calibrated, by its module; raise if all of
-    it was, or if an observer of another kind took it for a range."""
+    """Warn of each value that was partly infinite or NaN during calibration, with its module; raise if no element was
+    finite, or if an observer of another kind has an infinite range."""
     for value, observer in _observed(prepared):
         if isinstance(observer, FiniteRange):
             if observer.left_out and not observer.seen:
@@ -73,18 +73,18 @@ def report_nonfinite(prepared: fx.GraphModule) -> None:
 
 
 def _observed(prepared: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:
-    """What is observed and by which observer, in branches and loop bodies too."""
+    """The observed nodes and their observers, also in branches and loop bodies."""
     for module in prepared.modules():
         for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
             if node.op == "call_module" and node.args and isinstance(node.args[0], fx.Node):
                 called = module.get_submodule(node.target)
-                observer = getattr(called, "activation_post_process", called)  # a fake quantizer has one
+                observer = getattr(called, "activation_post_process", called)  # a fake quantizer contains an observer
                 if hasattr(observer, "calculate_qparams"):
                     yield node.args[0], observer
 
 
 def _has_range(observer: Any) -> bool:
-    """False if a range has an infinite or unknown end; one that saw nothing yet is from infinity to minus infinity."""
+    """False if a bound is infinite or NaN; an unused observer's range is from infinity to minus infinity."""
     low, high = (getattr(observer, name, None) for name in ("min_val", "max_val"))
     if not isinstance(low, torch.Tensor) or not isinstance(high, torch.Tensor):
         return True
@@ -104,8 +104,8 @@ def _name(value: fx.Node) -> str:
 def _warn(subject: str, observer: FiniteRange, where: str) -> None:
     observer.reported = True
     total = observer.left_out + observer.seen
-    told = "%s was infinite or NaN in %d of %d elements during calibration; its range is that of the others. %s"
-    log.warning(told, subject, observer.left_out, total, " ".join(filter(None, (_REMEDY, where))))
+    message = "%s was infinite or NaN in %d of %d elements during calibration; its range is that of the others. %s"
+    log.warning(message, subject, observer.left_out, total, " ".join(filter(None, (_REMEDY, where))))
 
 
 def _no_range(subject: str, where: str = "") -> AccuracyError:

@@ -1,5 +1,5 @@
-"""torchao's ``prepare_pt2e`` and ``convert_pt2e``: the first with a check of what it made, the second without a search
-for patterns of training where nothing was trained."""
+"""torchao's ``prepare_pt2e`` with a check of the prepared model, and ``convert_pt2e`` without its costly search for
+training patterns in models that were not trained."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def prepare_pt2e(
     module: fx.GraphModule, quantizer: Quantizer, inputs: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> fx.GraphModule:  # fmt: skip
-    """A model with observers, to be calibrated.
+    """Insert observers into a model, for calibration.
 
-    With ``inputs`` (and ``kwargs``) that the model can be called with, what was prepared must compute what the model
-    does, or ``AccuracyError`` names the module that does not.
+    With ``inputs`` (and ``kwargs``) of a call, raise ``AccuracyError``, naming the module, unless the prepared model
+    computes the same results as the original.
     """
     original = None if inputs is None else float_copy(module)
-    made: fx.GraphModule = torchao.prepare_pt2e(module, quantizer)
+    prepared: fx.GraphModule = torchao.prepare_pt2e(module, quantizer)
     if original is not None and inputs is not None:
-        require_same_results(original, made, inputs, kwargs)
-    return made
+        require_same_results(original, prepared, inputs, kwargs)
+    return prepared
 
 
 def convert_pt2e(calibrated: fx.GraphModule) -> fx.GraphModule:
-    """A calibrated or trained model as one that quantizes and dequantizes.
+    """Convert a calibrated or trained model to one with quantize and dequantize operators.
 
-    What was infinite or NaN in calibration is reported by module: ``report_nonfinite``.
+    Values that were infinite or NaN during calibration are reported by module: ``report_nonfinite``.
     """
     report_nonfinite(calibrated)
     trained = any(isinstance(module, FakeQuantizeBase) for module in calibrated.modules())
     hide_norms([] if trained else norms_of(calibrated.graph))
-    made: fx.GraphModule = torchao.convert_pt2e(calibrated)
-    return show_norms(made)
+    converted: fx.GraphModule = torchao.convert_pt2e(calibrated)
+    return show_norms(converted)

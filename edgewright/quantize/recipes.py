@@ -1,4 +1,4 @@
-"""What a user asks of quantization: how activations and weights are held, and who observes them."""
+"""Quantization configs: dtypes, ranges and observers of activations and weights."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from torchao.quantization.pt2e.quantizer import FixedQParamsQuantizationSpec, Qu
 
 from edgewright.errors import UsageError
 from edgewright.quantize.attention_masks import MaskedObserver
-from edgewright.quantize.histogram import RangeObserver
-from edgewright.quantize.known_ranges import PartRangeObserver
+from edgewright.quantize.histogram import FiniteHistogramObserver
+from edgewright.quantize.known_ranges import KnownRangeObserver
 
-EPSILON = 2.0**-12  # the smallest scale: smaller ones overflow the product of two when they are divided by
+EPSILON = 2.0**-12  # the smallest scale: dividing by the product of two smaller ones overflows
 
 
 @dataclass(frozen=True)
 class QuantizationConfig:
-    """How operators are quantized. ``weight`` is that of the default axis; ports say which axis an operator has."""
+    """How to quantize operators. ``weight`` is for the default axis; an operator's ports declare its own axis."""
 
     activation: QuantizationSpec
     weight: QuantizationSpec
@@ -44,14 +44,14 @@ class QuantizationConfig:
         return self.weight.ch_axis is not None
 
     def weight_spec(self, axis: int | None) -> QuantizationSpec:
-        """For weights with their output channels along ``axis``, or with one scale."""
+        """The spec of weights with output channels along ``axis``, or with one scale."""
         if axis is None:
             return self.weight_per_tensor
         limits = (int(self.weight.quant_min or 0), int(self.weight.quant_max or 0))
         return weight_spec(axis, self.is_qat, limits, self.epsilon)
 
     def masked(self, scores: bool) -> QuantizationSpec:
-        """For masks, or for scores of which some are masked."""
+        """The spec of attention masks, or of masked scores."""
         if self.is_dynamic:
             return self.activation
         observer: Any = MaskedObserver.with_args(eps=self.epsilon, scores=scores)
@@ -60,9 +60,9 @@ class QuantizationConfig:
         return replace(self.activation, observer_or_fake_quant_ctr=observer)
 
     def fixed(self, low: float, high: float, narrows: bool = False) -> FixedQParamsQuantizationSpec | QuantizationSpec:
-        """For results whose range is known; if it ``narrows``, calibration may find that they have but a part of it."""
+        """The spec of results with a known range; if it ``narrows``, calibration may use a part of the range."""
         if narrows and not self.is_qat and not self.is_dynamic:
-            observer = PartRangeObserver.with_args(eps=self.epsilon, bounds=(low, high))
+            observer = KnownRangeObserver.with_args(eps=self.epsilon, bounds=(low, high))
             return replace(self.activation, observer_or_fake_quant_ctr=observer)
         first, last = int(self.activation.quant_min or 0), int(self.activation.quant_max or 0)
         if self.activation.qscheme == torch.per_tensor_symmetric and first < 0:
@@ -80,42 +80,42 @@ def symmetric_config(
     activation: tuple[int, int] = (-128, 127), weight: tuple[int, int] = (-127, 127), *,
     bits: int = 8, epsilon: float = EPSILON, unsigned: bool = False,
 ) -> QuantizationConfig:  # fmt: skip
-    """Activations of 8 bits with a zero point, or of 16 without (with one if ``unsigned``); weights without one. The
-    ranges are of stored integers."""
-    least = 0 if unsigned else -(1 << (bits - 1))
-    ends = {"activations": (*activation, least, least + (1 << bits) - 1), "weights": (*weight, -128, 127)}
-    for name, (low, high, first, last) in ends.items():
+    """8-bit activations with a zero point, or 16-bit ones without (with one if ``unsigned``); symmetric weights.
+    ``activation`` and ``weight`` are ranges of stored integers."""
+    lowest = 0 if unsigned else -(1 << (bits - 1))
+    ranges = {"activations": (*activation, lowest, lowest + (1 << bits) - 1), "weights": (*weight, -128, 127)}
+    for name, (low, high, first, last) in ranges.items():
         if not first <= low < high <= last:
-            rule = f"must lie within {first} and {last}, low end first"
+            rule = f"must be (low, high) with {first} <= low < high <= {last}"
             raise UsageError(f"the range of {name}", rule, value=(low, high))
     dtype = (torch.uint8 if bits == 8 else torch.uint16) if unsigned else torch.int8 if bits == 8 else torch.int16
     channel = weight_spec(0, is_qat, weight, epsilon)
     tensor = weight_spec(None, is_qat, weight, epsilon)
-    return QuantizationConfig(_activations(is_qat, is_dynamic, activation, dtype, epsilon),
+    return QuantizationConfig(_activation_spec(is_qat, is_dynamic, activation, dtype, epsilon),
                               channel if is_per_channel else tensor, tensor, is_qat, epsilon)  # fmt: skip
 
 
-def _activations(
+def _activation_spec(
     is_qat: bool, is_dynamic: bool, limits: tuple[int, int], dtype: torch.dtype, eps: float
 ) -> QuantizationSpec:
     observer: Any
     if is_qat and is_dynamic:
-        moving = MovingAverageMinMaxObserver.with_args(averaging_constant=1)
-        observer = FakeQuantize.with_args(observer=moving, eps=eps)
+        moving_average = MovingAverageMinMaxObserver.with_args(averaging_constant=1)
+        observer = FakeQuantize.with_args(observer=moving_average, eps=eps)
     elif is_qat:
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
     else:
-        observer = (PlaceholderObserver if is_dynamic else RangeObserver).with_args(eps=eps)
+        observer = (PlaceholderObserver if is_dynamic else FiniteHistogramObserver).with_args(eps=eps)
     scheme = torch.per_tensor_symmetric if dtype == torch.int16 else torch.per_tensor_affine
     return QuantizationSpec(dtype, observer, *limits, scheme, is_dynamic=is_dynamic)
 
 
 def weight_spec(axis: int | None, is_qat: bool, limits: tuple[int, int], eps: float) -> QuantizationSpec:
-    """Of weights without a zero point, with a scale for each slice along ``axis`` or one; limits say how many bits."""
+    """The spec of symmetric weights, with one scale per slice along ``axis`` or one; ``limits`` imply the bits."""
     observer: Any = (MinMaxObserver if axis is None else PerChannelMinMaxObserver).with_args(eps=eps)
     if is_qat and axis is None:
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
-    elif is_qat:  # torchao hands the axis to observers only; the fused form has none but the first
+    elif is_qat:  # torchao passes the axis to observers only; the fused fake quantizer supports only axis 0
         fake: Any = FakeQuantize if axis else FusedMovingAvgObsFakeQuantize
         observer = fake.with_args(observer=MovingAveragePerChannelMinMaxObserver, eps=eps, ch_axis=axis)
     scheme = torch.per_tensor_symmetric if axis is None else torch.per_channel_symmetric

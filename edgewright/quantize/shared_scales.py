@@ -1,7 +1,15 @@
-"""Which points of a graph have one scale: union-find over the ports, so that no visiting order matters.
+"""Scale sharing by union-find: which points of a graph have the same quantization parameters.
 
-A point is where an observer may stand: an edge (producer, reader), or the result of a node.
+A point is where an observer may be inserted: an edge (producer, reader), or the result of a node. Union-find makes the
+result independent of the order in which operators are visited.
 """
+
+# Constraints: an edge has its producer's scale; ``Same`` and ``Tied`` ports of one operator share theirs. A set that
+# contains a result with a fixed range (``Range``: sigmoid, softmax) adopts that range, which is safe only if all values
+# that enter the set have the same range; otherwise wider values would be clipped. The solver starts by uniting
+# everything, finds the sets that violate this, cuts the edges that leave their fixed-range results (these edges get an
+# observer, and the value is requantized), and repeats until no set does. The set of cut results only grows, so the
+# iteration terminates.
 
 from __future__ import annotations
 
@@ -14,7 +22,7 @@ Point = Hashable
 
 
 class UnionFind:
-    """Disjoint sets; a set is named by its first member in order of appearance."""
+    """Disjoint sets; a set's representative is its first member in order of insertion."""
 
     def __init__(self) -> None:
         self._parents: dict[Point, Point] = {}
@@ -35,34 +43,36 @@ class UnionFind:
         self._parents[b] = a
 
     def groups(self) -> dict[Point, list[Point]]:
-        """Members by the set's name, each in order of appearance."""
-        found: dict[Point, list[Point]] = {}
+        """Members of each set by its representative, in order of insertion."""
+        members: dict[Point, list[Point]] = {}
         for point in self._parents:
-            found.setdefault(self.find(point), []).append(point)
-        return found
+            members.setdefault(self.find(point), []).append(point)
+        return members
 
 
 @dataclass
-class Unit:
-    """An operator (with what is fused onto it) as the solver sees it: the points of each port, and of the result."""
+class SharingConstraint:
+    """An operator, with its fused activation, as the solver sees it: the points of each port and of the result."""
 
     ports: dict[str, Port]
     inputs: dict[str, list[Point]]
     output: Point | None
-    sources: dict[Point, Point] = field(default_factory=dict)  # of an edge: the result it reads, if that has a scale
+    sources: dict[Point, Point] = field(default_factory=dict)  # by edge: the result it reads, if that has a scale
 
 
-def solve(units: Iterable[Unit]) -> dict[Point, Point]:
-    """For every point, the one it shares its scale with (itself, if it is the one that others follow)."""
+def solve_sharing(units: Iterable[SharingConstraint]) -> dict[Point, Point]:
+    """The leader of every point: the point with which it shares its scale, possibly itself."""
     units = list(units)
     ranges = {u.output: r for u in units if u.output is not None and isinstance(r := u.ports.get("out"), Range)}
-    apart: set[Point] = set()  # results of a fixed range that what carries them cannot have
+    cut: set[Point] = set()  # fixed-range results cut off from their readers' sets
     while True:
-        groups, fresh = _groups(units, ranges, apart)
-        mixed = {m for members in groups for m in members if m in ranges and not _inherits(members, ranges, fresh)}
-        if mixed <= apart:
+        groups, fresh = _groups(units, ranges, cut)
+        violating = {
+            m for members in groups for m in members if m in ranges and not _has_one_range(members, ranges, fresh)
+        }
+        if violating <= cut:
             break
-        apart |= mixed
+        cut |= violating
     leaders = {}
     for members in groups:
         leader = next((m for m in members if m in ranges), members[0])
@@ -70,44 +80,48 @@ def solve(units: Iterable[Unit]) -> dict[Point, Point]:
     return leaders
 
 
-def _groups(units: list[Unit], ranges: dict[Point, Range], apart: set[Point]) -> tuple[list[list[Point]], set[Point]]:
-    """The points of each scale, and those whose values come from nowhere else in their group."""
+def _groups(
+    units: list[SharingConstraint], ranges: dict[Point, Range], cut: set[Point]
+) -> tuple[list[list[Point]], set[Point]]:
+    """The points of each set, and the fresh ones: those whose values enter their set from outside."""
     sets, fresh = UnionFind(), set[Point]()
     for unit in units:
         for point in (*(p for points in unit.inputs.values() for p in points), unit.output):
             if point is not None:
                 sets.add(point)
     for unit in units:
-        fresh |= _tie(unit, sets, ranges, apart)
+        fresh |= _unite(unit, sets, ranges, cut)
     return list(sets.groups().values()), fresh
 
 
-def _inherits(members: list[Point], ranges: dict[Point, Range], fresh: set[Point]) -> bool:
-    """Whether all that comes together in a group is of one fixed range: a wider value would be cut off at its ends."""
+def _has_one_range(members: list[Point], ranges: dict[Point, Range], fresh: set[Point]) -> bool:
+    """True if all values that enter a set have the same fixed range, so that adopting it clips none."""
     return len({ranges.get(m) for m in members if m in fresh}) <= 1
 
 
-def _tie(unit: Unit, sets: UnionFind, ranges: dict[Point, Range], apart: set[Point]) -> set[Point]:
+def _unite(unit: SharingConstraint, sets: UnionFind, ranges: dict[Point, Range], cut: set[Point]) -> set[Point]:
     fresh = set() if unit.output is None or isinstance(unit.ports.get("out"), Same) else {unit.output}
     for name, points in unit.inputs.items():
         for edge in points:
             source = unit.sources.get(edge)
-            # A member of a tied group that has a fixed range is requantized on its way in, as is one of a mixed group.
-            tied = source in ranges and _shares(unit, name, Tied)
-            if source is None or tied or (source in apart and _shares(unit, name, Same)):
+            # Inputs with a fixed range are requantized before a tied port, as are cut ones before a shared port.
+            tied = source in ranges and _has_port(unit, name, Tied)
+            if source is None or tied or (source in cut and _has_port(unit, name, Same)):
                 fresh.add(edge)
             else:
                 sets.union(edge, source)
     for name, port in unit.ports.items():
         if not isinstance(port, Same | Tied):
             continue
-        own = ([unit.output] if unit.output is not None else []) if name == "out" else unit.inputs.get(name, [])
-        for point in (*own, *unit.inputs.get(port.port, [])):
-            for other in (*unit.inputs.get(port.port, []), *own):
+        points_of_port = (
+            ([unit.output] if unit.output is not None else []) if name == "out" else unit.inputs.get(name, [])
+        )
+        for point in (*points_of_port, *unit.inputs.get(port.port, [])):
+            for other in (*unit.inputs.get(port.port, []), *points_of_port):
                 sets.union(point, other)
     return fresh
 
 
-def _shares(unit: Unit, name: str, kind: type[Same] | type[Tied]) -> bool:
+def _has_port(unit: SharingConstraint, name: str, kind: type[Same] | type[Tied]) -> bool:
     port = unit.ports.get(name)
     return isinstance(port, kind) or any(isinstance(p, kind) and p.port == name for p in unit.ports.values())

@@ -1,5 +1,5 @@
-"""Operators written as simpler ones, so that every result can be quantized: those with several results (splits, and a
-variance with its mean), and a product with a sum."""
+"""Decomposes operators so that every intermediate can be quantized: multi-output ones (splits, ``var_mean``) and
+``addmm``."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from edgewright.frontend.decompose.matmul import transposed_weight
 
 aten = torch.ops.aten
 _SPLITS = (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
-_CONSTANT = ("get_attr",)  # of a module
+_CONSTANT = ("get_attr",)
 _COPIES = (aten.split_copy.Tensor, aten.split_with_sizes_copy.default, aten.unbind_copy.int)
 
 
-def simpler(module: fx.GraphModule) -> fx.GraphModule:
-    """``split``, ``chunk`` and ``unbind`` of a graph become slices (and selections), ``var_mean`` two operators, a
-    product with a turned constant a linear layer, and another ``addmm`` a product and a sum."""
+def simplify_operators(module: fx.GraphModule) -> fx.GraphModule:
+    """Replace ``split``, ``chunk`` and ``unbind`` by slices and selects, ``var_mean`` by two operators, a product with
+    a transposed constant by a linear layer, and any other ``addmm`` by a product and a sum."""
     for node in list(module.graph.nodes):
-        several = all(u.target is operator.getitem for u in node.users)
-        if node.target in (*_SPLITS, *_COPIES) and several:
-            _sliced(module.graph, node)
-        elif node.target is aten.var_mean.correction and several:
-            _moments(module.graph, node)
+        only_items = all(u.target is operator.getitem for u in node.users)
+        if node.target in (*_SPLITS, *_COPIES) and only_items:
+            _split_to_slices(module.graph, node)
+        elif node.target is aten.var_mean.correction and only_items:
+            _split_var_mean(module.graph, node)
         elif node.target is aten.mm.default and transposed_weight(node.args[1], _CONSTANT) is not None:
-            _linear(module.graph, node, None)
+            _to_linear(module.graph, node, None)
         elif node.target is aten.addmm.default and all(node.kwargs.get(k, 1) == 1 for k in ("beta", "alpha")):
-            _linear(module.graph, node, node.args[0]) if _is_bias(node) else _product(module.graph, node)
+            _to_linear(module.graph, node, node.args[0]) if _is_bias(node) else _to_mm_add(module.graph, node)
     module.graph.lint()
     module.recompile()
     return module
 
 
-def _sliced(graph: fx.Graph, node: fx.Node) -> None:
+def _split_to_slices(graph: fx.Graph, node: fx.Node) -> None:
     x = node.args[0]
     assert isinstance(x, fx.Node)
-    unbound = "unbind" in str(node.target)
-    place: Any = 1 if unbound else 2
-    dim = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
+    is_unbind = "unbind" in str(node.target)
+    position: Any = 1 if is_unbind else 2
+    dim = node.args[position] if len(node.args) > position else node.kwargs.get("dim", 0)
     assert isinstance(dim, int)
     dim %= x.meta["val"].dim()
-    sizes: Sequence[int] = [1 if unbound else part.shape[dim] for part in node.meta["val"]]
+    sizes: Sequence[int] = [1 if is_unbind else part.shape[dim] for part in node.meta["val"]]
     if not all(isinstance(size, int) for size in sizes):
         return
     for user in list(node.users):
@@ -52,24 +52,24 @@ def _sliced(graph: fx.Graph, node: fx.Node) -> None:
         assert isinstance(index, int)
         start = sum(sizes[:index])
         with graph.inserting_before(user):
-            if unbound:
-                made = graph.call_function(aten.select.int, (x, dim, start))
+            if is_unbind:
+                new = graph.call_function(aten.select.int, (x, dim, start))
             else:
-                made = graph.call_function(aten.slice.Tensor, (x, dim, start, start + sizes[index], 1))
-        _instead(graph, user, made)
+                new = graph.call_function(aten.slice.Tensor, (x, dim, start, start + sizes[index], 1))
+        _replace_node(graph, user, new)
     graph.erase_node(node)
 
 
-def _moments(graph: fx.Graph, node: fx.Node) -> None:
+def _split_var_mean(graph: fx.Graph, node: fx.Node) -> None:
     x, dim = node.args[0], node.args[1] if len(node.args) > 1 else None
     keep = node.kwargs.get("keepdim", False)
     for user in list(node.users):
         with graph.inserting_before(user):
             if user.args[1] == 0:
-                made = graph.call_function(aten.var.correction, (x, dim), dict(node.kwargs))
+                new = graph.call_function(aten.var.correction, (x, dim), dict(node.kwargs))
             else:
-                made = graph.call_function(aten.mean.dim, (x, dim, keep))
-        _instead(graph, user, made)
+                new = graph.call_function(aten.mean.dim, (x, dim, keep))
+        _replace_node(graph, user, new)
     graph.erase_node(node)
 
 
@@ -80,23 +80,23 @@ def _is_bias(node: fx.Node) -> bool:
     return fits and transposed_weight(node.args[2], _CONSTANT) is not None
 
 
-def _linear(graph: fx.Graph, node: fx.Node, bias: Any) -> None:
+def _to_linear(graph: fx.Graph, node: fx.Node, bias: Any) -> None:
     first, second = node.args[-2:]
     with graph.inserting_before(node):
-        made = graph.call_function(aten.linear.default, (first, transposed_weight(second, _CONSTANT), bias))
-    _instead(graph, node, made)
+        new = graph.call_function(aten.linear.default, (first, transposed_weight(second, _CONSTANT), bias))
+    _replace_node(graph, node, new)
 
 
-def _product(graph: fx.Graph, node: fx.Node) -> None:
+def _to_mm_add(graph: fx.Graph, node: fx.Node) -> None:
     bias, first, second = node.args
     with graph.inserting_before(node):
         product = graph.call_function(aten.mm.default, (first, second))
-        made = graph.call_function(aten.add.Tensor, (product, bias))
+        new = graph.call_function(aten.add.Tensor, (product, bias))
     product.meta = dict(node.meta)
-    _instead(graph, node, made)
+    _replace_node(graph, node, new)
 
 
-def _instead(graph: fx.Graph, node: fx.Node, made: fx.Node) -> None:
-    made.meta = dict(node.meta)
-    node.replace_all_uses_with(made)
+def _replace_node(graph: fx.Graph, node: fx.Node, new: fx.Node) -> None:
+    new.meta = dict(node.meta)
+    node.replace_all_uses_with(new)
     graph.erase_node(node)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import edgewright as ew
 from edgewright.errors import UsageError
-from edgewright.quantize.float32_only import require_single
+from edgewright.quantize.float32_only import require_float32
 
 X = torch.randn(2, 4)
 
@@ -35,9 +35,9 @@ def test_parts_of_lower_precision_are_named(caplog: pytest.LogCaptureFixture) ->
     def told() -> list[str]:
         return [r.getMessage() for r in caplog.records if r.name == "edgewright.quantize"]
 
-    require_single(torch.export.export(nn.Linear(4, 3), (X,)).module())
+    require_float32(torch.export.export(nn.Linear(4, 3), (X,)).module())
     assert not told()
     with caplog.at_level(logging.WARNING):
-        require_single(torch.export.export(Mixed(), (X,)).module())
+        require_float32(torch.export.export(Mixed(), (X,)).module())
     (only,) = told()
     assert only.startswith("second.weight and 1 more are not of float32 (float16)")

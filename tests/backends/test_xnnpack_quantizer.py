@@ -21,7 +21,7 @@ from edgewright.ir.aten.ops import OPS
 from edgewright.ir.ports import ACT, Act, Range, Same, Tied
 from edgewright.lowering.kernel_resolution import kernel_set
 from edgewright.quantize.graph_module import import_module
-from edgewright.quantize.shared_scales import Unit, solve
+from edgewright.quantize.shared_scales import SharingConstraint, solve_sharing
 from tests.backends.quantized import Run, converted, made, quantizer
 
 aten = torch.ops.aten
@@ -226,14 +226,14 @@ def test_annotations_of_others_stand() -> None:
 
 def test_groups_do_not_depend_on_the_order_of_operators() -> None:
     units = [
-        Unit({"self": ACT, "out": Same("self")}, {"self": ["ab"]}, "b", {"ab": "a"}),
-        Unit({"tensors": ACT, "out": Same("tensors")}, {"tensors": ["bc", "xc"]}, "c", {"bc": "b"}),
-        Unit({"self": ACT, "out": ACT}, {"self": ["cd"]}, "d", {"cd": "c"}),
-        Unit({"self": ACT, "out": ACT}, {"self": ["_a"]}, "a"),
+        SharingConstraint({"self": ACT, "out": Same("self")}, {"self": ["ab"]}, "b", {"ab": "a"}),
+        SharingConstraint({"tensors": ACT, "out": Same("tensors")}, {"tensors": ["bc", "xc"]}, "c", {"bc": "b"}),
+        SharingConstraint({"self": ACT, "out": ACT}, {"self": ["cd"]}, "d", {"cd": "c"}),
+        SharingConstraint({"self": ACT, "out": ACT}, {"self": ["_a"]}, "a"),
     ]
     groups = set()
     for order in itertools.permutations(units):
-        leaders = solve(order)
+        leaders = solve_sharing(order)
         sets: dict[Any, set[Any]] = {}
         for point, leader in leaders.items():
             sets.setdefault(leader, set()).add(point)
@@ -244,32 +244,38 @@ def test_groups_do_not_depend_on_the_order_of_operators() -> None:
 
 
 def test_a_known_range_leads_and_is_never_pushed_onto_tied_ports() -> None:
-    sigmoid = Unit({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s")
-    view = Unit({"self": ACT, "out": Same("self")}, {"self": ["sv"]}, "v", {"sv": "s"})
-    assert solve([view, sigmoid])["v"] == "s"
-    add = Unit({"self": ACT, "other": Tied("self"), "out": ACT}, {"self": ["sa"], "other": ["xa"]}, "r", {"sa": "s"})
-    leaders = solve([sigmoid, add])
+    sigmoid = SharingConstraint({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s")
+    view = SharingConstraint({"self": ACT, "out": Same("self")}, {"self": ["sv"]}, "v", {"sv": "s"})
+    assert solve_sharing([view, sigmoid])["v"] == "s"
+    add = SharingConstraint(
+        {"self": ACT, "other": Tied("self"), "out": ACT}, {"self": ["sa"], "other": ["xa"]}, "r", {"sa": "s"}
+    )
+    leaders = solve_sharing([sigmoid, add])
     assert leaders["sa"] == leaders["xa"] != "s"
 
 
 @pytest.mark.parametrize("other", [ACT, Range(-1, 1)], ids=["found", "of-another-range"])
 def test_a_known_range_is_not_pushed_onto_wider_values_beside_it(other: Act | Range) -> None:
     units = [
-        Unit({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s"),
-        Unit({"self": ACT, "out": Same("self")}, {"self": ["sv"]}, "v", {"sv": "s"}),
-        Unit({"self": ACT, "out": other}, {"self": ["_w"]}, "w"),
-        Unit({"tensors": ACT, "out": Same("tensors")}, {"tensors": ["vc", "wc"]}, "c", {"vc": "v", "wc": "w"}),
-        Unit({"self": ACT, "out": ACT}, {"self": ["sr"]}, "r", {"sr": "s"}),
+        SharingConstraint({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s"),
+        SharingConstraint({"self": ACT, "out": Same("self")}, {"self": ["sv"]}, "v", {"sv": "s"}),
+        SharingConstraint({"self": ACT, "out": other}, {"self": ["_w"]}, "w"),
+        SharingConstraint(
+            {"tensors": ACT, "out": Same("tensors")}, {"tensors": ["vc", "wc"]}, "c", {"vc": "v", "wc": "w"}
+        ),
+        SharingConstraint({"self": ACT, "out": ACT}, {"self": ["sr"]}, "r", {"sr": "s"}),
     ]
     for order in itertools.permutations(units):
-        leaders = solve(order)
+        leaders = solve_sharing(order)
         assert leaders["s"] == leaders["sr"] == "s", "a reader of its own takes the range as it is"
         assert leaders["sv"] == leaders["v"] == leaders["vc"] == leaders["wc"] == leaders["c"] != "s", order
         assert (leaders["w"] == leaders["c"]) == (other is ACT)
 
 
 def test_what_brings_one_known_range_together_keeps_it() -> None:
-    first = Unit({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s")
-    second = Unit({"self": ACT, "out": Range(0, 1)}, {"self": ["_t"]}, "t")
-    cat = Unit({"tensors": ACT, "out": Same("tensors")}, {"tensors": ["sc", "tc"]}, "c", {"sc": "s", "tc": "t"})
-    assert {leader for point, leader in solve([first, second, cat]).items() if point[0] != "_"} == {"s"}
+    first = SharingConstraint({"self": ACT, "out": Range(0, 1)}, {"self": ["_s"]}, "s")
+    second = SharingConstraint({"self": ACT, "out": Range(0, 1)}, {"self": ["_t"]}, "t")
+    cat = SharingConstraint(
+        {"tensors": ACT, "out": Same("tensors")}, {"tensors": ["sc", "tc"]}, "c", {"sc": "s", "tc": "t"}
+    )
+    assert {leader for point, leader in solve_sharing([first, second, cat]).items() if point[0] != "_"} == {"s"}

@@ -46,7 +46,7 @@ def test_integers_in_and_out(lowered: tuple[Any, torch.Tensor, torch.Tensor]) ->
 
 def test_what_is_refused(lowered: tuple[Any, torch.Tensor, torch.Tensor]) -> None:
     manager, *_ = lowered
-    with pytest.raises(UsageError, match="places from 0 to 0"):
+    with pytest.raises(UsageError, match="indices from 0 to 0"):
         manager.transform([QuantizeInputs(manager, [1])])
     with pytest.raises(UsageError, match="no parameters of its own"):
         QuantizeInputs(manager, {0: {"scale": 1.0}})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from edgewright.frontend.decompose.softmax import _LARGE
+from edgewright.frontend.decompose.softmax import _MAX_MASK
 from edgewright.frontend.prepare import prepare
 from edgewright.lowering.kernel_resolution import kernel_set
 
@@ -110,7 +110,7 @@ def test_a_mask_that_is_written_is_no_constant() -> None:
 
 
 def test_large_masks_are_computed_when_they_are_needed() -> None:
-    rows = math.isqrt(_LARGE) + 1
+    rows = math.isqrt(_MAX_MASK) + 1
     x = torch.randn(1, 1, rows, 2)
     program = lowered(Attention(causal=True).eval(), x, decomposed=False)
     assert "tril" in called(program) and not called(program) & {"any", "ne"}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torchao.quantization.pt2e import HistogramObserver
 
-from edgewright.quantize.histogram import RangeObserver
+from edgewright.quantize.histogram import FiniteHistogramObserver
 
 SCHEMES = (
     (torch.int8, -128, 127, torch.per_tensor_affine),
@@ -54,7 +54,7 @@ def test_ranges_of_random_histograms_are_those_of_torchao(scheme: tuple[Any, ...
     dtype, low, high, kind = scheme
     for number, (histogram, least, most) in enumerate(histograms(dtype is torch.int8)):
         found = []
-        for cls in (HistogramObserver, RangeObserver):
+        for cls in (HistogramObserver, FiniteHistogramObserver):
             observer = cls(dtype=dtype, quant_min=low, quant_max=high, qscheme=kind, eps=2**-12)
             observer.histogram.copy_(histogram)
             observer.min_val.copy_(torch.tensor(least))

@@ -165,7 +165,7 @@ def test_masks_are_no_infinity_and_nan_is_no_mask() -> None:
 def test_elements_that_are_finite_on_one_side_only_are_counted(expected: Any, actual: Any, apart: int) -> None:
     measure = Sqnr()
     measure.add(np.array(expected, np.float32), np.array(actual, np.float32))
-    assert (measure.apart, measure.elements) == (apart, len(expected))
+    assert (measure.mismatched, measure.elements) == (apart, len(expected))
     lost = any(math.isfinite(e) and not math.isfinite(a) for e, a in zip(expected, actual, strict=True))
     assert measure.decibels == (-200 if lost else 200)
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import edgewright as ew
-from edgewright.quantize.known_ranges import PartRangeObserver
+from edgewright.quantize.known_ranges import KnownRangeObserver
 from edgewright.quantize.recipes import symmetric_config
 
 DATA = [(torch.randn(4, 16, generator=torch.Generator().manual_seed(n)),) for n in range(10)]
@@ -36,7 +36,7 @@ def test_a_soft_cap_keeps_its_precision(target: str, cap: float) -> None:
 
 def observed(*seen: float, **given: Any) -> tuple[float, int, float]:
     limits = {"dtype": torch.int8, "quant_min": -128, "quant_max": 127, "eps": 2**-16, "bounds": (-1.0, 1.0), **given}
-    observer = PartRangeObserver(**limits)
+    observer = KnownRangeObserver(**limits)
     if seen:
         observer(torch.tensor(seen))
     scale, zero = observer.calculate_qparams()

@@ -17,7 +17,7 @@ from edgewright.backends.xnnpack.quantizer import XNNPACKQuantizer, get_symmetri
 from edgewright.errors import AccuracyError
 from edgewright.quantize import pt2e
 from edgewright.quantize.equivalence import float_copy, require_same_results
-from edgewright.quantize.histogram import RangeObserver
+from edgewright.quantize.histogram import FiniteHistogramObserver
 
 TARGETS = ("xnnpack", "ethos-u85-256", "imxrt700", "e9955", "sm8650")
 
@@ -201,7 +201,7 @@ def test_the_comparison_leaves_observers_and_state_alone() -> None:
     model, x = Branches(), torch.randn(1, 3, 8, 8)
     module = torch.export.export(model, (x,)).module()
     prepared = pt2e.prepare_pt2e(module, quantizer(), (x,))
-    observers = [m for m in prepared.modules() if isinstance(m, RangeObserver)]
+    observers = [m for m in prepared.modules() if isinstance(m, FiniteHistogramObserver)]
     assert len(observers) > 3 and all(float(o.min_val) == float("inf") for o in observers)
     assert float(model.seen) == 0
     prepared(x)

@@ -12,7 +12,7 @@ from torchao.quantization.pt2e import HistogramObserver
 from torchao.quantization.pt2e import quantize_pt2e as torchao
 
 import edgewright as ew
-from edgewright.quantize.histogram import RangeObserver
+from edgewright.quantize.histogram import FiniteHistogramObserver
 
 SCHEMES = (
     (torch.int8, -128, 127, torch.per_tensor_affine),
@@ -43,7 +43,7 @@ def test_ranges_are_those_of_torchao_to_the_bit(scheme: tuple[Any, ...]) -> None
     dtype, low, high, kind = scheme
     for number, seen in enumerate(batches()):
         found = []
-        for cls in (HistogramObserver, RangeObserver):
+        for cls in (HistogramObserver, FiniteHistogramObserver):
             observer = cls(dtype=dtype, quant_min=low, quant_max=high, qscheme=kind, eps=2**-12)
             for x in seen:
                 observer(x)

@@ -11,7 +11,7 @@ from edgewright.backends.ethos_u.partitioner import KEPT, checked_spec, narrow_i
 from edgewright.backends.ethos_u.target import EthosUCompileSpec
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig, symmetric_config
-from edgewright.quantize.simplify import simpler
+from edgewright.quantize.simplify import simplify_operators
 
 EPSILON_8, EPSILON_16 = 2.0**-16, 2.0**-12  # the smallest scales of activations
 
@@ -75,6 +75,6 @@ class EthosUQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, and simpler where only single results can be quantized."""
-        made = simpler(super().transform_for_annotation(model))
+        made = simplify_operators(super().transform_for_annotation(model))
         narrow_indices(made)
         return made

@@ -15,12 +15,12 @@ from torch import fx
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (declares the operators)
 
 from edgewright.ir.aten.ops import OPS
-from edgewright.quantize.integer_io import integer_io, open_ends
+from edgewright.quantize.integer_io import integer_io, strip_all_boundary_qdq
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from edgewright.quantize.integer_io import Parameters
+    from edgewright.quantize.integer_io import IOQParams
 
 _ROUNDS = 10
 _aten = torch.ops.aten
@@ -177,14 +177,14 @@ class RemoveIOQuantOpsPass:
     """8-bit integers at the program's ends: the conversions there are left to the caller."""
 
     def __init__(self, edge_program_manager: Any = None) -> None:
-        self.ends: dict[str, Parameters] = {}
+        self.ends: dict[str, IOQParams] = {}
 
     def __call__(self, graph_module: fx.GraphModule) -> fx.GraphModule:
-        self.ends = open_ends(graph_module.graph)
+        self.ends = strip_all_boundary_qdq(graph_module.graph)
         graph_module.recompile()
         return graph_module
 
 
-def remove_io_quant_ops(exported: ExportedProgram) -> tuple[ExportedProgram, dict[str, Parameters]]:
+def remove_io_quant_ops(exported: ExportedProgram) -> tuple[ExportedProgram, dict[str, IOQParams]]:
     """A quantized program that takes and gives 8-bit integers, and how they are to be read."""
     return integer_io(exported)

@@ -18,11 +18,11 @@ from edgewright.backends.nxp.partitioner import KEPT, checked_target
 from edgewright.backends.nxp.target import DEFAULT, NeutronTargetSpec
 from edgewright.errors import UsageError
 from edgewright.quantize.batching import calibrate, first_call
-from edgewright.quantize.histogram import RangeObserver
+from edgewright.quantize.histogram import FiniteHistogramObserver
 from edgewright.quantize.pt2e import convert_pt2e, prepare_pt2e
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, symmetric_config
-from edgewright.quantize.simplify import simpler
+from edgewright.quantize.simplify import simplify_operators
 
 _PRODUCTS = (torch.ops.aten.bmm.default,)
 
@@ -61,7 +61,7 @@ class NeutronQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, and simpler where only single results can be quantized."""
-        return simpler(super().transform_for_annotation(model))
+        return simplify_operators(super().transform_for_annotation(model))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """As rows say; and operands of products of two computed matrices have no zero point."""
@@ -73,7 +73,7 @@ class NeutronQuantizer(TableQuantizer):
         return model
 
     def _centred(self) -> QuantizationSpec:
-        observer: Any = RangeObserver.with_args(eps=EPSILON)
+        observer: Any = FiniteHistogramObserver.with_args(eps=EPSILON)
         if self.is_qat:
             observer = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=EPSILON)
         return QuantizationSpec(torch.int8, observer, -127, 127, torch.per_tensor_symmetric)

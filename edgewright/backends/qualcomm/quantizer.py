@@ -29,8 +29,8 @@ from edgewright.quantize.block_scales import Block, in_blocks
 from edgewright.quantize.fold_batch_norm import fold_norms
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import QuantizationConfig
-from edgewright.quantize.simplify import simpler
-from edgewright.quantize.state import functional_writes
+from edgewright.quantize.simplify import simplify_operators
+from edgewright.quantize.state import functionalize_state_writes
 
 log = logging.getLogger("edgewright.qualcomm")
 
@@ -214,5 +214,5 @@ class QnnQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, simpler where only single results can be quantized, and state written as rows do."""
-        made = functional_writes(super().transform_for_annotation(model))
-        return simpler(fold_norms(made, self._blocks) if self._blocks else made)
+        made = functionalize_state_writes(super().transform_for_annotation(model))
+        return simplify_operators(fold_norms(made, self._blocks) if self._blocks else made)

@@ -18,7 +18,7 @@ from edgewright.hints import not_among
 from edgewright.quantize.nonfinite import FiniteMinMaxObserver
 from edgewright.quantize.quantizer import TableQuantizer
 from edgewright.quantize.recipes import EPSILON, QuantizationConfig, weight_spec
-from edgewright.quantize.simplify import simpler
+from edgewright.quantize.simplify import simplify_operators
 
 
 @enum.unique
@@ -108,7 +108,7 @@ class EnnQuantizer(TableQuantizer):
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """As lowering decomposes, and simpler where only single results can be quantized."""
-        return simpler(super().transform_for_annotation(model))
+        return simplify_operators(super().transform_for_annotation(model))
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         super().annotate(model)

@@ -24,7 +24,7 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.program.edge import to_edge_transform_and_lower
 from edgewright.program.memory import MemoryPlanningPass
-from edgewright.quantize.state import functional_writes, integer_state
+from edgewright.quantize.state import functionalize_state_writes, integer_state
 from edgewright.runtime import Runtime
 from tests.backends.qualcomm.lowered import quantize, ratio
 
@@ -169,7 +169,7 @@ def test_state_that_is_not_quantized_stays_real() -> None:
 def test_writes_with_a_result_mean_the_same(update: Update) -> None:
     model = Cached(update).eval()
     module = torch.export.export(model, STEPS[0]).module(check_guards=False)
-    made = functional_writes(torch.export.export(Cached(update).eval(), STEPS[0]).module(check_guards=False))
+    made = functionalize_state_writes(torch.export.export(Cached(update).eval(), STEPS[0]).module(check_guards=False))
     left = [n for n in made.graph.nodes if str(n.target).startswith(("aten.index_copy_", "aten.index_put_"))]
     assert update in VIEWED or not left
     for step in STEPS:
@@ -212,7 +212,7 @@ def test_writes_through_views_are_kept_by_quantizers_of_all_backends(update: Upd
 
 def test_what_adds_to_state_is_left_alone() -> None:
     module = torch.export.export(Adding(), STEPS[0]).module(check_guards=False)
-    kinds = [str(n.target) for n in functional_writes(module).graph.nodes]
+    kinds = [str(n.target) for n in functionalize_state_writes(module).graph.nodes]
     assert "aten.index_put_.default" in kinds and "aten.index_put.default" not in kinds
 
 
@@ -225,7 +225,7 @@ def mixed(m: Cached, k: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
 
 def test_writes_among_others_keep_their_order() -> None:
     made, wanted = (torch.export.export(Cached(mixed).eval(), STEPS[0]).module(check_guards=False) for _ in range(2))
-    functional_writes(made)
+    functionalize_state_writes(made)
     for step in STEPS:
         with torch.no_grad():
             torch.testing.assert_close(made(*step), wanted(*step), rtol=0, atol=0)
@@ -249,7 +249,7 @@ def shared(scales: tuple[float, float], **options: Any) -> Any:
 
 def test_methods_that_share_a_cache_must_hold_it_the_same_way() -> None:
     assert shared((1.0, 1.0)).buffer
-    with pytest.raises(UsageError, match=r"state 'cache': must be held the same way .* uint8 of scale") as raised:
+    with pytest.raises(UsageError, match=r"state 'cache': must be stored the same way .* uint8 of scale") as raised:
         shared((1.0, 2.0))
     assert "integer_state=False" in str(raised.value)
     assert shared((1.0, 2.0), integer_state=False).buffer
