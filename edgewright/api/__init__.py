@@ -1,1 +1,1 @@
-"""The whole way of a model in one call: data, quantization, targets, results."""
+"""The high-level API: compile a model for one or several targets, check it, measure it, and explain the result."""

@@ -1,4 +1,4 @@
-"""How far a compiled model's outputs are from the original's: each output by itself, for a large one hides a small."""
+"""Accuracy of a compiled model against the original, per output: a large output would hide errors of a small one."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from torch import fx
 
 from edgewright.api.deviation import flips
-from edgewright.api.quantized_graph import MOVES, operator_name
+from edgewright.api.quantized_graph import DATA_MOVEMENT, operator_name
 from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import Sqnr
 
-_CHOICES = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "nonzero", "multinomial"}
-_PASSED = {*MOVES, "to", "_to", "getitem"}  # through which an index stays one
+_INDEX_OPERATORS = {"argmax", "argmin", "argsort", "topk", "sort", "max", "min", "nonzero", "multinomial"}
+_INDEX_PRESERVING = {*DATA_MOVEMENT, "to", "_to", "getitem"}  # an index remains one through these
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """``sqnr``: of the output that is furthest from the original's, in decibels; None if no output is a quantity.
-    ``outputs``: of each. ``agreement``: the share of equal elements among outputs that choose (indices and truth
-    values, of which a difference says nothing), the least of them. ``nonfinite``: how many of so many elements are
-    infinite or NaN on one side, and not the same on the other."""
+    """``sqnr``: of the worst output, in decibels; None if all outputs are discrete. ``outputs``: of each output.
+    ``agreement``: the fraction of equal elements of the worst discrete output (indices and bools, whose differences
+    are meaningless). ``nonfinite``: how many elements, of how many, are infinite or NaN on one side and differ on the
+    other."""
 
     sqnr: float | None = None
     outputs: tuple[float | None, ...] = ()
@@ -32,8 +32,8 @@ class Accuracy:
 
 
 def accuracy(nodes: Sequence[Any], pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> Accuracy:
-    """Of the results of several calls: each pair is what the model gives, and what was compiled. ``nodes``: what the
-    model's outputs are in its graph."""
+    """The accuracy over several calls: each pair is the results of the model and of the compiled program. ``nodes``:
+    the model's outputs in its graph."""
     meters: dict[int, Sqnr] = {}
     equal: dict[int, list[float]] = {}
     count = 0
@@ -45,20 +45,20 @@ def accuracy(nodes: Sequence[Any], pairs: Iterable[tuple[Sequence[Any], Sequence
                 equal.setdefault(i, []).append(1.0 - flips(e, a))
             elif kind.kind in "fiu" or is_floating(kind):
                 meters.setdefault(i, Sqnr()).add(e, a)
-    each = tuple(meters[i].decibels if i in meters else None for i in range(count))
-    known = [d for d in each if d is not None]
-    shares = [sum(s) / len(s) for s in equal.values()]
+    per_output = tuple(meters[i].decibels if i in meters else None for i in range(count))
+    measured = [d for d in per_output if d is not None]
+    agreements = [sum(s) / len(s) for s in equal.values()]
     nonfinite = (sum(m.mismatched for m in meters.values()), sum(m.elements for m in meters.values()))
-    return Accuracy(min(known, default=None), each, min(shares, default=None), nonfinite)
+    return Accuracy(min(measured, default=None), per_output, min(agreements, default=None), nonfinite)
 
 
 def is_choice(node: Any, kind: Any) -> bool:
-    """True for outputs that are indices or truth values."""
+    """True for outputs that are indices or bools."""
     if kind.kind == "b":
         return True
     while kind.kind in "iu" and isinstance(node, fx.Node) and node.op == "call_function":
         name = operator_name(node) if "." in str(node.target) else getattr(node.target, "__name__", "")
-        if name in _CHOICES:
+        if name in _INDEX_OPERATORS:
             return True
-        node = node.args[0] if name in _PASSED and node.args else None
+        node = node.args[0] if name in _INDEX_PRESERVING and node.args else None
     return False

@@ -16,8 +16,8 @@ from typing_extensions import Unpack
 
 from edgewright.api.accuracy import accuracy
 from edgewright.api.compile_report import EVALUATED, NOT_ASKED, Check, CompileReport
-from edgewright.api.data import MOST, Call, Samples, hold_out, load_calls
-from edgewright.api.graph_interpreter import Reference
+from edgewright.api.data import MAX_SAMPLES, Call, Samples, hold_out, load_calls
+from edgewright.api.graph_interpreter import GraphInterpreter
 from edgewright.api.image_data import ImageOptions
 from edgewright.api.pipeline import Pipeline
 from edgewright.api.progress import Stages
@@ -49,7 +49,7 @@ class Settings:
     """What holds for all targets of a call."""
 
     recipe: Recipe
-    samples: int = MOST
+    samples: int = MAX_SAMPLES
     evaluate: Any = EVALUATED  # how many inputs to hold out, or data to measure on
     original: Any = None
     metric: Metric | None = None
@@ -279,7 +279,7 @@ class Bench:
         if self.quantized_before:
             report.evaluated_on = "nothing"
         else:
-            found = accuracy(Reference(self.original).outputs, zip(self.expected(), outputs, strict=True))
+            found = accuracy(GraphInterpreter(self.original).outputs, zip(self.expected(), outputs, strict=True))
             report.sqnr, report.outputs, report.agreement = found.sqnr, found.outputs, found.agreement
             report.nonfinite = found.nonfinite
             if report.one_sided:
@@ -294,7 +294,7 @@ class Bench:
 
     def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:
         """The SQNR at the smallest, middle and largest shape, for models with dynamic ones."""
-        found, nodes = {}, Reference(self.original).outputs
+        found, nodes = {}, GraphInterpreter(self.original).outputs
         for name, call in calls_at_bounds(self.exported, self.evaluated[0]).items():
             with self.stages("run here", f"{target.name}: {name} shape"), preserve_buffers(self.original):
                 expected = [_array(leaf) for leaf in pytree.tree_leaves(self.eager(*call.args, **call.kwargs))]

@@ -1,4 +1,4 @@
-"""What came of compiling a model for a target, as plain data. Needs no torch."""
+"""Report of compiling a model for a target, as plain data. Needs no torch."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Any
 from edgewright.lowering.partition.report import CONVERSIONS, Counts, PartitionReport, count, coverage_of
 from edgewright.units import duration, share, size
 
-EVALUATED = 8  # inputs that results are measured on, if there are as many
+EVALUATED = 8  # default number of inputs to measure results on
 NOT_ASKED = "not asked for"
-POOR = 20.0  # decibels; a tenth of an output's size is noise
+POOR = 20.0  # decibels: the noise is a tenth of an output's magnitude
 
 
 @dataclass(frozen=True)
 class Check:
-    """What came of comparing a file with the graph it was lowered from. ``sqnr``: of the file, for the output that is
-    furthest from the graph's; ``bound``: of what rounding explains there. ``inputs``: how many calls were compared.
-    ``skipped``: why none were. ``note``: more."""
+    """Result of comparing a file with the graph it was lowered from. ``sqnr``: of the file's worst output; ``bound``:
+    the SQNR that rounding explains there. ``inputs``: the number of calls. ``skipped``: why there was no check."""
 
     inputs: int = 0
     sqnr: float | None = None
@@ -29,7 +28,7 @@ class Check:
     note: str = ""
 
     def __str__(self) -> str:
-        """In a line.
+        """The result in one line.
 
         >>> print(Check(2, 45.4, 29.6))
         checked against its graph on 2 inputs: within rounding
@@ -40,21 +39,21 @@ class Check:
         return f"checked against its graph on {over}: {self.note or 'within rounding'}"
 
     def joined(self, other: Check) -> Check:
-        """Of several methods: the worse figures."""
+        """Combine the checks of two methods: the worse figures."""
         worse = min((self, other), key=lambda c: math.inf if c.sqnr is None else c.sqnr)
-        told = [" ".join(dict.fromkeys(filter(None, parts)))
+        texts = [" ".join(dict.fromkeys(filter(None, parts)))
                 for parts in ((self.skipped, other.skipped), (self.note, other.note))]  # fmt: skip
-        return Check(self.inputs + other.inputs, worse.sqnr, worse.bound, *told)
+        return Check(self.inputs + other.inputs, worse.sqnr, worse.bound, *texts)
 
 
 @dataclass
 class CompileReport:
-    """One target. ``sqnr``: against the original model over ``samples`` inputs, in decibels, of the output that is
-    furthest away (``outputs``: of each). ``agreement``: the share of indices and truth values that are equal.
-    ``evaluated_on``: what those inputs are (``held-out`` of the calibration data, ``given`` for the purpose,
-    ``calibration``: the same that was calibrated with, ``example``), or ``nothing`` if there is no original to compare
-    with. ``nonfinite``: how many of how many elements are infinite or NaN in one of original and file, and not the same
-    in the other. ``metric``: the user's own. ``simulated``: why the file runs on this machine only, if so."""
+    """Report for one target. ``sqnr``: against the original model over ``samples`` inputs, in decibels, of the worst
+    output (``outputs``: of each). ``agreement``: the fraction of equal indices and bools. ``evaluated_on``: the origin
+    of those inputs (``held-out`` from the calibration data, ``given`` by the user, ``calibration``: the calibration
+    data itself, ``example``), or ``nothing`` without an original to compare with. ``nonfinite``: how many elements, of
+    how many, are infinite or NaN in original or file and differ in the other. ``metric``: the user's. ``simulated``:
+    why the file runs on the host only."""
 
     target: str
     backend: str
@@ -70,8 +69,8 @@ class CompileReport:
     nonfinite: tuple[int, int] = (0, 0)
     metric: float | None = None
     host_ms: float | None = None
-    shapes: dict[str, float] = field(default_factory=dict)  # SQNR at the ends and the middle of dynamic shapes
-    own_kernels: tuple[str, ...] = ()  # that the application has to bring: no runtime has them
+    shapes: dict[str, float] = field(default_factory=dict)  # SQNR at the smallest, middle and largest dynamic shape
+    own_kernels: tuple[str, ...] = ()  # kernels of custom operators, which the application has to provide
     file: str = ""
     stages: dict[str, float] = field(default_factory=dict)
     methods: Mapping[str, PartitionReport] = field(default_factory=dict)
@@ -79,14 +78,14 @@ class CompileReport:
 
     @property
     def coverage(self) -> dict[str, float]:
-        """Shares that the backend takes, by operators, multiply-accumulates and bytes."""
+        """Fractions delegated to the backend, by operators, multiply-accumulates and bytes."""
         return coverage_of(self.methods.values())
 
     @property
     def counts(self) -> Counts:
-        """Operators of all methods, and what becomes of them; groups are each method's own."""
-        found = count(v for m in self.methods.values() for v in m.verdicts)
-        return replace(found, groups=sum(m.groups for m in self.methods.values()))
+        """Operator counts of all methods; the number of groups is the sum over methods."""
+        total = count(v for m in self.methods.values() for v in m.verdicts)
+        return replace(total, groups=sum(m.groups for m in self.methods.values()))
 
     @property
     def taken(self) -> int:
@@ -98,28 +97,28 @@ class CompileReport:
 
     @property
     def advice(self) -> str:
-        """What to do about operators that were left to the CPU; empty if there are none."""
-        left = [v for m in self.methods.values() for v in m.refused if v.operator not in CONVERSIONS]
-        if not left:
+        """Advice about operators left on the CPU; empty if there are none."""
+        refused = [v for m in self.methods.values() for v in m.refused if v.operator not in CONVERSIONS]
+        if not refused:
             return ""
-        told = self.counts.left_over
-        if self.precision == "float" and any("static_quant" in r for v in left for r in v.refusals):
-            return f"{told}: this target works on integers, try --quantize int8"
-        return f"{told}: `edgewright explain` says why"
+        summary = self.counts.left_over
+        if self.precision == "float" and any("static_quant" in r for v in refused for r in v.refusals):
+            return f"{summary}: this target works on integers, try --quantize int8"
+        return f"{summary}: `edgewright explain` says why"
 
     @property
     def poor(self) -> bool:
-        """True if the result is so far from the model that it needs a look."""
+        """True if the SQNR is so low that the result needs attention."""
         return self.sqnr is not None and self.sqnr < POOR
 
     @property
     def one_sided(self) -> str:
-        """What is infinite or NaN in the original or in the file only; empty if nothing is."""
+        """Message about elements that are infinite or NaN in only one of original and file; empty if there are none."""
         count, total = self.nonfinite
         if not count:
             return ""
-        told = "output elements are infinite or NaN in the original or in the file, and not the same in both"
-        return f"{count:,} of {total:,} {told}; SQNR leaves out those of the original"
+        text = "output elements are infinite or NaN in the original or in the file, and not the same in both"
+        return f"{count:,} of {total:,} {text}; SQNR leaves out those of the original"
 
     @property
     def unmeasured(self) -> str:
@@ -134,7 +133,7 @@ class CompileReport:
 
     @property
     def measured_on(self) -> str:
-        """What data the figures are of.
+        """The data that the figures were measured on.
 
         >>> CompileReport("xnnpack", "xnnpack", samples=8, evaluated_on="held-out").measured_on
         'on 8 held-out inputs'
@@ -147,28 +146,28 @@ class CompileReport:
 
     @property
     def estimated_ms(self) -> float | None:
-        """Milliseconds of all delegates on the device, as a vendor's compiler or a stated formula expects."""
+        """Milliseconds of all delegates on the device, estimated by a vendor's compiler or a documented formula."""
         speeds = [e.get("inferences_per_second") for e in self.estimates]
         known = [s for s in speeds if isinstance(s, int | float) and s > 0 and math.isfinite(s)]
         return sum(1e3 / s for s in known) if known and len(known) == len(speeds) else None
 
     @property
     def sram(self) -> int | None:
-        """Bytes of fast memory that the delegates need at once, where an estimate says so."""
-        found = [e["memory"].get("sram") for e in self.estimates if isinstance(e.get("memory"), Mapping)]
-        known = [int(s) for s in found if isinstance(s, int | float)]
+        """Peak bytes of fast memory of the delegates, if estimated."""
+        sizes = [e["memory"].get("sram") for e in self.estimates if isinstance(e.get("memory"), Mapping)]
+        known = [int(s) for s in sizes if isinstance(s, int | float)]
         return max(known) if known else None
 
     @property
     def time(self) -> tuple[float | None, str]:
-        """Milliseconds of an inference, and how they are known."""
+        """Milliseconds of an inference, and the basis of the figure."""
         if self.estimated_ms is None and self.host_ms is not None:
             return self.host_ms, "measured on this machine"
         return self.estimated_ms, f"by {self.basis}" if self.basis else ""
 
     @property
     def basis(self) -> str:
-        """Whose word the estimate is."""
+        """The source of the estimate."""
         return str(self.estimates[0].get("basis", "")) if self.estimates else ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,12 +184,12 @@ class CompileReport:
         }
 
     def to_json(self) -> str:
-        """Everything there is to say, as JSON."""
+        """The complete report as JSON."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
 
 def measured_on(origin: str, samples: int) -> str:
-    """What data figures are of: ``origin`` as ``Samples`` has it, and how many inputs."""
+    """Describe the evaluation data: ``origin`` as in ``Samples``, and the number of inputs."""
     plural = "s" if samples > 1 else ""
     seen = f"on the calibration data itself ({samples} input{plural}), which flatters it"
     return {
@@ -210,12 +209,12 @@ LEGEND = (
 
 
 def rows(reports: Sequence[CompileReport], metric: str = "") -> list[tuple[str, ...]]:
-    """Reports as lines of a table."""
+    """Reports as rows of a table."""
     return [_row(report, metric) for report in reports]
 
 
 def columns(metric: str = "") -> tuple[str, ...]:
-    """Heads of the table; a metric of the user's stands where the SQNR is."""
+    """Column heads of the table; a metric of the user replaces the SQNR."""
     return tuple(f">{metric}" if metric and c == ">SQNR" else c for c in COLUMNS)
 
 
@@ -233,20 +232,20 @@ def _score(report: CompileReport) -> str:
 
 
 def measures(report: CompileReport) -> tuple[str, ...]:
-    """What ``MEASURES`` heads."""
-    spent, _ = report.time
+    """The cells of the columns ``MEASURES``."""
+    milliseconds, _ = report.time
     return (
         share(report.coverage["macs"]),
         size(report.bytes),
         size(report.planned_bytes),
         "" if report.sram is None else size(report.sram),
-        "" if spent is None else duration(spent / 1e3),
+        "" if milliseconds is None else duration(milliseconds / 1e3),
     )
 
 
 def time_note(reports: Sequence[CompileReport]) -> str:
-    """Whose word the times are."""
-    by: dict[str, list[str]] = {}
+    """A note on the basis of the times."""
+    by_basis: dict[str, list[str]] = {}
     for report in reports:
-        by.setdefault(report.time[1] or "not known", []).append(report.target)
-    return "time: " + "; ".join(f"{', '.join(names)} {basis}" for basis, names in by.items())
+        by_basis.setdefault(report.time[1] or "not known", []).append(report.target)
+    return "time: " + "; ".join(f"{', '.join(names)} {basis}" for basis, names in by_basis.items())

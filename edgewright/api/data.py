@@ -1,6 +1,6 @@
-"""Calibration data: what users have, as a list of inputs for the model.
+"""Calibration and evaluation data as a list of calls of the model.
 
-An ``.npz`` or ``.npy``, a folder of images or arrays, ``package.module:name``, or anything Python can iterate over.
+Sources: an ``.npz`` or ``.npy``, a folder of images or arrays, ``package.module:name``, or any iterable.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from typing import Any
 import numpy as np
 import torch
 
-from edgewright.api.image_data import ENDINGS, ImageOptions, read_image
+from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
 from edgewright.errors import EdgewrightError, FileAccessError, InputError, UsageError
 from edgewright.quantize.batching import in_batches
 
-MOST = 128  # inputs that are looked at, if nothing else is said
-_PART = 4  # one of so many calibration inputs is held out, at most
-_NUMBER = "inputs must be tensors or numbers"
+MAX_SAMPLES = 128  # default limit of calibration inputs
+_HOLD_OUT_EVERY = 4  # at most every fourth calibration input is held out
+_TYPE_RULE = "inputs must be tensors or numbers"
 
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one call of the model. ``number``: its place in the user's data."""
+    """The arguments of one call of the model. ``number``: its index in the user's data."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     number: int = 0
 
     def leaves(self) -> list[Any]:
-        """The arguments as a method of a program takes them."""
+        """The flattened arguments, as a program's method expects them."""
         return list(torch.utils._pytree.tree_leaves((self.args, self.kwargs)))
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs to calibrate with, and inputs to measure results on. ``origin`` of the latter: ``held-out`` (of the
-    calibration data, and not calibrated with), ``given`` (for the purpose), ``calibration`` (there were no others)
-    or ``example`` (there was no data at all)."""
+    """Inputs to calibrate with, and inputs to measure results on. ``origin`` of the latter: ``held-out`` (from the
+    calibration data), ``given`` (by the user), ``calibration`` (the calibration data itself) or ``example`` (no data
+    available)."""
 
     calibration: list[Call] = field(default_factory=list)
     evaluation: list[Call] = field(default_factory=list)
@@ -49,10 +49,10 @@ class Samples:
 
 
 def hold_out(calls: Sequence[Call], most: int, evaluated: int) -> Samples:
-    """Calls to calibrate with, at most so many, and others to measure on.
+    """Split calls into at most ``most`` for calibration and others for evaluation.
 
-    What there is beyond those to calibrate with is measured on; of fewer, every fourth is held out, spread evenly, as
-    data may be sorted. Of a single one there is nothing to hold out.
+    Calls beyond ``most`` are for evaluation; if there are fewer, every fourth is held out, spread evenly because data
+    may be sorted. A single call is used for both.
 
     >>> found = hold_out([Call((n,)) for n in range(8)], 128, 8)
     >>> [c.args[0] for c in found.calibration], [c.args[0] for c in found.evaluation], found.origin
@@ -63,76 +63,76 @@ def hold_out(calls: Sequence[Call], most: int, evaluated: int) -> Samples:
         return Samples(calls[:most], [], "calibration")
     if len(calls) > most:
         return Samples(calls[:most], calls[most : most + evaluated], "held-out")
-    count = min(evaluated, max(len(calls) // _PART, 1)) if len(calls) > 1 else 0
+    count = min(evaluated, max(len(calls) // _HOLD_OUT_EVERY, 1)) if len(calls) > 1 else 0
     if not count:
         return Samples(calls, calls, "calibration")
-    chosen = {(n + 1) * len(calls) // count - 1 for n in range(count)}
-    rest = [c for i, c in enumerate(calls) if i not in chosen]
-    return Samples(rest, [calls[i] for i in sorted(chosen)], "held-out")
+    held_out = {(n + 1) * len(calls) // count - 1 for n in range(count)}
+    rest = [c for i, c in enumerate(calls) if i not in held_out]
+    return Samples(rest, [calls[i] for i in sorted(held_out)], "held-out")
 
 
 def load_calls(
-    source: Any, example: Call, most: int = MOST, images: ImageOptions | None = None, graph: Any = None
+    source: Any, example: Call, most: int = MAX_SAMPLES, images: ImageOptions | None = None, graph: Any = None
 ) -> list[Call]:
-    """Up to ``most`` calls from what the user has; each must fit the example.
+    """Load up to ``most`` calls from a data source; each must match the example.
 
-    With the exported model's ``graph``, whose sizes may be fixed, batches larger than the example's are several calls.
+    With the exported model's ``graph``, batches larger than its static batch size are split into several calls.
     """
     if most < 1:
         raise UsageError("samples", "must be 1 or more", value=most)
     try:
-        calls = _calls(source, example, images)
+        calls = _iterate_calls(source, example, images)
         parts = calls if graph is None else (Call(*p) for c in calls for p in in_batches(graph, c.args, c.kwargs))
-        found = [replace(call, number=n) for n, call in enumerate(islice(parts, most))]
+        result = [replace(call, number=n) for n, call in enumerate(islice(parts, most))]
     except EdgewrightError:
         raise
-    except Exception as error:  # of the user's own code
-        raise InputError(_name(source), f"raised {type(error).__name__}: {error}") from error
-    if not found:
-        raise InputError(_name(source), "must hold at least one input for the model")
-    return found
+    except Exception as error:  # raised by the user's code
+        raise InputError(_source_name(source), f"raised {type(error).__name__}: {error}") from error
+    if not result:
+        raise InputError(_source_name(source), "must hold at least one input for the model")
+    return result
 
 
-def _calls(source: Any, example: Call, images: ImageOptions | None) -> Iterator[Call]:
+def _iterate_calls(source: Any, example: Call, images: ImageOptions | None) -> Iterator[Call]:
     if isinstance(source, os.PathLike) or (isinstance(source, str) and ":" not in Path(source).name):
         yield from _from_path(Path(source), example, images)
         return
-    found = _named(source) if isinstance(source, str) else source
-    if isinstance(found, torch.Tensor | np.ndarray):
-        yield from _split("calibration", [found], example)
+    data = _load_named(source) if isinstance(source, str) else source
+    if isinstance(data, torch.Tensor | np.ndarray):
+        yield from _split("calibration", [data], example)
         return
-    if isinstance(found, Mapping) or not isinstance(found, Iterable):
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):
         raise UsageError("calibration", "must be a file, a folder, package.module:name, or an iterable of inputs",
-                         value=type(found).__name__)  # fmt: skip
-    for number, item in enumerate(found):
-        yield _call(f"calibration input {number}", item, example)
+                         value=type(data).__name__)  # fmt: skip
+    for number, item in enumerate(data):
+        yield _make_call(f"calibration input {number}", item, example)
 
 
-def _named(text: str) -> Any:
-    """An iterable by its name, or what a function of that name gives."""
+def _load_named(text: str) -> Any:
+    """An iterable by its name, or the result of a function of that name."""
     from edgewright.frontend.model_spec import load_object
 
-    found = load_object(text)
-    return found() if callable(found) and not isinstance(found, Iterable) else found
+    named_object = load_object(text)
+    return named_object() if callable(named_object) and not isinstance(named_object, Iterable) else named_object
 
 
-def _call(source: str, item: Any, example: Call) -> Call:
+def _make_call(source: str, item: Any, example: Call) -> Call:
     if isinstance(item, Call):
         return item
     if isinstance(item, Mapping):
         if not example.kwargs:
             raise InputError(source, "must be a tuple: the model's example inputs are", value="a dict")
         named = {name: _tensor(source, value) for name, value in item.items()}
-        order = {**dict.fromkeys(n for n in example.kwargs if n in named), **named}  # files know inputs by their place
+        order = {**dict.fromkeys(n for n in example.kwargs if n in named), **named}  # programs take inputs by position
         return Call((), {name: named[name] for name in order})
-    given = list(item) if isinstance(item, tuple | list) else [item]
+    values = list(item) if isinstance(item, tuple | list) else [item]
     if example.kwargs and not example.args:
         raise InputError(source, "must be a dict by name, as the model's example inputs are", value=type(item).__name__)
-    if len(given) != len(example.args):
+    if len(values) != len(example.args):
         remedy = "Yield the inputs alone, without labels: calibration=((x,) for x, label in loader)."
-        raise InputError(source, f"must have {len(example.args)} inputs", value=len(given), remedy=remedy)
-    made = [_like(source, _tensor(source, g), e) for g, e in zip(given, example.args, strict=True)]
-    return Call(tuple(made))
+        raise InputError(source, f"must have {len(example.args)} inputs", value=len(values), remedy=remedy)
+    inputs = [_match_example(source, _tensor(source, g), e) for g, e in zip(values, example.args, strict=True)]
+    return Call(tuple(inputs))
 
 
 def _tensor(source: str, value: Any) -> Any:
@@ -140,11 +140,11 @@ def _tensor(source: str, value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray | np.generic):
         return torch.from_numpy(np.asarray(value, order="C"))  # ascontiguousarray would make a vector of a scalar
-    raise InputError(source, _NUMBER, value=type(value).__name__)
+    raise InputError(source, _TYPE_RULE, value=type(value).__name__)
 
 
-def _like(source: str, value: Any, example: Any) -> Any:
-    """An input with the batch of the example, if that is all it lacks."""
+def _match_example(source: str, value: Any, example: Any) -> Any:
+    """Check an input against the example, and add a missing batch dimension."""
     if not isinstance(value, torch.Tensor) or not isinstance(example, torch.Tensor):
         return value
     if value.dim() + 1 == example.dim() and tuple(value.shape) == tuple(example.shape[1:]):
@@ -166,7 +166,7 @@ def _from_path(path: Path, example: Call, images: ImageOptions | None) -> Iterat
     elif path.suffix in (".npz", ".npy"):
         yield from _split(path.name, _arrays(path), example)
     elif not path.exists():
-        remedy = "Give an .npz, a folder of images, or package.module:name."
+        remedy = "Pass an .npz, a folder of images, or package.module:name."
         raise FileAccessError(str(path), "does not exist", remedy=remedy)
     else:
         raise UsageError(str(path), "must be an .npz, an .npy or a folder")
@@ -174,33 +174,35 @@ def _from_path(path: Path, example: Call, images: ImageOptions | None) -> Iterat
 
 def _arrays(path: Path) -> list[Any]:
     try:
-        held = np.load(path, allow_pickle=False)
+        archive = np.load(path, allow_pickle=False)
     except OSError as error:
         raise FileAccessError(str(path), f"cannot be opened: {error.strerror or error}") from error
     except ValueError as error:
         raise InputError(str(path), f"must be written with numpy.savez or numpy.save: {error}") from error
-    if isinstance(held, np.ndarray):
-        return [held]
-    with held:
-        numbered = [f"in{i}" for i in range(len(held.files))]
-        names = [n for n in numbered if n in held.files] or list(held.files)  # labels may be there, too
-        return [held[name] for name in names]
+    if isinstance(archive, np.ndarray):
+        return [archive]
+    with archive:
+        numbered = [f"in{i}" for i in range(len(archive.files))]
+        names = [n for n in numbered if n in archive.files] or list(
+            archive.files
+        )  # the file may contain labels as well
+        return [archive[name] for name in names]
 
 
 def _split(source: str, arrays: Sequence[Any], example: Call) -> Iterator[Call]:
-    """Arrays of many inputs each, cut into calls: along the first dimension, or along one more than the model has."""
-    wanted = [e for e in example.args if isinstance(e, torch.Tensor)]
-    if len(arrays) < len(wanted) or len(wanted) != len(example.args):
+    """Split arrays of many inputs into calls, along the first dimension or along an extra leading one."""
+    examples = [e for e in example.args if isinstance(e, torch.Tensor)]
+    if len(arrays) < len(examples) or len(examples) != len(example.args):
         rule = f"must hold {len(example.args)} arrays, named in0, in1, ..."
         raise InputError(source, rule, value=len(arrays))
-    parts = [_pieces(source, _tensor(source, a), e) for a, e in zip(arrays, wanted, strict=False)]
+    parts = [_split_array(source, _tensor(source, a), e) for a, e in zip(arrays, examples, strict=False)]
     if len({len(p) for p in parts}) != 1:
         raise InputError(source, "must hold as many of each input", value=", ".join(str(len(p)) for p in parts))
-    for together in zip(*parts, strict=True):
-        yield Call(tuple(together))
+    for inputs in zip(*parts, strict=True):
+        yield Call(tuple(inputs))
 
 
-def _pieces(source: str, array: torch.Tensor, example: torch.Tensor) -> list[torch.Tensor]:
+def _split_array(source: str, array: torch.Tensor, example: torch.Tensor) -> list[torch.Tensor]:
     if array.dim() == example.dim() + 1:
         pieces = list(array)
     elif array.dim() == example.dim() and example.dim() and example.shape[0]:
@@ -208,20 +210,20 @@ def _pieces(source: str, array: torch.Tensor, example: torch.Tensor) -> list[tor
         pieces = [array[at : at + batch] for at in range(0, array.shape[0] - batch + 1, batch)]
     else:
         pieces = [array]
-    return [_like(source, p, example) for p in pieces]
+    return [_match_example(source, p, example) for p in pieces]
 
 
 def _from_folder(path: Path, example: Call, images: ImageOptions | None) -> Iterator[Call]:
     files = sorted(p for p in path.rglob("*") if p.is_file())
     arrays = [p for p in files if p.suffix in (".npy", ".npz")]
-    pictures = [p for p in files if p.suffix.lower() in ENDINGS]
+    pictures = [p for p in files if p.suffix.lower() in SUFFIXES]
     if not arrays and not pictures:
-        raise InputError(str(path), f"must hold images ({', '.join(ENDINGS)}) or arrays (.npy, .npz)")
+        raise InputError(str(path), f"must hold images ({', '.join(SUFFIXES)}) or arrays (.npy, .npz)")
     for file in arrays:
         yield from _split(file.name, _arrays(file), example)
     for file in pictures if not arrays else ():
         yield Call((torch.from_numpy(read_image(file, list(example.args), images)),))
 
 
-def _name(source: Any) -> str:
+def _source_name(source: Any) -> str:
     return str(source) if isinstance(source, str | os.PathLike) else "calibration"

@@ -1,4 +1,4 @@
-"""How far one result is from another, and how far rounding alone may put it."""
+"""Deviation of a result from the expected one, and the bound that rounding explains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from edgewright.api.quantized_graph import MOVES, is_dequantize, is_quantize, operator_name
+from edgewright.api.quantized_graph import DATA_MOVEMENT, is_dequantize, is_quantize, operator_name
 from edgewright.backends.table import Rounding
 from edgewright.ir.dtypes import is_floating
 from edgewright.quantize.evaluate import BEST
@@ -19,16 +19,16 @@ from edgewright.runtime.method_io import is_torch, to_array
 
 
 def deviation(expected: Any, actual: Any) -> float:
-    """The root mean square of the difference; of whole numbers that count or choose (indices, masks), use ``flips``.
+    """The root mean square difference. For discrete results (indices, masks, counts) use ``flips``.
 
-    What is infinite or NaN on one side only, or has another shape, is infinitely far.
+    It is infinite if shapes differ, or an element is infinite or NaN on one side only.
 
     >>> deviation(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == math.sqrt(2)
     True
     >>> deviation(np.array([np.inf]), np.array([1.0]))
     inf
     """
-    a, b = _numbers(expected), _numbers(actual)
+    a, b = _to_float64(expected), _to_float64(actual)
     if a.shape != b.shape:
         return math.inf
     finite = np.isfinite(a)
@@ -39,7 +39,7 @@ def deviation(expected: Any, actual: Any) -> float:
 
 
 def flips(expected: Any, actual: Any) -> float:
-    """The share of elements that differ at all.
+    """The fraction of elements that differ.
 
     >>> flips(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5])), flips(3, 3)
     (0.25, 0.0)
@@ -51,27 +51,27 @@ def flips(expected: Any, actual: Any) -> float:
 
 
 def is_discrete(node: Any, value: Any) -> bool:
-    """True for results that rounding flips instead of moving: indices, counts, truth values."""
+    """True for indices, counts and bools, which rounding flips instead of perturbing."""
     if isinstance(value, torch.Tensor):
         return not value.is_floating_point() and not value.is_complex() and step_of(node) is None
     return not isinstance(value, float)
 
 
 def step_of(node: Any) -> float | None:
-    """The quantization step of a node's result, if it has one: dequantized or still quantized, moved or not."""
+    """The quantization step of a node's result, looking through data movement; None if it is not quantized."""
     while isinstance(node, fx.Node):
         if is_quantize(node):
             return 1.0
         if is_dequantize(node):
             scale = node.args[1] if "per_tensor" in str(node.target) else None
             return float(scale) if isinstance(scale, int | float) else None
-        moved = node.op == "call_function" and operator_name(node) in MOVES
-        node = node.args[0] if moved and node.args else None
+        is_moved = node.op == "call_function" and operator_name(node) in DATA_MOVEMENT
+        node = node.args[0] if is_moved and node.args else None
     return None
 
 
 def bits_of(node: Any) -> int:
-    """The bits that a quantized result is held in."""
+    """The bit width of a quantized result."""
     while isinstance(node, fx.Node) and not is_quantize(node):
         node = node.all_input_nodes[0] if node.all_input_nodes else None
     kind = node.meta.get("val") if isinstance(node, fx.Node) else None
@@ -79,7 +79,7 @@ def bits_of(node: Any) -> int:
 
 
 def own_rounding(node: Any, value: Any, rounding: Rounding) -> float:
-    """What the rounding of a result itself may amount to: a few steps, or a fraction of its largest."""
+    """The error that rounding the result itself may cause: a few steps, or a fraction of its largest element."""
     step = step_of(node)
     if step is not None:
         return step * rounding.steps(bits_of(node))
@@ -91,12 +91,12 @@ def own_rounding(node: Any, value: Any, rounding: Rounding) -> float:
 
 
 def decibels(expected: Any, noise: float) -> float:
-    """Noise of so much (root mean square) beside a result, as its SQNR.
+    """The SQNR of a result with noise of a given root mean square.
 
     >>> round(decibels(np.array([10.0, -10.0]), 0.1))
     40
     """
-    a = _numbers(expected)
+    a = _to_float64(expected)
     finite = a[np.isfinite(a)]
     signal = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
     if noise == 0:
@@ -107,8 +107,8 @@ def decibels(expected: Any, noise: float) -> float:
 
 
 @dataclass(frozen=True)
-class Output:
-    """An output of one call: how far the file's is from the graph's, and what rounding explains."""
+class OutputDeviation:
+    """An output of one call: the file's distance from the graph, and the distance that rounding explains."""
 
     expected: Any
     distance: float
@@ -126,18 +126,21 @@ class Output:
         return decibels(self.expected, self.distance)
 
 
-def compared_values(
+def compare_values(
     node: Any, expected: Any, actual: Any, noisy: Sequence[Any], rounding: Rounding, slack: float = 1.0
-) -> Output:
-    """A node's result beside the file's. ``noisy``: the same under rounding errors, which may be so much larger."""
+) -> OutputDeviation:
+    """Compare a node's result with the file's. ``noisy``: results under simulated rounding errors; ``slack``: the
+    factor by which the real error may exceed theirs."""
     discrete = is_discrete(node, expected)
     measure = flips if discrete else deviation
-    moved = [measure(expected, other) for other in noisy]
-    own = 0.0 if discrete else own_rounding(node, expected, rounding)
-    return Output(expected, measure(expected, actual), max([own, *(slack * m for m in moved)]), discrete)
+    distances = [measure(expected, other) for other in noisy]
+    own_error = 0.0 if discrete else own_rounding(node, expected, rounding)
+    return OutputDeviation(
+        expected, measure(expected, actual), max([own_error, *(slack * m for m in distances)]), discrete
+    )
 
 
-def _numbers(value: Any) -> Any:
+def _to_float64(value: Any) -> Any:
     array = np.asarray(to_array("result", value) if is_torch(value) else value)
     if array.dtype.kind == "c":
         array = array.astype(np.complex128).view(np.float64)

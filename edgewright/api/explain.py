@@ -1,4 +1,4 @@
-"""Delegation by module: a tree of what a backend takes, with the reasons at the operators it leaves. Needs no torch."""
+"""Delegation by module: a tree of the operators delegated to a backend, with reasons for the rest. Needs no torch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from edgewright.units import share
 
 @dataclass
 class Branch:
-    """A module and what is in it: operators of its own, and modules below. Counts are of both."""
+    """A module with its operators and submodules. Counts include both."""
 
     name: str
     path: str = ""
-    own: list[Verdict] = field(default_factory=list)
-    below: dict[str, Branch] = field(default_factory=dict)
-    inside: list[Verdict] = field(default_factory=list)  # its own, and those of modules below
+    verdicts: list[Verdict] = field(default_factory=list)
+    children: dict[str, Branch] = field(default_factory=dict)
+    all_verdicts: list[Verdict] = field(default_factory=list)  # including those of submodules
 
     @cached_property
     def counts(self) -> Counts:
-        return count(self.inside)
+        return count(self.all_verdicts)
 
     @property
     def taken(self) -> int:
@@ -46,15 +46,15 @@ class Branch:
             "macs_taken": self.counts.macs_taken,
             "refused": [
                 {"operator": v.operator, "node": v.node, "macs": v.macs, "reasons": list(v.refusals)}
-                for v in self.own
+                for v in self.verdicts
                 if not v.backend
             ],
-            "modules": [branch.to_dict() for branch in self.below.values()],
+            "modules": [branch.to_dict() for branch in self.children.values()],
         }
 
 
 def tree(verdicts: Iterable[Verdict], name: str = "model") -> Branch:
-    """The modules of a model, in the order their operators run.
+    """The module tree of a model, in execution order.
 
     >>> found = tree([Verdict("relu", "relu", "a.b", "xnnpack", 0), Verdict("topk", "topk", "a", refusals=["no row"])])
     >>> print("\\n".join(lines(found)))
@@ -65,50 +65,50 @@ def tree(verdicts: Iterable[Verdict], name: str = "model") -> Branch:
     root = Branch(name)
     for verdict in verdicts:
         branch = root
-        branch.inside.append(verdict)
+        branch.all_verdicts.append(verdict)
         for part in filter(None, verdict.module.split(".")):
             path = f"{branch.path}.{part}" if branch.path else part
-            branch = branch.below.setdefault(part, Branch(part, path))
-            branch.inside.append(verdict)
-        branch.own.append(verdict)
+            branch = branch.children.setdefault(part, Branch(part, path))
+            branch.all_verdicts.append(verdict)
+        branch.verdicts.append(verdict)
     return root
 
 
 def lines(branch: Branch, *, everything: bool = False) -> Iterator[str]:
-    """The tree as text. Modules that are taken whole are shut unless ``everything`` is asked for."""
-    yield f"{branch.name}  {_counts(branch)}"
-    yield from _inside(branch, "", everything)
+    """The tree as text. Fully delegated modules are omitted unless ``everything`` is set."""
+    yield f"{branch.name}  {_counts_text(branch)}"
+    yield from _subtree_lines(branch, "", everything)
 
 
-def _inside(branch: Branch, indent: str, everything: bool) -> Iterator[str]:
-    modules = [b for b in branch.below.values() if everything or not b.complete]
-    refused = _grouped([v for v in branch.own if not v.backend])
+def _subtree_lines(branch: Branch, indent: str, everything: bool) -> Iterator[str]:
+    modules = [b for b in branch.children.values() if everything or not b.complete]
+    refused = _group_refusals([v for v in branch.verdicts if not v.backend])
     entries: Sequence[Any] = [*modules, *refused]
     for number, entry in enumerate(entries):
         last = number == len(entries) - 1
         joint, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
         if isinstance(entry, Branch):
-            yield f"{indent}{joint}{entry.name}  {_counts(entry)}"
-            yield from _inside(entry, indent + below, everything)
+            yield f"{indent}{joint}{entry.name}  {_counts_text(entry)}"
+            yield from _subtree_lines(entry, indent + below, everything)
         else:
             yield f"{indent}{joint}{entry}"
 
 
-def _grouped(refused: Sequence[Verdict]) -> list[str]:
-    """Refusals in words; those that say the same are said once."""
-    found: dict[tuple[str, str], list[str]] = {}
+def _group_refusals(refused: Sequence[Verdict]) -> list[str]:
+    """One line per operator kind and reason."""
+    nodes_by_reason: dict[tuple[str, str], list[str]] = {}
     for verdict in refused:
-        found.setdefault((verdict.operator, "; ".join(verdict.refusals)), []).append(verdict.node)
-    told = []
-    for (operator, why), nodes in found.items():
-        named = f"{nodes[0]!r}" if len(nodes) == 1 else f"{nodes[0]!r} and {len(nodes) - 1} more"
-        told.append(f"{operator} {named}: {why or 'left in the middle of others'}")
-    return told
+        nodes_by_reason.setdefault((verdict.operator, "; ".join(verdict.refusals)), []).append(verdict.node)
+    texts = []
+    for (operator, why), nodes in nodes_by_reason.items():
+        subject = f"{nodes[0]!r}" if len(nodes) == 1 else f"{nodes[0]!r} and {len(nodes) - 1} more"
+        texts.append(f"{operator} {subject}: {why or 'left in the middle of others'}")
+    return texts
 
 
-def _counts(branch: Branch) -> str:
-    found = branch.counts
-    some = "" if not found.macs or found.macs == found.macs_taken else (
-        f", {share(found.macs_taken / found.macs)} of multiply-accumulates"
+def _counts_text(branch: Branch) -> str:
+    counts = branch.counts
+    macs = "" if not counts.macs or counts.macs == counts.macs_taken else (
+        f", {share(counts.macs_taken / counts.macs)} of multiply-accumulates"
     )  # fmt: skip
-    return f"{found.taken} of {found.operators}{some}"
+    return f"{counts.taken} of {counts.operators}{macs}"

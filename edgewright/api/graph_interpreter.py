@@ -1,7 +1,7 @@
-"""The graph that a file was lowered from, run node by node by eager torch: what the file has to compute.
+"""Interpreter of exported programs in eager torch: the reference for the file that was lowered from the graph.
 
-A visitor sees every node's result and may replace it: by one with rounding errors (``RoundingNoise``), or by the
-file's own (``Override``), so that errors of one layer do not reach the next.
+A visitor sees every node's result and may replace it: by one with simulated rounding errors (``RoundingNoise``), or by
+the file's result (``Override``), so that errors of one layer do not reach the next.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from torch.export.graph_signature import InputKind, OutputKind
 from edgewright.api.quantized_graph import constant_nodes, integer_nodes, is_conversion, is_quantize, target_name
 from edgewright.backends.table import Rounding
 
-_TIE = 2.0**-19  # of the largest element: less than a step of 16 bits
+_TIE = 2.0**-19  # fraction of the largest element: less than a 16-bit step
 _KINDS = (InputKind.USER_INPUT, InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 class Visitor:
-    """Sees the result of every node, and gives the one that its readers get."""
+    """Called with the result of every node; returns the one that its readers get."""
 
     def visit(self, node: fx.Node, value: Any) -> Any:
         return value
 
     def inside(self) -> Visitor:
-        """The visitor of the branches and bodies of control flow, whose nodes have names of their own."""
+        """The visitor for subgraphs of control flow, whose nodes have separate names."""
         return self
 
 
-class Reference:
-    """An exported program in eager torch. Calls that run together share state, which starts as the program holds it."""
+class GraphInterpreter:
+    """Runs an exported program in eager torch. Calls of one ``run`` share state, which starts at its initial value."""
 
     def __init__(self, exported: ExportedProgram) -> None:
         self.exported = exported
@@ -50,50 +50,50 @@ class Reference:
 
     @property
     def unsupported(self) -> str:
-        """What keeps the program from being run like this; empty if nothing does."""
+        """Why the program cannot be interpreted; empty if it can."""
         others = [s for s in self.exported.graph_signature.input_specs if s.kind not in _KINDS]
         if others:
             return f"the program has an input of kind {others[0].kind.name.lower()}"
-        drawn = next((node for node in self.graph.nodes if _is_random(node)), None)
-        return f"{target_name(drawn)} draws random numbers" if drawn is not None else ""
+        random_node = next((node for node in self.graph.nodes if _is_random(node)), None)
+        return f"{target_name(random_node)} draws random numbers" if random_node is not None else ""
 
     def run(self, calls: Sequence[Sequence[Any]], visitors: Sequence[Visitor] = ()) -> list[list[Any]]:
-        """The outputs of each call, one after the other; ``visitors``: one for each call, or none."""
+        """The outputs of consecutive calls; ``visitors``: one for each call, or none."""
         state = self._state()
-        found = []
+        outputs = []
         for number, leaves in enumerate(calls):
             visitor = visitors[number] if visitors else Visitor()
             with torch.no_grad():
-                results = _Walk(self.exported.graph_module, visitor).run(*self._arguments(state, leaves))
-            found.append([_copied(results[i]) for i in self._returned])
+                results = _VisitingInterpreter(self.exported.graph_module, visitor).run(*self._arguments(state, leaves))
+            outputs.append([_copy(results[i]) for i in self._returned])
             for i, name in self._written.items():
                 state[name] = results[i]
-        return found
+        return outputs
 
     def _state(self) -> dict[str, Any]:
-        """Copies of what the program may write to."""
+        """Copies of the buffers."""
         specs = [s for s in self.exported.graph_signature.input_specs if s.kind == InputKind.BUFFER]
-        return {str(s.target): _copied(self._held(str(s.target))) for s in specs}
+        return {str(s.target): _copy(self._tensor(str(s.target))) for s in specs}
 
-    def _held(self, name: str) -> Any:
-        held = self.exported.state_dict
-        return held[name] if name in held else self.exported.constants[name]
+    def _tensor(self, name: str) -> Any:
+        states = self.exported.state_dict
+        return states[name] if name in states else self.exported.constants[name]
 
     def _arguments(self, state: Mapping[str, Any], leaves: Sequence[Any]) -> list[Any]:
-        given = iter(leaves)
-        made = []
+        inputs = iter(leaves)
+        arguments = []
         for spec in self.exported.graph_signature.input_specs:
             if spec.kind == InputKind.USER_INPUT:
-                made.append(_copied(next(given)))
+                arguments.append(_copy(next(inputs)))
             else:
                 name = str(spec.target)
-                made.append(state[name] if spec.kind == InputKind.BUFFER else self._held(name))
-        return made
+                arguments.append(state[name] if spec.kind == InputKind.BUFFER else self._tensor(name))
+        return arguments
 
 
 class RoundingNoise(Visitor):
-    """Rounding errors at random: every quantized activation moves by up to so many steps, every real number by up to
-    a fraction of its tensor's largest. What that does to a model's outputs is what rounding can explain."""
+    """Simulates rounding errors: perturbs every quantized activation by up to a number of steps, and every float result
+    by up to a fraction of its largest element. The change of the outputs is what rounding can explain."""
 
     def __init__(self, exported: ExportedProgram, rounding: Rounding, seed: int) -> None:
         self._rounding = rounding
@@ -104,50 +104,50 @@ class RoundingNoise(Visitor):
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or not value.numel():
             return value
         if is_quantize(node):
-            return self._stepped(node, value)
-        if not value.is_floating_point() or node in self._integer or is_conversion(node) or _aliases(node):
+            return self._perturb_integers(node, value)
+        if not value.is_floating_point() or node in self._integer or is_conversion(node) or _aliases_argument(node):
             return value
-        return self.shaken(value, max(self._rounding.real, float(torch.finfo(value.dtype).eps)))
+        return self.perturb(value, max(self._rounding.real, float(torch.finfo(value.dtype).eps)))
 
-    def _stepped(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
+    def _perturb_integers(self, node: fx.Node, value: torch.Tensor) -> torch.Tensor:
         info = torch.iinfo(value.dtype)
         steps = self._rounding.steps(info.bits)
         bounds = [a for a in node.args[3:5] if isinstance(a, int)] if "per_tensor" in target_name(node) else []
         low, high = bounds if len(bounds) == 2 else (info.min, info.max)
-        moved = torch.randint(-steps, steps + 1, value.shape, generator=self._random)
-        return (value.to(torch.int64) + moved).clamp(low, high).to(value.dtype)
+        offsets = torch.randint(-steps, steps + 1, value.shape, generator=self._random)
+        return (value.to(torch.int64) + offsets).clamp(low, high).to(value.dtype)
 
-    def shaken(self, value: torch.Tensor, fraction: float) -> torch.Tensor:
-        """Every element moved at random by up to a fraction of the largest."""
+    def perturb(self, value: torch.Tensor, fraction: float) -> torch.Tensor:
+        """Perturb every element at random by up to a fraction of the largest."""
         finite = value.double()[torch.isfinite(value)]
         if not finite.numel():
             return value
-        moved = torch.rand(value.shape, generator=self._random, dtype=torch.float64) * 2 - 1
-        return (value.double() + moved * (fraction * finite.abs().max())).to(value.dtype)
+        offsets = torch.rand(value.shape, generator=self._random, dtype=torch.float64) * 2 - 1
+        return (value.double() + offsets * (fraction * finite.abs().max())).to(value.dtype)
 
 
 class Override(Visitor):
-    """Gives some nodes' readers other results, and keeps what the nodes computed, by name. With ``noise``, results have
-    rounding errors, and those given are moved just enough that ties between them are broken at random."""
+    """Replaces the results of some nodes, and records what they computed, by name. With ``noise``, computed results
+    have rounding errors, and replacements are perturbed just enough to break ties at random."""
 
-    def __init__(self, given: Mapping[str, Any], noise: RoundingNoise | None = None) -> None:
-        self.given = given
+    def __init__(self, replacements: Mapping[str, Any], noise: RoundingNoise | None = None) -> None:
+        self.replacements = replacements
         self.computed: dict[str, Any] = {}
         self._noise = noise
 
     def visit(self, node: fx.Node, value: Any) -> Any:
         value = self.inside().visit(node, value)
-        if node.name not in self.given:
+        if node.name not in self.replacements:
             return value
-        self.computed[node.name] = _copied(value)
-        given = self.given[node.name]
-        return given if self._noise is None else self._noise.shaken(given, _TIE)
+        self.computed[node.name] = _copy(value)
+        replacement = self.replacements[node.name]
+        return replacement if self._noise is None else self._noise.perturb(replacement, _TIE)
 
     def inside(self) -> Visitor:
         return self._noise or Visitor()
 
 
-class _Walk(fx.Interpreter):
+class _VisitingInterpreter(fx.Interpreter):
     def __init__(self, module: fx.GraphModule, visitor: Visitor) -> None:
         super().__init__(module)
         self._visitor = visitor
@@ -156,32 +156,36 @@ class _Walk(fx.Interpreter):
         return self._visitor.visit(n, super().run_node(n))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        held = super().get_attr(target, args, kwargs)
-        return _branch(held, self._visitor.inside()) if isinstance(held, fx.GraphModule) else held
+        attribute = super().get_attr(target, args, kwargs)
+        return (
+            _make_subgraph_runner(attribute, self._visitor.inside())
+            if isinstance(attribute, fx.GraphModule)
+            else attribute
+        )
 
 
-def _branch(module: fx.GraphModule, visitor: Visitor) -> Callable[..., Any]:
-    """A branch or body of control flow, visited as well."""
-    return lambda *args: _Walk(module, visitor).run(*args)
+def _make_subgraph_runner(module: fx.GraphModule, visitor: Visitor) -> Callable[..., Any]:
+    """A callable that interprets a subgraph of control flow with a visitor."""
+    return lambda *args: _VisitingInterpreter(module, visitor).run(*args)
 
 
-def _copied(value: Any) -> Any:
-    """Results may be written to afterwards, in place."""
+def _copy(value: Any) -> Any:
+    """A copy, because later nodes may write to the result in place."""
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 def _is_random(node: fx.Node) -> bool:
-    """True for operators that draw numbers: not for those that only might, with a dropout that is off."""
+    """True for operators that draw random numbers, except dropout that is disabled."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
-    given = {a.name: node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
+    arguments = {a.name: node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
              for i, a in enumerate(schema.arguments)}  # fmt: skip
-    share = next((given[name] for name in ("dropout_p", "dropout", "p") if name in given), None)
-    return given.get("train", True) is not False and not (isinstance(share, float) and share == 0.0)
+    share = next((arguments[name] for name in ("dropout_p", "dropout", "p") if name in arguments), None)
+    return arguments.get("train", True) is not False and not (isinstance(share, float) and share == 0.0)
 
 
-def _aliases(node: fx.Node) -> bool:
-    """True if a result shares memory with an argument: views, and writes in place."""
+def _aliases_argument(node: fx.Node) -> bool:
+    """True if a result shares memory with an argument: views and in-place operators."""
     schema = getattr(node.target, "_schema", None)
     return schema is None or any(r.alias_info is not None for r in schema.returns)

@@ -10,7 +10,7 @@ from edgewright.html_tables import html_table
 
 
 def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Exception] | None = None) -> str:
-    """The table of targets, what its columns mean, what each left to the CPU and why, and what failed."""
+    """The table of targets with its legend, the operators left on the CPU with reasons, and failures."""
     parts = [html_table(columns(), rows(reports))]
     if reports:
         parts.append(f"<p>{escape(LEGEND)}<br>{escape(time_note(reports))}</p>")
@@ -18,9 +18,9 @@ def result_html(reports: Sequence[CompileReport], failures: Mapping[str, Excepti
         refused = [v for method in report.methods.values() for v in method.refused]
         if refused:
             lines = [(v.operator, v.module, "; ".join(v.refusals)) for v in refused]
-            told = html_table(("operator", "module", "why"), lines)
+            table = html_table(("operator", "module", "why"), lines)
             title = escape(f"{report.target}: {report.counts.left_over}")
-            parts.append(f"<details><summary>{title}</summary>{told}</details>")
+            parts.append(f"<details><summary>{title}</summary>{table}</details>")
         if report.simulated:
             parts.append(f"<p>{escape(report.target)}: runs on this machine only: {escape(report.simulated)}</p>")
     for name, error in (failures or {}).items():

@@ -1,4 +1,4 @@
-"""Pictures as a model's inputs. How a model wants them is the user's to say: a guess would calibrate it wrongly."""
+"""Images as model inputs. Users specify the preprocessing: a guess would calibrate the model wrongly."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ import numpy as np
 
 from edgewright.errors import InputError, MissingError, UsageError
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
-_PIXELS = 1 << 28  # of a file, at most
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
+_MAX_PIXELS = 1 << 28  # limit per file
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """``x = (pixel - mean) / std`` with pixels from 0 to 255, for all channels or one number for each."""
+    """``x = (pixel - mean) / std`` with pixels from 0 to 255; one number for all channels or one for each."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
-            given = getattr(self, name)
-            if len(given) not in (1, 3):
-                raise UsageError(name, "must be one number, or one for each of red, green and blue", value=given)
+            numbers = getattr(self, name)
+            if len(numbers) not in (1, 3):
+                raise UsageError(name, "must be one number, or one for each of red, green and blue", value=numbers)
         if not all(self.std):
             raise UsageError("std", "must not be 0", value=self.std)
 
 
 def read_image(path: Path, example: Sequence[Any], options: ImageOptions | None) -> Array:
-    """A picture in the shape of the model's input: resized by its shorter side, cut from the middle."""
+    """An image in the shape of the model's input: resized by its shorter side, and center-cropped."""
     if options is None:
-        remedy = "Say what the model was trained with: --mean 127 --std 128, or a mean and std for each channel."
+        remedy = "Pass what the model was trained with: --mean 127 --std 128, or a mean and std for each channel."
         raise UsageError(str(path), "images need the model's mean and std (pixels are 0..255)", remedy=remedy)
     shape = list(getattr(example[0], "shape", ())) if len(example) == 1 else []
     if len(shape) != 4 or shape[0] != 1 or 3 not in (shape[1], shape[3]):
         rule = "a folder of images is for models with one input of [1, 3, height, width] or [1, height, width, 3]"
         raise InputError(str(path), rule, value=shape)
-    first = shape[1] == 3
-    height, width = shape[2:] if first else shape[1:3]
-    pixels = _pixels(path, int(height), int(width)).astype(np.float32)
+    channels_first = shape[1] == 3
+    height, width = shape[2:] if channels_first else shape[1:3]
+    pixels = _read_pixels(path, int(height), int(width)).astype(np.float32)
     x = (pixels - np.array(options.mean, np.float32)) / np.array(options.std, np.float32)
-    return np.ascontiguousarray((x.transpose(2, 0, 1) if first else x)[None], np.float32)
+    return np.ascontiguousarray((x.transpose(2, 0, 1) if channels_first else x)[None], np.float32)
 
 
-def _pixels(path: Path, height: int, width: int) -> Array:
+def _read_pixels(path: Path, height: int, width: int) -> Array:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise MissingError("Pillow", "is needed to read images", remedy="pip install pillow") from error
     try:
         with Image.open(path) as picture:
-            if picture.width * picture.height > _PIXELS:
-                rule = f"must have at most {_PIXELS} pixels"
+            if picture.width * picture.height > _MAX_PIXELS:
+                rule = f"must have at most {_MAX_PIXELS} pixels"
                 raise InputError(str(path), rule, value=f"{picture.width} x {picture.height}")
             scale = max(height / picture.height, width / picture.width)
             size = max(width, round(picture.width * scale)), max(height, round(picture.height * scale))

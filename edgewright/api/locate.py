@@ -1,10 +1,13 @@
-"""Finds the layer where a file starts to differ from the graph it was lowered from.
+"""Locates the first layer at which a file differs from the graph it was lowered from."""
 
-The graph is lowered once more, with the results of all its layers as further outputs. Each layer is then computed by
-eager torch from what the file gave for the layers before it, so that errors do not add up and the first layer that
-breaks its own bound is the one at fault. Outputs in between can hide a fault (of operators that are no longer fused) or
-be too many for a vendor's compiler: then one result at a time is opened, by bisection.
-"""
+# The graph is lowered again with the results of all layers as additional outputs, and run. Eager torch then computes
+# each layer from the *file's* results of the layers before it (``Override``), so that errors do not accumulate: the
+# first layer outside its own rounding bound is at fault. The bound comes from several draws of simulated rounding
+# errors, with the same replaced inputs. Two things can prevent this. Intermediate outputs break fusion, which may hide
+# the fault: if the outputs of the instrumented program differ from those of the original file, its layers are not the
+# file's. And a vendor's compiler may reject that many outputs. In both cases the search bisects: it exposes one result
+# at a time, in execution order, and compares it with the graph under accumulated rounding, which grows monotonically
+# enough along the graph for bisection (Zeller, "Why Programs Fail", on isolating failure causes).
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
-from edgewright.api.checked_method import Subject, run_file
-from edgewright.api.deviation import Output, compared_values, decibels, step_of
+from edgewright.api.checked_method import CheckedMethod, run_file
+from edgewright.api.deviation import OutputDeviation, compare_values, decibels, step_of
 from edgewright.api.graph_interpreter import Override, RoundingNoise, Visitor
 from edgewright.api.quantized_graph import (
-    MOVES,
+    DATA_MOVEMENT,
     constant_nodes,
     is_conversion,
     is_dequantize,
@@ -40,13 +43,12 @@ from edgewright.units import share
 
 _PRODUCTS = {"convolution", "conv1d", "conv2d", "conv3d", "linear", "mm", "bmm", "addmm", "matmul",
              "scaled_dot_product_attention", "conv_transpose1d", "conv_transpose2d", "lstm", "gru"}  # fmt: skip
-_SHOWN = 4  # operators of a layer that are named
+_SHOWN = 4  # operators of a layer to name
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A layer that computes something else than its graph, and how far it is off. ``layer`` is empty if the fault
-    shows in no layer alone."""
+    """A layer that differs from its graph, and by how much. ``layer`` is empty if no single layer shows the fault."""
 
     rule: str
     value: str
@@ -54,11 +56,12 @@ class Fault:
     module: str = ""
 
 
-def locate(subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> Fault | None:
-    """The first layer at fault; None if every layer is within its rounding, and all of them give what the file gave."""
-    search = _Search(subject, calls, actual)
+def locate(subject: CheckedMethod, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> Fault | None:
+    """The first layer at fault; None if every layer is within rounding and the instrumented program agrees with the
+    file."""
+    search = _FaultSearch(subject, calls, actual)
     try:
-        values = search.values(search.opened)
+        values = search.values(search.exposed)
     except EdgewrightError:
         return search.bisect()
     if search.is_same(values):
@@ -66,35 +69,36 @@ def locate(subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Se
     return search.first_at_fault(values) or search.bisect()
 
 
-def faulty_layer(subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> Fault | None:
-    """The first layer that is not within its own rounding, with all of them opened at once; None too if they cannot
-    be."""
-    search = _Search(subject, calls, actual)
+def faulty_layer(
+    subject: CheckedMethod, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]
+) -> Fault | None:
+    """The first layer outside its rounding bound, with all results exposed at once; None also if that fails."""
+    search = _FaultSearch(subject, calls, actual)
     try:
-        values = search.values(search.opened)
+        values = search.values(search.exposed)
     except EdgewrightError:
         return None
     return search.first_at_fault(values)
 
 
-class _Search:
-    def __init__(self, subject: Subject, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> None:
+class _FaultSearch:
+    def __init__(self, subject: CheckedMethod, calls: Sequence[Sequence[Any]], actual: Sequence[Sequence[Any]]) -> None:
         self._subject, self._calls, self._actual = subject, calls, actual
         self._exported = subject.reference.exported
         self._constants = constant_nodes(self._exported)
         self._returned = subject.reference.outputs
-        self.opened = layer_results(self._exported.graph, self._returned)
+        self.exposed = layer_results(self._exported.graph, self._returned)
 
     def values(self, nodes: Sequence[fx.Node]) -> list[list[Any]]:
-        """What the file gives with these results opened: for each call its own outputs, then these."""
+        """The file's results with these nodes as further outputs: for each call its outputs, then theirs."""
         program = self._subject.lower(with_results(self._exported, [n.name for n in nodes]))
         return run_file(program, "forward", self._calls)
 
     def is_same(self, values: Sequence[Sequence[Any]]) -> bool:
-        """True if opening results has not changed what the file gives, so that its layers are the file's."""
-        for given, made in zip(self._actual, values, strict=True):
-            for node, a, b in zip(self._returned, given, made, strict=False):
-                if compared_values(node, a, b, [], self._subject.rounding).exceeds:
+        """True if the additional outputs have not changed the program's outputs, so that its layers are the file's."""
+        for expected, outputs in zip(self._actual, values, strict=True):
+            for node, a, b in zip(self._returned, expected, outputs, strict=False):
+                if compare_values(node, a, b, [], self._subject.rounding).exceeds:
                     return False
         return True
 
@@ -102,94 +106,96 @@ class _Search:
 
     def first_at_fault(self, values: Sequence[Sequence[Any]]) -> Fault | None:
         count = len(self._returned)
-        given = [self._by_name(call[count:]) for call in values]
-        results = self._alone(given, None)
-        drawn = [self._alone(given, noise) for noise in self._subject.noises()]
-        results_at: list[tuple[Any, Any]] = [(n, n.name) for n in self.opened]
-        results_at += [(n, i) for i, n in enumerate(self._returned)]
-        for node, at in results_at:
+        replacements = [self._by_name(call[count:]) for call in values]
+        results = self._run_isolated(replacements, None)
+        noisy_runs = [self._run_isolated(replacements, noise) for noise in self._subject.noises()]
+        nodes_and_keys: list[tuple[Any, Any]] = [(n, n.name) for n in self.exposed]
+        nodes_and_keys += [(n, i) for i, n in enumerate(self._returned)]
+        for node, key in nodes_and_keys:
             for number, call in enumerate(values):
-                made = given[number][at] if isinstance(at, str) else call[at]
-                fault = self._judged(node, results[number][at], made, [d[number][at] for d in drawn])
+                actual = replacements[number][key] if isinstance(key, str) else call[key]
+                fault = self._judge(node, results[number][key], actual, [d[number][key] for d in noisy_runs])
                 if fault is not None:
                     return fault
         return None
 
     def _by_name(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The file's results by node; integers that several dequantize are the same for all of them."""
-        found = {}
-        for node, value in zip(self.opened, values, strict=True):
-            held: Any = node.args[0] if is_dequantize(node) else None
-            for same in [u for u in held.users if is_dequantize(u)] if held is not None else [node]:
-                found[same.name] = value
-        return found
+        """The file's results by node; all dequantize nodes of the same integers share one."""
+        results = {}
+        for node, value in zip(self.exposed, values, strict=True):
+            integers: Any = node.args[0] if is_dequantize(node) else None
+            for reader in [u for u in integers.users if is_dequantize(u)] if integers is not None else [node]:
+                results[reader.name] = value
+        return results
 
-    def _alone(self, given: Sequence[dict[str, Any]], noise: RoundingNoise | None) -> list[dict[Any, Any]]:
-        """Every layer computed from what the file gave for those before it; outputs by their number."""
-        visitors = [Override(values, noise) for values in given]
+    def _run_isolated(
+        self, replacements: Sequence[dict[str, Any]], noise: RoundingNoise | None
+    ) -> list[dict[Any, Any]]:
+        """Every layer computed from the file's results of the layers before it; outputs by index."""
+        visitors = [Override(values, noise) for values in replacements]
         outputs = self._subject.reference.run(self._calls, visitors)
         return [{**v.computed, **dict(enumerate(o))} for v, o in zip(visitors, outputs, strict=True)]
 
-    def _judged(self, node: Any, expected: Any, made: Any, noisy: Sequence[Any]) -> Fault | None:
-        found = compared_values(node, expected, made, noisy, self._subject.rounding, self._subject.slack)
-        return self._fault(node, found) if found.exceeds else None
+    def _judge(self, node: Any, expected: Any, actual: Any, noisy: Sequence[Any]) -> Fault | None:
+        deviation = compare_values(node, expected, actual, noisy, self._subject.rounding, self._subject.slack)
+        return self._fault(node, deviation) if deviation.exceeds else None
 
     # -------------------------------------------------------------------------------------------- one at a time
 
     def bisect(self) -> Fault:
-        """The first result, in the order they are computed, that is not what rounding explains; opened alone."""
-        low, high, found = 0, len(self.opened), None
+        """The first result, in execution order, that rounding does not explain when exposed alone."""
+        low, high, found = 0, len(self.exposed), None
         try:
             while low < high:
                 middle = (low + high) // 2
-                fault = self._opened_alone(self.opened[middle])
+                fault = self._check_exposed(self.exposed[middle])
                 low, high, found = (middle + 1, high, found) if fault is None else (low, middle, fault)
         except EdgewrightError as error:
-            return Fault("must compute what the graph it was lowered from computes", f"layers cannot be told: {error}")
+            return Fault("must compute what the graph it was lowered from computes", f"no layer can be named: {error}")
         return found or Fault(
             "must compute what the graph it was lowered from computes",
             "other outputs; no layer alone shows it: what differs is how layers are fused, or share memory",
         )
 
-    def _opened_alone(self, node: fx.Node) -> Fault | None:
+    def _check_exposed(self, node: fx.Node) -> Fault | None:
         values = self.values([node])
-        results = self._recorded(node, None)
-        drawn = [self._recorded(node, noise) for noise in self._subject.noises()]
+        results = self._record_node(node, None)
+        noisy_runs = [self._record_node(node, noise) for noise in self._subject.noises()]
         for number, call in enumerate(values):
-            fault = self._judged(node, results[number], call[-1], [d[number] for d in drawn])
+            fault = self._judge(node, results[number], call[-1], [d[number] for d in noisy_runs])
             if fault is not None:
                 return fault
         return None
 
-    def _recorded(self, node: fx.Node, noise: Visitor | None) -> list[Any]:
-        visitors = [_Record(node.name, noise) for _ in self._calls]
+    def _record_node(self, node: fx.Node, noise: Visitor | None) -> list[Any]:
+        visitors = [_NodeRecorder(node.name, noise) for _ in self._calls]
         self._subject.reference.run(self._calls, visitors)
         return [v.value for v in visitors]
 
-    # --------------------------------------------------------------------------------------------------- in words
+    # -------------------------------------------------------------------------------------------------- reporting
 
-    def _fault(self, node: Any, found: Output) -> Fault:
-        layer, module, operators = self._named(node)
+    def _fault(self, node: Any, deviation: OutputDeviation) -> Fault:
+        layer, module, operators = self._describe_layer(node)
         step = step_of(node)
-        if found.discrete:
-            allowed, value = "exactly", f"{share(found.distance)} of its elements differ"
+        if deviation.discrete:
+            allowed, value = "exactly", f"{share(deviation.distance)} of its elements differ"
         elif step is not None:
-            allowed = f"within {found.allowed / step:.2g} steps of rounding"
-            value = f"{found.distance / step:.3g} steps (root mean square)"
+            allowed = f"within {deviation.allowed / step:.2g} steps of rounding"
+            value = f"{deviation.distance / step:.3g} steps (root mean square)"
         else:
-            bound = decibels(found.expected, found.allowed)
-            allowed, value = f"within {bound:.1f} dB of rounding", f"{found.sqnr:.1f} dB"
+            bound = decibels(deviation.expected, deviation.allowed)
+            allowed, value = f"within {bound:.1f} dB of rounding", f"{deviation.sqnr:.1f} dB"
         rule = f"{layer} ({operators}) must compute what the graph it was lowered from computes, {allowed}"
         return Fault(rule, value, layer, module)
 
-    def _named(self, node: Any) -> tuple[str, str, str]:
-        """What to call a layer: by its module, or by the node of its result; and its operators."""
+    def _describe_layer(self, node: Any) -> tuple[str, str, str]:
+        """The name of a layer (its module, or the node of its result), its module, and its operators."""
         if is_dequantize(node):
             node = node.args[0].args[0] if is_quantize(node.args[0]) else node.args[0]
         if not isinstance(node, fx.Node) or node.op != "call_function":
             return f"input {str(node)!r}", "", "quantize"
-        inside = operators_before(node, set(self.opened)) or [node]
-        computing = [n for n in inside if operator_name(n) not in MOVES] or inside
+        inside = operators_before(node, set(self.exposed)) or [node]
+        computing = [n for n in inside if operator_name(n) not in DATA_MOVEMENT] or inside
         weighted = [n for n in computing if any(is_weight(a, self._constants) for a in n.all_input_nodes)]
         module = module_path((weighted or computing)[0])
         operators = [operator_name(n) for n in reversed(inside)]
@@ -197,8 +203,8 @@ class _Search:
         return (f"layer {module!r}" if module else f"node {node.name!r}"), module, shown
 
 
-class _Record(Visitor):
-    """Keeps the result of one node."""
+class _NodeRecorder(Visitor):
+    """Records the result of one node."""
 
     def __init__(self, name: str, noise: Visitor | None) -> None:
         self.value: Any = None
@@ -215,25 +221,25 @@ class _Record(Visitor):
 
 
 def layer_results(graph: fx.Graph, returned: Sequence[Any]) -> list[fx.Node]:
-    """Where layers end: what is stored in integers, once each; and of real numbers what products and several others
-    read. Fused operators stay together."""
-    found: dict[fx.Node, None] = {}
+    """The last node of each layer: results stored in integers, once each; and float results that a product or several
+    nodes read. Fused operators stay together."""
+    results: dict[fx.Node, None] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
         if node in returned or not isinstance(value, torch.Tensor):
             continue
         if is_quantize(node) and is_dynamic(node):
-            continue  # its scale is the layer's own business, and in the file no tensor
+            continue  # dynamically quantized: internal to the layer, and not a tensor of the file
         if is_quantize(node):
-            found.update(dict.fromkeys([u for u in node.users if is_dequantize(u) and u not in returned][:1]))
-        elif node.op == "call_function" and value.is_floating_point() and not is_conversion(node) and _ends(node):
-            found[node] = None
-    return list(found)
+            results.update(dict.fromkeys([u for u in node.users if is_dequantize(u) and u not in returned][:1]))
+        elif node.op == "call_function" and value.is_floating_point() and not is_conversion(node) and _ends_layer(node):
+            results[node] = None
+    return list(results)
 
 
-def _ends(node: fx.Node) -> bool:
+def _ends_layer(node: fx.Node) -> bool:
     readers = list(node.users)
-    if any(is_quantize(r) and not is_dynamic(r) for r in readers) or operator_name(node) in MOVES:
+    if any(is_quantize(r) and not is_dynamic(r) for r in readers) or operator_name(node) in DATA_MOVEMENT:
         return False
     if len(readers) > 1:
         return True
@@ -241,10 +247,10 @@ def _ends(node: fx.Node) -> bool:
 
 
 def with_results(exported: ExportedProgram, names: Sequence[str]) -> ExportedProgram:
-    """The program with the results of some nodes as further outputs; all outputs in one tuple."""
+    """A copy of the program with the results of some nodes as further outputs; all outputs in one tuple."""
     module = copy.deepcopy(exported.graph_module)
     for old, new in zip(exported.graph.nodes, module.graph.nodes, strict=True):
-        new.name = old.name  # copies may get other names
+        new.name = old.name  # copying may rename nodes
     nodes = {node.name: node for node in module.graph.nodes}
     output = module.graph.output_node()
     output.args = ((*output.args[0], *(nodes[name] for name in names)),)

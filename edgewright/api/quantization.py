@@ -1,4 +1,4 @@
-"""Quantizes an exported model for targets, and does the same work once however many targets share it."""
+"""Quantizes an exported model for targets; targets with the same observers share the work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from edgewright.api.data import Call
 from edgewright.api.progress import Stages
 from edgewright.api.recipe import Recipe, apply_recipe
-from edgewright.api.state_writes import spell_out_writes
+from edgewright.api.state_writes import functionalize_buffer_writes
 from edgewright.backends.targets import Target
 from edgewright.errors import EdgewrightError, InputError, UsageError
 from edgewright.frontend.buffers import preserve_buffers
@@ -29,7 +29,7 @@ log = logging.getLogger("edgewright.api")
 
 
 class Quantization:
-    """Prepares, calibrates and converts. Targets whose observers are the same share calibration and what follows."""
+    """Prepares, calibrates and converts a model. Targets with equal observers share calibration and conversion."""
 
     def __init__(self, exported: ExportedProgram, calls: Sequence[Call], stages: Stages, dynamic_shapes: Any) -> None:
         self._exported = exported
@@ -37,26 +37,26 @@ class Quantization:
         self._stages = stages
         self._dynamic_shapes = dynamic_shapes
         self._done: dict[str, ExportedProgram] = {}
-        self.left: dict[str, dict[str, str]] = {}  # by target: why layers are not quantized, by node
+        self.left: dict[str, dict[str, str]] = {}  # by target and node: why a layer is not quantized
 
     def modules(self) -> set[str]:
-        """The dotted paths of all modules that have operators, and of those around them."""
+        """The dotted paths of all modules that contain operators, and of their parents."""
         paths = {module_path(node) for node in self._exported.graph.nodes}
         return {".".join(p.split(".")[:n]) for p in paths if p for n in range(1, p.count(".") + 2)}
 
     def run(self, target: Target, recipe: Recipe) -> ExportedProgram:
-        """The model quantized as a recipe says for a target; the model itself if it says floating point."""
+        """The model quantized by a recipe for a target; the model itself for a floating-point recipe."""
         if not recipe.quantizes:
             return self._exported
         prepared = self.prepare(target, recipe)
-        key = _signature(prepared)
+        key = _prepared_digest(prepared)
         if key not in self._done:
             self.calibrate(target, prepared)
             self._done[key] = self.export(target, self.convert(target, prepared))
         return self._done[key]
 
     def prepare(self, target: Target, recipe: Recipe) -> Any:
-        """The model with observers."""
+        """Insert observers into a copy of the model."""
         with self._stages("quantize", f"{target.name}: quantize"), quiet_torch():
             from edgewright.backends import find_quantizer
             from edgewright.quantize.equivalence import float_copy
@@ -65,21 +65,21 @@ class Quantization:
             quantizer = find_quantizer(target.backend).for_target(target.argument)
             apply_recipe(quantizer, recipe, self.modules(), target.name)
             module: Any = self._exported.module()
-            original = float_copy(spell_out_writes(module))
-            made = prepare_pt2e(module, quantizer)
+            original = float_copy(functionalize_buffer_writes(module))
+            prepared = prepare_pt2e(module, quantizer)
             self.left[target.name] = getattr(quantizer, "unquantized", {})
             example: Any = self._exported.example_inputs
             call = self._calls[0] if self._calls else Call(*example)
-            call_model(partial(_check, original, made), call, self._exported)
-            return made
+            call_model(partial(_require_same_results, original, prepared), call, self._exported)
+            return prepared
 
     def calibrate(self, target: Target, prepared: Any) -> None:
-        """Show the data to the observers."""
+        """Run the observers on the calibration data."""
         calls = self._calls
-        if not calls and _observes(prepared):
-            remedy = "Give some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
+        if not calls and _needs_data(prepared):
+            remedy = "Pass some: calibration=[inputs, ...], or --calibrate calib.npz; a hundred inputs are enough."
             raise UsageError(f"quantize for {target.name}", "needs calibration data", remedy=remedy)
-        if not calls:  # weights are observed when the model runs, whatever it runs on
+        if not calls:  # weights are observed on any run of the model
             example: Any = self._exported.example_inputs
             calls = [Call(*example)]
         with (
@@ -91,7 +91,7 @@ class Quantization:
                 step()
 
     def convert(self, target: Target, prepared: Any) -> Any:
-        """A calibrated model as one that quantizes and dequantizes."""
+        """Convert a calibrated model to one with quantize and dequantize operators."""
         from edgewright.quantize.nonfinite import report_nonfinite
 
         report_nonfinite(prepared)
@@ -107,7 +107,7 @@ class Quantization:
             return torch.export.export(converted, args, kwargs, dynamic_shapes=self._dynamic_shapes)
 
 
-def _check(original: Any, prepared: Any, *args: Any, **kwargs: Any) -> None:
+def _require_same_results(original: Any, prepared: Any, *args: Any, **kwargs: Any) -> None:
     from edgewright.quantize.equivalence import require_same_results
 
     require_same_results(original, prepared, args, kwargs)
@@ -124,20 +124,20 @@ def call_model(module: Any, call: Call, exported: ExportedProgram) -> Any:
     except EdgewrightError:
         raise
     except Exception as error:
-        told = str(error).strip().split("\n")[0]
-        rule = f"the model cannot be called with it: {type(error).__name__}: {told}"
-        raise InputError(f"calibration input {call.number}", rule, remedy=_other_shapes(exported, call)) from error
+        message = str(error).strip().split("\n")[0]
+        rule = f"the model cannot be called with it: {type(error).__name__}: {message}"
+        raise InputError(f"calibration input {call.number}", rule, remedy=_shape_mismatch(exported, call)) from error
 
 
-def _other_shapes(exported: ExportedProgram, call: Call) -> str:
-    """What was given beside what the model was exported with, if that is not the same."""
+def _shape_mismatch(exported: ExportedProgram, call: Call) -> str:
+    """The shapes of a call and of the example inputs, if they differ."""
     sides = pytree.tree_leaves((call.args, call.kwargs)), pytree.tree_leaves(exported.example_inputs)
-    had, wants = (", ".join(str(list(x.shape)) for x in side if isinstance(x, torch.Tensor)) for side in sides)
-    return "" if had == wants else f"It has the shape {had}; the model was exported with {wants}."
+    actual, expected = (", ".join(str(list(x.shape)) for x in side if isinstance(x, torch.Tensor)) for side in sides)
+    return "" if actual == expected else f"It has the shape {actual}; the model was exported with {expected}."
 
 
-def _observes(prepared: Any) -> bool:
-    """True if an observer waits for activations; weights are there already."""
+def _needs_data(prepared: Any) -> bool:
+    """True if an observer needs activations; weights need no data."""
     from torchao.quantization.pt2e import PlaceholderObserver
 
     for node in prepared.graph.nodes:
@@ -148,20 +148,20 @@ def _observes(prepared: Any) -> bool:
     return False
 
 
-def _signature(prepared: Any) -> str:
-    """What was prepared, in a word: the graph, and how each value is observed."""
+def _prepared_digest(prepared: Any) -> str:
+    """A digest of a prepared model: its graph, and the settings of its observers."""
     digest = hashlib.sha256(str(prepared.code).encode())
     for name, module in prepared.named_modules():
         if hasattr(module, "calculate_qparams"):
-            facts = ("dtype", "qscheme", "quant_min", "quant_max", "ch_axis", "eps", "scale", "zero_point")
-            held = [f"{f}={getattr(module, f, None)}" for f in facts]
-            digest.update(f"{name}:{type(module).__name__}:{held}".encode())
+            fields = ("dtype", "qscheme", "quant_min", "quant_max", "ch_axis", "eps", "scale", "zero_point")
+            settings = [f"{f}={getattr(module, f, None)}" for f in fields]
+            digest.update(f"{name}:{type(module).__name__}:{settings}".encode())
     return digest.hexdigest()
 
 
 @contextlib.contextmanager
 def quiet_warnings() -> Iterator[None]:
-    """Without warnings about torch's own future, which users can do nothing about."""
+    """Suppress deprecation warnings of torch, which users cannot act on."""
     with warnings.catch_warnings():
         for kind in (FutureWarning, DeprecationWarning):
             warnings.simplefilter("ignore", kind)
@@ -170,10 +170,10 @@ def quiet_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Keep to the log what torch and torchao say while they quantize."""
-    held = io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stderr(held):
+    """Redirect the output of torch and torchao to the debug log."""
+    output = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stderr(output):
         warnings.simplefilter("ignore")
         yield
-    if held.getvalue():
-        log.debug("torch said: %s", held.getvalue())
+    if output.getvalue():
+        log.debug("torch said: %s", output.getvalue())

@@ -1,4 +1,4 @@
-"""What nodes of a quantized graph are: conversions, weights, and operators that hardware computes in integers."""
+"""Predicates on nodes of a quantized graph: conversions, weights, and operators that hardware computes in integers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-MOVES = {
+DATA_MOVEMENT = {
     "view", "reshape", "flatten", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "clone", "slice",
     "select", "cat", "stack", "split", "chunk", "unbind", "contiguous", "dropout", "alias", "detach",
 }  # fmt: skip
-_STEPS = {
+_DISCONTINUOUS = {
     "argmax", "argmin", "argsort", "topk", "sort", "histc", "bincount", "bucketize", "searchsorted", "round", "floor",
     "ceil", "trunc", "frac", "sign", "sgn", "floor_divide", "fmod", "remainder", "eq", "ne", "gt", "ge", "lt", "le",
     "nonzero", "isinf", "isnan", "one_hot", "median", "mode", "unique", "signbit", "heaviside",
 }  # fmt: skip
-_CONSTANTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 def target_name(node: Any) -> str:
@@ -38,7 +38,7 @@ def operator_name(node: fx.Node) -> str:
 
 
 def is_quantize(node: Any) -> bool:
-    """True for an operator that makes integers of real numbers."""
+    """True for a quantize operator."""
     name = target_name(node)
     return "quantized_decomposed.quantize" in name or "torchao.quantize_affine" in name
 
@@ -49,23 +49,23 @@ def is_dequantize(node: Any) -> bool:
 
 
 def is_conversion(node: Any) -> bool:
-    """True for what converts between real numbers and integers, or finds the scale to do so."""
+    """True for quantize, dequantize and ``choose_qparams`` operators."""
     return is_quantize(node) or is_dequantize(node) or "choose_qparams" in target_name(node)
 
 
 def is_quantized(graph: fx.Graph) -> bool:
-    """True if a graph was quantized, whoever did it."""
+    """True if a graph contains quantization operators."""
     return any(is_conversion(node) for node in graph.nodes)
 
 
-def has_steps(graph: fx.Graph) -> bool:
-    """True if a graph has operators whose results jump: choices, comparisons, counts. Rounding can make them jump."""
+def has_discontinuities(graph: fx.Graph) -> bool:
+    """True if a graph has discontinuous operators (selection, comparison, counting), which rounding can flip."""
     names = {operator_name(n) for n in graph.nodes if n.op == "call_function"}
-    return bool(names & _STEPS)
+    return bool(names & _DISCONTINUOUS)
 
 
 def is_dynamic(quantize: fx.Node) -> bool:
-    """True if the scale is found as the model runs."""
+    """True if the scale is computed at run time."""
     return any("choose_qparams" in target_name(a) for n in quantize.all_input_nodes for a in (n, *n.all_input_nodes))
 
 
@@ -76,50 +76,50 @@ def is_mutable(node: Any) -> bool:
 
 
 def constant_nodes(exported: ExportedProgram) -> set[fx.Node]:
-    """The inputs of a program's graph that hold its weights, and not its state."""
+    """The placeholders of a program's weights, without state."""
     signature = exported.graph_signature
-    names = {spec.arg.name for spec in signature.input_specs if spec.kind in _CONSTANTS}
-    written = set(signature.buffers_to_mutate.values())
-    state = {name for name, target in signature.inputs_to_buffers.items() if target in written}
+    names = {spec.arg.name for spec in signature.input_specs if spec.kind in _CONSTANT_KINDS}
+    mutated = set(signature.buffers_to_mutate.values())
+    state = {name for name, target in signature.inputs_to_buffers.items() if target in mutated}
     nodes = [n for n in exported.graph.nodes if n.op == "placeholder" and n.name in names - state]
     return {n for n in nodes if not any(is_mutable(user) for user in n.users)}
 
 
 def is_weight(node: fx.Node, constants: Collection[fx.Node] = ()) -> bool:
-    """True for a constant, as it is or dequantized."""
-    held = node.all_input_nodes[0] if is_dequantize(node) else node
-    return held.op == "get_attr" or held in constants
+    """True for a constant or a dequantized constant."""
+    constant = node.all_input_nodes[0] if is_dequantize(node) else node
+    return constant.op == "get_attr" or constant in constants
 
 
-def stored_node(node: fx.Node) -> fx.Node | None:
-    """The node that gives a result back from integers, if it is held in them."""
+def dequantized_node(node: fx.Node) -> fx.Node | None:
+    """The node that dequantizes a result, if it is quantized."""
     for quantize in (u for u in node.users if is_quantize(u)):
         return next((u for u in quantize.users if is_dequantize(u)), None)
     return None
 
 
 def integer_nodes(graph: fx.Graph, constants: Collection[fx.Node] = ()) -> set[fx.Node]:
-    """Operators between dequantize and quantize that hardware computes in integers: all they read is quantized,
-    weights included (a bias of one dimension need not be)."""
-    found: set[fx.Node] = set()
+    """Operators between dequantize and quantize that hardware computes in integers: all their inputs are quantized,
+    including weights but not one-dimensional biases."""
+    result: set[fx.Node] = set()
     for node in graph.nodes:
         if is_quantize(node) and isinstance(node.args[0], fx.Node):
             layer = operators_before(node.args[0], ())
             if all(_is_quantized(a, constants) for n in layer for a in n.all_input_nodes if a not in layer):
-                found.update(layer)
-    return found
+                result.update(layer)
+    return result
 
 
 def operators_before(node: fx.Node, ends: Collection[fx.Node]) -> list[fx.Node]:
-    """The operators that compute a value, the last first: back to conversions, to inputs and to ``ends``."""
-    found: dict[fx.Node, None] = {}
+    """The operators that compute a value, last first: back to conversions, inputs and ``ends``."""
+    operators: dict[fx.Node, None] = {}
     todo = [node]
     while todo:
-        each = todo.pop()
-        if each not in found and each.op == "call_function" and not is_conversion(each):
-            found[each] = None
-            todo += [a for a in each.all_input_nodes if a not in ends]
-    return list(found)
+        current = todo.pop()
+        if current not in operators and current.op == "call_function" and not is_conversion(current):
+            operators[current] = None
+            todo += [a for a in current.all_input_nodes if a not in ends]
+    return list(operators)
 
 
 def _is_quantized(node: fx.Node, constants: Collection[fx.Node]) -> bool:

@@ -1,4 +1,4 @@
-"""Recipes: which precision each part of a model gets, for all targets or for one; in Python or as TOML.
+"""Recipes: the precision of each part of a model, for all targets or for one; in Python or as TOML.
 
 ::
 
@@ -7,7 +7,7 @@
     "features.0" = "a16w8"          # a preset of the target, "float", or "higher"
     [operators]
     softmax = "float"
-    [targets.ethos-u55-128.modules] # one target's own; laid over the rest
+    [targets.ethos-u55-128.modules] # overrides for one target
     "features.3" = "higher"
 """
 
@@ -33,7 +33,7 @@ _KEYS = {"quantize", "targets", *_PARTS}
 @dataclass(frozen=True)
 class Recipe:
     """``quantize``: the preset for everything (None: floating point). ``modules`` and ``operators`` are exceptions, by
-    dotted path and by name in the op table. ``targets`` holds what differs for a target, by its name."""
+    dotted path and by name in the op table. ``targets`` are overrides by target name."""
 
     quantize: str | None = None
     modules: Mapping[str, str] = field(default_factory=dict)
@@ -42,21 +42,23 @@ class Recipe:
 
     @property
     def quantizes(self) -> bool:
-        """True if any of it asks for integers."""
+        """True if any part is quantized."""
         own = bool(self.quantize or self.modules or self.operators)
         return own or any(target.quantizes for target in self.targets.values())
 
     def for_target(self, name: str) -> Recipe:
-        """What holds for one target."""
-        own = self.targets.get(name)
-        if own is None:
+        """The recipe for one target, with its overrides applied."""
+        overrides = self.targets.get(name)
+        if overrides is None:
             return Recipe(self.quantize, self.modules, self.operators)
         return Recipe(
-            own.quantize or self.quantize, {**self.modules, **own.modules}, {**self.operators, **own.operators}
+            overrides.quantize or self.quantize,
+            {**self.modules, **overrides.modules},
+            {**self.operators, **overrides.operators},
         )
 
     def to_toml(self) -> str:
-        """The recipe as a file holds it.
+        """The recipe in TOML.
 
         >>> print(Recipe("int8", {"fc": "float"}).to_toml())
         quantize = "int8"
@@ -65,46 +67,46 @@ class Recipe:
         "fc" = "float"
         <BLANKLINE>
         """
-        return "\n".join(_lines(self, "")) + "\n"
+        return "\n".join(_toml_lines(self, "")) + "\n"
 
 
-def _lines(recipe: Recipe, prefix: str) -> Iterable[str]:
+def _toml_lines(recipe: Recipe, prefix: str) -> Iterable[str]:
     if prefix and recipe.quantize:
         yield f"\n[{prefix.rstrip('.')}]"
     if recipe.quantize:
         yield f'quantize = "{recipe.quantize}"'
     for part in _PARTS:
-        held = getattr(recipe, part)
-        if held:
+        entries = getattr(recipe, part)
+        if entries:
             yield f"\n[{prefix}{part}]"
-            yield from (f'{_quoted(name)} = "{precision}"' for name, precision in held.items())
-    for name, own in recipe.targets.items():
-        yield from _lines(own, f"{prefix}targets.{_quoted(name)}.")
+            yield from (f'{_quote(name)} = "{precision}"' for name, precision in entries.items())
+    for name, target_recipe in recipe.targets.items():
+        yield from _toml_lines(target_recipe, f"{prefix}targets.{_quote(name)}.")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def as_recipe(given: Any, quantize: str | None) -> Recipe:
-    """What a user gave as a recipe: nothing, a path, a mapping, or one made already; ``quantize`` goes over it."""
+    """A recipe from None, a path, a mapping or a ``Recipe``; ``quantize`` overrides its preset."""
     if given is None:
-        found = Recipe()
+        recipe = Recipe()
     elif isinstance(given, Recipe):
-        found = given
+        recipe = given
     elif isinstance(given, Mapping):
-        found = _read("recipe", given)
+        recipe = _parse_recipe("recipe", given)
     elif isinstance(given, str | os.PathLike):
-        found = read_recipe(given)
+        recipe = read_recipe(given)
     else:
         rule = "must be a Recipe, a mapping, or the path of a TOML file"
         raise UsageError("recipe", rule, value=type(given).__name__)
     if quantize is not None and not isinstance(quantize, str):
         raise UsageError("quantize", "must be the name of a preset, such as int8", value=quantize)
-    for name in found.targets:
-        find_target(name)  # one that is misspelt would be ignored
-    return found if quantize is None else Recipe(quantize, found.modules, found.operators, found.targets)
+    for name in recipe.targets:
+        find_target(name)  # raises for a misspelt name, which would otherwise be ignored
+    return recipe if quantize is None else Recipe(quantize, recipe.modules, recipe.operators, recipe.targets)
 
 
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
@@ -120,10 +122,10 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         raise FileAccessError(os.fspath(path), f"cannot be opened: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(os.fspath(path), f"must be TOML: {error}") from error
-    return _read(os.fspath(path), content)
+    return _parse_recipe(os.fspath(path), content)
 
 
-def _read(source: str, content: Mapping[str, Any], inner: bool = False) -> Recipe:
+def _parse_recipe(source: str, content: Mapping[str, Any], inner: bool = False) -> Recipe:
     known = _KEYS - {"targets"} if inner else _KEYS
     for key in content:
         if key not in known:
@@ -131,22 +133,22 @@ def _read(source: str, content: Mapping[str, Any], inner: bool = False) -> Recip
     quantize = content.get("quantize")
     if quantize is not None and not isinstance(quantize, str):
         raise InputError(f"{source}: quantize", "must be the name of a preset", value=quantize)
-    parts = {part: _strings(f"{source}: {part}", content.get(part, {})) for part in _PARTS}
+    parts = {part: _parse_table(f"{source}: {part}", content.get(part, {})) for part in _PARTS}
     targets = content.get("targets", {})
     if not isinstance(targets, Mapping) or not all(isinstance(t, Mapping) for t in targets.values()):
         raise InputError(f"{source}: targets", "must be tables by the name of a target")
-    own = {str(n).lower(): _read(f"{source}: targets.{n}", t, inner=True) for n, t in targets.items()}
-    return Recipe(quantize, parts["modules"], parts["operators"], own)
+    overrides = {str(n).lower(): _parse_recipe(f"{source}: targets.{n}", t, inner=True) for n, t in targets.items()}
+    return Recipe(quantize, parts["modules"], parts["operators"], overrides)
 
 
-def _strings(source: str, held: Any) -> dict[str, str]:
-    if not isinstance(held, Mapping) or not all(isinstance(v, str) for v in held.values()):
+def _parse_table(source: str, table: Any) -> dict[str, str]:
+    if not isinstance(table, Mapping) or not all(isinstance(v, str) for v in table.values()):
         raise InputError(source, 'must be a table of names and precisions: "features.0" = "float"')
-    return {str(name): precision for name, precision in held.items()}
+    return {str(name): precision for name, precision in table.items()}
 
 
 def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target: str) -> None:
-    """Set a quantizer of a backend as a recipe says. ``modules``: all that the model has."""
+    """Configure a backend's quantizer from a recipe. ``modules``: all modules of the model."""
     quantizer.set_global(config_of(quantizer, recipe.quantize or FLOAT, target))
     paths = set(modules)
     for name, precision in recipe.modules.items():
@@ -159,7 +161,7 @@ def apply_recipe(quantizer: Any, recipe: Recipe, modules: Iterable[str], target:
 
 
 def config_of(quantizer: Any, precision: str, target: str) -> Any:
-    """The configuration of a preset by its name; None is floating point."""
+    """The config of a preset by name; None for floating point."""
     presets = quantizer.presets
     if precision == HIGHER:
         precision = higher(presets)
@@ -171,5 +173,5 @@ def config_of(quantizer: Any, precision: str, target: str) -> Any:
 
 
 def higher(presets: Iterable[str]) -> str:
-    """The most precise way to hold a layer: activations of 16 bits, or none of integers."""
+    """The most precise preset of a target: 16-bit activations if available, else floating point."""
     return next((name for name in presets if name.startswith("a16")), FLOAT)

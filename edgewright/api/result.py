@@ -1,4 +1,4 @@
-"""What ``edgewright.compile`` gives: a program per target, with what there is to say of it."""
+"""Results of ``edgewright.compile``: a program per target, with its report."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from edgewright.units import share, size
 class CompileResult:
     """A model compiled for a target.
 
-    ``program`` is the finished program, ``exported`` what it was lowered from (quantized, if it is), ``report`` what
-    there is to say of it.
+    ``program`` is the finished program, ``exported`` the (possibly quantized) program it was lowered from, ``report``
+    its compile report.
     """
 
     def __init__(self, program: Any, exported: Any, report: CompileReport) -> None:
@@ -41,20 +41,20 @@ class CompileResult:
         return data
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write ``m.pte``, and ``m.twin`` beside it if this machine needs one to run the file."""
+        """Write ``m.pte``, and ``m.twin`` beside it if the host needs one to run the file."""
         self.program.save(path)
         self.program.write_tensor_data_to_file(Path(path).parent)
         self.report.file = os.fspath(path)
         return Path(path)
 
     def method(self, name: str = "forward") -> Method:
-        """A method loaded into this machine's runtime, with state of its own."""
+        """Load a method into the host runtime, with its own state."""
         from edgewright.api.checked_method import load
 
         return load(self.program, name)
 
     def run(self, *inputs: Any) -> Any:
-        """Run ``forward`` on this machine as the device would compute it: its output, or a list of several."""
+        """Run ``forward`` on the host with the device's numerics: its output, or a list of several."""
         if self._method is None:
             self._method = self.method()
         outputs = self._method.execute(list(inputs))
@@ -62,14 +62,14 @@ class CompileResult:
 
     @property
     def summary(self) -> str:
-        """A few lines for people."""
+        """A human-readable summary."""
         report = self.report
         lines = [f"{report.target} ({report.precision}): {size(report.bytes)}, "
                  f"planned memory {size(report.planned_bytes)}"]  # fmt: skip
         lines += accuracy_lines(report)
         if report.shapes:
-            told = ", ".join(f"{decibels:.1f} dB at the {name}" for name, decibels in report.shapes.items())
-            lines.append(f"dynamic shapes: {told}")
+            shapes = ", ".join(f"{decibels:.1f} dB at the {name}" for name, decibels in report.shapes.items())
+            lines.append(f"dynamic shapes: {shapes}")
         if report.metric is not None:
             lines.append(f"metric {report.metric:.6g}")
         lines.append(str(report.check))
@@ -89,7 +89,7 @@ class CompileResult:
 
 
 def accuracy_lines(report: CompileReport) -> list[str]:
-    """How far a result is from the model, and on what data that was measured."""
+    """Summary lines about the accuracy, and the data it was measured on."""
     lines = []
     if report.sqnr is not None:
         several = " (the output that is furthest)" if sum(d is not None for d in report.outputs) > 1 else ""
@@ -120,7 +120,7 @@ class SeveralReports:
 
 
 class CompileResults(Mapping[str, CompileResult]):
-    """Results by target. Asking for one that failed raises what it failed with."""
+    """Results by target. Access to a failed target raises its error."""
 
     def __init__(self, results: Mapping[str, CompileResult], failures: Mapping[str, EdgewrightError]) -> None:
         self._results = dict(results)
@@ -147,21 +147,21 @@ class CompileResults(Mapping[str, CompileResult]):
         return SeveralReports({name: r.report for name, r in self._results.items()}, self.failures)
 
     def save(self, folder: str | os.PathLike[str], name: str = "model") -> list[Path]:
-        """Write ``name.target.pte`` for each; ``name.target.simulated.pte`` for what no device runs."""
-        place = make_folder(folder)
-        return [result.save(place / file_name(name, result.report)) for result in self._results.values()]
+        """Write ``name.target.pte`` for each; ``name.target.simulated.pte`` for host-only files."""
+        directory = make_folder(folder)
+        return [result.save(directory / file_name(name, result.report)) for result in self._results.values()]
 
     def run(self, *inputs: Any) -> dict[str, Any]:
-        """Run all of them on this machine: outputs by target."""
+        """Run all of them on the host: outputs by target."""
         return {name: result.run(*inputs) for name, result in self._results.items()}
 
     @property
     def summary(self) -> str:
-        """A table as text."""
+        """A plain-text table."""
         from edgewright.console import plain_table
 
-        told = plain_table(columns(), rows([r.report for r in self._results.values()]))
-        return "\n".join([told, *(f"{name}: {error}" for name, error in self.failures.items())])
+        table = plain_table(columns(), rows([r.report for r in self._results.values()]))
+        return "\n".join([table, *(f"{name}: {error}" for name, error in self.failures.items())])
 
     def __repr__(self) -> str:
         return f"<CompileResults {', '.join([*self._results, *(f'{n} (failed)' for n in self.failures)])}>"
@@ -173,5 +173,5 @@ class CompileResults(Mapping[str, CompileResult]):
 
 
 def file_name(name: str, report: CompileReport) -> str:
-    """How the file of a target is called in a folder of several."""
+    """The file name of a target in a folder of several."""
     return f"{name}.{report.target}{'.simulated' if report.simulated else ''}.pte"

@@ -1,7 +1,7 @@
-"""Writes to a model's state, in the form that torchao knows.
+"""Rewrites in-place operators on buffers to a computation and ``copy_``, the only write that torchao recognizes.
 
-torchao folds what it takes for constants, and takes every buffer for one that nothing copies to: ``seen.add_(1)`` would
-be computed once, for ever. ``seen.copy_(seen + 1)`` means the same and stays.
+torchao folds constants, and considers every buffer without a ``copy_`` constant: ``seen.add_(1)`` would be computed
+once, at compile time. The equivalent ``seen.copy_(seen + 1)`` is preserved.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from torch import fx
 aten = torch.ops.aten
 
 
-def spell_out_writes(module: fx.GraphModule) -> fx.GraphModule:
-    """Operators that write to buffers in place become a computation and a copy."""
+def functionalize_buffer_writes(module: fx.GraphModule) -> fx.GraphModule:
+    """Replace in-place operators on buffers by a functional operator and a copy."""
     for node in list(module.graph.nodes):
-        plain = _plain(node) if node.op == "call_function" else None
-        if plain is None:
+        functional = _functional_variant(node) if node.op == "call_function" else None
+        if functional is None:
             continue
         state: Any = node.args[0]
         with module.graph.inserting_before(node):
-            made = module.graph.call_function(plain, node.args, node.kwargs)
-            written = module.graph.call_function(aten.copy_.default, (state, made))
-        made.meta, written.meta = dict(node.meta), dict(node.meta)
-        node.replace_all_uses_with(written)
+            result = module.graph.call_function(functional, node.args, node.kwargs)
+            copy = module.graph.call_function(aten.copy_.default, (state, result))
+        result.meta, copy.meta = dict(node.meta), dict(node.meta)
+        node.replace_all_uses_with(copy)
         module.graph.erase_node(node)
     module.recompile()
     return module
 
 
-def _plain(node: fx.Node) -> Any:
-    """The operator without its effect, if a node writes to a buffer with one that has such a twin."""
+def _functional_variant(node: fx.Node) -> Any:
+    """The functional variant of a node's operator, if the node writes to a buffer in place."""
     target: Any = node.target
     first = node.args[0] if node.args else None
     writes = isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable

@@ -1,4 +1,4 @@
-"""A method's values and instructions, one readable line each."""
+"""Disassembly of a method: its values and instructions, one line each."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from edgewright.formats import schema
 from edgewright.formats.operator_signatures import OPERATORS, Kind, Signature
 from edgewright.ir.dtypes import ScalarType
 
-_ITEMS = 8  # of a list that are spelled out: calls may share one long list
+_MAX_ITEMS = 8  # list items to print: calls may share one long list
 _TENSORS = (Kind.TENSOR, Kind.TENSORS, Kind.OPTIONAL_TENSORS, Kind.ANY)
 
 
 class Listing:
-    """Spells out one verified plan."""
+    """Disassembles one verified execution plan."""
 
     def __init__(self, plan: schema.ExecutionPlan) -> None:
         self.plan = plan
-        self.computed = _computed(plan)
+        self.computed = _computed_values(plan)
 
     def values(self) -> list[str]:
         """Every value: ``%7 float32[2, 3] at arena 1 + 48``."""
@@ -28,7 +28,7 @@ class Listing:
         return [f"%{i} {self._value(v)}{edges.get(i, '')}" for i, v in enumerate(self.plan.values)]
 
     def instructions(self) -> list[dict[str, Any]]:
-        """Every instruction: chain, index, text and, if the file says it, the source line it came from."""
+        """Every instruction: chain, index, text and, if the file contains it, the source line."""
         return [
             {"chain": c, "index": i, "text": self._instruction(instruction), "source": _source(chain, i)}
             for c, chain in enumerate(self.plan.chains)
@@ -89,12 +89,12 @@ class Listing:
         if signature is None or len(args) != signature.boxed:
             inputs = ", ".join(map(self._argument, args[:-1]))
             return f"{self._names(args[-1:])}{key}({inputs})"
-        shown = []
+        arguments = []
         for index, argument in zip(args, signature.inputs, strict=False):
             text = self._argument(index)
-            shown.append(text if argument.kind in _TENSORS and text != "null" else f"{argument.name}={text}")
+            arguments.append(text if argument.kind in _TENSORS and text != "null" else f"{argument.name}={text}")
         outputs = args[len(signature.inputs) : len(signature.args)] or args[-1:]
-        return f"{self._names(outputs)}{key}({', '.join(shown)})"
+        return f"{self._names(outputs)}{key}({', '.join(arguments)})"
 
     def _names(self, outputs: Sequence[int]) -> str:
         lists = (schema.TensorList, schema.OptionalTensorList)
@@ -102,18 +102,18 @@ class Listing:
         return ", ".join(names) + " = " if names else ""
 
 
-def _computed(plan: schema.ExecutionPlan) -> set[int]:
-    """Values that instructions replace: their content in the file is only a placeholder."""
-    found: set[int] = set()
+def _computed_values(plan: schema.ExecutionPlan) -> set[int]:
+    """Values that instructions write: their content in the file is a placeholder."""
+    indices: set[int] = set()
     for chain in plan.chains:
         for instruction in chain.instructions:
             if isinstance(instruction, schema.MoveCall):
-                found.add(instruction.move_to)
+                indices.add(instruction.move_to)
             elif isinstance(instruction, schema.KernelCall) and instruction.args:
                 signature = OPERATORS.get((plan.operators or [])[instruction.op_index].key)
                 if signature is not None and not any(a.written for a in signature.args):
-                    found.add(instruction.args[-1])
-    return found
+                    indices.add(instruction.args[-1])
+    return indices
 
 
 def _source(chain: schema.Chain, index: int) -> str | None:
@@ -122,8 +122,8 @@ def _source(chain: schema.Chain, index: int) -> str | None:
 
 
 def _list(items: Sequence[Any], show: Any) -> str:
-    more = f", ... {len(items)} in all" if len(items) > _ITEMS else ""
-    return "[" + ", ".join(show(item) for item in list(items[:_ITEMS])) + more + "]"
+    more = f", ... {len(items)} in all" if len(items) > _MAX_ITEMS else ""
+    return "[" + ", ".join(show(item) for item in list(items[:_MAX_ITEMS])) + more + "]"
 
 
 def _number(value: Any) -> str:

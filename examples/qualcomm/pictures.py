@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from edgewright.api.image_data import ENDINGS, ImageOptions, read_image
+from edgewright.api.image_data import SUFFIXES, ImageOptions, read_image
 from edgewright.errors import InputError, UsageError
 
 Inputs = tuple[torch.Tensor, ...]
@@ -17,9 +17,9 @@ PLAIN = ImageOptions(mean=(0.0,), std=(255.0,))  # pixels from 0 to 1
 
 def from_folder(folder: Path, count: int, size: int, options: ImageOptions = IMAGENET) -> list[Inputs]:
     """The first images of a folder and of those in it, by name."""
-    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)[:count]
+    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES)[:count]
     if not found:
-        raise UsageError(str(folder), f"must hold images ({', '.join(ENDINGS)})")
+        raise UsageError(str(folder), f"must hold images ({', '.join(SUFFIXES)})")
     example = [torch.empty(1, 3, size, size)]
     return [(torch.from_numpy(read_image(path, example, options)),) for path in found]
 

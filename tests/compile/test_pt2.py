@@ -64,7 +64,7 @@ def test_weights_are_mapped_and_the_file_is_never_written_to(path: Path) -> None
 def test_what_cannot_be_mapped_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("edgewright.frontend.pt2._mapped", lambda *_: None)
+    monkeypatch.setattr("edgewright.frontend.pt2._map_record", lambda *_: None)
     with caplog.at_level(logging.INFO, "edgewright"):
         program = load_pt2(str(path))
     check(program)

@@ -14,8 +14,8 @@ import edgewright as ew
 from edgewright import to_edge_transform_and_lower
 from edgewright.api import locate, self_check
 from edgewright.api.data import Call
-from edgewright.api.deviation import Output
-from edgewright.api.graph_interpreter import Override, Reference
+from edgewright.api.deviation import OutputDeviation
+from edgewright.api.graph_interpreter import GraphInterpreter, Override
 from edgewright.api.self_check import check_cases, check_program
 from edgewright.backends import find_partitioner
 from edgewright.backends.table import Rounding
@@ -166,14 +166,14 @@ class Deciding(torch.nn.Module):
 
 def test_decisions_that_rounding_flips_are_no_fault(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs are others altogether, and every layer is right for what the layers before it gave."""
-    right = Reference.run
+    right = GraphInterpreter.run
 
-    def near_ties(self: Reference, given: Any, visitors: Any = ()) -> Any:
+    def near_ties(self: GraphInterpreter, given: Any, visitors: Any = ()) -> Any:
         made = right(self, given, visitors)
         whole = not visitors or not isinstance(visitors[0], Override)
         return [[7 - chosen, -y] for chosen, y in made] if whole else made
 
-    monkeypatch.setattr(Reference, "run", near_ties)
+    monkeypatch.setattr(GraphInterpreter, "run", near_ties)
     model, x = Deciding().eval(), torch.randn(4, 8)
     assert ew.compile(model, x, "xnnpack").report.check.note.startswith("rounding flips decisions")
     plant("xnnpack", "fc")
@@ -323,6 +323,6 @@ def test_accumulated_errors_of_a_chaotic_network_are_judged_by_its_layers(
     asked: list[str] = []
     for name in ("faulty_layer", "locate"):
         monkeypatch.setattr(self_check, name, lambda *given, name=name: asked.append(name))
-    output = Output(np.ones(4), distance=distance, allowed=1.0, discrete=False)
-    assert self_check._explained(None, [], [], [output])
+    output = OutputDeviation(np.ones(4), distance=distance, allowed=1.0, discrete=False)
+    assert self_check._explain_or_raise(None, [], [], [output])
     assert asked == [called]

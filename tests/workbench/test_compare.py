@@ -64,7 +64,7 @@ def test_a_vendor_that_refuses_so_many_outputs_is_told(monkeypatch: pytest.Monke
             raise VendorError("Vela", "must keep the graph's outputs")
         return made(bench, target, converted, seen)
 
-    monkeypatch.setattr(module, "_device_values", refuse)
+    monkeypatch.setattr(module, "_run_with_layer_outputs", refuse)
     found = compare(bench(Recipe("int8")), find_target("xnnpack"))
     assert found.note == "Vela: must keep the graph's outputs"
     assert found.device == pytest.approx(found.fake, abs=2)
