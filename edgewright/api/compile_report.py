@@ -128,7 +128,7 @@ class CompileReport:
         if self.evaluated_on == "nothing":
             return "not compared with a float model: it is quantized already, and no original (--original) was given"
         if self.agreement is not None:
-            return "its outputs are indices or truth values, which have no SQNR"
+            return "its outputs are indices or bools, which have no SQNR"
         return "not measured: there are no inputs to measure on (--evaluate)"
 
     @property
@@ -148,15 +148,15 @@ class CompileReport:
     def estimated_ms(self) -> float | None:
         """Milliseconds of all delegates on the device, estimated by a vendor's compiler or a documented formula."""
         speeds = [e.get("inferences_per_second") for e in self.estimates]
-        known = [s for s in speeds if isinstance(s, int | float) and s > 0 and math.isfinite(s)]
-        return sum(1e3 / s for s in known) if known and len(known) == len(speeds) else None
+        positive = [s for s in speeds if isinstance(s, int | float) and s > 0 and math.isfinite(s)]
+        return sum(1e3 / s for s in positive) if positive and len(positive) == len(speeds) else None
 
     @property
     def sram(self) -> int | None:
         """Peak bytes of fast memory of the delegates, if estimated."""
         sizes = [e["memory"].get("sram") for e in self.estimates if isinstance(e.get("memory"), Mapping)]
-        known = [int(s) for s in sizes if isinstance(s, int | float)]
-        return max(known) if known else None
+        numbers = [int(s) for s in sizes if isinstance(s, int | float)]
+        return max(numbers) if numbers else None
 
     @property
     def time(self) -> tuple[float | None, str]:
@@ -191,12 +191,12 @@ class CompileReport:
 def measured_on(origin: str, samples: int) -> str:
     """Describe the evaluation data: ``origin`` as in ``Samples``, and the number of inputs."""
     plural = "s" if samples > 1 else ""
-    seen = f"on the calibration data itself ({samples} input{plural}), which flatters it"
+    calibration = f"on the calibration data itself ({samples} input{plural}), which flatters it"
     return {
         "held-out": f"on {samples} held-out input{plural}",
         "given": f"on {samples} input{plural}",
-        "calibration": f"{seen}: give other data to measure on (--evaluate)",
-        "example": "on the example input alone: give data to measure on (--evaluate)",
+        "calibration": f"{calibration}: pass other data to measure on (--evaluate)",
+        "example": "on the example input alone: pass data to measure on (--evaluate)",
     }.get(origin, "")
 
 

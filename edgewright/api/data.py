@@ -89,7 +89,7 @@ def load_calls(
     except Exception as error:  # raised by the user's code
         raise InputError(_source_name(source), f"raised {type(error).__name__}: {error}") from error
     if not result:
-        raise InputError(_source_name(source), "must hold at least one input for the model")
+        raise InputError(_source_name(source), "must contain at least one input for the model")
     return result
 
 
@@ -193,11 +193,13 @@ def _split(source: str, arrays: Sequence[Any], example: Call) -> Iterator[Call]:
     """Split arrays of many inputs into calls, along the first dimension or along an extra leading one."""
     examples = [e for e in example.args if isinstance(e, torch.Tensor)]
     if len(arrays) < len(examples) or len(examples) != len(example.args):
-        rule = f"must hold {len(example.args)} arrays, named in0, in1, ..."
+        rule = f"must contain {len(example.args)} arrays, named in0, in1, ..."
         raise InputError(source, rule, value=len(arrays))
     parts = [_split_array(source, _tensor(source, a), e) for a, e in zip(arrays, examples, strict=False)]
     if len({len(p) for p in parts}) != 1:
-        raise InputError(source, "must hold as many of each input", value=", ".join(str(len(p)) for p in parts))
+        raise InputError(
+            source, "must contain the same number of each input", value=", ".join(str(len(p)) for p in parts)
+        )
     for inputs in zip(*parts, strict=True):
         yield Call(tuple(inputs))
 
@@ -218,7 +220,7 @@ def _from_folder(path: Path, example: Call, images: ImageOptions | None) -> Iter
     arrays = [p for p in files if p.suffix in (".npy", ".npz")]
     pictures = [p for p in files if p.suffix.lower() in SUFFIXES]
     if not arrays and not pictures:
-        raise InputError(str(path), f"must hold images ({', '.join(SUFFIXES)}) or arrays (.npy, .npz)")
+        raise InputError(str(path), f"must contain images ({', '.join(SUFFIXES)}) or arrays (.npy, .npz)")
     for file in arrays:
         yield from _split(file.name, _arrays(file), example)
     for file in pictures if not arrays else ():

@@ -177,8 +177,8 @@ def _input_layer(node: fx.Node) -> QuantizedLayer:
 
 def _dequantized_name(node: fx.Node) -> str | None:
     """The name of the node that dequantizes a result, if it is quantized."""
-    found = dequantized_node(node)
-    return None if found is None else found.name
+    node_ = dequantized_node(node)
+    return None if node_ is None else node_.name
 
 
 def _attribute(module: Any, path: str) -> torch.Tensor:
@@ -229,6 +229,6 @@ class _ResultRecorder(fx.Interpreter):
         return value
 
     def _record(self, node: fx.Node, value: Any) -> None:
-        wanted = node.op != "get_attr" and (self._names is None or node.name in self._names)
-        if wanted and (isinstance(value, torch.Tensor) or node.op == "placeholder"):
+        is_recorded = node.op != "get_attr" and (self._names is None or node.name in self._names)
+        if is_recorded and (isinstance(value, torch.Tensor) or node.op == "placeholder"):
             self._results[node.name] = value

@@ -144,15 +144,15 @@ class _FaultSearch:
 
     def bisect(self) -> Fault:
         """The first result, in execution order, that rounding does not explain when exposed alone."""
-        low, high, found = 0, len(self.exposed), None
+        low, high, first_fault = 0, len(self.exposed), None
         try:
             while low < high:
                 middle = (low + high) // 2
                 fault = self._check_exposed(self.exposed[middle])
-                low, high, found = (middle + 1, high, found) if fault is None else (low, middle, fault)
+                low, high, first_fault = (middle + 1, high, first_fault) if fault is None else (low, middle, fault)
         except EdgewrightError as error:
             return Fault("must compute what the graph it was lowered from computes", f"no layer can be named: {error}")
-        return found or Fault(
+        return first_fault or Fault(
             "must compute what the graph it was lowered from computes",
             "other outputs; no layer alone shows it: what differs is how layers are fused, or share memory",
         )

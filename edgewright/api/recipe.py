@@ -43,8 +43,8 @@ class Recipe:
     @property
     def quantizes(self) -> bool:
         """True if any part is quantized."""
-        own = bool(self.quantize or self.modules or self.operators)
-        return own or any(target.quantizes for target in self.targets.values())
+        has_settings = bool(self.quantize or self.modules or self.operators)
+        return has_settings or any(target.quantizes for target in self.targets.values())
 
     def for_target(self, name: str) -> Recipe:
         """The recipe for one target, with its overrides applied."""
@@ -89,19 +89,19 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def as_recipe(given: Any, quantize: str | None) -> Recipe:
+def as_recipe(source: Any, quantize: str | None) -> Recipe:
     """A recipe from None, a path, a mapping or a ``Recipe``; ``quantize`` overrides its preset."""
-    if given is None:
+    if source is None:
         recipe = Recipe()
-    elif isinstance(given, Recipe):
-        recipe = given
-    elif isinstance(given, Mapping):
-        recipe = _parse_recipe("recipe", given)
-    elif isinstance(given, str | os.PathLike):
-        recipe = read_recipe(given)
+    elif isinstance(source, Recipe):
+        recipe = source
+    elif isinstance(source, Mapping):
+        recipe = _parse_recipe("recipe", source)
+    elif isinstance(source, str | os.PathLike):
+        recipe = read_recipe(source)
     else:
         rule = "must be a Recipe, a mapping, or the path of a TOML file"
-        raise UsageError("recipe", rule, value=type(given).__name__)
+        raise UsageError("recipe", rule, value=type(source).__name__)
     if quantize is not None and not isinstance(quantize, str):
         raise UsageError("quantize", "must be the name of a preset, such as int8", value=quantize)
     for name in recipe.targets:
@@ -126,10 +126,10 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def _parse_recipe(source: str, content: Mapping[str, Any], inner: bool = False) -> Recipe:
-    known = _KEYS - {"targets"} if inner else _KEYS
+    keys = _KEYS - {"targets"} if inner else _KEYS
     for key in content:
-        if key not in known:
-            raise not_among(source, key, sorted(known), rule="a key must be one of", error=InputError)
+        if key not in keys:
+            raise not_among(source, key, sorted(keys), rule="a key must be one of", error=InputError)
     quantize = content.get("quantize")
     if quantize is not None and not isinstance(quantize, str):
         raise InputError(f"{source}: quantize", "must be the name of a preset", value=quantize)

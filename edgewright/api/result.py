@@ -100,7 +100,7 @@ def accuracy_lines(report: CompileReport) -> list[str]:
     if report.one_sided:
         lines.append(report.one_sided)
     if report.agreement is not None:
-        lines.append(f"indices and truth values: {share(report.agreement)} equal {report.measured_on}")
+        lines.append(f"indices and bools: {share(report.agreement)} equal {report.measured_on}")
     return lines
 
 

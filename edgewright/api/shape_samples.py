@@ -51,10 +51,10 @@ def _resize(leaf: Any, value: Any, sizes: Mapping[str, int]) -> Any:
     shape = [_evaluate_size(extent, sizes) for extent in value.shape]
     if any(extent is None for extent in shape):
         return None
-    known = [int(extent) for extent in shape if extent is not None]
-    if not leaf.numel() or torch.Size(known).numel() > _MAX_ELEMENTS:
+    static_shape = [int(extent) for extent in shape if extent is not None]
+    if not leaf.numel() or torch.Size(static_shape).numel() > _MAX_ELEMENTS:
         return None
-    for dim, extent in enumerate(known):
+    for dim, extent in enumerate(static_shape):
         leaf = leaf.index_select(dim, torch.arange(extent) % leaf.shape[dim])
     return leaf
 

@@ -40,7 +40,7 @@ class LoweredBackendModule(torch.nn.Module):
         self.results: Sequence[Result] | None = None
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        """Run the delegate on this machine."""
+        """Run the delegate on the host."""
         from edgewright.frontend.importer import to_array  # a cyclic import at module level
         from edgewright.runtime.delegates import DelegateBlob, invoke, require_delegate
         from edgewright.runtime.method_io import give_array

@@ -140,5 +140,5 @@ def advise(message: str, code: str) -> tuple[str, str] | None:
 
 def _suggested_fixes(message: str) -> str:
     """Torch's suggested fixes for dynamic_shapes, on one line."""
-    found = _SUGGESTED_FIXES.search(message)
-    return f" Here: {'; '.join(line.strip() for line in found[1].splitlines())}." if found else ""
+    match = _SUGGESTED_FIXES.search(message)
+    return f" Here: {'; '.join(line.strip() for line in match[1].splitlines())}." if match else ""

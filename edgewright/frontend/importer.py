@@ -178,8 +178,10 @@ class _Importer:
 
     def _origin(self, node: fx.Node) -> Origin:
         name = str(node.meta.get("origin", node.name))
-        given = tuple(node.meta.get("given", (node.name,)))
-        return Origin(name, module_path(node), tuple(frames(node)), module_classes(node), source_line(node), given)
+        exported_names = tuple(node.meta.get("given", (node.name,)))
+        return Origin(
+            name, module_path(node), tuple(frames(node)), module_classes(node), source_line(node), exported_names
+        )
 
     def _outputs(self, node: fx.Node) -> None:
         signature = self.exported.graph_signature

@@ -91,7 +91,7 @@ def _lookup(text: str, module: Any, name: str) -> Any:
 
 
 def _call_factory(text: str, factory: Any) -> Any:
-    """The result of a factory; a module or a program as it is."""
+    """The result of a factory; a module or a program is returned unchanged."""
     if isinstance(factory, torch.nn.Module | ExportedProgram) or not callable(factory):
         return factory
     try:

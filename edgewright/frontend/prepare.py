@@ -48,7 +48,7 @@ def prepare(
     try:
         return ProgramFunctionalizer(exported, Rewriter(is_supported, no_decompose, strict)).program()
     except NeedsRetrace as reason:
-        log.warning("retracing the whole graph: %s is not covered by rewrites", reason)
+        log.warning("retracing the entire graph: functionalization does not support %s", reason)
         return _retrace_and_rewrite(exported, Rewriter(is_supported, no_decompose, strict))
 
 

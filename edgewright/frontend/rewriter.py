@@ -142,8 +142,8 @@ class Rewriter:
         """An input and dimension of this size, which is known without computing any tensor."""
         for node in self.graph.find_nodes(op="placeholder"):
             val = node.meta.get("val")
-            for dim, own in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
-                if isinstance(own, torch.SymInt) and own.node.expr == size:
+            for dim, extent in enumerate(val.shape if isinstance(val, torch.Tensor) else ()):
+                if isinstance(extent, torch.SymInt) and extent.node.expr == size:
                     return node, dim
         return None
 

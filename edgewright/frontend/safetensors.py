@@ -98,7 +98,7 @@ def _entry(name: str, item: Any) -> _Entry:
     except FormatError as error:
         raise error.inside(f"{name}.shape") from None
     if size != offsets[1] - offsets[0]:
-        raise fail(f"must hold the tensor's {size} bytes", offsets[1] - offsets[0], "data_offsets")
+        raise fail(f"must span the tensor's {size} bytes", offsets[1] - offsets[0], "data_offsets")
     return _Entry(DTYPES[dtype], shape, *offsets)
 
 
@@ -135,15 +135,15 @@ def load_weights(model: Model, source: Source) -> None:
     A model created on ``torch.device("meta")`` never allocates memory for its weights.
     """
     weights = read_weights(source)
-    wanted = model.state_dict if isinstance(model, ExportedProgram) else model.state_dict()
+    expected = model.state_dict if isinstance(model, ExportedProgram) else model.state_dict()
     _tie_weights(model, weights)
-    _check_names(wanted, weights)
+    _check_names(expected, weights)
     for name, tensor in weights.items():
-        if tensor.dtype != wanted[name].dtype:
-            log.info("%s: converted from %s to the model's %s", name, tensor.dtype, wanted[name].dtype)
-            weights[name] = tensor.to(wanted[name].dtype)
+        if tensor.dtype != expected[name].dtype:
+            log.info("%s: converted from %s to the model's %s", name, tensor.dtype, expected[name].dtype)
+            weights[name] = tensor.to(expected[name].dtype)
     if isinstance(model, ExportedProgram):
-        wanted.update({n: _as_parameter(weights[n], wanted[n]) for n in wanted})
+        expected.update({n: _as_parameter(weights[n], expected[n]) for n in expected})
     else:
         model.load_state_dict(weights, assign=True)
 
@@ -165,14 +165,14 @@ def _tie_weights(model: Model, weights: dict[str, torch.Tensor]) -> None:
             weights.setdefault(name, weights[stored[0]])
 
 
-def _check_names(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]) -> None:
-    missing, unknown = sorted(set(wanted) - set(weights)), sorted(set(weights) - set(wanted))
-    for names, rule in ((missing, "must hold every weight of the model; these are missing"),
-                        (unknown, "must hold weights of the model only; these are not the model's")):  # fmt: skip
+def _check_names(expected: Mapping[str, torch.Tensor], weights: Mapping[str, torch.Tensor]) -> None:
+    missing, unknown = sorted(set(expected) - set(weights)), sorted(set(weights) - set(expected))
+    for names, rule in ((missing, "must contain every weight of the model; these are missing"),
+                        (unknown, "must contain weights of the model only; these are not the model's")):  # fmt: skip
         if names:
             more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
             raise UsageError("weights", rule, value=", ".join(names[:_MAX_LISTED]) + more)
-    for name, tensor in wanted.items():
+    for name, tensor in expected.items():
         if tensor.shape != weights[name].shape:
             rule = f"must have the model's shape {list(tensor.shape)}"
             raise UsageError(f"weight {name!r}", rule, value=list(weights[name].shape))

@@ -85,11 +85,11 @@ def strip_all_boundary_qdq(graph: fx.Graph) -> dict[str, IOQParams]:
 
 
 def _checked_indices(side: str, requested: Iterable[int] | None, count: int) -> list[int]:
-    chosen = list(range(count)) if requested is None else list(requested)
-    bad = [i for i in chosen if not isinstance(i, int) or not 0 <= i < count]
+    indices = list(range(count)) if requested is None else list(requested)
+    bad = [i for i in indices if not isinstance(i, int) or not 0 <= i < count]
     if bad:
         raise UsageError(f"{side}s", f"must be indices from 0 to {count - 1}", value=bad)
-    return chosen
+    return indices
 
 
 def _strip_quantize(graph: fx.Graph, name: str, index: int) -> IOQParams:

@@ -20,7 +20,7 @@ from edgewright.frontend.origin import describe_node, module_path
 log = logging.getLogger("edgewright.quantize")
 
 _REMEDY = (
-    "Integers hold neither infinity nor NaN: look for a logarithm or a division of 0, or an overflow, and clamp it; or "
+    "Integers cannot represent infinity or NaN: look for log(0), a division by 0 or an overflow, and clamp it; or "
     "leave the module in floating point."
 )
 

@@ -125,13 +125,13 @@ def integer_state(exported: ExportedProgram) -> ExportedProgram:
     inputs = {s.target: s.arg.name for s in signature.input_specs if s.kind == InputKind.BUFFER}
     results: Any = exported.graph.output_node().args[0]
     nodes = {n.name: n for n in exported.graph.nodes}
-    chosen: dict[int, tuple[str, tuple[Any, ...]]] = {}
+    encodings: dict[int, tuple[str, tuple[Any, ...]]] = {}
     for index, spec in enumerate(signature.output_specs):
         if spec.kind == OutputKind.BUFFER_MUTATION and spec.target in inputs:
             qparams = _encoding(nodes[inputs[spec.target]], results[index])
             if qparams is not None:
-                chosen[index] = (spec.target, qparams)
-    return _with_integer_state(exported, chosen, inputs) if chosen else exported
+                encodings[index] = (spec.target, qparams)
+    return _with_integer_state(exported, encodings, inputs) if encodings else exported
 
 
 def _encoding(state: fx.Node, result: Any) -> tuple[Any, ...] | None:
@@ -146,7 +146,7 @@ def _encoding(state: fx.Node, result: Any) -> tuple[Any, ...] | None:
 
 
 def _with_integer_state(
-    exported: ExportedProgram, chosen: dict[int, tuple[str, tuple[Any, ...]]], inputs: dict[str, str]
+    exported: ExportedProgram, encodings: dict[int, tuple[str, tuple[Any, ...]]], inputs: dict[str, str]
 ) -> ExportedProgram:
     module = copy.deepcopy(exported.graph_module)
     for old, new in zip(exported.graph.nodes, module.graph.nodes, strict=True):
@@ -155,7 +155,7 @@ def _with_integer_state(
     output: Any = module.graph.output_node()
     results, specs = list(output.args[0]), list(exported.graph_signature.output_specs)
     states, others = dict(exported.state_dict), dict(exported.constants)
-    for index, (target, qparams) in chosen.items():
+    for index, (target, qparams) in encodings.items():
         _strip_quantize(nodes[inputs[target]], qparams)
         results[index] = results[index].args[0]
         specs[index] = OutputSpec(specs[index].kind, TensorArgument(results[index].name), target)

@@ -57,7 +57,9 @@ def test_what_rewrites_do_not_cover_is_logged(caplog: pytest.LogCaptureFixture) 
     exported = torch.export.export(Strided(), (torch.randn(2, 3),))
     with caplog.at_level(logging.WARNING, "edgewright.frontend"), pytest.raises(UnsupportedOperatorError):
         prepared(exported)
-    assert "retracing the whole graph: a write through aten.as_strided" in caplog.text
+    assert (
+        "retracing the entire graph: functionalization does not support a write through aten.as_strided" in caplog.text
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- metadata

@@ -111,7 +111,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "offsets": (file_of({"t": entry(offsets=[8, 0])}, EIGHT), r"t\.data_offsets"),
     "one offset": (file_of({"t": entry(offsets=[8])}, EIGHT), r"t\.data_offsets"),
     "negative offset": (file_of({"t": entry(offsets=[-8, 0])}, EIGHT), r"t\.data_offsets"),
-    "bytes do not fit": (file_of({"t": entry(offsets=[0, 7])}, EIGHT), "must hold the tensor's 8 bytes"),
+    "bytes do not fit": (file_of({"t": entry(offsets=[0, 7])}, EIGHT), "must span the tensor's 8 bytes"),
     "past the end": (file_of({"t": entry()}, bytes(7)), "must fill the 7 bytes"),
     "gap": (file_of({"t": entry(offsets=[4, 12])}, bytes(12)), "must begin at byte 0"),
     "overlap": (file_of({"t": entry(), "u": entry(offsets=[4, 12])}, bytes(12)), "must begin at byte 8"),

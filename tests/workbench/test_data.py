@@ -121,7 +121,7 @@ def test_pickles_are_not_opened(tmp_path: Path) -> None:
 
 
 def test_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="must hold images"):
+    with pytest.raises(InputError, match="must contain images"):
         load_calls(tmp_path, EXAMPLE)
 
 

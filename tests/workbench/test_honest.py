@@ -102,7 +102,7 @@ def test_a_large_output_does_not_hide_a_small_one() -> None:
     pair = accuracy([None, None], [([np.full(4, 1e3), np.full(4, 1e-3)], [np.full(4, 1e3), np.zeros(4)])])
     assert pair.outputs == (200.0, 0.0) and pair.sqnr == 0.0
     result = ew.compile(Two(), torch.rand(2, 3), "xnnpack")
-    assert result.report.agreement == 1.0 and "indices and truth values: 100.0% equal" in result.summary
+    assert result.report.agreement == 1.0 and "indices and bools: 100.0% equal" in result.summary
 
 
 def test_poor_results_are_told() -> None:

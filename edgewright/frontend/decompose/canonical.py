@@ -250,7 +250,7 @@ def chunk(rw: Rewriter, x: fx.Node, chunks: int, dim: int = 0) -> Any:
     return rw.call(aten.split_copy.Tensor, x, max(-(-size // chunks), 1), dim)
 
 
-# Multi-output kernels do not resize their outputs: with dynamic sizes each output is a call of its own.
+# Multi-output kernels do not resize their outputs: with dynamic sizes each output is a separate call.
 
 
 @rule(aten.split_copy.Tensor)

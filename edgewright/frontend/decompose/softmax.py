@@ -132,14 +132,19 @@ def _is_zero(node: Any) -> bool:
 def _all_masked(node: Any) -> tuple[Any, int] | None:
     """The tensor and the dimension for which a bool node computes that all elements are minus infinity."""
     if _op_name(node) == "all":
-        reduced, each = node, node.args[0]
+        reduced, comparison = node, node.args[0]
     elif _op_name(node) == "logical_not" and _op_name(node.args[0]) == "any":  # no element differs
-        reduced, each = node.args[0], node.args[0].args[0]
-        each = each.args[0] if _op_name(each) == "logical_not" else None
+        reduced, comparison = node.args[0], node.args[0].args[0]
+        comparison = comparison.args[0] if _op_name(comparison) == "logical_not" else None
     else:
         return None
-    if _op_name(each) != "eq" or each.args[1] != _MASKED or len(reduced.args) < 3 or reduced.args[2] is not True:
+    if (
+        _op_name(comparison) != "eq"
+        or comparison.args[1] != _MASKED
+        or len(reduced.args) < 3
+        or reduced.args[2] is not True
+    ):
         return None
     dims = reduced.args[1] if isinstance(reduced.args[1], list | tuple) else [reduced.args[1]]
-    x = each.args[0]
+    x = comparison.args[0]
     return (x, dims[0] % rank_of(x)) if len(dims) == 1 and rank_of(x) else None
