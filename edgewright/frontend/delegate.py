@@ -19,7 +19,7 @@ class LoweredBackendModule(torch.nn.Module):
 
     ``tail``: bytes that the delegate may read past the end of a tensor.
     ``twin``: the partition as one graph written by ``formats.twin_writer``, if the blob cannot run on the host.
-    ``estimates``: a vendor compiler's performance estimates as plain data with their ``basis`` (``lowering.estimates``).
+    ``estimates``: a vendor compiler's performance estimates as data with their ``basis`` (``lowering.estimates``).
     The class name and the field names are those that torch's verifier accepts in an exported program.
     """
 
