@@ -57,7 +57,7 @@ def test_the_device_is_near_what_was_predicted(found: Comparison) -> None:
 def test_a_vendor_that_refuses_so_many_outputs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     from edgewright.api import compare as module
 
-    made = module._device_values
+    made = module._run_with_layer_outputs
 
     def refuse(bench: Bench, target: Any, converted: Any, seen: Any) -> Any:
         if seen:
