@@ -1,4 +1,4 @@
-"""How the command line looks: tables, sizes, progress, and text from files made safe to show."""
+"""Console output: tables, progress bars, and sanitized text from files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rich.text import Text
 
 from edgewright.units import duration, number
 
-_PIPE_WIDTH = 200  # nobody sees the edge of a pipe: let tables be as wide as they are
+_PIPE_WIDTH = 200  # a pipe has no right edge: tables keep their full width
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """A console on ``stream`` (stdout), as wide as the terminal; wide enough for anything if it is none."""
+    """A console on ``stream`` (default: stdout), as wide as the terminal, or ``_PIPE_WIDTH`` for a pipe."""
     target = stream or sys.stdout
     fixed = None if target.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
     return Console(file=target, width=fixed, highlight=False, markup=False, emoji=False)
 
 
 def clean(text: object) -> str:
-    """Text from a file with control and other invisible characters spelled out: a name must not steer a terminal.
+    """Escape control and other invisible characters: text from a file must not steer a terminal.
 
     >>> clean("conv\\x1b[2J")
     'conv\\\\x1b[2J'
@@ -41,7 +41,7 @@ def clean(text: object) -> str:
 
 
 def print_error(message: str) -> None:
-    """One red paragraph on stderr: what is wrong, then, indented, what to do."""
+    """Print an error to stderr in red: the problem, then the remedy, indented."""
     target = console(sys.stderr)
     for line in message.split("\n"):
         text = Text(clean(line.lstrip(" ")), style="red")
@@ -52,29 +52,29 @@ def print_error(message: str) -> None:
 
 
 def note(message: str) -> None:
-    """A remark on stderr, apart from the result."""
+    """Print a remark to stderr, separate from the result on stdout."""
     print(clean(message), file=sys.stderr)
 
 
 def table(
     title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, flexible: str = "", tight: bool = False
 ) -> Group:  # fmt: skip
-    """A table under its title.
+    """A table with a title.
 
-    A column whose name starts with ``>`` is aligned right; the ``flexible`` one gives way to the others. ``tight``
-    tables have many columns, and fit narrow terminals.
+    A column whose name starts with ``>`` is right-aligned; the ``flexible`` column wraps when space is short. ``tight``
+    reduces padding so that tables with many columns fit narrow terminals.
     """
     result = Table(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if tight else 2, 0, 0), header_style="dim"
     )
     for column in columns:
         name = column.lstrip(">")
-        give_way = name == flexible
+        wraps = name == flexible
         result.add_column(
             name,
             justify="right" if column.startswith(">") else "left",
-            overflow="ellipsis" if not give_way else "fold",
-            no_wrap=not give_way,
+            overflow="ellipsis" if not wraps else "fold",
+            no_wrap=not wraps,
         )
     for row in rows:
         result.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
@@ -82,7 +82,7 @@ def table(
 
 
 def plain_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table as text without colours, for what is not printed here."""
+    """A table as plain text without colors, for callers that do not print it."""
     target = Console(file=io.StringIO(), width=_PIPE_WIDTH, highlight=False, markup=False, emoji=False)
     with target.capture() as shown:
         target.print(table("", columns, rows))
@@ -98,7 +98,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def dims(shape: Iterable[int], dynamic: bool = False) -> str:
-    """A shape: ``[1, 3, 32, 32]``; with upper bounds, ``[<=16, <=32]``."""
+    """Format a shape: ``[1, 3, 32, 32]``, or with upper bounds ``[<=16, <=32]``."""
     return "[" + ", ".join(f"<={n}" if dynamic else str(n) for n in shape) + "]"
 
 
@@ -109,7 +109,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(label: str, total: int, *, quiet: bool) -> Iterator[ProgressStep]:
-    """A bar with a rate on stderr while work is done; nothing when stderr is no terminal or ``quiet``."""
+    """A progress bar with a rate on stderr; nothing if ``quiet`` or stderr is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield ProgressStep(None, 0)
         return
@@ -119,7 +119,7 @@ def progress(label: str, total: int, *, quiet: bool) -> Iterator[ProgressStep]:
 
 
 def stage_bar() -> Progress:
-    """A bar on stderr for stages that come one after the other; those of unknown length show that they are alive."""
+    """A progress bar on stderr for consecutive stages; stages of unknown length show their elapsed time."""
     columns = (TextColumn("{task.description}"), BarColumn(), _Done(), _Rate())
     return Progress(*columns, console=console(sys.stderr), transient=True)
 
@@ -130,7 +130,7 @@ class _Done(ProgressColumn):
 
 
 class ProgressStep:
-    """Call it once for every piece of work done."""
+    """Advances a progress bar by one step per call."""
 
     def __init__(self, bar: Progress | None, task: int) -> None:
         self._bar = bar
@@ -141,6 +141,6 @@ class ProgressStep:
             self._bar.advance(self._task)  # type: ignore[arg-type]
 
     def describe(self, label: str) -> None:
-        """Say what is being done now."""
+        """Set the bar's label."""
         if self._bar is not None:
             self._bar.update(self._task, description=label)  # type: ignore[arg-type]

@@ -4,24 +4,24 @@
 
     EdgewrightError
     ├── FileAccessError        the file cannot be opened or written
-    ├── FormatError            the file's bytes break the format (names field and offset)
-    │   └── VersionError       a valid file of a release this one does not read
-    ├── LimitError             the file or call asks for more than the limits allow
-    ├── MissingError           the file needs something this installation lacks
+    ├── FormatError            the file violates its format (names field and offset)
+    │   └── VersionError       a valid file of a release that this one cannot read
+    ├── LimitError             the file or call exceeds a limit
+    ├── MissingError           the file needs something that is not installed
     │   ├── MissingOperatorError
     │   ├── MissingDelegateError
-    │   ├── MissingDataError   external weights (.ptd) not given, or not the right ones
-    │   └── MissingCounterpartError   an import of ExecuTorch's that Edgewright has nothing for
+    │   ├── MissingDataError   external weights (.ptd) are missing or do not match
+    │   └── MissingCounterpartError   an ExecuTorch import without a counterpart in Edgewright
     ├── ExportError            torch.export cannot capture the model (names the user's line)
-    ├── UnsupportedOperatorError   no kernel of the target runtime, and no way to make it of others
-    ├── CoverageError          backends take less of the model than was asked for
-    ├── AccuracyError          the compiled model is further from the original than was asked for
-    ├── MiscompileError        the program does not compute what its graph does (names the layer)
-    ├── VendorError            a vendor's compiler or simulator failed, or lost part of its input
-    ├── UsageError             a call, option or name that does not exist
-    ├── InputError             inputs that do not fit the method's signature
+    ├── UnsupportedOperatorError   the target runtime has no kernel, and no decomposition exists
+    ├── CoverageError          less of the model is delegated than required
+    ├── AccuracyError          the compiled model is less accurate than required
+    ├── MiscompileError        the program and its source graph give different results (names the layer)
+    ├── VendorError            a vendor's compiler or simulator failed or dropped part of its input
+    ├── UsageError             an invalid call, option or name
+    ├── InputError             inputs do not match the method's signature
     ├── ExecutionError         an instruction failed while the method ran
-    └── MismatchError          outputs differ from the expected ones
+    └── MismatchError          outputs differ from the expected outputs
 
 An error reads ``stage: subject: rule; got value`` and, on a second line, what to do next.
 ``exit_code`` is what the command line returns for it.
@@ -35,7 +35,7 @@ _NOTHING: Any = object()
 
 
 class EdgewrightError(Exception):
-    """Base of all errors; ``except EdgewrightError`` catches everything that is ours.
+    """Base class of all errors; ``except EdgewrightError`` catches every error that Edgewright raises.
 
     >>> print(EdgewrightError("conv2d 'stem'", "stride must be 1..3", value=4, remedy="Use stride 2."))
     edgewright: conv2d 'stem': stride must be 1..3; got 4
@@ -44,7 +44,7 @@ class EdgewrightError(Exception):
 
     stage: ClassVar[str] = "edgewright"
     exit_code: ClassVar[int] = 1
-    usual_remedy: ClassVar[str] = ""  # the command line says it if an error has no remedy of its own
+    usual_remedy: ClassVar[str] = ""  # printed by the command line if an error has no remedy of its own
 
     def __init__(self, subject: str, rule: str, *, value: object = _NOTHING, remedy: str = "") -> None:
         super().__init__(subject, rule)
@@ -71,7 +71,7 @@ def _rebuild(cls: type[EdgewrightError], state: dict[str, Any]) -> EdgewrightErr
 
 
 def _printable(text: str) -> str:
-    """Text without control characters: names come from files, and must not steer a terminal."""
+    """Escape control characters: names come from files and must not steer a terminal."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
@@ -90,12 +90,12 @@ class FileAccessError(EdgewrightError):
 
 class FormatError(EdgewrightError):
     """``where`` is the path of the field (``execution_plan[0].values[3].sizes``) and ``offset`` the byte at which the
-    field, or the table that holds it, starts. Both are filled in on the way out of the reader.
+    field, or the table that contains it, starts. The readers fill in both while the error propagates.
     """
 
     stage = "format"
     exit_code = 4
-    usual_remedy = "The file is damaged, cut short or not what its name says. Get it again; nothing in it was used."
+    usual_remedy = "The file is damaged, truncated or of another format. Get a new copy; nothing in it was used."
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class FormatError(EdgewrightError):
         self.file = file
 
     def inside(self, outer: str) -> FormatError:
-        """Prefix the field path with the name of what holds it."""
+        """Prefix the field path with the name of its container."""
         joint = "" if not self.where or self.where.startswith("[") else "."
         self.where = f"{outer}{joint}{self.where}"
         return self
@@ -127,7 +127,7 @@ class FormatError(EdgewrightError):
 
 class VersionError(FormatError):
     stage = "version"
-    usual_remedy = "Compile the model again with this release, or load the file with the release that made it."
+    usual_remedy = "Compile the model again with this release, or load the file with the release that wrote it."
 
 
 class LimitError(EdgewrightError):
@@ -141,13 +141,13 @@ class MissingError(EdgewrightError):
 
 
 class MissingOperatorError(MissingError):
-    """``operators`` holds every name that has no kernel here."""
+    """``operators`` lists every operator without a kernel."""
 
     operators: tuple[str, ...] = ()
 
 
 class MissingDelegateError(MissingError):
-    """``backends`` holds every delegate id that is not registered here."""
+    """``backends`` lists every delegate id that is not registered."""
 
     backends: tuple[str, ...] = ()
 
@@ -157,7 +157,7 @@ class MissingDataError(MissingError):
 
 
 class MissingCounterpartError(MissingError, ImportError):
-    """An ``ImportError``, too, as scripts expect."""
+    """Also an ``ImportError``, as scripts expect."""
 
     stage = "import"
 
@@ -183,8 +183,8 @@ class AccuracyError(EdgewrightError):
 
 
 class MiscompileError(EdgewrightError):
-    """``layer`` and ``module`` say where the difference starts (empty if no layer alone shows it); ``sqnr`` is the
-    file's against the graph it was lowered from, at the output that is furthest away."""
+    """``layer`` and ``module`` name where the difference starts (empty if no single layer differs); ``sqnr`` compares
+    the file with the graph it was lowered from, at the worst output."""
 
     stage = "check"
     exit_code = 15

@@ -200,11 +200,11 @@ def measured_on(origin: str, samples: int) -> str:
     }.get(origin, "")
 
 
-MEASURES = (">taken", ">file", ">RAM", ">SRAM", ">time")
+MEASURES = (">delegated", ">file", ">RAM", ">SRAM", ">time")
 COLUMNS = ("device", "precision", *MEASURES, ">SQNR")
 LEGEND = (
-    "taken: of multiply-accumulates; RAM: what the program plans; SRAM: the NPU's fast memory; "
-    "SQNR: against the model, in dB"
+    "delegated: share of multiply-accumulates; RAM: planned memory; SRAM: the NPU's fast memory; "
+    "SQNR: against the original model, in dB"
 )
 
 

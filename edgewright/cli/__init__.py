@@ -1,7 +1,7 @@
-"""The command line: ``edgewright compile | run | inspect | verify | ...``, each a line of ``COMMANDS``.
+"""The command line: ``edgewright compile | run | inspect | verify | ...``, one entry of ``COMMANDS`` per command.
 
-A command is a module of its name here, with ``add_arguments(parser)`` and ``run(args) -> int``. It is imported
-only when it is the one asked for, so that ``--version`` and ``--help`` answer at once.
+Each command is the module of the same name in this package, with ``add_arguments(parser)`` and ``run(args) -> int``.
+Only the selected command is imported, so that ``--version`` and ``--help`` start fast.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from edgewright.errors import EdgewrightError, UsageError
 from edgewright.hints import not_among
 
 COMMANDS = {
-    "demo": "compile a trained model for every backend, classify images with each, one table",
-    "doctor": "say what is installed, what is missing for what, and how to get it",
-    "targets": "list the devices to compile for",
+    "demo": "compile a trained model for every backend, classify images with it, and print one table",
+    "doctor": "show what is installed, what is missing, and the command that installs it",
+    "targets": "list the devices that can be compiled for",
     "compile": "compile a PyTorch model for one or several devices",
-    "explain": "show what a device takes of a model and why not more, by module",
-    "compare": "find the layers that quantization hurts, and what to raise",
+    "explain": "show which operators a device runs and why the rest stay on the CPU, by module",
+    "compare": "rank layers by quantization error and recommend which to raise to 16 bits",
     "run": "run a method of a .pte on inputs from files",
-    "bench": "measure a .pte on this machine, beside other runtimes",
-    "tune": "measure how a .pte's products are best cut on this machine, and keep it",
-    "profile": "show where a .pte's time goes",
+    "bench": "measure a .pte on this machine, next to other runtimes",
+    "tune": "autotune the kernels of a .pte for this CPU and cache the result",
+    "profile": "show where a .pte spends its time",
     "inspect": "show what is in a .pte, .ptd, .bpte or .etdp",
-    "size": "show where a .pte's bytes go",
-    "diff": "tell what changed between two .pte files",
-    "strip": "remove what only people and tools read from a .pte",
-    "bundle": "put test inputs and expected outputs into a .bpte",
-    "verify": "check a file, and a .bpte against its own test cases",
-    "disasm": "print what is inside delegates: an NPU's commands, or the graph it was given",
-    "device": "run a .pte on a device or its vendor's simulator, where one is installed",
+    "size": "show what takes up space in a .pte",
+    "diff": "show what changed between two .pte files",
+    "strip": "remove the manifest, the host twin and source lines from a .pte",
+    "bundle": "combine a .pte with test inputs and expected outputs into a .bpte",
+    "verify": "check a file; run a .bpte on its own test cases",
+    "disasm": "print the contents of delegates: NPU commands or the delegated graph",
+    "device": "run a .pte on a phone or on a vendor's simulator",
     "compat": "run an unmodified ExecuTorch script on Edgewright",
-    "migrate": "rewrite a script's imports of ExecuTorch to Edgewright's",
-    "cache": "show or clear the compiled code kept on disk",
-    "completion": "print a script that completes commands in a shell",
+    "migrate": "rewrite the ExecuTorch imports of a script to Edgewright's",
+    "cache": "show or clear the on-disk cache of compiled code",
+    "completion": "print a shell completion script",
 }
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code."""
+    """Run a command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return guard(lambda: _dispatch(arguments))
 
@@ -56,8 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     chosen = next((a for a in arguments if a in COMMANDS), None)
     if chosen == "demo" and "numpy" not in sys.modules:
-        # numpy reads this when it is loaded. Products as small as the demo's lose more to waking threads than they
-        # gain, and on a busy machine they lose a hundredfold.
+        # numpy reads this at import. Matrix products as small as the demo's lose more to thread wake-ups than they
+        # gain, and a hundredfold on a busy machine.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     parser = build_parser(chosen)
     args = parser.parse_args(arguments)
@@ -65,16 +65,16 @@ def _dispatch(arguments: list[str]) -> int:
     if args.command is None:
         parser.print_help()
         return exit_codes.OK
-    _import_own(args.imports)
+    _import_user_modules(args.imports)
     code: int = import_module(f"edgewright.cli.{args.command}").run(args)
     return code
 
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
-    """The parser, with the arguments of the ``chosen`` command only: the other commands stay unloaded."""
+    """The parser, with the arguments of the ``chosen`` command only; the other commands are not imported."""
     parser = Parser(
         prog="edgewright",
-        description="Compiles PyTorch models to ExecuTorch files, and runs and verifies them here.",
+        description="Compile PyTorch models to ExecuTorch files, and run and verify them on this machine.",
         epilog=exit_codes.epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -98,15 +98,15 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 
 def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", default=default, help="no summaries, no progress bars")
-    parser.add_argument("-v", "--verbose", action="store_true", default=default, help="say what is being done")
+    parser.add_argument("-v", "--verbose", action="store_true", default=default, help="log progress")
     parser.add_argument(
         "--import", dest="imports", action="append", metavar="my_ops", default=default or [],
-        help="import this first: a module that registers operators, kernels or delegates of your own",
+        help="import this module first: one that registers your own operators, kernels or delegates",
     )  # fmt: skip
 
 
-def _import_own(names: Sequence[str]) -> None:
-    """Modules of the user's, looked up from here first, as a script beside them would."""
+def _import_user_modules(names: Sequence[str]) -> None:
+    """Import the user's modules, with the working directory first on the path, as for a script."""
     if names and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     for name in names:
@@ -130,9 +130,9 @@ def configure_logging(default: str) -> None:
 
 
 def guard(action: Callable[[], int]) -> int:
-    """Run ``action`` and turn whatever it raises into a message on stderr and an exit code."""
+    """Run ``action`` and translate any exception into a message on stderr and an exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name the terminal cannot show must not end the command
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot encode must not fail the command
             stream.reconfigure(errors="backslashreplace")
     try:
         code = action()
@@ -143,7 +143,7 @@ def guard(action: Callable[[], int]) -> int:
             return exit_codes.BROKEN_PIPE
         return stop.code if isinstance(stop.code, int) else exit_codes.OK
     except EdgewrightError as error:
-        _say(error, traceback=os.environ.get("EDGEWRIGHT_LOG", "").lower() == "debug")
+        _report(error, traceback=os.environ.get("EDGEWRIGHT_LOG", "").lower() == "debug")
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -153,11 +153,11 @@ def guard(action: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE
     except Exception as error:
-        _say_bug(error)
+        _report_bug(error)
         return exit_codes.BUG
 
 
-def _say(error: EdgewrightError, traceback: bool) -> None:
+def _report(error: EdgewrightError, traceback: bool) -> None:
     from edgewright.console import print_error
 
     if traceback:
@@ -166,7 +166,7 @@ def _say(error: EdgewrightError, traceback: bool) -> None:
     print_error(f"{error}{usual}")
 
 
-def _say_bug(error: Exception) -> None:
+def _report_bug(error: Exception) -> None:
     import traceback
 
     from edgewright.console import print_error

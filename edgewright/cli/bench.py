@@ -1,4 +1,4 @@
-"""``edgewright bench``: how fast a program runs on this machine, beside other runtimes where they are installed."""
+"""``edgewright bench``: latency of a program on this machine, next to other installed runtimes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from edgewright.cli.inputs import load_inputs, ones
-from edgewright.cli.run_method import Job, add_measured, load
+from edgewright.cli.run_method import Job, add_measurement_arguments, load
 from edgewright.console import console, note, progress, table
 from edgewright.engine.jit.thread_count import thread_count
 from edgewright.errors import MissingError, UsageError, VendorError
@@ -27,16 +27,16 @@ from edgewright.units import duration, number
 EXAMPLES = """examples:
   edgewright bench m.pte
   edgewright bench m.pte --peers                                     # ExecuTorch's own runtime on the same file
-  edgewright bench m.pte --peer m.onnx --peer m.tflite --peer m.xml  # ONNX Runtime, LiteRT, OpenVINO on theirs
+  edgewright bench m.pte --peer m.onnx --peer m.tflite --peer m.xml  # ONNX Runtime, LiteRT, OpenVINO
   edgewright bench m.pte --inputs x.npz --seconds 10 --json
 
-A peer's file comes from its own converter; EDGEWRIGHT_PEERS_PYTHON names a Python that has the peers, if this has not.
+A peer's file comes from its own converter. EDGEWRIGHT_PEERS_PYTHON names the Python in which the peers are installed.
 """
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds of a runtime; ``sqnr`` is of its first output against Edgewright's, in decibels."""
+    """Latency of a runtime in milliseconds; ``sqnr`` compares its first output with Edgewright's, in dB."""
 
     runtime: str
     runs: int
@@ -56,7 +56,7 @@ class Timing:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    add_measured(parser)
+    add_measurement_arguments(parser)
     add = parser.add_argument
     add("--seconds", type=float, default=2.0, metavar="S", help="measure for this long (default: 2)")
     add("--peers", action="store_true", help="also measure ExecuTorch's runtime on the same file")
@@ -64,19 +64,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peer", action="append", default=[], metavar="FILE",
         help="also measure the same model in another runtime: .onnx, .tflite, .xml (OpenVINO) or .pte (ExecuTorch)",
     )  # fmt: skip
-    add("--json", action="store_true", help="the same, as JSON")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     if not 0 < args.seconds <= 3600:
         raise UsageError("--seconds", "must be more than 0, and at most 3600", value=args.seconds)
-    wanted = [(peer_of(path), path) for path in args.peer]
+    requested = [(peer_of(path), path) for path in args.peer]
     if args.peers:
-        wanted.insert(0, (PEERS[".pte"], args.model))
+        requested.insert(0, (PEERS[".pte"], args.model))
     method = load(Job(args.model, args.data, args.method))
     inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
     ours, output = _measure(args, method, inputs)
-    timings = [ours, *_peers(args, wanted, inputs, output)]
+    timings = [ours, *_peers(args, requested, inputs, output)]
     if args.json:
         print(json.dumps([asdict(t) for t in timings], indent=2))
     else:
@@ -95,19 +95,19 @@ def _show(args: argparse.Namespace, timings: list[Timing]) -> None:
         for row, timing in zip(rows, timings, strict=True):
             row.append("" if timing.sqnr is None else f"{timing.sqnr:.0f} dB")
     threads = thread_count()
-    told = f"{args.model}: {args.method}, on this machine, {threads} thread{'s' if threads > 1 else ''}"
-    console().print(table(told, heads, rows))
+    title = f"{args.model}: {args.method}, on this machine, {threads} thread{'s' if threads > 1 else ''}"
+    console().print(table(title, heads, rows))
     if len(timings) > 1:
-        console().print("\nby the fastest run, which other work on this machine delays least:", style="dim")
+        console().print("\ncompared by the fastest run, which background load affects least:", style="dim")
     for other in timings[1:]:
         ratio = other.fastest / timings[0].fastest
         word = "faster" if ratio >= 1 else "slower"
-        told = f"Edgewright is {number(max(ratio, 1 / ratio))} times {word} than {other.runtime} {other.version}"
-        console().print(told, style="bold", soft_wrap=True)
+        line = f"Edgewright is {number(max(ratio, 1 / ratio))} times {word} than {other.runtime} {other.version}"
+        console().print(line, style="bold", soft_wrap=True)
 
 
 def _measure(args: argparse.Namespace, method: Any, inputs: Any) -> tuple[Timing, Any]:
-    """Edgewright's own times, and its first output."""
+    """Edgewright's timing and its first output."""
     times: list[float] = []
     begin = time.perf_counter()
     outputs = method.execute(inputs)  # compiles
@@ -126,17 +126,17 @@ def _measure(args: argparse.Namespace, method: Any, inputs: Any) -> tuple[Timing
     return Timing.of("Edgewright", times, file=args.model), output
 
 
-def _peers(args: argparse.Namespace, wanted: list[tuple[Peer, str]], inputs: Any, output: Any) -> Iterator[Timing]:
-    """What can be measured of the peers; of the others, why not."""
-    if wanted and (args.data or args.method != "forward" or not all(isinstance(v, np.ndarray) for v in inputs)):
-        note("Peers are measured on 'forward' of programs with tensors alone, and weights inside.")
+def _peers(args: argparse.Namespace, requested: list[tuple[Peer, str]], inputs: Any, output: Any) -> Iterator[Timing]:
+    """Timings of the peers; prints why a peer cannot be measured."""
+    if requested and (args.data or args.method != "forward" or not all(isinstance(v, np.ndarray) for v in inputs)):
+        note("Peers are measured only on 'forward', with tensor inputs and without external weights.")
         return
     with tempfile.TemporaryDirectory(prefix="edgewright-bench-") as folder:
-        given = Path(folder) / "inputs.npz"
-        np.savez(given, **{f"in{i}": x for i, x in enumerate(inputs)})
-        for peer, path in wanted:
+        inputs_file = Path(folder) / "inputs.npz"
+        np.savez(inputs_file, **{f"in{i}": x for i, x in enumerate(inputs)})
+        for peer, path in requested:
             try:
-                found = measure(peer, path, given, args.seconds, thread_count())
+                found = measure(peer, path, inputs_file, args.seconds, thread_count())
             except (MissingError, VendorError) as error:
                 for line in str(error).splitlines():
                     note(line)
@@ -146,7 +146,7 @@ def _peers(args: argparse.Namespace, wanted: list[tuple[Peer, str]], inputs: Any
 
 
 def _agreement(ours: Any, theirs: list[float]) -> float | None:
-    """Decibels between two outputs; None if they are not of one size."""
+    """SQNR between two outputs in dB; None if their sizes differ."""
     other = np.asarray(theirs, np.float64)
     if ours is None or ours.shape != other.shape or not np.isfinite(ours).all() or not np.isfinite(other).all():
         return None

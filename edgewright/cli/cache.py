@@ -1,4 +1,4 @@
-"""``edgewright cache``: compiled code kept on disk, how much there is, where, and away with it."""
+"""``edgewright cache``: location, size and removal of the on-disk cache of compiled code."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("action", nargs="?", choices=("show", "clear", "path"), default="show", help="what to do (default: show)")
-    add("--json", action="store_true", help="print the facts as JSON")
+    add("action", nargs="?", choices=("show", "clear", "path"), default="show", help="the action (default: show)")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +49,7 @@ def _facts(cache: Cache) -> dict[str, object]:
 
 def _path(cache: Cache) -> None:
     if cache.folder is None:
-        note(f"nothing is kept: {cache.problem}")
+        note(f"no cache: {cache.problem}")
     else:
         print(cache.folder)
 

@@ -1,4 +1,4 @@
-"""``edgewright compare``: which layers quantization hurts, and what to raise to 16 bit."""
+"""``edgewright compare``: layers ranked by quantization error, and which to raise to 16 bits."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     model_options.add_arguments(parser)
     add = parser.add_argument
     model_options.add_evaluate(parser, _EVALUATED)
-    add("--no-device", action="store_true", help="leave out what the device computes: faster")
+    add("--no-device", action="store_true", help="skip the device run (faster)")
     add("--top", type=int, default=_TOP, metavar="N", help=f"show the N worst layers (default: {_TOP})")
-    add("--write-recipe", metavar="r.toml", help="write the recipe, with what helps raised")
-    add("--json", action="store_true", help="every layer, as JSON")
+    add("--write-recipe", metavar="r.toml", help="write a recipe that raises the recommended modules")
+    add("--json", action="store_true", help="print every layer as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     targets = chosen_targets(args)
     if len(targets) > 1:
-        raise UsageError("--target", "must be one: layers are ranked for a device", value=len(targets))
+        raise UsageError("--target", "must be a single device: layers are ranked per device", value=len(targets))
     if args.quantize is None and args.recipe is None:
-        raise UsageError("--quantize", "must be given: a model in floating point has nothing to compare")
+        raise UsageError("--quantize", "is required: a floating-point model has no quantization error")
     evaluate = _EVALUATED if args.evaluate is None else args.evaluate
     if isinstance(evaluate, int) and evaluate < 1:
         raise UsageError("--evaluate", "must be 1 or more", value=evaluate)
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
     out = console()
-    device = "" if found.device is None else f", {found.device:.1f} dB as {found.target} computes it"
-    told = f"{found.target}, {found.precision}: the model's output has {found.fake:.1f} dB fake-quantized{device}"
-    out.print(f"{told}, {found.measured_on}", style="bold", soft_wrap=True)
+    device = "" if found.device is None else f", {found.device:.1f} dB on {found.target}"
+    headline = f"{found.target}, {found.precision}: output SQNR {found.fake:.1f} dB fake-quantized{device}"
+    out.print(f"{headline}, {found.measured_on}", style="bold", soft_wrap=True)
     shown = found.layers[: args.top]
     heads = ("layer", "operators", ">adds", ">output", ">share", ">fake", ">device")
     title = "layers by the error each introduces (SQNR in dB)"
@@ -76,7 +76,7 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
     if len(found.layers) > len(shown):
         out.print(f"{len(found.layers) - len(shown)} more (--top {len(found.layers)} shows them)", style="dim")
     if found.note:
-        out.print(f"no layers of the device: {clean(found.note)}", style="yellow", soft_wrap=True)
+        out.print(f"no per-layer results of the device: {clean(found.note)}", style="yellow", soft_wrap=True)
     if not found.modules_to_raise():
         _show_none(found)
         return
@@ -92,24 +92,24 @@ def _show(args: argparse.Namespace, found: Comparison, recipe: str) -> None:
 def _advice(found: Comparison) -> str:
     chosen = found.modules_to_raise()
     part = share(sum(layer.share for layer in found.layers if layer.module in chosen))
-    way = "16 bits" if found.higher != "float" else "floating point, for this target has no 16 bits"
+    precision = "16 bits" if found.higher != "float" else "floating point (this target has no 16-bit integers)"
     device = ""
     if found.raised_device is not None and found.device is not None:
-        device = f" ({found.device:.1f} and {found.raised_device:.1f} dB as {found.target} computes it)"
+        device = f" ({found.device:.1f} and {found.raised_device:.1f} dB on {found.target})"
     after = f"{found.fake:.1f} dB become {found.raised:.1f} dB{device}, {found.measured_on}"
-    return f"raise {', '.join(map(clean, chosen))} ({part} of the error) to {way}: {after}"
+    return f"raise {', '.join(map(clean, chosen))} ({part} of the error) to {precision}: {after}"
 
 
 def _show_none(found: Comparison) -> None:
     out = console()
     if not found.tried:
-        out.print("\nnothing to raise: no layer adds an error that reaches the output", style="green")
+        out.print("\nnothing to raise: no layer introduces an error that reaches the output", style="green")
         return
-    out.print(f"\nnothing helps: {found.fake:.1f} dB {found.measured_on}, and", style="yellow", soft_wrap=True)
+    out.print(f"\nnothing helps: {found.fake:.1f} dB {found.measured_on}, but", style="yellow", soft_wrap=True)
     for attempt in found.tried:
-        device = "" if attempt.device is None else f", {attempt.device:.1f} dB as {found.target} computes it"
-        told = f"  {attempt.fake:.1f} dB{device} with {', '.join(map(clean, attempt.modules))} raised"
-        out.print(told, style="yellow", soft_wrap=True)
+        device = "" if attempt.device is None else f", {attempt.device:.1f} dB on {found.target}"
+        line = f"  {attempt.fake:.1f} dB{device} with {', '.join(map(clean, attempt.modules))} raised"
+        out.print(line, style="yellow", soft_wrap=True)
 
 
 def _row(layer: LayerError) -> tuple[str, ...]:

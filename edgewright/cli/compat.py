@@ -1,4 +1,4 @@
-"""``edgewright compat``: an ExecuTorch script as it is, on Edgewright."""
+"""``edgewright compat``: run an unmodified ExecuTorch script on Edgewright."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from edgewright.compat.run import run as run_script
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-m", dest="module", action="store_true", help="what follows is the name of a module, as for python -m")
+    add("-m", dest="module", action="store_true", help="treat the next argument as a module name, like python -m")
     add("script", help="the script, or with -m the module")
-    add("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     parser.epilog = (
         "examples:\n"
         "  edgewright compat export.py --model mv2\n"

@@ -1,4 +1,4 @@
-"""``edgewright completion bash``: a script that lets a shell complete commands, options and targets."""
+"""``edgewright completion bash``: a shell completion script for commands, options and targets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ complete -o default -F _edgewright edgewright
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    parser.add_argument("shell", choices=SHELLS, help="whose script to print")
+    parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,14 +43,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options() -> dict[str, list[str]]:
-    """The options of every command, as its parser has them."""
+    """The options of every command, read from its parser."""
     from edgewright.cli import COMMANDS, build_parser
 
-    found = {}
+    options = {}
     for command in COMMANDS:
         parser = _subparser(build_parser(command), command)
-        found[command] = sorted({o for a in parser._actions for o in a.option_strings if o.startswith("--")})
-    return found
+        options[command] = sorted({o for a in parser._actions for o in a.option_strings if o.startswith("--")})
+    return options
 
 
 def _subparser(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:

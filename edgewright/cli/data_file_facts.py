@@ -1,4 +1,4 @@
-"""What ``.ptd``, ``.bpte`` and ``.etdp`` files hold, as plain data: the keys of ``edgewright inspect --json``."""
+"""Contents of ``.ptd``, ``.bpte`` and ``.etdp`` files as plain data, with the keys of ``inspect --json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgewright.ir.dtypes import ScalarType
 
 
 def data_facts(entries: Mapping[str, PtdEntry]) -> Facts:
-    """The tensors and blobs of a ``.ptd``, the largest first."""
+    """The tensors and blobs of a ``.ptd``, largest first."""
     rows: list[Facts] = []
     for key, entry in entries.items():
         layout = entry.layout
@@ -55,7 +55,7 @@ def _describe(value: Data) -> str:
 
 
 def profile_facts(dump: ETDump) -> Facts:
-    """The runs of a profile and their events, times in milliseconds from the run's first event."""
+    """The runs of a profile and their events; times are milliseconds since the run's first event."""
     return {"runs": [_run(run.name, run.events or []) for run in dump.run_data or ()]}
 
 

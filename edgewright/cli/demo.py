@@ -1,4 +1,4 @@
-"""``edgewright demo``: a small trained classifier, compiled for a device of every backend and run here on images."""
+"""``edgewright demo``: a small trained classifier, compiled for one device of every backend and run on this machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, MEASURES, measures, time_note
 from edgewright.backends.targets import all_targets
-from edgewright.cli.parser import fitted
 from edgewright.console import clean, console, progress, table
+from edgewright.cli.parser import wrap_line
 from edgewright.demo import MODEL, images
 from edgewright.errors import UsageError
 from edgewright.runtime.program import Runtime
@@ -38,9 +38,9 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("--target", action="append", default=[], help=f"instead of {', '.join(TARGETS)}; may be given several times")
+    add("--target", action="append", default=[], help=f"the device (default: {', '.join(TARGETS)}); repeatable")
     add("--images", type=int, metavar="N", help=f"classify N of 168 (default: {_CLASSIFIED}; without torch all 200)")
-    add("--json", action="store_true", help="the same, as JSON")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,19 +49,19 @@ def run(args: argparse.Namespace) -> int:
     count = (_CLASSIFIED if compiles else len(inputs)) if args.images is None else args.images
     most = len(inputs) - images.CALIBRATED if compiles else len(inputs)
     if not 1 <= count <= most:
-        remedy = "The others are what the model is calibrated with." if compiles else ""
+        remedy = "The model is calibrated with the others." if compiles else ""
         raise UsageError("--images", f"must be 1 to {most}", value=count, remedy=remedy)
     if not compiles:
         return _shipped(args, inputs[:count], labels[:count])
     start = time.perf_counter()
     original, results = _compiled(args, inputs, labels[:count])
-    title = f"CifarNet in int8, {count} images it was not trained on, every device on this machine"
+    title = f"CifarNet in int8 on {count} test images; every device runs on this machine"
     _show(args, title, original, results, time.perf_counter() - start)
     return 0
 
 
 def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> tuple[float, CompileResults]:
-    """The share of images that the model gets right in torch; and what came of it for every target."""
+    """Accuracy of the model in torch, and the results of every target."""
     from edgewright.api.progress import Stages
     from edgewright.cli.model_options import quiet_imports
 
@@ -76,12 +76,12 @@ def _compiled(args: argparse.Namespace, inputs: list[Array], labels: Array) -> t
             from edgewright.demo.model import calibration, cifarnet
 
         def accuracy(model: Any) -> float:
-            right = 0
+            correct = 0
             with stages("classify", f"classifying {len(labels)} images", total=len(labels)) as step:
                 for x, label in zip(inputs, labels, strict=False):
-                    right += int(np.asarray(model(torch_tensor(x))).argmax() == label)
+                    correct += int(np.asarray(model(torch_tensor(x))).argmax() == label)
                     step()
-            return right / len(labels)
+            return correct / len(labels)
 
         with quiet_warnings():
             model = cifarnet()
@@ -98,7 +98,7 @@ def torch_tensor(x: Array) -> Any:
 
 
 def _shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> int:
-    """The same model as it was compiled for the package."""
+    """Run the precompiled program that the package ships."""
     method = Runtime.get().load_program(MODEL).load_method("forward")
     times, right = [], 0
     with progress("classifying", len(inputs), quiet=args.quiet) as step:
@@ -113,12 +113,10 @@ def _shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> in
         print(json.dumps({"targets": {"this machine": facts}}, indent=2))
         return 0
     out = console()
-    out.print(f"{right} of {len(labels)} images right: {share(right / len(labels))}", style="bold green")
+    out.print(f"{right} of {len(labels)} images correct: {share(right / len(labels))}", style="bold green")
     if not args.quiet:
-        told = (
-            f"torch is not installed, so this runs the .pte that comes with Edgewright ({size(MODEL.stat().st_size)});"
-        )
-        out.print(told, soft_wrap=True)
+        line = "torch is not installed, so this runs the .pte that comes with Edgewright"
+        out.print(line, soft_wrap=True)
         planned = size(method.metadata.planned_bytes)
         speed = f"{duration(statistics.median(times))} per image (median)"
         out.print(f"planned memory {planned}; {speed}", soft_wrap=True)
@@ -128,7 +126,7 @@ def _shipped(args: argparse.Namespace, inputs: list[Array], labels: Array) -> in
 
 # -------------------------------------------------------------------------------------------------------- showing
 
-_HEADS = ("device", ">right", ">SQNR", *MEASURES)
+_COLUMNS = ("device", ">accuracy", ">SQNR", *MEASURES)
 
 
 def _show(args: argparse.Namespace, title: str, original: float, results: CompileResults, seconds: float) -> None:
@@ -138,24 +136,24 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
     out = console()
     if args.quiet:
         for result in results.values():
-            out.print(f"{result.target} {_right(result.report)}")
+            out.print(f"{result.target} {_accuracy(result.report)}")
         return
     rows: list[tuple[str | Text, ...]] = [
         ("torch, float", share(original), *[""] * 6),
         *(_row(r.report) for r in results.values()),
     ]
-    out.print(table(title, _HEADS, rows, tight=True))
+    out.print(table(title, _COLUMNS, rows, tight=True))
     out.print()
     basis = [f"SQNR: {r.report.measured_on}" for r in results.values()][:1]
     for line in (LEGEND, *basis, time_note([r.report for r in results.values()])):
         out.print(line, style="dim", soft_wrap=True)
     for result in results.values():
         if result.report.simulated:
-            told = f"{result.target}: for this machine only, because {result.report.simulated}"
-            out.print(clean(told), style="yellow", soft_wrap=True)
+            line = f"{result.target}: runs on this machine only: {result.report.simulated}"
+            out.print(clean(line), style="yellow", soft_wrap=True)
     for name, error in results.failures.items():
         out.print(clean(f"{name}: {error}"), style="red", soft_wrap=True)
-    out.print(f"all of it took {duration(seconds)}; next:", style="bold")
+    out.print(f"finished in {duration(seconds)}; next steps:", style="bold")
     model, data = "edgewright.demo.model:cifarnet", "edgewright.demo.model:calibration"
     for command in (
         f"edgewright explain {model} --target ethos-u55-128 --quantize int8",
@@ -163,14 +161,14 @@ def _show(args: argparse.Namespace, title: str, original: float, results: Compil
         f"edgewright profile {shlex.quote(str(MODEL))}",
         "edgewright doctor",
     ):
-        for line in fitted(f"  {command}", out.width):
+        for line in wrap_line(f"  {command}", out.width):
             out.print(line, soft_wrap=True)
 
 
 def _row(report: CompileReport) -> tuple[str | Text, ...]:
     decibels = Text("" if report.sqnr is None else f"{report.sqnr:.1f}", "red" if report.poor else "")
-    return (report.target, _right(report), decibels, *measures(report))
+    return (report.target, _accuracy(report), decibels, *measures(report))
 
 
-def _right(report: CompileReport) -> str:
+def _accuracy(report: CompileReport) -> str:
     return "" if report.metric is None else share(report.metric)

@@ -1,4 +1,4 @@
-"""``edgewright device``: a program on a phone, or on a vendor's simulator."""
+"""``edgewright device``: run a program on a phone or on a vendor's simulator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgewright.errors import UsageError
 
 _KINDS = {"fvp": "device_fvp", "list": "device_phone", "push": "device_phone", "run": "device_phone"}
 _HELP = (
-    "run: on a phone, through adb; push: only put there what it needs; list: the phones that are connected; fvp: on "
+    "run: on a phone through adb; push: copy the files without running; list: connected phones; fvp: on "
     "Arm's Corstone-300 or Corstone-320 Fixed Virtual Platform"
 )
 
@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("kind", choices=tuple(_KINDS), help=_HELP)
     parser.add_argument("model", nargs="?", metavar="m.pte", help="a program compiled for Qualcomm, or for Ethos-U")
-    parser.add_argument("--inputs", metavar="x.npz", help="inputs; on a platform, for a runner that reads files")
+    parser.add_argument("--inputs", metavar="x.npz", help="inputs; with fvp, needs a semihosting runner")
     parser.add_argument("--output", metavar="y.npz", help="write out0, out1, ... here")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be run and stop")
-    parser.add_argument("--json", action="store_true", help="what was found or done, as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands without running them")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     for title, module in (("phones", "device_phone"), ("fvp", "device_fvp")):
         import_module(f"edgewright.cli.{module}").add_arguments(parser.add_argument_group(title))
 

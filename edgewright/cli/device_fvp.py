@@ -1,4 +1,4 @@
-"""``edgewright device fvp``: a program on Arm's virtual platform, where one is installed."""
+"""``edgewright device fvp``: run a program on an installed Arm Fixed Virtual Platform."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def add_arguments(group: Any) -> None:
     add("--elf", metavar="runner", help="ExecuTorch's arm_executor_runner (default: m/cmake-out/arm_executor_runner)")
     add("--fvp", metavar="PATH", help="the platform's executable (default: the target's, on PATH)")
     add("--timeout", type=int, default=600, metavar="S", help="simulated seconds after which to give up (default: 600)")
-    add("--address", type=lambda text: int(text, 0), metavar="0x70000000", help="place the program in memory here")
+    add("--address", type=lambda text: int(text, 0), metavar="0x70000000", help="load the program at this address")
     add("--semihosting", action="store_true", help="the runner reads program and inputs from this machine's files")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external data of the program, for its checks")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external data of the program")
     add("--trace", metavar="FILE", help="write the NPU's performance counters to a file")
 
 
@@ -103,14 +103,14 @@ def _elf(args: argparse.Namespace, target: str, files: bool) -> Path:
 
 
 def _start(args: argparse.Namespace, platform: fvp.Platform) -> fvp.Report | None:
-    """Run the platform to its end; a dry run only prints how."""
+    """Run the platform to completion; a dry run only prints the command."""
     if args.dry_run:
         words = platform.command()
         print(json.dumps({"command": words}, indent=2) if args.json else shlex.join(words))
         return None
-    out, talks = console(), not args.quiet and not args.json
-    report = fvp.run(platform, lambda line: out.print(clean(line), soft_wrap=True) if talks else None)
-    if talks:
+    out, prints = console(), not args.quiet and not args.json
+    report = fvp.run(platform, lambda line: out.print(clean(line), soft_wrap=True) if prints else None)
+    if prints:
         cycles = "" if report.cycles is None else f"; the NPU counted {report.cycles:,} cycles"
         out.print(f"{platform.board.executable} ended without errors{cycles}", style="green", soft_wrap=True)
     return report
@@ -123,15 +123,15 @@ def _finish(args: argparse.Namespace, platform: fvp.Platform, report: fvp.Report
     return 0
 
 
-# ------------------------------------------------------------------------------------------------- semihosting's files
+# ------------------------------------------------------------------------------------------------- semihosting files
 
 
 def _prepare(args: argparse.Namespace, program: schema.Program, folder: Path) -> MethodMetadata:
-    """Program and inputs under short names, inputs as they lie in memory."""
+    """Write program and inputs under short names, inputs in memory order."""
     metadata = describe(program.execution_plan[0])
-    given = load_inputs(args.inputs, metadata) if args.inputs else ones(metadata)
+    values = load_inputs(args.inputs, metadata) if args.inputs else ones(metadata)
     write_file(folder / "m.pte", [Path(args.model).read_bytes()], durable=False)
-    for index, (value, info) in enumerate(zip(given, metadata.inputs, strict=True)):
+    for index, (value, info) in enumerate(zip(values, metadata.inputs, strict=True)):
         if not isinstance(info, TensorInfo):
             raise UsageError(args.model, "must take tensors only", value=info.name)
         array = np.ascontiguousarray(np.asarray(value).transpose(info.dim_order))

@@ -1,4 +1,4 @@
-"""``edgewright device run | push | list``: programs with QNN delegates on Android phones, through ``adb``."""
+"""``edgewright device run | push | list``: run programs with QNN delegates on Android phones through ``adb``."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Facts = dict[str, Any]
 
 def add_arguments(group: Any) -> None:
     add = group.add_argument
-    add("-s", "--serial", "--device", metavar="S", help="which phone, as adb devices lists it")
-    add("-H", "--host", metavar="HOST", help="of an adb server on another machine")
-    add("-b", "--build_folder", metavar="FOLDER", help="ExecuTorch's build for Android, with runner and backend")
-    add("--runner", metavar="PATH", help="qnn_executor_runner itself; its backend is looked for beside it")
+    add("-s", "--serial", "--device", metavar="S", help="the phone's serial number (see adb devices)")
+    add("-H", "--host", metavar="HOST", help="host of a remote adb server")
+    add("-b", "--build_folder", metavar="FOLDER", help="ExecuTorch's Android build, with runner and backend")
+    add("--runner", metavar="PATH", help="qnn_executor_runner; its backend library must be in the same folder")
     add("--qnn-sdk", metavar="FOLDER", help="Qualcomm's SDK (default: QNN_SDK_ROOT)")
-    add("--device-folder", default=str(FOLDER), metavar="PATH", help="on the phone (default: %(default)s)")
-    add("--output-folder", metavar="FOLDER", help="put outputs/ and etdump.etdp here (default: beside the program)")
-    add("--skip_push", action="store_true", help="the phone has libraries and runner already")
-    add("--any-soc", action="store_true", help="even if the program was compiled for another SoC")
+    add("--device-folder", default=str(FOLDER), metavar="PATH", help="folder on the phone (default: %(default)s)")
+    add("--output-folder", metavar="FOLDER", help="write outputs/ and etdump.etdp here (default: next to the program)")
+    add("--skip_push", action="store_true", help="libraries and runner are already on the phone")
+    add("--any-soc", action="store_true", help="run even if the program was compiled for another SoC")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,14 +81,14 @@ def _dry_run(args: argparse.Namespace, folder: PurePosixPath, libraries: list[Pa
     if args.json:
         print(json.dumps({"push": [{"from": str(a), "to": str(b)} for a, b in pushes], "command": line}, indent=2))
         return 0
-    for path, place in pushes:
-        print(f"push {path} {place}")
+    for path, destination in pushes:
+        print(f"push {path} {destination}")
     print(line)
     return 0
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Every phone, or the one that is named, with what can be asked of it."""
+    """List every phone, or the selected one, with its properties."""
     if args.model is not None:
         raise UsageError("device list", "takes no program", value=args.model, remedy="edgewright device run runs one.")
     phones = [_facts(args, device) for device in Adb(args.serial, args.host).listed()]
@@ -101,19 +101,19 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _facts(args: argparse.Namespace, device: Device) -> Facts:
-    """A phone that may not be used yet says no more than its name."""
+    """Properties of a phone; only serial and state if it is not authorized yet."""
     facts: Facts = {"serial": device.serial, "state": device.state, "model": device.model or None}
     facts |= {"soc": None, "hexagon": None, "qnn": None}
     if device.state == "device":
         try:
-            facts |= _asked(Phone(Adb(device.serial, args.host), PurePosixPath(args.device_folder)))
-        except (MissingError, VendorError) as error:  # unplugged meanwhile: the others are listed all the same
+            facts |= _query(Phone(Adb(device.serial, args.host), PurePosixPath(args.device_folder)))
+        except (MissingError, VendorError) as error:  # unplugged meanwhile: keep listing the others
             facts["state"] = "does not answer"
             note(f"{device.serial}: {error}")
     return facts
 
 
-def _asked(phone: Phone) -> Facts:
+def _query(phone: Phone) -> Facts:
     soc = phone.soc
     known = get_soc_to_chipset_map().get(soc.upper())
     hexagon = None if known is None else f"V{CHIPSETS[known].arch}"
@@ -121,45 +121,45 @@ def _asked(phone: Phone) -> Facts:
 
 
 def _inputs(args: argparse.Namespace, metadata: MethodMetadata, folder: Path) -> Files:
-    """Inputs as files of bytes as they lie in memory, and the list of them."""
+    """Write inputs as raw files in memory order, and the list that names them."""
     if not args.inputs:
         if not args.quiet and args.kind == "run":
-            note("No inputs given: the runner fills them as it likes.")
+            note("No inputs given: the runner chooses the values.")
         return []
-    made: Files = []
+    files: Files = []
     for index, (value, info) in enumerate(zip(load_inputs(args.inputs, metadata), metadata.inputs, strict=True)):
         if not isinstance(info, TensorInfo):
             raise UsageError(args.model, "must take tensors only", value=info.name)
         path = folder / f"input_0_{index}.raw"
         write_file(path, [np.ascontiguousarray(np.asarray(value).transpose(info.dim_order)).tobytes()],
                    durable=False)  # fmt: skip
-        made.append((path, path.name))
-    write_file(folder / LIST, [(" ".join(name for _, name in made) + "\n").encode()], durable=False)
-    return [*made, (folder / LIST, LIST)]
+        files.append((path, path.name))
+    write_file(folder / LIST, [(" ".join(name for _, name in files) + "\n").encode()], durable=False)
+    return [*files, (folder / LIST, LIST)]
 
 
 def _push(args: argparse.Namespace, phone: Phone, files: Files, needs: Needs, qnn: str) -> Facts:
     with progress(f"pushing to {phone.device.serial}", len(files), quiet=args.quiet) as step:
         count = phone.push(files, lambda _: step())
-    if _talks(args):
-        said = f"{plural(count, 'file')} pushed to {phone.folder}, {len(files) - count} there already"
-        console().print(f"{clean(phone.device.serial)}: {said}; QNN {qnn}, Hexagon V{needs.arch}", soft_wrap=True)
+    if _prints(args):
+        summary = f"{plural(count, 'file')} pushed to {phone.folder}, {len(files) - count} already there"
+        console().print(f"{clean(phone.device.serial)}: {summary}; QNN {qnn}, Hexagon V{needs.arch}", soft_wrap=True)
     facts: Facts = {"serial": phone.device.serial, "folder": str(phone.folder), "hexagon": f"V{needs.arch}"}
     return facts | {"qnn": qnn, "pushed": count, "there_already": len(files) - count}
 
 
-def _talks(args: argparse.Namespace) -> bool:
+def _prints(args: argparse.Namespace) -> bool:
     return not args.quiet and not args.json
 
 
 def _run(args: argparse.Namespace, phone: Phone, metadata: MethodMetadata, given: bool) -> Facts:
     out = console()
-    said = phone.run(_name(args.model), inputs=given,
-                     say=(lambda line: out.print(clean(line), soft_wrap=True)) if _talks(args) else None)  # fmt: skip
+    say = (lambda line: out.print(clean(line), soft_wrap=True)) if _prints(args) else None
+    output = phone.run(_name(args.model), inputs=given, say=say)
     folder = Path(args.output_folder) if args.output_folder else Path(args.model).resolve().parent
     files = phone.pull(folder)
     if args.output:
         save_arrays(args.output, read_outputs(files, metadata))
-    if _talks(args):
+    if _prints(args):
         out.print(f"{plural(len(files), 'output')} in {folder / 'outputs'}", style="green", soft_wrap=True)
-    return {"outputs": [str(path) for path in files], "written": args.output, "log": said.splitlines()}
+    return {"outputs": [str(path) for path in files], "written": args.output, "log": output.splitlines()}

@@ -1,4 +1,4 @@
-"""``edgewright diff A.pte B.pte``: what changed between two programs, in words and numbers."""
+"""``edgewright diff A.pte B.pte``: list the differences between two programs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ EXAMPLES = """examples:
   edgewright diff before.pte after.pte
   edgewright diff a.pte b.pte --exit-code     # 9 if they differ: for scripts
 """
-DIFFERENT = 9  # as outputs that differ
+DIFFERENT = 9  # the exit code of MismatchError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("first", metavar="A.pte", help="the program as it was")
-    add("second", metavar="B.pte", help="the program as it is now")
-    add("--exit-code", action="store_true", help=f"end with {DIFFERENT} if the files differ")
-    add("--json", action="store_true", help="the same, as JSON")
+    add("first", metavar="A.pte", help="the old program")
+    add("second", metavar="B.pte", help="the new program")
+    add("--exit-code", action="store_true", help=f"exit with code {DIFFERENT} if the files differ")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"identical": same, "changes": changes}, indent=2))
     elif same:
-        console().print("the files are the same, byte for byte", style="green")
+        console().print("the files are identical", style="green")
     elif not changes:
-        console().print("the files differ in their bytes only: nothing in them that can be told apart", style="yellow")
+        console().print("the files differ only in bytes that no listed field describes", style="yellow")
     else:
         rows = [(c["where"], c["what"], c["before"], c["after"]) for c in changes]
         console().print(table("", ("where", "what", args.first, args.second), rows, flexible="what"))
@@ -59,35 +59,35 @@ def _facts(path: str) -> dict[str, Any]:
 
 
 def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Every difference that has a name."""
-    found: list[dict[str, str]] = []
+    """All differences in named fields."""
+    changes: list[dict[str, str]] = []
 
-    def tell(where: str, what: str, before: object, after: object) -> None:
+    def record(where: str, what: str, before: object, after: object) -> None:
         if before != after:
-            found.append({"where": where, "what": what, "before": str(before), "after": str(after)})
+            changes.append({"where": where, "what": what, "before": str(before), "after": str(after)})
 
-    tell("file", "size", size(first["bytes"]), size(second["bytes"]))
-    tell("file", "schema version", first["schema_version"], second["schema_version"])
+    record("file", "size", size(first["bytes"]), size(second["bytes"]))
+    record("file", "schema version", first["schema_version"], second["schema_version"])
     for name, before, after in _pairs(parts(dict(first)), parts(dict(second)), 0):
-        tell("file", name, size(before), size(after))
+        record("file", name, size(before), size(after))
     for name, before, after in _pairs(_flat(first["manifest"]), _flat(second["manifest"]), "none"):
-        tell("manifest", name, before, after)
+        record("manifest", name, before, after)
     methods = [{m["name"]: m for m in side["methods"]} for side in (first, second)]
     for name, one, two in _pairs(methods[0], methods[1], None):
         if one is None or two is None:
-            tell(name, "method", "none" if one is None else "there", "none" if two is None else "there")
+            record(name, "method", "none" if one is None else "present", "none" if two is None else "present")
             continue
         for key, shown in (("planned_bytes", "planned memory"), ("constant_bytes", "constants")):
-            tell(name, shown, size(one[key]), size(two[key]))
-        tell(name, "instructions", one["instruction_count"], two["instruction_count"])
+            record(name, shown, size(one[key]), size(two[key]))
+        record(name, "instructions", one["instruction_count"], two["instruction_count"])
         for key in ("inputs", "outputs"):
-            tell(name, key, _edges(one[key]), _edges(two[key]))
+            record(name, key, _edges(one[key]), _edges(two[key]))
         for key, what in (("operators", "operator"), ("delegates", "delegate")):
             for op, before, after in _pairs(_calls(one[key]), _calls(two[key]), 0):
-                tell(name, f"{what} {op}", _times(before), _times(after))
-    if not found and first["contents"] != second["contents"]:
-        tell("file", "contents of segments", "weights or blobs", "others of the same size")
-    return found
+                record(name, f"{what} {op}", _times(before), _times(after))
+    if not changes and first["contents"] != second["contents"]:
+        record("file", "contents of segments", "weights or blobs", "different data of the same size")
+    return changes
 
 
 def _pairs(first: Mapping[str, Any], second: Mapping[str, Any], missing: Any) -> Iterable[tuple[str, Any, Any]]:
@@ -96,9 +96,9 @@ def _pairs(first: Mapping[str, Any], second: Mapping[str, Any], missing: Any) ->
 
 
 def _flat(manifest: Mapping[str, Any] | None) -> dict[str, str]:
-    """A manifest without what is told elsewhere."""
-    told = ("methods", "operators", "delegates", "segments", "estimates")
-    return {k: json.dumps(v, sort_keys=True) for k, v in (manifest or {}).items() if k not in told}
+    """The manifest without fields that are compared elsewhere."""
+    compared = ("methods", "operators", "delegates", "segments", "estimates")
+    return {k: json.dumps(v, sort_keys=True) for k, v in (manifest or {}).items() if k not in compared}
 
 
 def _edges(edges: list[dict[str, Any]]) -> str:
@@ -106,10 +106,10 @@ def _edges(edges: list[dict[str, Any]]) -> str:
 
 
 def _calls(rows: list[dict[str, Any]]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for row in rows:
-        found[row.get("name") or row["id"]] += row["calls"]
-    return found
+        calls[row.get("name") or row["id"]] += row["calls"]
+    return calls
 
 
 def _times(count: int) -> str:

@@ -1,4 +1,4 @@
-"""``edgewright disasm``: what delegates are told, line by line."""
+"""``edgewright disasm``: print the contents of delegates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edgewright.cli.disasm_graphs import READERS, Held
 from edgewright.console import clean, console, plural
+from edgewright.cli.disasm_graphs import READERS, DelegateContents
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.formats import schema
@@ -17,7 +17,7 @@ from edgewright.formats.pte_reader import read_program
 from edgewright.runtime.twin_delegate import Twins, beside
 from edgewright.units import size
 
-_MEMORY = 4 << 30  # that a twin's graph may take
+_MEMORY = 4 << 30  # limit for the graph of a host twin
 
 EXAMPLES = """examples:
   edgewright disasm npu.pte                       # Ethos-U: the NPU's commands
@@ -26,32 +26,34 @@ EXAMPLES = """examples:
   edgewright disasm neutron.pte --tflite net.tflite && netron net.tflite
 """
 
+Collect = Callable[[schema.BackendDelegate], DelegateContents]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("model", metavar="m.pte", help="a program with delegates")
-    add("--full", action="store_true", help="every command, constant and parameter")
-    add("--delegate", type=int, metavar="N", help="only the N-th delegate of the program, from 0")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external data that delegates look up")
+    add("--full", action="store_true", help="print every command, constant and parameter")
+    add("--delegate", type=int, metavar="N", help="only delegate N of the program, counted from 0")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external data of the delegates")
     add(
         "--tflite", metavar="net.tflite",
-        help="write the graph that NXP's converter was given as a TFLite file, which Netron and LiteRT open",
+        help="write the input of NXP's converter as a TFLite file, for Netron and LiteRT",
     )  # fmt: skip
-    add("--json", action="store_true", help="the same, as JSON")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     program = read_program(args.model)
-    held = [(plan.name, d) for plan in program.execution_plan for d in plan.delegates]
-    if not held:
-        raise UsageError(args.model, "has no delegates", remedy="`edgewright inspect` shows what it has.")
-    if args.delegate is not None and not 0 <= args.delegate < len(held):
-        raise UsageError("--delegate", f"must be from 0 to {len(held) - 1}", value=args.delegate)
-    chosen = range(len(held)) if args.delegate is None else [args.delegate]
+    delegates = [(plan.name, d) for plan in program.execution_plan for d in plan.delegates]
+    if not delegates:
+        raise UsageError(args.model, "has no delegates", remedy="`edgewright inspect` shows its contents.")
+    if args.delegate is not None and not 0 <= args.delegate < len(delegates):
+        raise UsageError("--delegate", f"must be from 0 to {len(delegates) - 1}", value=args.delegate)
+    chosen = range(len(delegates)) if args.delegate is None else [args.delegate]
     if args.tflite:
-        return _write_tflite(args, _held(args, program), [held[i][1] for i in chosen])
-    found = list(_delegates(args, program, [(i, *held[i]) for i in chosen]))
+        return _write_tflite(args, _contents_of(args, program), [delegates[i][1] for i in chosen])
+    found = list(_delegates(args, program, [(i, *delegates[i]) for i in chosen]))
     if args.json:
         print(json.dumps(found, indent=2))
         return 0
@@ -66,39 +68,41 @@ def run(args: argparse.Namespace) -> int:
 def _delegates(
     args: argparse.Namespace, program: schema.Program, chosen: list[tuple[int, str, schema.BackendDelegate]]
 ) -> Iterator[dict[str, Any]]:
-    of = _held(args, program)
+    of = _contents_of(args, program)
     for index, method, delegate in chosen:
         if delegate.id not in READERS:
-            remedy = f"It knows {', '.join(READERS)}."
+            remedy = f"Known backends: {', '.join(READERS)}."
             raise UsageError(f"delegate {index}", "must be of a known backend", value=delegate.id, remedy=remedy)
         yield {"delegate": index, "method": method, "backend": delegate.id, **READERS[delegate.id](of(delegate))}
 
 
-def _held(args: argparse.Namespace, program: schema.Program) -> Callable[[schema.BackendDelegate], Held]:
-    """What there is of a delegate in the program, its external data and its host twin."""
+def _contents_of(args: argparse.Namespace, program: schema.Program) -> Collect:
+    """A function that collects a delegate's data: program, external data and host twin."""
     named = {item.key: program.segment(item.segment_index) for item in program.named_data or ()}
     twins = Twins(named, beside(args.model), _MEMORY)
     named.update({key: entry.data for path in args.data for key, entry in read_data(path).items()})
 
-    def of(delegate: schema.BackendDelegate) -> Held:
+    def of(delegate: schema.BackendDelegate) -> DelegateContents:
         specs = {spec.key: bytes(spec.value) for spec in delegate.compile_specs or ()}
-        return Held(program.blob(delegate), specs, named, twins, args.full)
+        return DelegateContents(program.blob(delegate), specs, named, twins, args.full)
 
     return of
 
 
 def _write_tflite(
-    args: argparse.Namespace, of: Callable[[schema.BackendDelegate], Held], chosen: list[schema.BackendDelegate]
+    args: argparse.Namespace,
+    of: Collect,
+    chosen: list[schema.BackendDelegate],
 ) -> int:
     from edgewright.backends.nxp.tflite_file import write_tflite
 
     found = [of(d).graph() for d in chosen if d.id == "NeutronBackend"]
     if len(found) != 1:
-        remedy = "Choose one with --delegate." if found else "`edgewright inspect` shows what it has."
-        raise UsageError("--tflite", "is of one Neutron delegate", value=len(found), remedy=remedy)
+        remedy = "Choose one with --delegate." if found else "`edgewright inspect` shows its contents."
+        raise UsageError("--tflite", "needs exactly one Neutron delegate", value=len(found), remedy=remedy)
     if found[0] is None:
-        remedy = "Keep m.twin beside m.pte."
-        raise UsageError("--tflite", "needs the host twin, where the graph is", remedy=remedy)
+        remedy = "Keep m.twin next to m.pte."
+        raise UsageError("--tflite", "needs the host twin, which holds the graph", remedy=remedy)
     write_file(args.tflite, [write_tflite(found[0])])
     console().print(f"wrote {clean(args.tflite)}", style="green", soft_wrap=True)
     return 0

@@ -1,4 +1,4 @@
-"""What delegates hold, for ``edgewright disasm``: a function for each backend, from its blob to text."""
+"""Readers for ``edgewright disasm``: one function per backend that turns a blob into text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Held:
-    """A delegate of a file: its bytes and what it may look up."""
+class DelegateContents:
+    """A delegate of a file: its blob and the data it refers to."""
 
     blob: Buffer
     specs: Mapping[str, bytes]
@@ -30,7 +30,7 @@ class Held:
     full: bool
 
     def graph(self) -> Graph | None:
-        """The graph that this machine runs in place of the blob: in the blob, or in its host twin."""
+        """The graph that this machine runs in place of the blob, from the blob itself or from its host twin."""
         if bytes(memoryview(self.blob).cast("B")[: len(MAGIC)]) == MAGIC:
             return next(iter(read_twin(bytes(self.blob)).values()))
         return self.twins.find(hashlib.sha256(self.blob).hexdigest())
@@ -40,13 +40,13 @@ class Held:
         return bytes(memoryview(self.blob).cast("B")[: len(MAGIC)]) == MAGIC
 
 
-def ethos_u(held: Held) -> Facts:
+def ethos_u(contents: DelegateContents) -> Facts:
     """The NPU's commands."""
     from edgewright.backends.ethos_u.blob import read_blob
     from edgewright.backends.ethos_u.npu.disasm import disassemble
     from edgewright.backends.ethos_u.npu.stream import decode
 
-    blob = read_blob(held.blob, held.named)
+    blob = read_blob(contents.blob, contents.named)
     stream = decode(bytes(blob.cmd_data))
     return {
         "target": stream.accelerator,
@@ -55,66 +55,66 @@ def ethos_u(held: Held) -> Facts:
         "scratch_bytes": blob.scratch_size,
         "inputs": [vars(t) for t in blob.inputs],
         "outputs": [vars(t) for t in blob.outputs],
-        "text": disassemble(stream, full=held.full),
+        "text": disassemble(stream, full=contents.full),
     }
 
 
-def xnnpack(held: Held) -> Facts:
-    """XNNPACK's graph, its nodes by the names of the op table."""
+def xnnpack(contents: DelegateContents) -> Facts:
+    """XNNPACK's graph, with operator names of the op table."""
     from edgewright.backends.xnnpack.delegate import XnnpackDelegate
 
-    given = DelegateBlob("XnnpackBackend", held.blob, held.specs, held.named, waits=True)
-    return _facts(XnnpackDelegate(given).device_graph, held, "xnnpack")
+    blob = DelegateBlob("XnnpackBackend", contents.blob, contents.specs, contents.named, waits=True)
+    return _facts(XnnpackDelegate(blob).device_graph, contents, "xnnpack")
 
 
-def neutron(held: Held) -> Facts:
-    """The TFLite graph that NXP's converter was given; of microcode, its sizes."""
+def neutron(contents: DelegateContents) -> Facts:
+    """The TFLite graph passed to NXP's converter, and the sizes of the microcode."""
     from edgewright.backends.nxp.blob import read_blob
 
-    target = _text(held.specs.get("target", b""))
-    facts = _facts(held.graph(), held, target, "the TFLite graph that NXP's converter was given")
-    if not held.simulated:
-        blob = read_blob(memoryview(held.blob).cast("B"))
+    target = _text(contents.specs.get("target", b""))
+    facts = _facts(contents.graph(), contents, target, "the TFLite graph passed to NXP's converter")
+    if not contents.simulated:
+        blob = read_blob(memoryview(contents.blob).cast("B"))
         facts |= {"command_bytes": len(blob.microcode), "weight_bytes": len(blob.weights)}
     return facts
 
 
-def enn(held: Held) -> Facts:
-    """The graph that Samsung's compiler was given: its own program is not documented."""
-    return _facts(held.graph(), held, "exynos", "the graph that AI LiteCore was given")
+def enn(contents: DelegateContents) -> Facts:
+    """The graph passed to Samsung's compiler, whose output format is not documented."""
+    return _facts(contents.graph(), contents, "exynos", "the graph passed to AI LiteCore")
 
 
-def qnn(held: Held) -> Facts:
-    """What a context says of itself, and the graph that Qualcomm's compiler was given."""
+def qnn(contents: DelegateContents) -> Facts:
+    """The metadata of a context binary, and the graph passed to Qualcomm's compiler."""
     from edgewright.backends.qualcomm.blob import read_blob
     from edgewright.backends.qualcomm.libraries import build_in
     from edgewright.backends.qualcomm.qnn.info import settings
 
-    if held.simulated:
-        return _facts(held.graph(), held, "hexagon", "the graph")
-    context = read_blob(held.blob).context
-    # The context's text is found by its form, and weights may look like it: what is not words is none of it.
-    said = {name: ", ".join(sorted(filter(_words, values))) for name, values in sorted(settings(context).items())}
-    facts = _facts(held.graph(), held, said.get("soc_type", "hexagon"), "the graph that QNN was given")
-    lines = [f"context {len(context):,} bytes, by QNN {build_in(context) or 'of a release it does not tell'}"]
-    lines += [f"  {name} = {value}" for name, value in said.items()]
+    if contents.simulated:
+        return _facts(contents.graph(), contents, "hexagon", "the graph")
+    context = read_blob(contents.blob).context
+    # Metadata is located by its layout, which weights may imitate: drop values that are not printable ASCII.
+    metadata = {name: ", ".join(sorted(filter(_is_text, values))) for name, values in sorted(settings(context).items())}
+    facts = _facts(contents.graph(), contents, metadata.get("soc_type", "hexagon"), "the graph passed to QNN")
+    lines = [f"context {len(context):,} bytes, QNN {build_in(context) or 'of an unknown release'}"]
+    lines += [f"  {name} = {value}" for name, value in metadata.items()]
     for graph in _graphs(context):
         lines.append(f"  graph {graph.name!r}")
         lines += [f"    in  {end.name} {end.dtype}{list(end.dims)}" for end in graph.inputs]
         lines += [f"    out {end.name} {end.dtype}{list(end.dims)}" for end in graph.outputs]
         facts["inputs"] = facts["inputs"] or [end.name for end in graph.inputs]
         facts["outputs"] = facts["outputs"] or [end.name for end in graph.outputs]
-    facts["context"] = {"bytes": len(context), "build": build_in(context), **said}
+    facts["context"] = {"bytes": len(context), "build": build_in(context), **metadata}
     facts["text"] = "\n".join([*lines, facts["text"]])
     return facts
 
 
-def _words(text: str) -> bool:
+def _is_text(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
 def _graphs(context: bytes) -> Sequence[Any]:
-    """A context's graphs, where Qualcomm's libraries are installed to tell them."""
+    """A context's graphs; empty unless Qualcomm's libraries are installed."""
     from edgewright.backends.qualcomm.qnn.info import BinaryReader
 
     try:
@@ -127,12 +127,12 @@ def _graphs(context: bytes) -> Sequence[Any]:
         reader.close()
 
 
-def _facts(graph: Graph | None, held: Held, target: str, what: str = "") -> Facts:
-    facts: Facts = {"target": target, "blob_bytes": len(held.blob)}
+def _facts(graph: Graph | None, contents: DelegateContents, target: str, what: str = "") -> Facts:
+    facts: Facts = {"target": target, "blob_bytes": len(contents.blob)}
     if graph is None:
-        why = f"{what} is in the host twin (m.twin), which is not beside the file"
+        why = f"{what} is in the host twin (m.twin), which is missing next to the file"
         return {**facts, "operators": None, "inputs": [], "outputs": [], "text": why}
-    lines = graph_lines(graph, full=held.full)
+    lines = graph_lines(graph, full=contents.full)
     names = {side: [v.name for v in getattr(graph, side)] for side in ("inputs", "outputs")}
     return {**facts, "operators": len(graph.ops), **names, "text": "\n".join([*([f"{what}:"] if what else []), *lines])}
 
@@ -141,7 +141,7 @@ def _text(data: bytes) -> str:
     return bytes(data).decode("utf-8", "replace")
 
 
-READERS: dict[str, Callable[[Held], Facts]] = {
+READERS: dict[str, Callable[[DelegateContents], Facts]] = {
     "EthosUBackend": ethos_u,
     "XnnpackBackend": xnnpack,
     "NeutronBackend": neutron,

@@ -1,4 +1,4 @@
-"""``edgewright doctor``: what is installed, what is missing for what, and the exact command that mends it."""
+"""``edgewright doctor``: what is installed, what is missing, and the exact command that installs it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pathlib import Path
 from edgewright._version import VERSION
 from edgewright.backends.targets import all_targets
 from edgewright.cli import doctor_checks as checks
-from edgewright.cli.doctor_checks import ASTRAY, MISSING, NEEDS, OK, OPTIONAL, UNSET, WRONG, Need
 from edgewright.console import clean, console, table
+from edgewright.cli.doctor_checks import MISSING, NEEDS, OK, OPTIONAL, UNSET, WRONG, WRONG_FOLDER, Need
 from edgewright.errors import MissingError
 
 EXAMPLES = """examples:
-  edgewright doctor                          # all of it; fails only if what is installed cannot work
-  edgewright doctor --target sm8550          # fails unless files for that device can be made here
+  edgewright doctor                          # fails only if an installed part cannot work
+  edgewright doctor --target sm8550          # fails unless this machine can compile for the device
 """
-_STYLES = {OK: "green", MISSING: "red", WRONG: "red", ASTRAY: "red", OPTIONAL: "yellow", UNSET: "yellow"}
-_BAD = (MISSING, WRONG, ASTRAY)
+_STYLES = {OK: "green", MISSING: "red", WRONG: "red", WRONG_FOLDER: "red", OPTIONAL: "yellow", UNSET: "yellow"}
+_BAD = (MISSING, WRONG, WRONG_FOLDER)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("--target", action="append", default=[], metavar="sm8550", help="what this device needs must be here")
-    add("--json", action="store_true", help="the same, as JSON")
+    add("--target", action="append", default=[], metavar="sm8550", help="fail if this device needs something missing")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked for, what was found, and what to do about it."""
+    """One check: subject, state, version, purpose and fix."""
 
     what: str
     state: str
@@ -55,14 +55,14 @@ def run(args: argparse.Namespace) -> int:
     if not bad:
         return 0
     if not args.json and not args.quiet:
-        console().print(f"\n{len(bad)} to mend: {', '.join(f.what for f in bad)}", style="red", soft_wrap=True)
+        console().print(f"\n{len(bad)} to fix: {', '.join(f.what for f in bad)}", style="red", soft_wrap=True)
     return MissingError.exit_code
 
 
 def diagnose(required: set[Need] | None = None) -> list[Finding]:
-    """Everything that can be looked at without importing it."""
+    """Run every check that needs no import."""
     wanted = required or set()
-    found = [
+    return [
         Finding("edgewright", OK, VERSION, checks.machine()),
         _python(),
         *(_package(need, need in checks.BASE or need in wanted) for need in _needs()),
@@ -70,7 +70,6 @@ def diagnose(required: set[Need] | None = None) -> list[Finding]:
         *(_folder(*row) for row in _FOLDERS),
         _cache(),
     ]
-    return found
 
 
 def _needs() -> list[Need]:
@@ -97,7 +96,7 @@ def _package(need: Need, required: bool) -> Finding:
     if not checks.satisfies(found, wanted):
         fix = f"pip install '{need.package}{wanted}'"
         return Finding(need.title, WRONG, found, f"{need.purpose}: must be {wanted}", fix)
-    release = checks.qnn_here() if need is checks.QNN else ""  # what phones and messages know, not the package's
+    release = checks.qnn_here() if need is checks.QNN else ""  # the QNN release that phones report, not the package's
     return Finding(need.title, OK, f"{found}, QNN {release}" if release else found, need.purpose)
 
 
@@ -109,10 +108,10 @@ def _adb() -> Finding:
     return Finding("adb", OK, path, "running on phones")
 
 
-# Variables that name folders: files that must be there, what for, and how to get it.
+# Environment variables that name folders: required files, purpose and fix.
 _FOLDERS = (
     ("QNN_SDK_ROOT", ("lib/aarch64-android/libQnnHtp.so", "lib/x86_64-linux-clang/libQnnHtp.so"),
-     "Qualcomm's libraries for phones; if it is set, compiling takes its libraries, too",
+     "Qualcomm's libraries for phones; if set, also used for compiling",
      "to run on phones, unpack Qualcomm's AI Engine Direct SDK "
      "(www.qualcomm.com/developer/software/qualcomm-ai-engine-direct-sdk), and set QNN_SDK_ROOT to its folder"),
     ("ANDROID_NDK_ROOT", ("build/cmake/android.toolchain.cmake",), "building qnn_executor_runner, which phones need",
@@ -124,14 +123,14 @@ _FOLDERS = (
 
 
 def _folder(variable: str, inside: tuple[str, ...], purpose: str, fix: str) -> Finding:
-    given = os.environ.get(variable, "")
-    if not given:
+    folder = os.environ.get(variable, "")
+    if not folder:
         return Finding(variable, UNSET, "", purpose, fix)
-    missing = [name for name in inside if not (Path(given) / name).exists()]
+    missing = [name for name in inside if not (Path(folder) / name).exists()]
     if missing:
-        return Finding(variable, ASTRAY, given, f"{purpose}: must hold {', '.join(missing)}", fix)
-    release = checks.qnn_release(Path(given) / inside[0]) if variable == "QNN_SDK_ROOT" else ""
-    return Finding(variable, OK, f"{given}, QNN {release}" if release else given, purpose)
+        return Finding(variable, WRONG_FOLDER, folder, f"{purpose}: must contain {', '.join(missing)}", fix)
+    release = checks.qnn_release(Path(folder) / inside[0]) if variable == "QNN_SDK_ROOT" else ""
+    return Finding(variable, OK, f"{folder}, QNN {release}" if release else folder, purpose)
 
 
 def _cache() -> Finding:
@@ -153,6 +152,6 @@ def _show(args: argparse.Namespace, findings: list[Finding]) -> None:
         console().print(table("", ("what", "state", "found", "for"), rows, flexible="for"))
     fixes = [(f.what, f.fix) for f in shown if f.fix]
     if fixes:
-        console().print("\nto add what is not here:", style="bold")
+        console().print("\nto install what is missing:", style="bold")
     for what, fix in fixes:
         console().print(f"  {clean(what)}: {clean(fix)}", soft_wrap=True)

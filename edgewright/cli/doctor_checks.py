@@ -1,4 +1,4 @@
-"""What Edgewright works with, package by package and tool by tool: what each is for, and how to get it."""
+"""The packages and tools that Edgewright uses: purpose of each, and how to install it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pathlib import Path
 from edgewright.errors import MissingError
 
 OK, MISSING, WRONG, OPTIONAL = "ok", "missing", "wrong version", "not installed"
-ASTRAY = "wrong folder"  # what a variable names is not what it should
+WRONG_FOLDER = "wrong folder"  # the folder that a variable names lacks the expected files
 UNSET = "not set"
 
 
 @dataclass(frozen=True)
 class Need:
-    """A package that something needs. ``extra``: the extra of ours that brings it; "" if it is there always.
-    ``simulates``: without it, files for this machine can be made."""
+    """A package that a feature needs. ``extra``: the extra of Edgewright that installs it; "" if always installed.
+    ``simulates``: without the package, files that run on this machine can still be compiled."""
 
     title: str
     package: str
@@ -71,7 +71,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
 
 
 def found_version(need: Need) -> str | None:
-    """The version that is installed, or None."""
+    """The installed version, or None."""
     if need is LITECORE:
         return _litecore()
     if find_spec(need.module) is None and _installed(need.package) is None:
@@ -84,7 +84,7 @@ def _litecore() -> str | None:
 
     try:
         found = sdk.find()
-    except MissingError:  # a folder is named that is not the SDK's
+    except MissingError:  # the variable does not name the SDK's folder
         return None
     return None if found is None else str(found.root or "modules of ExecuTorch")
 
@@ -97,7 +97,7 @@ def _installed(package: str) -> str | None:
 
 
 def wanted_range(package: str) -> str:
-    """The versions of a package that Edgewright's own metadata asks for, or ''."""
+    """The version range of a package in Edgewright's own metadata, or ''."""
     for line in _requirements():
         head = line.partition(";")[0].strip()
         bare = head.split("[")[0]
@@ -116,7 +116,7 @@ def _requirements() -> list[str]:
 
 
 def satisfies(found: str, wanted: str) -> bool:
-    """True if a version is in a range; what is not a plain range is let through.
+    """True if a version is in a range; specifiers other than plain comparisons are ignored.
 
     >>> satisfies("2.13.0+cpu", ">=2.11,<2.14"), satisfies("2.10.1", ">=2.11"), satisfies("installed", ">=1")
     (True, False, True)
@@ -152,7 +152,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def machine() -> str:
-    """The system and processor in a word."""
+    """Operating system, processor and number of cores."""
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
 
 
@@ -165,18 +165,18 @@ def adb() -> str | None:
 
 
 def qnn_release(library: Path) -> str:
-    """The release of QNN that a library is of, as phones and messages have it; '' if it does not say."""
+    """The QNN release of a library, in the format that phones report; '' if unknown."""
     from edgewright.backends.qualcomm.emulator_server import release
     from edgewright.backends.qualcomm.libraries import build_in
 
     try:
         with open(library, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return release(build_in(data))
-    except (OSError, ValueError):  # a file of no bytes cannot be mapped
+    except (OSError, ValueError):  # an empty file cannot be mapped
         return ""
 
 
 def qnn_here() -> str:
-    """The release of the libraries that ``onnxruntime-qnn`` brings."""
+    """The QNN release of the libraries in ``onnxruntime-qnn``."""
     found = find_spec(QNN.module)
     return qnn_release(Path(found.origin).parent / "libQnnHtp.so") if found is not None and found.origin else ""

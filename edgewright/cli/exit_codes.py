@@ -1,4 +1,4 @@
-"""Exit codes, read off the error classes: ``--help`` and ``docs/cli.md`` show what this module computes."""
+"""Exit codes, derived from the error classes; ``--help`` and ``docs/cli.md`` show this table."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _OTHERS = {
     EdgewrightError.exit_code: "any other failure",
     BUG: "a bug in Edgewright, with its traceback",
     INTERRUPTED: "interrupted (Ctrl-C)",
-    BROKEN_PIPE: "the reader of the output went away",
+    BROKEN_PIPE: "the reader of the output closed the pipe",
 }
 
 
 def exit_codes() -> dict[int, str]:
-    """Every exit code and what it means. An error's meaning is its line in the tree that ``errors`` draws."""
-    drawn = dict(re.findall(r"(\w+Error)[ ]{2,}(\S.*)", errors.__doc__ or ""))
-    found = dict(_OTHERS)
+    """Every exit code and its meaning, which is the error's line in the docstring of ``errors``."""
+    meanings = dict(re.findall(r"(\w+Error)[ ]{2,}(\S.*)", errors.__doc__ or ""))
+    codes = dict(_OTHERS)
     for error in _subclasses(EdgewrightError):
-        if error.exit_code not in found:  # a subclass that shares its parent's code adds nothing
-            found[error.exit_code] = drawn.get(error.__name__, error.__name__)
-    return dict(sorted(found.items()))
+        if error.exit_code not in codes:  # a subclass that shares its parent's code adds nothing
+            codes[error.exit_code] = meanings.get(error.__name__, error.__name__)
+    return dict(sorted(codes.items()))
 
 
 def _subclasses(cls: type[EdgewrightError]) -> list[type[EdgewrightError]]:

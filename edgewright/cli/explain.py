@@ -1,4 +1,4 @@
-"""``edgewright explain``: what a backend takes of a model and why not more, by module."""
+"""``edgewright explain``: which operators of a model are delegated and why the rest are not, by module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   edgewright explain net:Net --target xnnpack
-  edgewright explain net:Net --target ethos-u55-128 --quantize int8     # ranges do not matter for who takes what
+  edgewright explain net:Net --target ethos-u55-128 --quantize int8     # calibration is not needed
   edgewright explain net:Net --target sm8550 --target imxrt700 --json
 """
 
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("spec", metavar="SPEC", help=SPEC)
     model_options.add_arguments(parser)
-    parser.add_argument("--all", action="store_true", help="open modules that are taken whole, too")
-    parser.add_argument("--json", action="store_true", help="the same, as JSON")
+    parser.add_argument("--all", action="store_true", help="also expand modules that are fully delegated")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _facts(report: CompileReport) -> dict[str, Any]:
-    found = {name: tree(method.verdicts, name).to_dict() for name, method in report.methods.items()}
-    return {"target": report.target, "backend": report.backend, "coverage": report.coverage, "methods": found}
+    methods = {name: tree(method.verdicts, name).to_dict() for name, method in report.methods.items()}
+    return {"target": report.target, "backend": report.backend, "coverage": report.coverage, "methods": methods}
 
 
 def _show(args: argparse.Namespace, report: CompileReport) -> None:
@@ -63,7 +63,7 @@ def _show(args: argparse.Namespace, report: CompileReport) -> None:
         out.print(f"{report.target}: {clean(method.verdict)}", style="bold", soft_wrap=True)
         complete = not method.refused
         if complete and not args.all:
-            out.print("everything is taken", style="green")
+            out.print("all operators are delegated", style="green")
             continue
         for line in lines(tree(method.verdicts, model_name(args.spec)), everything=args.all):
             style = "yellow" if ": " in line else ""

@@ -1,6 +1,6 @@
-"""Inputs from files: ``.npz`` and ``.npy`` arrays, lists of raw binaries, or ones when nothing is given.
+"""Method inputs from ``.npz`` and ``.npy`` files, from lists of raw files, or filled with ones.
 
-Nothing larger than what the method takes is ever read: a file's claims are checked against the signature first.
+A file's header is checked against the method's signature first; nothing larger than the input is ever read.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def ones(metadata: MethodMetadata) -> Inputs:
 
 
 def _ones(info: TensorInfo) -> Array:
-    if info.nbytes > _ONES_LIMIT:  # inputs the caller brings may have any bound
-        remedy = "Give an input of the size you need with --inputs."
-        raise LimitError(f"input {info.name}", f"is made for you up to {_ONES_LIMIT} bytes", value=str(info),
+    if info.nbytes > _ONES_LIMIT:  # inputs without planned memory may have any bound
+        remedy = "Pass an input of the required size with --inputs."
+        raise LimitError(f"input {info.name}", f"is filled with ones up to {_ONES_LIMIT} bytes", value=str(info),
                          remedy=remedy)  # fmt: skip
     dtype = parse_dtype(info.dtype)
     return np.ones(info.shape, dtype) if dtype.names is None else np.full(info.shape, (1, 0), dtype)
@@ -56,15 +56,15 @@ def load_inputs(path: str, metadata: MethodMetadata) -> Inputs:
                 return _from_archive(path, file, metadata)
             file.seek(0)
             (info,) = _assign(path, ["in0"], metadata)
-            return _with_numbers(metadata, {info.name: _read_array(path, file, info)})
+            return _with_scalars(metadata, {info.name: _read_array(path, file, info)})
     except _DAMAGED as error:
         remedy = "Write it with numpy.savez or numpy.save."
-        raise InputError(path, f"must be a whole .npz or .npy file: {error}", remedy=remedy) from error
+        raise InputError(path, f"must be a complete .npz or .npy file: {error}", remedy=remedy) from error
 
 
 def _from_archive(path: str, file: IO[bytes], metadata: MethodMetadata) -> Inputs:
     with zipfile.ZipFile(file) as archive:
-        members = _wanted([m for m in archive.namelist() if m.endswith(".npy")], metadata)
+        members = _select_members([m for m in archive.namelist() if m.endswith(".npy")], metadata)
         infos = _assign(path, [m.removesuffix(".npy") for m in members], metadata)
         if any(archive.getinfo(m).compress_type not in _METHODS for m in members):
             raise InputError(path, "must be compressed as numpy.savez_compressed does, or not at all")
@@ -72,29 +72,29 @@ def _from_archive(path: str, file: IO[bytes], metadata: MethodMetadata) -> Input
         for member, info in zip(members, infos, strict=True):
             with archive.open(member) as stream:
                 arrays[info.name] = _read_array(f"{path}: {member.removesuffix('.npy')}", stream, info)
-    return _with_numbers(metadata, arrays)
+    return _with_scalars(metadata, arrays)
 
 
-def _wanted(members: list[str], metadata: MethodMetadata) -> list[str]:
-    """The members that are inputs: those named ``in0, in1, ...`` if all of them are there, else every one."""
+def _select_members(members: list[str], metadata: MethodMetadata) -> list[str]:
+    """The archive members to use: those named ``in0, in1, ...`` if all are present, else every member."""
     named = [f"{info.name}.npy" for info in _tensors(metadata)]
     if named and set(named) <= set(members):
-        return named  # the file may hold labels or expected outputs as well
-    numbers = {f"{i.name}.npy" for i in metadata.inputs if isinstance(i, ScalarInfo)}
-    return [m for m in members if m not in numbers]  # the program knows its numbers already
+        return named  # the file may also hold labels or expected outputs
+    scalars = {f"{i.name}.npy" for i in metadata.inputs if isinstance(i, ScalarInfo)}
+    return [m for m in members if m not in scalars]  # scalars are fixed at export
 
 
 def _tensors(metadata: MethodMetadata) -> list[TensorInfo]:
     return [i for i in metadata.inputs if isinstance(i, TensorInfo)]
 
 
-def _with_numbers(metadata: MethodMetadata, arrays: dict[str, Array]) -> Inputs:
-    """The inputs in order. Numbers were fixed when the program was exported and need not be given."""
+def _with_scalars(metadata: MethodMetadata, arrays: dict[str, Array]) -> Inputs:
+    """The inputs in order, including scalars, which were fixed at export."""
     return [i.value if isinstance(i, ScalarInfo) else arrays[i.name] for i in metadata.inputs]
 
 
 def _assign(source: str, names: Sequence[str], metadata: MethodMetadata) -> list[TensorInfo]:
-    """Which input each name is: by ``in0, in1, ...`` if they are so named, else by their order."""
+    """Map names to inputs: by the names ``in0, in1, ...`` if they match, else by position."""
     tensors = _tensors(metadata)
     known = {info.name: info for info in tensors}
     if len(names) != len(tensors):
@@ -108,7 +108,7 @@ def _assign(source: str, names: Sequence[str], metadata: MethodMetadata) -> list
 
 
 def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
-    """One array, read only if it is no larger than the input it is for."""
+    """Read one array, unless it is larger than the input."""
     shape, column_major, dtype = _read_header(source, stream)
     wanted = parse_dtype(info.dtype)
     count = 1
@@ -126,21 +126,21 @@ def _read_array(source: str, stream: IO[bytes], info: TensorInfo) -> Array:
 
 
 def _cut(shape: tuple[int, ...], info: TensorInfo) -> str:
-    """What helps where an array is too large in its first dimension alone."""
+    """The remedy if an array is too large only in its first dimension."""
     if not info.shape or shape[1:] != tuple(info.shape[1:]):
         return ""
-    return f"Give it at most {info.shape[0]} at a time, or export the model with dynamic_shapes of a larger bound."
+    return f"Pass at most {info.shape[0]} at a time, or export the model with a larger bound in dynamic_shapes."
 
 
 def _read_header(source: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and type, as an ``.npy`` claims them."""
+    """Shape, column-major flag and dtype of an ``.npy`` header."""
     form: Any = np.lib.format
     try:
         read = form.read_array_header_1_0 if form.read_magic(stream) == (1, 0) else form.read_array_header_2_0
         shape, column_major, dtype = read(stream)
     except Exception as error:  # numpy evaluates the header as Python text, which can fail in any way
         remedy = "Write it with numpy.savez or numpy.save."
-        raise InputError(source, f"must be a whole .npz or .npy file: {error}", remedy=remedy) from error
+        raise InputError(source, f"must be a complete .npz or .npy file: {error}", remedy=remedy) from error
     if dtype.hasobject or any(extent < 0 for extent in shape):
         raise InputError(source, "must hold numbers, not Python objects", value=f"{dtype}{list(shape)}")
     return shape, column_major, dtype
@@ -150,7 +150,7 @@ def _read_header(source: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool,
 
 
 def read_list(path: str) -> list[list[tuple[str, str]]]:
-    """The (name, file) pairs of every line of a list; ``name:=`` is optional, ``#`` and ``%`` start remarks."""
+    """The (name, file) pairs of every line of a list; ``name:=`` is optional, ``#`` and ``%`` start comments."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(_LIST_LIMIT)
@@ -177,7 +177,7 @@ def from_list(path: str, metadata: MethodMetadata) -> Iterator[Inputs]:
     for number, line in enumerate(read_list(path)):
         infos = _assign(f"{path}, inference {number}", [name or file for name, file in line], metadata)
         arrays = {info.name: _read_raw(file, info) for info, (_, file) in zip(infos, line, strict=True)}
-        yield _with_numbers(metadata, arrays)
+        yield _with_scalars(metadata, arrays)
 
 
 def _read_raw(path: str, info: TensorInfo) -> Array:
@@ -192,7 +192,7 @@ def _read_raw(path: str, info: TensorInfo) -> Array:
     row = info.nbytes // info.shape[0] if info.shape and info.shape[0] else 0
     if info.dynamic and row and 0 < len(data) < info.nbytes and not len(data) % row:
         return np.frombuffer(data, parse_dtype(info.dtype)).reshape(-1, *info.shape[1:])
-    rule = f"must hold {info} ({info.nbytes} bytes{' or whole rows of it' if info.dynamic else ''})"
+    rule = f"must hold {info} ({info.nbytes} bytes{' or complete rows of it' if info.dynamic else ''})"
     raise InputError(f"{path} as {info.name}", rule, value=f"{actual} bytes")
 
 

@@ -1,4 +1,4 @@
-"""``edgewright inspect``: what is in a file, as tables for people or JSON for programs."""
+"""``edgewright inspect``: contents of a file as tables or JSON."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("file", metavar="m.pte", help="a .pte, .ptd, .bpte or .etdp; told apart by content, not by name")
-    add("--json", action="store_true", help="everything, as JSON; the keys are in docs/cli.md")
-    add("--data", action="append", default=[], metavar="w.ptd", help="say which external tensors these files hold")
+    add("file", metavar="m.pte", help="a .pte, .ptd, .bpte or .etdp, detected by content")
+    add("--json", action="store_true", help="print everything as JSON; docs/cli.md documents the keys")
+    add("--data", action="append", default=[], metavar="w.ptd", help="show which external tensors are in these files")
     add("--values", action="store_true", help="list every value of every method")
     add("--instructions", action="store_true", help="list every instruction of every method")
 
 
 def kind_of(path: str) -> str:
-    """The format of a file by its first bytes; what is none of ours is called ``pte``, whose reader says why not."""
+    """The format of a file by its identifier; unknown files count as ``pte``, whose reader reports the error."""
     view, _ = open_source(path, "file")
     if bytes(view[8:12]) == b"ED00":
         return "etdp"

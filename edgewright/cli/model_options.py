@@ -1,4 +1,4 @@
-"""What commands that compile a model have in common: its name, targets, precision and data."""
+"""Options shared by the commands that compile a model: model, targets, precision and data."""
 
 from __future__ import annotations
 
@@ -14,23 +14,35 @@ if TYPE_CHECKING:
     from edgewright.api.compile import Bench
     from edgewright.api.progress import Stages
 
-SPEC = "package.module:factory that gives a model with example inputs, or a .pt2"
+SPEC = "package.module:factory that returns a model with example inputs, or a .pt2"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--target", action="append", default=[], metavar="ethos-u55-128",
-        help="the device to compile for; several, each gets a program (`edgewright targets` lists them)",
+        help="the device to compile for; repeatable (see `edgewright targets`)",
     )  # fmt: skip
-    add("--quantize", metavar="int8", help="hold the model in integers: a preset of the target")
+    add("--quantize", metavar="int8", help="quantize the model with this preset of the target")
     add(
         "--calibrate", metavar="SOURCE",
-        help="typical inputs: calib.npz, a folder of images or arrays, or package.module:iterable",
+        help="calibration inputs: an .npz, a folder of images or arrays, or package.module:iterable",
     )  # fmt: skip
-    add("--samples", type=int, metavar="N", help="use at most N of them (default: 128)")
-    add("--mean", type=float, nargs="+", metavar="M", help="of images, 0..255: x = (pixel - mean) / std")
-    add("--std", type=float, nargs="+", metavar="S", help="of images: one number, or one for each of R, G and B")
+    add("--samples", type=int, metavar="N", help="use at most N calibration inputs (default: 128)")
+    add(
+        "--mean",
+        type=float,
+        nargs="+",
+        metavar="M",
+        help="of images: x = (pixel - mean) / std, pixels 0..255",
+    )
+    add(
+        "--std",
+        type=float,
+        nargs="+",
+        metavar="S",
+        help="of images: one value, or one per channel",
+    )
     add("--recipe", metavar="r.toml", help="precision per module and per target")
 
 
@@ -50,7 +62,7 @@ def _count_or_source(text: str) -> int | str:
 
 
 def need_torch() -> None:
-    """Import the compiler; raise if torch is not installed. Compiling needs it, running does not."""
+    """Import the compiler; raises MissingError if torch is not installed."""
     try:
         import torch  # noqa: F401
 
@@ -61,7 +73,7 @@ def need_torch() -> None:
 
 
 def chosen_targets(args: argparse.Namespace, default: str | None = None) -> list[Any]:
-    """The targets that were named, each once."""
+    """The selected targets without duplicates."""
     from edgewright.backends.targets import find_target
 
     names = args.target or ([default] if default else [])
@@ -71,7 +83,7 @@ def chosen_targets(args: argparse.Namespace, default: str | None = None) -> list
 
 
 def make_bench(args: argparse.Namespace, stages: Stages, **options: Any) -> Bench:
-    """The model on the bench, as the options want it."""
+    """A ``Bench`` for the model, configured from the options."""
     with stages("import torch"), quiet_imports():
         need_torch()
         from edgewright.api.compile import Bench, Settings
@@ -102,7 +114,7 @@ def _images(args: argparse.Namespace) -> Any:
 
 
 def model_name(spec: str) -> str:
-    """What files of a model are called.
+    """The base name of a model's output files.
 
     >>> model_name("nets.small:Net.make"), model_name("dir/m.pt2")
     ('make', 'm')
@@ -114,7 +126,7 @@ def model_name(spec: str) -> str:
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Without what packages say while they are imported about libraries that are not needed here."""
+    """Suppress import-time warnings of packages about optional libraries."""
     was = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

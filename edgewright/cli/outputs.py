@@ -1,4 +1,4 @@
-"""Arrays to files: ``.npz`` with the same bytes every time, and raw binaries as device runners write them."""
+"""Write arrays: reproducible ``.npz`` files, and raw files in the format of the device runners."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold: the clock must not change the bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest zip timestamp: output must not depend on the clock
 
 
 def npz_bytes(arrays: Mapping[str, Any], *, compress: bool = False) -> bytes:
-    """An ``.npz`` of ``arrays``. Numbers and text become 0-d arrays; what numpy cannot name is kept as raw bytes."""
+    """An ``.npz`` of ``arrays``. Scalars and text become 0-d arrays; dtypes unknown to numpy become raw bytes."""
     buffer = io.BytesIO()
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(buffer, "w", method) as archive:
@@ -32,9 +32,7 @@ def npy_bytes(value: Any) -> bytes:
     """One array as ``.npy``. A null output is an empty array."""
     buffer = io.BytesIO()
     array = np.asarray([] if value is None else value)
-    if (
-        array.dtype.kind == "V" and array.dtype.names is None
-    ):  # bfloat16 and the like: only numpy's own types have names
+    if array.dtype.kind == "V" and array.dtype.names is None:  # bfloat16 and 8-bit floats have no numpy dtype name
         array = array.view(f"V{array.dtype.itemsize}")
     form: Any = np.lib.format
     form.write_array(buffer, array, allow_pickle=False)

@@ -1,5 +1,5 @@
-"""Arguments of commands: argparse's parser, which also hints at what a misspelt command, option or choice may be, and
-whose examples fit the terminal."""
+"""Argument parser with spelling suggestions for commands, options and choices, and with examples that fit the
+terminal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
-    """The parsers of its commands are of the same kind."""
+    """The argument parser of the command line; subcommands use the same class."""
 
     def format_help(self) -> str:
         width = shutil.get_terminal_size().columns
-        return "".join(f"{part}\n" for line in super().format_help().splitlines() for part in fitted(line, width))
+        return "".join(f"{part}\n" for line in super().format_help().splitlines() for part in wrap_line(line, width))
 
     def error(self, message: str) -> NoReturn:
         super().error("\n  ".join(filter(None, (message, self._hint(message)))))
 
     def _hint(self, message: str) -> str:
-        """What may have been meant; argparse says what was wrong in its message only."""
+        """A spelling suggestion, extracted from argparse's message."""
         choice = _CHOICE.search(message)
         if choice is not None:
             return did_you_mean(choice[1], [name.strip("'") for name in choice[2].split(", ")])
@@ -37,10 +37,10 @@ class Parser(argparse.ArgumentParser):
         return ""
 
 
-def fitted(line: str, width: int) -> Iterator[str]:
-    """A line of help in as many as it takes: a remark goes above its command, a command goes on after a backslash.
+def wrap_line(line: str, width: int) -> Iterator[str]:
+    """Wrap a line of help: comments move above the command, commands continue after a backslash.
 
-    >>> print(*fitted("  edgewright run m.pte --inputs x.npz --repeat 20  # its speed", 42), sep="\\n")
+    >>> print(*wrap_line("  edgewright run m.pte --inputs x.npz --repeat 20  # its speed", 42), sep="\\n")
       # its speed
       edgewright run m.pte --inputs x.npz \\
           --repeat 20
@@ -53,7 +53,7 @@ def fitted(line: str, width: int) -> Iterator[str]:
         yield line
     elif hash_mark:
         yield from wrap(remark, width, initial_indent=f"{margin}# ", subsequent_indent=f"{margin}# ")
-        yield from fitted(command.rstrip(), width)
+        yield from wrap_line(command.rstrip(), width)
     elif line.startswith("  edgewright "):
         first, *options = command.replace(" -", "\0-").split("\0")
         for option in options:
@@ -68,7 +68,7 @@ def fitted(line: str, width: int) -> Iterator[str]:
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Long options of a parser and of its commands', of which only the chosen one's are known."""
+    """Long options of a parser and of its loaded subcommands."""
     for action in parser._actions:
         yield from (name for name in action.option_strings if name.startswith("--"))
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""``edgewright profile``: where a program's time goes on this machine."""
+"""``edgewright profile``: time per instruction of a program on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from edgewright.cli.inputs import load_inputs, ones
 from edgewright.cli.run import show_profile
-from edgewright.cli.run_method import Job, add_measured, load
+from edgewright.cli.run_method import Job, add_measurement_arguments, load
 from edgewright.console import console, progress
 from edgewright.errors import UsageError
 from edgewright.runtime.profile import Profile
@@ -25,12 +25,12 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    add_measured(parser)
+    add_measurement_arguments(parser)
     add = parser.add_argument
     add("--repeat", type=int, default=10, metavar="N", help="run N times and show means (default: 10)")
     add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
     add("--etdump", metavar="p.etdp", help="write the profile as ETDump")
-    add("--json", action="store_true", help="the same, as JSON")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--repeat", "must be 1 or more", value=args.repeat)
     method = load(Job(args.model, args.data, args.method))
     inputs = load_inputs(args.inputs, method.metadata) if args.inputs else ones(method.metadata)
-    method.execute(inputs, profile=Profile())  # compiles, in the form that tells its times
+    method.execute(inputs, profile=Profile())  # compiles the profiled variant
     profile, times = Profile(), []
     with progress("profiling", args.repeat, quiet=args.quiet) as step:
         for _ in range(args.repeat):
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.quiet:
         out = console()
-        told = f"{args.method}: {duration(median)} per run (median of {len(times)}), on this machine"
-        out.print(told, style="bold", soft_wrap=True)
+        summary = f"{args.method}: {duration(median)} per run (median of {len(times)}), on this machine"
+        out.print(summary, style="bold", soft_wrap=True)
         show_profile(profile, everything=args.verbose)
         for line in written:
             out.print(f"wrote {line}", soft_wrap=True)

@@ -1,6 +1,6 @@
-"""What a ``.pte`` holds, as plain data: the keys are those of ``edgewright inspect --json``.
+"""Contents of a ``.pte`` as plain data, with the keys of ``edgewright inspect --json``.
 
-Everything is read from the file's tables. Weights are not touched, and no delegate is loaded.
+Only the file's tables are read; weights are not touched and delegates are not loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEVICES = ("cpu", "cuda")
 def program_facts(
     program: schema.Program, data: Mapping[str, PtdEntry] | None, *, values: bool = False, instructions: bool = False
 ) -> Facts:
-    """Layout, methods, tensors and segments of a verified program. ``data`` is what its ``.ptd`` files hold."""
+    """Layout, methods, tensors and segments of a verified program. ``data``: the contents of its ``.ptd`` files."""
     layout = program.layout
     return {
         "schema_version": program.version,
@@ -89,7 +89,7 @@ def edge_facts(name: str, value: schema.Value) -> Facts:
     fields = ("int_val", "bool_val", "double_val", "string_val")
     content = next((getattr(value, f) for f in fields if hasattr(value, f)), None)
     if isinstance(content, float) and not math.isfinite(content):
-        content = str(content)  # JSON has no word for it
+        content = str(content)  # JSON cannot represent it
     return {"name": name, "kind": type(value).__name__.lower(), "value": content}
 
 

@@ -1,4 +1,4 @@
-"""The facts of a file as tables."""
+"""Render the contents of a file as tables."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from edgewright.console import clean, console, dims, plural, table
 from edgewright.lowering.estimates import describe
 from edgewright.units import duration, share, size
 
-_TOP = 20  # rows of a long table that are shown unless everything is asked for
+_TOP = 20  # rows shown of a long table without --verbose
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _NAMES = {"pte": "program", "ptd": "data", "bpte": "bundled program", "etdp": "profile"}
 
 
 def show(facts: Facts, *, everything: bool) -> None:
-    """Print ``facts`` (what ``inspect.gather`` returns)."""
+    """Print ``facts`` as returned by ``inspect.gather``."""
     out = console()
     title = f"{clean(facts['file'])}: {_NAMES[facts['format']]}, {size(facts['bytes'])}"
     out.print(title, style="bold", soft_wrap=True)
@@ -59,18 +59,18 @@ def _program(out: Console, facts: Facts, top: int | None) -> None:
 
 
 def _manifest(out: Console, manifest: Facts | None) -> None:
-    """Who made the file and for what, by its own word: anything may stand there."""
+    """Print the manifest; its contents are untrusted."""
     if manifest is None:
         return
-    said = {key: _word(manifest.get(key)) for key in ("edgewright", "torch", "targets", "runtime")}
-    line = f"made by Edgewright {said['edgewright']} with torch {said['torch']}"
-    out.print(f"{line}; targets {said['targets']}, kernels of {said['runtime']!r}", soft_wrap=True)
+    fields = {key: _text(manifest.get(key)) for key in ("edgewright", "torch", "targets", "runtime")}
+    line = f"compiled by Edgewright {fields['edgewright']} with torch {fields['torch']}"
+    out.print(f"{line}; targets {fields['targets']}, kernels of {fields['runtime']!r}", soft_wrap=True)
     listed = manifest.get("estimates")
     for line in filter(None, map(describe, listed if isinstance(listed, list) else ())):
         out.print(clean(line), soft_wrap=True)
 
 
-def _word(value: object) -> str:
+def _text(value: object) -> str:
     words = value if isinstance(value, list) else [value]
     text = clean(", ".join(str(word) for word in words if isinstance(word, str | int))) or "unknown"
     return text if len(text) <= 60 else text[:57] + "..."
@@ -182,7 +182,7 @@ def _segments(out: Console, segments: list[Facts], top: int | None) -> None:
 
 
 def _holds(contents: list[str]) -> str:
-    """What a segment holds; keys that are hashes are cut short, since nobody reads them."""
+    """The contents of a segment, with hashes abbreviated."""
     return _HASH.sub(r"\1...", ", ".join(contents)) or "nothing known"
 
 
@@ -210,7 +210,7 @@ def _bundle(out: Console, facts: Facts, top: int | None) -> None:
     columns = ("method", ">case", "inputs", "expected")
     out.print(table(plural(len(rows), "test case"), columns, shown, flexible="inputs"))
     _more(out, rest)
-    out.print(f"\nthe program in it, {size(facts['program_bytes'])}", style="bold")
+    out.print(f"\nthe bundled program, {size(facts['program_bytes'])}", style="bold")
     _program(out, facts["program"], top)
 
 
@@ -235,7 +235,7 @@ def _profile(out: Console, facts: Facts, top: int | None) -> None:
 
 
 def _alike(runs: list[Facts]) -> list[tuple[int, list[Facts]]]:
-    """Neighbouring runs of the same events, with the number of the first: a hundred runs make one table."""
+    """Group consecutive runs with the same events, so that a hundred runs print as one table."""
     groups: list[tuple[int, list[Facts]]] = []
     previous = None
     for number, run in enumerate(runs):

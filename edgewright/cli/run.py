@@ -1,4 +1,4 @@
-"""``edgewright run``: a method on inputs from files, outputs to files, times to the terminal."""
+"""``edgewright run``: run a method on inputs from files and write its outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLOWEST = 15
 
 
 def both(name: str) -> tuple[str, str]:
-    """An option as device runners spell it, and with dashes."""
+    """An option in the device runners' spelling, and with dashes."""
     return f"--{name}", f"--{name.replace('_', '-')}"
 
 
@@ -37,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--inputs", metavar="x.npz", help="arrays in0, in1, ... (or any names, in order); an .npy for a single input")
     add("--output", metavar="y.npz", help="where to write out0, out1, ...")
     add("--method", default="forward", help="the method to run (default: forward)")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
     add("--repeat", type=int, default=1, metavar="N", help="run N times and show the median")
-    add("--max-memory", type=parse_memory, metavar="512M", help="refuse to plan more memory than this")
-    add("--json", action="store_true", help="what the run gave and took, as JSON")
+    add("--max-memory", type=parse_memory, metavar="512M", help="fail if the method plans more memory than this")
+    add("--json", action="store_true", help="print outputs and timing as JSON")
     add("--profile", action="store_true", help="show the time of each instruction")
     add("--chrome-trace", metavar="t.json", help="write the profile for chrome://tracing or Perfetto")
     add(*both("etdump_path"), metavar="p.etdp", help="write the profile as ETDump")
-    add(*both("input_list_path"), metavar="list.txt", help="raw input files, one line of them per inference")
+    add(*both("input_list_path"), metavar="list.txt", help="raw input files, one line per inference")
     add(*both("output_folder_path"), metavar="out/", help="write output_<inference>_<index>.raw here")
 
 
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(args: argparse.Namespace, result: Result) -> list[str]:
-    """Write the files that were asked for; what to say of each."""
+    """Write the requested files; returns a description of each."""
     written = []
     if args.output:
         written.append(f"{args.output} ({size(save_arrays(args.output, result.outputs))})")
@@ -111,7 +111,7 @@ def _facts(result: Result, written: list[str]) -> dict[str, Any]:
 
 
 def coverage(metadata: MethodMetadata) -> str:
-    """What runs where, in a line: silent kernels are slow ones."""
+    """Summary of delegated and CPU operators, so that slow CPU kernels do not go unnoticed."""
     calls = len(metadata.delegates)
     if not calls:
         return "no delegates: every operator runs on this machine's kernels"
@@ -124,7 +124,7 @@ def coverage(metadata: MethodMetadata) -> str:
 def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
     out = console()
     runs = len(result.times)
-    counted = f"per run (median of {runs})" if runs > 1 else "for the first run (--repeat 20 shows how fast others are)"
+    counted = f"per run (median of {runs})" if runs > 1 else "for the first run (--repeat 20 shows steady state)"
     timing = f"{duration(result.median_ms / 1e3)} {counted}"
     if result.inferences > 1:
         timing += f", {result.inferences} inferences"
@@ -143,7 +143,7 @@ def _show(result: Result, written: list[str], args: argparse.Namespace) -> None:
 
 
 def show_profile(profile: Profile, *, everything: bool) -> None:
-    """The instructions that take the most time, or all of them in their order."""
+    """Print the slowest instructions, or all of them in program order."""
     rows = profile.rows()
     shown = rows if everything else sorted(rows, key=lambda row: -row.share)[:_SLOWEST]
     cells = [(r.instruction, r.name, r.calls, duration(r.mean_ms / 1e3), share(r.share)) for r in shown]
@@ -160,6 +160,6 @@ def show_profile(profile: Profile, *, everything: bool) -> None:
 
 
 def show_parts(parts: list[PartRow]) -> None:
-    """Steps of the engine, inside the instructions."""
+    """Print the engine's steps inside the instructions."""
     cells = [(f"{p.instruction}.{p.part}", p.name, p.calls, duration(p.mean_ms / 1e3), share(p.share)) for p in parts]
     console().print(table("inside", (">#", "step", ">calls", ">mean time", ">share"), cells, flexible="step"))

@@ -1,4 +1,4 @@
-"""Running a method for the command line: what ``edgewright run`` and the device runners' names share."""
+"""Method execution shared by ``edgewright run`` and the device runners."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ log = logging.getLogger("edgewright.cli")
 Say = Callable[[str], None]
 
 
-def add_measured(parser: argparse.ArgumentParser) -> None:
-    """The arguments of commands that run a program to see how it does."""
+def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of commands that measure a program."""
     add = parser.add_argument
     add("model", metavar="m.pte", help="the program")
-    add("--inputs", metavar="x.npz", help="arrays in0, in1, ...; ones if left out")
+    add("--inputs", metavar="x.npz", help="arrays in0, in1, ... (default: ones)")
     add("--method", default="forward", help="the method to run (default: forward)")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run, on what, how often."""
+    """A request to run a method: program, inputs, repetitions."""
 
     model: str
     data: Sequence[str] = ()
@@ -52,13 +52,13 @@ class Job:
     repeat: int = 1
     memory: int | None = None
     profile: bool = False
-    keep: bool = True  # outputs of every inference, for the caller; else of the last one only
+    keep: bool = True  # keep the outputs of every inference, not only of the last
     quiet: bool = False
 
 
 @dataclass
 class Result:
-    """What came of it. ``outputs`` holds the kept inferences; ``times`` are seconds of every run."""
+    """The result of a job: outputs of the kept inferences, and the seconds of every run."""
 
     metadata: MethodMetadata
     profile: Profile | None
@@ -72,7 +72,7 @@ class Result:
 
 
 def execute(job: Job, say: Say = lambda _: None) -> Result:
-    """Load, run and collect. ``say`` is told of each stage as it ends."""
+    """Load the method, run it and collect outputs; ``say`` receives a message after each stage."""
     if job.inputs and job.input_list:
         raise UsageError("--inputs", "cannot be used together with --input_list_path")
     if job.repeat < 1:
@@ -89,18 +89,18 @@ def execute(job: Job, say: Say = lambda _: None) -> Result:
 
 
 def load(job: Job) -> Method:
-    """The job's method; logs how long reading and verifying took."""
+    """Load the job's method and log how long reading and verifying took."""
     start = time.perf_counter()
     limits = Limits() if job.memory is None else Limits(memory=job.memory)
     program = Runtime.get().load_program(job.model, list(job.data), limits=limits)
     log.info("read and verified %s in %s", job.model, duration(time.perf_counter() - start))
     try:
         return program.load_method(_method_name(program, job.method))
-    except LimitError as error:  # the remedies of the library are calls; here they are options
+    except LimitError as error:  # replace the library's remedy by the option
         error.remedy = "Raise it with --max-memory if you trust the file."
         raise
     except MissingDataError as error:
-        error.remedy = "Give the .ptd written with this program: --data weights.ptd."
+        error.remedy = "Pass the .ptd written with this program: --data weights.ptd."
         raise
 
 
@@ -114,7 +114,7 @@ def _method_name(program: LoadedProgram, method: str | int) -> str:
 
 
 def _rounds(job: Job, method: Method, result: Result, say: Say) -> None:
-    """The inputs once for their outputs, then again, from the same state, for the times of the other rounds."""
+    """Run the inputs once for their outputs, then again from the initial state for timing only."""
     folder = make_folder(job.output_folder) if job.output_folder else None
     total = len(read_list(job.input_list)) if job.input_list else 1
     with progress(f"running {method.name}", total * job.repeat, quiet=job.quiet or total * job.repeat < 2) as step:

@@ -1,4 +1,4 @@
-"""``xnn_executor_runner`` and ``qnn_executor_runner``: the device runners' flags, on this machine.
+"""``xnn_executor_runner`` and ``qnn_executor_runner``: drop-in replacements with the device runners' flags.
 
 Scripts and tutorials written for those programs work unchanged; ``edgewright run`` does the work.
 """
@@ -21,7 +21,7 @@ from edgewright.units import duration
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a program as the device runner of this name would; the exit code."""
+    """Run a program like the device runner of the same name and return the exit code."""
     name = os.path.basename(sys.argv[0]).removesuffix(".exe")
     prog = name if name.endswith("_runner") else "executor_runner"
     return guard(lambda: _run(_parser(prog).parse_args(argv), prog))
@@ -39,9 +39,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add(*both("model_path"), default="model.pte", help="the program (default: model.pte)")
     add(*both("data_path"), action="append", default=[], help="external weights (.ptd)")
     add(*both("method_index"), type=int, default=0, help="which method of the file (default: the first)")
-    add(*both("input_list_path"), help="raw input files, one line of them per inference; ones if not given")
+    add(*both("input_list_path"), help="raw input files, one line per inference (default: ones)")
     add(*both("output_folder_path"), help="write output_<inference>_<index>.raw here")
-    add(*both("etdump_path"), default="etdump.etdp", help="where the profile goes (default: etdump.etdp)")
+    add(*both("etdump_path"), default="etdump.etdp", help="where to write the profile (default: etdump.etdp)")
     add(*both("num_executions"), "--iteration", type=int, default=1, metavar="N", help="run N times")
     return parser
 

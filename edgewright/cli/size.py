@@ -1,4 +1,4 @@
-"""``edgewright size``: where a file's bytes go, by part, by tensor and by delegate."""
+"""``edgewright size``: file size by part, tensor and delegate."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("model", metavar="m.pte", help="the program")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
     add("--top", type=int, default=_TOP, metavar="N", help=f"show the N largest tensors (default: {_TOP})")
-    add("--json", action="store_true", help="the same, as JSON")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     found = gather(args.model, args.data)
     if found["format"] != "pte":
         raise UsageError(
-            args.model, "must be a .pte", value=found["format"], remedy="`edgewright inspect` shows others."
+            args.model, "must be a .pte", value=found["format"], remedy="`edgewright inspect` shows other formats."
         )
     facts = {
         "file": found["file"],
@@ -55,7 +55,7 @@ def _delegate(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts(facts: dict[str, Any]) -> dict[str, int]:
-    """The file, cut into what it is made of; the parts are the whole."""
+    """File size by part; the parts add up to the file."""
     found = {"tables (program, values, instructions)": facts["layout"]["flatbuffer_bytes"]}
     for segment in facts["segments"]:
         name = _kind(segment["holds"])
@@ -66,7 +66,7 @@ def parts(facts: dict[str, Any]) -> dict[str, int]:
 
 
 def _kind(holds: list[str]) -> str:
-    """What a segment is for, without the numbers."""
+    """The kind of a segment's contents."""
     first = holds[0] if holds else "unused"
     if "blob" in first:
         return f"delegates: {first.partition(' blob')[0]}"

@@ -1,4 +1,4 @@
-"""Where a file's bytes go: by tensor, and by segment."""
+"""File size by tensor and by segment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Facts = dict[str, Any]
 
 
 def tensor_facts(program: schema.Program, data: Mapping[str, PtdEntry] | None) -> list[Facts]:
-    """Every tensor with stored bytes, once however many methods use it, the largest first."""
+    """Every stored tensor, listed once even if several methods use it, largest first."""
     found: dict[tuple[str, object], Facts] = {}
     for plan in program.execution_plan:
         uses = _uses(plan)
@@ -34,7 +34,7 @@ def tensor_facts(program: schema.Program, data: Mapping[str, PtdEntry] | None) -
 
 
 def _kind(value: schema.Value) -> str | None:
-    """What a value's stored bytes are: a constant, initial state, or either of them in a ``.ptd``."""
+    """The kind of a value's stored bytes: constant or initial state, in the program or in a ``.ptd``."""
     if not isinstance(value, schema.Tensor) or not (value.external or value.data_buffer_idx):
         return None
     kind = "constant" if value.allocation_info is None else "state"
@@ -69,7 +69,7 @@ def _tensor(program: schema.Program, tensor: schema.Tensor, kind: str, data: Map
 
 
 def _uses(plan: schema.ExecutionPlan) -> dict[int, Facts]:
-    """For each value, the first operator that reads it and as what: names are seldom in the file."""
+    """For each value, its first reader and argument name: the file rarely has tensor names."""
     uses: dict[int, Facts] = {}
     for chain in plan.chains:
         for instruction in chain.instructions:
@@ -87,7 +87,7 @@ def _uses(plan: schema.ExecutionPlan) -> dict[int, Facts]:
 
 
 def segment_facts(program: schema.Program) -> list[Facts]:
-    """Every segment, where it lies in the file, and what it holds."""
+    """Every segment with its offset and contents."""
     holds: defaultdict[int, list[str]] = defaultdict(list)
     for index, what in _contents(program):
         if what not in holds[index]:

@@ -1,4 +1,4 @@
-"""``edgewright strip``: the program without what only people and tools read."""
+"""``edgewright strip``: remove the parts of a program that execution does not need."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("model", metavar="m.pte", help="the program")
-    add("-o", "--output", required=True, metavar="small.pte", help="where to write what is left")
+    add("-o", "--output", required=True, metavar="small.pte", help="where to write the stripped program")
     add("--keep-manifest", action="store_true", help="keep the description of the build")
-    add("--json", action="store_true", help="print what was removed, as JSON")
+    add("--json", action="store_true", help="print what was removed as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,14 +42,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"file": args.output, "before": before, "after": count, "removed": removed}))
     elif not args.quiet:
-        what = ", ".join(removed) or "nothing: there was nothing to remove"
-        told = f"wrote {clean(args.output)} ({size(count)}, was {size(before)}); removed: {what}"
-        console().print(told, soft_wrap=True)
+        what = ", ".join(removed) or "nothing"
+        summary = f"wrote {clean(args.output)} ({size(count)}, was {size(before)}); removed: {what}"
+        console().print(summary, soft_wrap=True)
     return 0
 
 
 def strip(program: schema.Program, keys: set[str]) -> list[str]:
-    """Remove named data by ``keys`` and all source lines; what was there to remove."""
+    """Remove the named data in ``keys`` and all source lines; returns what was removed."""
     removed = [item.key for item in program.named_data or () if item.key in keys]
     program.named_data = [item for item in program.named_data or () if item.key not in keys] or None
     for plan in program.execution_plan:
@@ -62,7 +62,7 @@ def strip(program: schema.Program, keys: set[str]) -> list[str]:
 
 
 def _drop_unused(program: schema.Program) -> None:
-    """Leave out segments that nothing refers to; the others move up, as aligned as they were."""
+    """Remove unreferenced segments; the others move up and keep their alignment."""
     old = program.segments or []
     references = _references(program)
     used = sorted({getattr(holder, field) for holder, field in references})
@@ -70,22 +70,22 @@ def _drop_unused(program: schema.Program) -> None:
         return
     alignment = _alignment([segment.offset for segment in old])
     program.segments = None
-    places = {index: program.add_segment(old[index].data, alignment) for index in used}
+    new_indices = {index: program.add_segment(old[index].data, alignment) for index in used}
     for holder, field in references:
-        setattr(holder, field, places[getattr(holder, field)])
+        setattr(holder, field, new_indices[getattr(holder, field)])
 
 
 def _references(program: schema.Program) -> list[tuple[object, str]]:
-    """Everything that names a segment, and the field in which it does."""
+    """Every (object, field) pair that holds a segment index."""
     found: list[tuple[object, str]] = [(item, "segment_index") for item in program.named_data or ()]
     blobs = {id(d.processed): d.processed for plan in program.execution_plan for d in plan.delegates}
     found += [(b, "index") for b in blobs.values() if b.location == schema.DataLocation.SEGMENT]
     sources = [program.constant_segment, *(program.mutable_data_segments or ())]
-    # An empty table of constants names segment 0, whether there is one or not.
+    # An empty constant table refers to segment 0 even if there is none.
     found += [(s, "segment_index") for s in sources if s is not None and s.offsets]
     return found
 
 
 def _alignment(offsets: list[int]) -> int:
-    """The largest power of two, to 4096, that all segments start at a multiple of."""
+    """The largest power of two up to 4096 that divides every segment offset."""
     return next(a for a in (4096, 2048, 1024, 512, 256, 128, 64, 32, 16) if a == 16 or all(o % a == 0 for o in offsets))

@@ -1,4 +1,4 @@
-"""``edgewright targets``: what there is to compile for, how it can be held, and what it needs."""
+"""``edgewright targets``: devices, their quantization presets and requirements."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EXAMPLES = """examples:
   edgewright targets ethos --json
   edgewright targets sm8550 --presets
 """
-_FILES = {"simulated": "files run on this machine only", "none": "no files can be made here"}
+_FILES = {"simulated": "programs run on this machine only", "none": "cannot be compiled on this machine"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     parser.add_argument("name", nargs="?", default="", help="only targets whose name or backend contains this")
-    parser.add_argument("--presets", action="store_true", help="show what --quantize may be for each; needs torch")
-    parser.add_argument("--json", action="store_true", help="the same, as JSON")
+    parser.add_argument("--presets", action="store_true", help="show the presets for --quantize; needs torch")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         if wanted in t.name or wanted in t.backend
     ]
     if not found:
-        raise UsageError(args.name, "is in no target's name", remedy="`edgewright targets` lists them all.")
+        raise UsageError(args.name, "matches no target", remedy="`edgewright targets` lists them all.")
     if args.presets:
         for facts in found:
             facts["presets"] = _presets(facts["backend"])
@@ -60,8 +60,8 @@ def _show(args: argparse.Namespace, found: list[dict[str, Any]]) -> None:
     for files, about in _FILES.items():
         missing = sorted({m for f in found if f["files"] == files for m in f["missing"]})
         if missing:
-            told = f"\n{files}: {about}; missing: {', '.join(missing)} (`edgewright doctor` says how to get it)"
-            out.print(told, style="dim", soft_wrap=True)
+            line = f"\n{files}: {about}; missing: {', '.join(missing)} (`edgewright doctor` shows how to install it)"
+            out.print(line, style="dim", soft_wrap=True)
 
 
 @cache
@@ -75,7 +75,7 @@ def _presets(backend: str) -> list[str]:
 
 @cache
 def _state(backend: str) -> dict[str, Any]:
-    """Whether files for the device can be made here, or for this machine only, or none; and what is missing."""
+    """Whether this machine can compile for the device, for simulation only, or not at all; and what is missing."""
     missing = [need for need in NEEDS.get(backend, ()) if found_version(need) is None]
     files = "device" if not missing else "simulated" if all(need.simulates for need in missing) else "none"
     return {"files": files, "missing": [need.title for need in missing]}

@@ -1,4 +1,4 @@
-"""``edgewright tune``: measure how a program's products are best cut on this machine, and keep what is faster."""
+"""``edgewright tune``: autotune a program's kernels on this machine and cache the faster variants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from edgewright.cli.inputs import load_inputs, ones
-from edgewright.cli.run_method import Job, add_measured, load
+from edgewright.cli.run_method import Job, add_measurement_arguments, load
 from edgewright.console import console, note, progress, table
 from edgewright.errors import UsageError
 from edgewright.units import duration
@@ -15,16 +15,16 @@ from edgewright.units import duration
 EXAMPLES = """examples:
   edgewright tune m.pte
   edgewright tune m.pte --threads 1 --json
-  edgewright cache clear                    # forget what was measured, and all compiled code
+  edgewright cache clear                    # discard tuning results and compiled code
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
-    add_measured(parser)
+    add_measurement_arguments(parser)
     add = parser.add_argument
-    add("--threads", type=int, metavar="N", help="as many threads as it will run on (default: the engine's own)")
-    add("--json", action="store_true", help="the same, as JSON")
+    add("--threads", type=int, metavar="N", help="number of threads to tune for (default: the engine's)")
+    add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,13 +42,13 @@ def run(args: argparse.Namespace) -> int:
         if graph["kept"]
     ]  # fmt: skip
     if rows:
-        heads = (">graph", "operator", "decision", "by rule", "chosen", ">time", ">now")
+        heads = (">graph", "operator", "decision", "default", "chosen", ">time", ">now")
         console().print(table(f"{args.model}: {args.method}, on this machine", heads, rows))
     for at, graph in enumerate(found, 1):
-        told = f"{duration(graph['rule_ms'] / 1e3)} by the rules"
-        kept = f", {duration(graph['chosen_ms'] / 1e3)} as measured: kept"
-        end = kept if graph["kept"] else ": nothing measured was faster"
-        console().print(f"graph {at}: {graph['measured']} options of {graph['decisions']} decisions; {told}{end}")
+        before = f"{duration(graph['rule_ms'] / 1e3)} by default"
+        kept = f", {duration(graph['chosen_ms'] / 1e3)} tuned: kept"
+        end = kept if graph["kept"] else ": no option was faster"
+        console().print(f"graph {at}: {graph['measured']} options of {graph['decisions']} decisions; {before}{end}")
     return 0
 
 
@@ -63,12 +63,12 @@ def _tune(args: argparse.Namespace) -> list[dict[str, Any]]:
         method.execute(inputs)
         method.close()
     if not seen:
-        note("Nothing of this method runs as machine code: there is nothing to tune.")
+        note("This method has no compiled graphs: there is nothing to tune.")
     done = []
     with progress("measuring", len(seen), quiet=args.quiet or args.json) as step:
         for graph in seen:
             special = specialize(graph.graph, graph.shapes)
-            made = tune(special, args.threads, graph.numerics, memory=graph.memory)
-            done.append(made.data())
+            tuned = tune(special, args.threads, graph.numerics, memory=graph.memory)
+            done.append(tuned.data())
             step()
     return done

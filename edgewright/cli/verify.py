@@ -1,4 +1,4 @@
-"""``edgewright verify``: is the file sound, can it run here, and does a bundle give what it promises?"""
+"""``edgewright verify``: check a file, whether it can run here, and whether a bundle passes its test cases"""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from edgewright.runtime.registry import KERNELS
 from edgewright.runtime.verify_bundle import CaseResult, verify_bundle
 
 EXAMPLES = """examples:
-  edgewright verify m.pte                       # is it sound, and can it run here?
-  edgewright verify m.bpte --atol 1e-3          # does it give what it was bundled with?
+  edgewright verify m.pte                       # is it valid, and can it run here?
+  edgewright verify m.bpte --atol 1e-3          # do its test cases pass?
 """
 
 
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("file", metavar="m.bpte", help="a .bpte to run on its own test cases; a .pte, .ptd or .etdp to check")
-    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; may be given several times")
-    add("--json", action="store_true", help="the verdict, as JSON")
+    add("--data", action="append", default=[], metavar="w.ptd", help="external weights; repeatable")
+    add("--json", action="store_true", help="print the result as JSON")
     add("--rtol", type=float, default=1e-5, help="allowed relative difference (default: 1e-5)")
     add("--atol", type=float, default=1e-8, help="allowed absolute difference (default: 1e-8)")
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if kind == "pte":
         return _program(args)
     (read_data if kind == "ptd" else read_etdump)(args.file)
-    _say(args, f"{os.path.basename(args.file)}: the file is sound")
+    _say(args, f"{os.path.basename(args.file)}: the file is valid")
     _tell(args, {"format": kind, "sound": True})
     return 0
 
@@ -85,15 +85,15 @@ def _row(result: CaseResult) -> tuple[object, ...]:
 
 
 def _program(args: argparse.Namespace) -> int:
-    """Every check there is: the bytes, then kernels and delegates, then the arguments of every instruction."""
+    """Run all checks: file format, kernels and delegates, then the arguments of every instruction."""
     program = Runtime.get().load_program(args.file, args.data)
     name = os.path.basename(args.file)
     missing = {plan.name: _missing(plan) for plan in program.program.execution_plan}
-    _say(args, f"{name}: the file is sound")
+    _say(args, f"{name}: the file is valid")
     if any(missing.values()):
         lines = [f"{method}: {what}" for method, what in missing.items() if what]
         remedy = "Install what provides them, or add your own with register_kernel and register_delegate."
-        raise MissingError(name, f"needs what is not installed here: {'; '.join(lines)}", remedy=remedy)
+        raise MissingError(name, f"needs components that are not installed: {'; '.join(lines)}", remedy=remedy)
     for method in program.method_names:
         program.load_method(method).close()
     _say(args, f"{name}: {plural(len(missing), 'method')} can run here ({', '.join(missing)})")
@@ -102,7 +102,7 @@ def _program(args: argparse.Namespace) -> int:
 
 
 def _missing(plan: ExecutionPlan) -> str:
-    """The operators and delegates of a method that are not here, in words."""
+    """The missing operators and delegates of a method, as text."""
     operators = sorted({o.key for o in plan.operators or ()} - set(KERNELS))
     delegates = sorted({d.id for d in plan.delegates} - set(available_delegates()))
     parts = [f"operators {', '.join(operators)}"] if operators else []

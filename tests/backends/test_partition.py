@@ -99,7 +99,9 @@ def test_coverage_counts_operators_products_and_bytes() -> None:
 def test_a_report_is_text_and_json() -> None:
     report = lower([XnnpackPartitioner()]).partition_reports["forward"]
     first, *rest = str(report).splitlines()
-    assert first.startswith("forward: xnnpack takes 5 of 6 operators in 2 groups (100.0% of multiply-accumulates")
+    assert first.startswith(
+        "forward: 5 of 6 operators delegated to xnnpack in 2 groups (100.0% of multiply-accumulates"
+    )
     assert rest == ["  cumsum 'cumsum': xnnpack has no row for cumsum"]
     content = json.loads(report.to_json())
     assert content["coverage"]["macs"] == 1.0
@@ -219,7 +221,7 @@ def test_verbose_prints_and_the_verdict_is_logged(
 ) -> None:
     with caplog.at_level(logging.INFO, "edgewright.lowering.partition"):
         lower([XnnpackPartitioner()])
-    assert caplog.messages[0].startswith("forward: xnnpack takes 5 of 6 operators")
+    assert caplog.messages[0].startswith("forward: 5 of 6 operators delegated to xnnpack")
     assert "\n" not in caplog.messages[0]
     assert not capsys.readouterr().out
     lower([XnnpackPartitioner(verbose=True)])

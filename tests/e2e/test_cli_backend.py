@@ -54,7 +54,7 @@ def compile_net(name: str, *options: str) -> int:
 
 def test_the_summary_has_the_coverage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compile_net("Net", "--backend", "xnnpack") == 0
-    assert "forward: xnnpack takes 1 of 2 operators in 1 group" in capsys.readouterr().out
+    assert "forward: 1 of 2 operators delegated to xnnpack in 1 group" in capsys.readouterr().out
     assert main(["run", "m.pte", "--quiet", "--output", "y.npz"]) == 0
 
 
@@ -87,7 +87,7 @@ def test_enough_is_enough(folder: Path) -> None:
 
 def test_several_backends_in_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compile_net("Net", "--backend", "xnnpack", "--backend", "xnnpack") == 0
-    assert "xnnpack takes 1 of 2 operators" in capsys.readouterr().out
+    assert "1 of 2 operators delegated to xnnpack" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_without_torch_the_shipped_program_runs(tmp_path: Path) -> None:
         "sys.exit(main(['demo', '--images', '200']))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "164 of 200 images right: 82.0%" in done.stdout  # what the float model gets in torch
+    assert "164 of 200 images correct: 82.0%" in done.stdout  # what the float model gets in torch
     assert done.stdout.count("torch is not installed, so this runs the .pte that comes with Edgewright") == 1
 
 

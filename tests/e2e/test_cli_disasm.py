@@ -82,8 +82,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("target", "told"),
     [
-        ("sm8550", ["soc_type = SM8550", "graph 'forward'", "the graph that QNN was given:", "qnn.Conv2d("]),
-        ("e9955", ["the graph that AI LiteCore was given:", "enn.CONV2D("]),
+        ("sm8550", ["soc_type = SM8550", "graph 'forward'", "the graph passed to QNN:", "qnn.Conv2d("]),
+        ("e9955", ["the graph passed to AI LiteCore:", "enn.CONV2D("]),
         ("imxrt700", ["delegate 0, imxrt700", "1 input, 1 output", "tflite.CONV_2D("]),
     ],
 )
@@ -99,7 +99,7 @@ def test_the_graphs_of_npus(compiled: Path, target: str, told: list[str], cli: C
 def test_a_twin_that_is_not_there_is_named(compiled: Path, tmp_path: Path, cli: Cli) -> None:
     shutil.copy(compiled / "sm8550.pte", tmp_path)
     done = cli("disasm", tmp_path / "sm8550.pte")
-    assert done.code == 0 and "is in the host twin (m.twin), which is not beside the file" in done.out
+    assert done.code == 0 and "is in the host twin (m.twin), which is missing next to the file" in done.out
     assert "SM8550: 1 input, 1 output" in done.out
 
 

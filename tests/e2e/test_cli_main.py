@@ -61,7 +61,7 @@ def test_wrong_usage_is_2(cli: Cli, arguments: list[str]) -> None:
 def test_codes_cover_every_error() -> None:
     classes = [v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, errors.EdgewrightError)]
     assert {c.exit_code for c in classes} <= set(exit_codes.exit_codes())
-    assert exit_codes.exit_codes()[4] == "the file's bytes break the format (names field and offset)"
+    assert exit_codes.exit_codes()[4] == "the file violates its format (names field and offset)"
     assert all(not meaning.endswith("Error") for meaning in exit_codes.exit_codes().values())
 
 

@@ -13,7 +13,7 @@ import pytest
 from edgewright import files
 from edgewright.cli import COMMANDS, build_parser, exit_codes
 from edgewright.cli.completion import _subparser
-from edgewright.cli.parser import fitted
+from edgewright.cli.parser import wrap_line
 from tests.e2e.cli import GOLDEN, Cli
 
 LINEAR = GOLDEN / "linear_fp32_portable.pte"
@@ -31,7 +31,7 @@ def test_help_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_examples_stay_commands_when_they_are_broken() -> None:
     line = "  edgewright compile net:Net --target xnnpack --quantize int8 --calibrate calib.npz -o net.pte"
-    parts = list(fitted(line, 40))
+    parts = list(wrap_line(line, 40))
     assert len(parts) > 2
     assert max(map(len, parts)) <= 40
     assert "".join(part.removesuffix("\\") for part in parts).split() == line.split()

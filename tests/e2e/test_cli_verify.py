@@ -57,7 +57,7 @@ def test_bundle_with_external_data(cli: Cli, tmp_path: Path) -> None:
 def test_sound_files(cli: Cli, name: str) -> None:
     result = cli("verify", GOLDEN / name)
     assert result.code == 0
-    assert "the file is sound" in result.out
+    assert "the file is valid" in result.out
     assert cli("verify", GOLDEN / name, "--quiet").out == ""
 
 

@@ -51,7 +51,7 @@ def test_the_snippets_run() -> None:
         exec(compile(snippet, "docs/qualcomm.md", "exec"), names)
     shown = "\n".join(printed)
     for words in (
-        "qualcomm takes",
+        "operators delegated to qualcomm",
         "analytic estimate for SM8650",
         "(1, 10)",
         "'45 TOPS': 'RunLocalAI: 45 TOPS of 8 bits (https://",

@@ -98,4 +98,4 @@ def test_qualcomm_twins_run(bare: Path, tmp_path: Path) -> None:
 
 def test_the_demo_runs(bare: Path, tmp_path: Path) -> None:
     shown = subprocess.run([bare / "edgewright", "demo"], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "images right: 82" in shown.stdout
+    assert "images correct: 82" in shown.stdout

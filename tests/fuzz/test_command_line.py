@@ -61,7 +61,7 @@ def test_an_archive_that_points_outside_itself_is_damaged() -> None:
     files = case.files | {"x.npz": bytes(data)}
     code, _, errors = command_line.run_command(("run", "m.pte", "--inputs", "x.npz"), files)
     assert code == 7
-    assert "must be a whole .npz or .npy file" in errors
+    assert "must be a complete .npz or .npy file" in errors
 
 
 def test_mutations_are_reproducible() -> None:

@@ -95,7 +95,7 @@ def test_reports_are_json_and_html(compiled: CompileResults) -> None:
 
 def test_the_summary_is_a_table(compiled: CompileResults) -> None:
     lines = compiled.summary.splitlines()
-    assert lines[0].split()[:3] == ["device", "precision", "taken"]
+    assert lines[0].split()[:3] == ["device", "precision", "delegated"]
     assert [line.split()[0] for line in lines[2:]] == list(TARGETS)
 
 

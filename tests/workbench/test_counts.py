@@ -34,7 +34,8 @@ def test_every_report_counts_the_same(report: CompileReport) -> None:
     (method,) = report.methods.values()
     found = count(method.verdicts)
     assert found.left > found.conversions > 0
-    assert f"takes {found.taken} of {found.operators} operators in {found.groups} group" in method.verdict
+    assert f"{found.taken} of {found.operators} operators delegated to " in method.verdict
+    assert f" in {found.groups} group" in method.verdict
     assert (report.taken, report.operators) == (found.taken, found.operators)
     assert report.advice.startswith(found.left_over)
     assert f"{report.target}: {found.left_over}" in CompileResult(None, None, report)._repr_html_()

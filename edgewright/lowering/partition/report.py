@@ -94,7 +94,7 @@ class PartitionReport:
 
     >>> report = PartitionReport("forward", "xnnpack", [Verdict("relu", "relu", "act", "xnnpack", 0, bytes=64)])
     >>> print(report)
-    forward: xnnpack takes 1 of 1 operators in 1 group (100.0% of multiply-accumulates, 100.0% of bytes)
+    forward: 1 of 1 operators delegated to xnnpack in 1 group (100.0% of multiply-accumulates, 100.0% of bytes)
     """
 
     method: str
@@ -155,8 +155,8 @@ class PartitionReport:
         """The coverage in one line."""
         shares, found = self.coverage(), count(self.verdicts)
         return (
-            f"{self.method}: {self.backend} {'take' if ', ' in self.backend else 'takes'} {found.taken} of"
-            f" {found.operators} operators in {found.groups} {'group' if found.groups == 1 else 'groups'}"
+            f"{self.method}: {found.taken} of {found.operators} operators delegated to {self.backend}"
+            f" in {found.groups} {'group' if found.groups == 1 else 'groups'}"
             f" ({share(shares['macs'])} of multiply-accumulates, {share(shares['bytes'])} of bytes)"
         )
 

@@ -115,7 +115,7 @@ def test_the_example_compiles_runs_and_writes_what_a_phone_takes(
     assert script.main(options) == 0
     said = capsys.readouterr().out
     assert (
-        "samsung takes" in said
+        "operators delegated to samsung" in said
         and "Edgewright's lower bound, no dispatch: analytic estimate for E9955" in said
         and "SQNR" in said
     )
