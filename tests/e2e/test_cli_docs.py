@@ -54,7 +54,7 @@ def call(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 def plain(line: str) -> str:
     """A line without what differs from machine to machine: numbers and the spaces around them."""
-    line = re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "0", line)
+    line = re.sub(r"-?\d+(,\d{3})*(\.\d+)?(e-?\d+)?", "0", line)
     line = re.sub(r"0 [KMG]?i?B\b", "0 B", line)
     line = re.sub(r"0 ([mµn]?s)\b", "0 s", line)
     return re.sub(r"\s+", " ", re.sub("─+", "─", line)).strip()

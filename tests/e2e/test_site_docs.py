@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.support import golden
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -35,6 +40,19 @@ def test_tools(tmp_path: Path) -> None:
     run(tmp_path, profile)
     told = run(tmp_path, inspector)
     assert "DELEGATE_CALL ['linear.default', 'relu.default']" in told
+
+
+def test_run(tmp_path: Path) -> None:
+    shutil.copy(golden.path("linear_fp32_portable"), tmp_path / "m.pte")
+    assert "(2, 3)" in run(tmp_path, "\n".join(snippets("run.md")))
+    assert (tmp_path / "etdump.etdp").is_file() and (tmp_path / "trace.json").is_file()
+
+
+@pytest.mark.slow
+def test_hugging_face(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="docs/huggingface.md compiles a model of transformers")
+    shown = run(tmp_path, "\n".join(snippets("huggingface.md")))
+    assert "delegated to xnnpack" in shown and "sm8550" in shown
 
 
 def test_links_out_of_the_site_become_paths() -> None:
