@@ -56,7 +56,7 @@ def test_files_that_were_cut_short_are_told_what_to_do(cli: Cli, tmp_path: Path)
         cut.write_bytes(whole[:length])
         result = cli("run", cut)
         assert result.code == 4
-        assert "cut short" in result.err.splitlines()[-1]
+        assert "truncated" in result.err.splitlines()[-1]
 
 
 def test_remedy_of_an_error_is_said_once(cli: Cli, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def test_doctor_looks_into_the_folders_that_are_named(cli: Cli, monkeypatch, tmp
     monkeypatch.delenv(variable, raising=False)
     assert finding()["state"] == "not set" and variable in finding()["fix"]
     monkeypatch.setenv(variable, str(tmp_path))
-    assert finding()["state"] == "wrong folder" and "must hold" in finding()["purpose"]
-    for name in finding()["purpose"].rpartition("must hold ")[2].split(", "):
+    assert finding()["state"] == "wrong folder" and "must contain" in finding()["purpose"]
+    for name in finding()["purpose"].rpartition("must contain ")[2].split(", "):
         assert finding()["state"] == "wrong folder"
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()

@@ -223,8 +223,8 @@ def test_compare_and_raise(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ((*TWO, "--quantize", "int8"), "must be one"),
-        (("--target", "xnnpack"), "nothing to compare"),
+        ((*TWO, "--quantize", "int8"), "must be a single device"),
+        (("--target", "xnnpack"), "no quantization error"),
         (("--quantize", "int8"), "must name a device"),
         (("--target", "xnnpack", *INT8, "--evaluate", "0"), "1 or more"),
     ],
@@ -264,7 +264,7 @@ def test_doctor_fails_for_a_target_that_cannot_be_made(cli: Cli) -> None:
     assert cli("doctor", "--target", "ethos-u55-128", "--quiet").code == 0
     result = cli("doctor", "--target", "imxrt700")
     assert result.code == 6
-    assert "1 to mend: NXP's converter" in result.out
+    assert "1 to fix: NXP's converter" in result.out
 
 
 def test_doctor_tells_wrong_versions(monkeypatch: pytest.MonkeyPatch) -> None:

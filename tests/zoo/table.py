@@ -112,18 +112,18 @@ def _extent(table: Mapping[str, Any], total: int) -> str:
 
 
 def _introduction(table: Mapping[str, Any], total: int) -> Iterator[str]:
-    yield "# The zoo\n"
-    yield "Public architectures, with random weights and small inputs, compiled for eight targets; every file is run on"
-    yield "this machine and compared with the graph it was lowered from. `python -m tests.zoo table` writes this page"
-    yield "and `tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
+    yield "# Tested architectures\n"
+    yield "Public architectures with random weights and small inputs, compiled for eight targets. Every file runs on this"
+    yield "machine and is compared with the graph it was lowered from. `python -m tests.zoo table` writes this page and"
+    yield "`tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
     yield f"{_extent(table, total)}\n"
-    yield "`sm8550` is judged by the host twin of the graph that Qualcomm's compiler would get; `e9955` and `imxrt700`,"
-    yield "without their vendors' compilers, likewise; `ethos-u85-256` by the TOSA graph. Random weights say nothing"
-    yield "about accuracy after training: SQNR here is for comparing releases.\n"
+    yield "`sm8550`, `e9955` and `imxrt700` run as host twins, the graphs passed to the vendors' compilers; `ethos-u85-256`"
+    yield "runs as its TOSA graph. Random weights say nothing about accuracy after training: the SQNR serves to compare"
+    yield "releases.\n"
 
 
 def _counts(table: Mapping[str, Any]) -> Iterator[str]:
-    yield "| target | ok | coverage | delegates | SQNR, dB | refused | not exported | limit | defects |"
+    yield "| target | ok | coverage | delegates | SQNR, dB | rejected | not exported | limit | defects |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for target in TARGETS:
         rows = [row for row in table["rows"] if row["target"] == target]
@@ -134,7 +134,7 @@ def _counts(table: Mapping[str, Any]) -> Iterator[str]:
             f"| `{target}` | {len(ok)} | {_median(ok, 'coverage')} % | {_median(ok, 'delegates')} |"
             f" {_median(ok, 'sqnr')} | {count['refused']} | {uncaptured} | {count['limit']} | {defects} |"
         )
-    yield "\nCoverage (of multiply-accumulates), delegates and SQNR are medians over what is ok.\n"
+    yield "\nCoverage (of multiply-accumulates), delegates and SQNR are medians over the models that are ok.\n"
 
 
 def _median(rows: list[Row], key: str) -> str:
@@ -143,7 +143,7 @@ def _median(rows: list[Row], key: str) -> str:
 
 
 _TITLES = {
-    "refused": "Typed refusals", "export": "Not captured by torch.export", "model": "Not run in eager torch",
+    "refused": "Rejected with a typed error", "export": "Not captured by torch.export", "model": "Not run in eager torch",
     "limit": "At the time or memory limit", "wrong": "Wrong numbers", "error": "Untyped errors", "crash": "Crashes",
 }  # fmt: skip
 
