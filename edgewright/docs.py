@@ -1,7 +1,7 @@
-"""The pages that are written from tables: ``python -m edgewright.docs [FOLDER] [--check]``.
+"""Generator of documentation pages: ``python -m edgewright.docs [FOLDER] [--check]``.
 
-A backend's page says what it takes in the very sentences that refuse a model, so that the two cannot differ. The index
-of errors is the tree of their classes, and the names that scripts know are those that ``edgewright compat`` resolves.
+A backend's page lists its operators with the sentences of the rules that reject models, so that the two cannot differ.
+The page of errors comes from the error classes, and the page of names from the table that ``edgewright compat`` uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTE = "<!-- Written by `python -m edgewright.docs` from the backend's table. Ch
 
 
 def page(name: str) -> str:
-    """The page of a backend, in Markdown."""
+    """The Markdown page of a backend."""
     backend = load_backend(name)
     head = [f"# {backend.title}", "", NOTE, "", backend.summary]
     sections = [head, _partitioner(name), _quantizer(name, backend), _operators(backend)]
@@ -30,16 +30,16 @@ def page(name: str) -> str:
 
 
 def _partitioner(name: str) -> list[str]:
-    made = find_partitioner(name)
-    needed = ", ".join(p.name for p in inspect.signature(made).parameters.values() if not _optional(p))
+    cls = find_partitioner(name)
+    needed = ", ".join(p.name for p in inspect.signature(cls).parameters.values() if not _optional(p))
     lines = [
         "## Partitioner", "",
-        "```python", "from edgewright import to_edge_transform_and_lower", _import(name, made), "",
-        f"program = to_edge_transform_and_lower(exported, partitioner=[{made.__name__}({needed})])",
-        'print(program.partition_reports["forward"])  # what is taken, and every reason why not',
-        "```", "", _text(made),
+        "```python", "from edgewright import to_edge_transform_and_lower", _import(name, cls), "",
+        f"program = to_edge_transform_and_lower(exported, partitioner=[{cls.__name__}({needed})])",
+        'print(program.partition_reports["forward"])  # what is delegated, and why the rest is not',
+        "```", "", _text(cls),
     ]  # fmt: skip
-    rows = [(f"`{p.name}`", f"`{p.default!r}`") for p in inspect.signature(made).parameters.values() if _optional(p)]
+    rows = [(f"`{p.name}`", f"`{p.default!r}`") for p in inspect.signature(cls).parameters.values() if _optional(p)]
     return [*lines, "", *_table(("option", "default"), rows)] if rows else lines
 
 
@@ -49,28 +49,28 @@ def _optional(parameter: inspect.Parameter) -> bool:
 
 def _quantizer(name: str, backend: Backend) -> list[str]:
     lines = ["## Quantization", ""]
-    held: dict[str, list[str]] = {}
+    operators: dict[str, list[str]] = {}
     for op, row in sorted(backend.rows.items()):
         for precision in row.precisions:
-            held.setdefault(precision, []).append(op)
-    if set(held) <= {FLOAT}:
+            operators.setdefault(precision, []).append(op)
+    if set(operators) <= {FLOAT}:
         return [*lines, "This backend computes in floating point only."]
-    made = find_quantizer(name)
-    own = made.__module__.startswith(discover()[name])
-    told = _text(made) if own else "Quantizes what the rows below take, through `prepare_pt2e` of torchao."
-    lines += ["```python", _import(name, made), "```", "", told]
-    for preset in _presets(sys.modules[made.__module__]) if own else ():
+    cls = find_quantizer(name)
+    own = cls.__module__.startswith(discover()[name])
+    text = _text(cls) if own else "Quantizes the operators below, through `prepare_pt2e` of torchao."
+    lines += ["```python", _import(name, cls), "```", "", text]
+    for preset in _presets(sys.modules[cls.__module__]) if own else ():
         lines += ["", f"`{preset.__name__}{_arguments(preset)}`: {_text(preset)}"]
-    schemes = ((f"`{precision}`", backend.meanings[precision], _codes(held[precision])) for precision in held)
+    schemes = ((f"`{precision}`", backend.meanings[precision], _codes(operators[precision])) for precision in operators)
     return [*lines, "", *_table(("scheme", "meaning", "operators"), schemes)]
 
 
 def _presets(module: Any) -> list[Any]:
-    """The public functions of a quantizer's module, and those of its neighbours there that say how to quantize."""
-    home = module.__name__.rpartition(".")[0]
-    held = [f for f in vars(module).values() if inspect.isfunction(f) and not f.__name__.startswith("_")]
-    near = [f for f in held if f.__module__.startswith(f"{home}.")]
-    return [f for f in near if f.__module__ == module.__name__ or "QuantizationConfig" in str(_result(f))]
+    """The public functions of a quantizer's module, and imported functions that return a quantization config."""
+    package = module.__name__.rpartition(".")[0]
+    functions = [f for f in vars(module).values() if inspect.isfunction(f) and not f.__name__.startswith("_")]
+    local = [f for f in functions if f.__module__.startswith(f"{package}.")]
+    return [f for f in local if f.__module__ == module.__name__ or "QuantizationConfig" in str(_result(f))]
 
 
 def _result(function: Any) -> Any:
@@ -84,14 +84,14 @@ def _arguments(function: Any) -> str:
 
 def _operators(backend: Backend) -> list[str]:
     rows = [row for _, row in sorted(backend.rows.items())]
-    lines = ["## Operators", "", f"{len(rows)} operators, by the names of the op table.", ""]
+    lines = ["## Operators", "", f"{len(rows)} operators, with their names in the op table.", ""]
     if backend.rules:
-        lines += ["For every operator:", "", *(f"- {rule.text}" for rule in backend.rules), ""]
+        lines += ["Requirements for every operator:", "", *(f"- {rule.text}" for rule in backend.rules), ""]
     head = ("operator", "from", "config", "precisions", "fuses", "requirements")
     lines += _table(head, (_row(row) for row in rows))
     if backend.absent:
-        left = ((f"`{name}`", why) for name, why in sorted(backend.absent.items()))
-        lines += ["", "## Left to the CPU", "", *_table(("operator", "why"), left)]
+        absent = ((f"`{name}`", why) for name, why in sorted(backend.absent.items()))
+        lines += ["", "## Left to the CPU", "", *_table(("operator", "reason"), absent)]
     return lines
 
 
@@ -103,13 +103,13 @@ def _row(row: OpSpec) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _import(name: str, made: type) -> str:
-    """How a class is imported; the table's own classes are asked for by the backend's name."""
+def _import(name: str, cls: type) -> str:
+    """The import statement of a class; generic classes are looked up by the backend's name."""
     package = discover()[name]
-    if made.__module__.startswith(package):
-        return f"from {package} import {made.__name__}"
-    kind = "partitioner" if made.__name__.endswith("Partitioner") else "quantizer"
-    return f"from edgewright.backends import find_{kind}\n\n{made.__name__} = find_{kind}({name!r})"
+    if cls.__module__.startswith(package):
+        return f"from {package} import {cls.__name__}"
+    kind = "partitioner" if cls.__name__.endswith("Partitioner") else "quantizer"
+    return f"from edgewright.backends import find_{kind}\n\n{cls.__name__} = find_{kind}({name!r})"
 
 
 def _text(described: Any) -> str:
@@ -130,14 +130,14 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Every page, by its path inside the folder."""
+    """Every generated page with its path in the folder."""
     yield from ((f"backends/{name}.md", page(name)) for name in discover())
     yield "errors.md", errors_page()
     yield "names.md", names_page()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the pages, or tell which are out of date."""
+    """Write the pages, or with ``--check`` list those that are out of date."""
     parser = argparse.ArgumentParser(prog="python -m edgewright.docs", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", nargs="?", default="docs", type=Path, help="where the pages are")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not current")

@@ -113,13 +113,13 @@ def _extent(table: Mapping[str, Any], total: int) -> str:
 
 def _introduction(table: Mapping[str, Any], total: int) -> Iterator[str]:
     yield "# Tested architectures\n"
-    yield "Public architectures with random weights and small inputs, compiled for eight targets. Every file runs on this"
-    yield "machine and is compared with the graph it was lowered from. `python -m tests.zoo table` writes this page and"
-    yield "`tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
+    yield "Public architectures with random weights and small inputs, compiled for eight targets. Every file runs on"
+    yield "this machine and is compared with the graph it was lowered from. `python -m tests.zoo table` writes this page"
+    yield "and `tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
     yield f"{_extent(table, total)}\n"
-    yield "`sm8550`, `e9955` and `imxrt700` run as host twins, the graphs passed to the vendors' compilers; `ethos-u85-256`"
-    yield "runs as its TOSA graph. Random weights say nothing about accuracy after training: the SQNR serves to compare"
-    yield "releases.\n"
+    yield "`sm8550`, `e9955` and `imxrt700` run as host twins, the graphs passed to the vendors' compilers;"
+    yield "`ethos-u85-256` runs as its TOSA graph. Random weights say nothing about accuracy after training: the SQNR"
+    yield "serves to compare releases.\n"
 
 
 def _counts(table: Mapping[str, Any]) -> Iterator[str]:
@@ -143,7 +143,7 @@ def _median(rows: list[Row], key: str) -> str:
 
 
 _TITLES = {
-    "refused": "Rejected with a typed error", "export": "Not captured by torch.export", "model": "Not run in eager torch",
+    "refused": "Typed rejections", "export": "Not captured by torch.export", "model": "Not run in eager torch",
     "limit": "At the time or memory limit", "wrong": "Wrong numbers", "error": "Untyped errors", "crash": "Crashes",
 }  # fmt: skip
 
