@@ -15,8 +15,8 @@ from rich.text import Text
 
 from edgewright.api.compile_report import LEGEND, MEASURES, measures, time_note
 from edgewright.backends.targets import all_targets
-from edgewright.console import clean, console, progress, table
 from edgewright.cli.parser import wrap_line
+from edgewright.console import clean, console, progress, table
 from edgewright.demo import MODEL, images
 from edgewright.errors import UsageError
 from edgewright.runtime.program import Runtime

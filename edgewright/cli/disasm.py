@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edgewright.console import clean, console, plural
 from edgewright.cli.disasm_graphs import READERS, DelegateContents
+from edgewright.console import clean, console, plural
 from edgewright.errors import UsageError
 from edgewright.files import write_file
 from edgewright.formats import schema

@@ -12,8 +12,8 @@ from pathlib import Path
 from edgewright._version import VERSION
 from edgewright.backends.targets import all_targets
 from edgewright.cli import doctor_checks as checks
-from edgewright.console import clean, console, table
 from edgewright.cli.doctor_checks import MISSING, NEEDS, OK, OPTIONAL, UNSET, WRONG, WRONG_FOLDER, Need
+from edgewright.console import clean, console, table
 from edgewright.errors import MissingError
 
 EXAMPLES = """examples:

@@ -114,8 +114,8 @@ def _extent(table: Mapping[str, Any], total: int) -> str:
 def _introduction(table: Mapping[str, Any], total: int) -> Iterator[str]:
     yield "# Tested architectures\n"
     yield "Public architectures with random weights and small inputs, compiled for eight targets. Every file runs on"
-    yield "this machine and is compared with the graph it was lowered from. `python -m tests.zoo table` writes this page"
-    yield "and `tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
+    yield "this machine and is compared with the graph it was lowered from. `python -m tests.zoo table` writes this"
+    yield "page and `tests/zoo/table.json`; `python -m tests.zoo check` compares a new run with it.\n"
     yield f"{_extent(table, total)}\n"
     yield "`sm8550`, `e9955` and `imxrt700` run as host twins, the graphs passed to the vendors' compilers;"
     yield "`ethos-u85-256` runs as its TOSA graph. Random weights say nothing about accuracy after training: the SQNR"
