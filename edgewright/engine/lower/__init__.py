@@ -1,1 +1,5 @@
-"""How each kind of node becomes steps. A lowering is tried after the other; the last one runs the reference."""
+"""Lowerings: how each kind of fused node becomes plan steps.
+
+The scheduler tries the lowerings of a list in order and takes the first whose ``accept`` returns one. The last entry,
+``ReferenceStep``, accepts everything and calls the numpy reference.
+"""

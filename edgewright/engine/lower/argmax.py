@@ -1,4 +1,4 @@
-"""Where along a dimension the largest or the smallest element is, the first of several."""
+"""Argmax and argmin along a dimension; ties go to the first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "int32"))
 
 @dataclass(frozen=True)
 class ArgReduceSpec:
-    """``length`` elements, each ``step`` bytes further than the one before, for each that ``loops`` have."""
+    """Reduces ``length`` elements, ``step`` bytes apart, for each position of ``loops``."""
 
     loops: LoopNest
     length: int
@@ -33,7 +33,7 @@ class ArgReduceSpec:
 
 
 class ArgMax(Lowering):
-    """TOSA's argmax, whose places have 32 bits; argmax and argmin of any type."""
+    """argmax and argmin of any type with int64 indices, and TOSA's argmax with int32 indices."""
 
     exact_reads = True
 
@@ -43,45 +43,45 @@ class ArgMax(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        found = _operand(node.op) if is_unfused(node, "tosa.argmax", "argmax", "argmin") else None
-        if found is None or node.out.q is not None:
+        operand = _operand(node.op) if is_unfused(node, "tosa.argmax", "argmax", "argmin") else None
+        if operand is None or node.out.q is not None:
             return None
-        data, axis, places = found
-        if not 0 <= axis < len(data.bound) or 0 in data.bound or node.out.dtype != np.dtype(places):
+        data, axis, index_dtype = operand
+        if not 0 <= axis < len(data.bound) or 0 in data.bound or node.out.dtype != np.dtype(index_dtype):
             return None
-        lies = node.out.bound in (_without(data.bound, axis), (*data.bound[:axis], 1, *data.bound[axis + 1 :]))
-        return cls(node, data, axis) if lies else None
+        shape_matches = node.out.bound in (_without(data.bound, axis), (*data.bound[:axis], 1, *data.bound[axis + 1 :]))
+        return cls(node, data, axis) if shape_matches else None
 
     def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.data), context.home(self.node.out)
-        shape, ends, item = out.layout.shape, out.layout.strides, out.layout.item
+        shape, out_strides, item = out.layout.shape, out.layout.strides, out.layout.item
         if len(shape) == len(data.layout.shape):
-            shape, ends = _without(shape, self.axis), _without(ends, self.axis)
-        starts = _without(data.layout.strides, self.axis)
+            shape, out_strides = _without(shape, self.axis), _without(out_strides, self.axis)
+        in_strides = _without(data.layout.strides, self.axis)
         operands = [
-            LoopOperand(llvm_type(self.data), data.layout.item, starts),
-            LoopOperand(f"i{8 * item}", item, ends),
+            LoopOperand(llvm_type(self.data), data.layout.item, in_strides),
+            LoopOperand(f"i{8 * item}", item, out_strides),
         ]
         length, step = data.layout.shape[self.axis], data.layout.strides[self.axis]
-        for loops, moved in plan_loops(list(shape), operands):
-            best = ArgReduceSpec(loops, length, step, _signed(self.data), self.node.op.kind != "argmin")
+        for loops, offsets in plan_loops(list(shape), operands):
+            spec = ArgReduceSpec(loops, length, step, _signed(self.data), self.node.op.kind != "argmin")
 
-            def build(module: Module, name: str, best: ArgReduceSpec = best) -> None:
-                _build(module, name, context.isa.lanes, best)
+            def build(module: Module, name: str, spec: ArgReduceSpec = spec) -> None:
+                _build(module, name, context.isa.lanes, spec)
 
-            slots = [h.at(m) for h, m in zip((data, out), moved, strict=True)]
-            name = context.kernel("argmax", best, build)
+            slots = [h.at(m) for h, m in zip((data, out), offsets, strict=True)]
+            name = context.kernel("argmax", spec, build)
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 0.3)
 
 
 def _operand(op: Op) -> tuple[Value, int, str] | None:
-    """What is looked through, along which dimension, and the type of places; None if no code knows its elements."""
+    """The operand, the dimension and the index type; None if the element type is not supported."""
     if op.kind == "tosa.argmax":
         data: Value = op.args["input"]
         return (data, int(op.args["axis"]), "int32") if is_float32(data) or data.dtype in _TYPES else None
     data, dim = op.args["self"], scan_dim(op)
-    known = data.q is None and data.dtype is not None and has_vector_arithmetic(data.dtype) and not data.constant
-    return (data, dim, "int64") if known and dim is not None else None
+    supported = data.q is None and data.dtype is not None and has_vector_arithmetic(data.dtype) and not data.constant
+    return (data, dim, "int64") if supported and dim is not None else None
 
 
 def _without(numbers: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -89,34 +89,34 @@ def _without(numbers: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def _signed(data: Value) -> bool:
-    """Moved bytes have no sign."""
+    """Whether stored elements are signed; int8 is stored offset to uint8."""
     return data.dtype is not None and data.dtype.kind == "i" and (data.q is None or not storage_offset(data.q))
 
 
-def _build(module: Module, name: str, lanes: int, best: ArgReduceSpec) -> None:
+def _build(module: Module, name: str, lanes: int, spec: ArgReduceSpec) -> None:
     f = module.kernel(name)
-    given, made = best.loops.operands
+    source, target = spec.loops.operands
 
-    def element(now: list[Reg], at: Reg, width: int) -> None:
-        place = f.gep(now[0], f.mul(at, given.strides[-1]))
-        start = [f.load(vec(width, given.kind), place), const(0, vec(width, made.kind))]
+    def element(pointers: list[Reg], at: Reg, width: int) -> None:
+        first = f.gep(pointers[0], f.mul(at, source.strides[-1]))
+        start = [f.load(vec(width, source.kind), first), const(0, vec(width, target.kind))]
 
-        def once(i: Reg, held: list[Reg]) -> list[Reg]:
+        def once(i: Reg, carried: list[Reg]) -> list[Reg]:
             index = f.op("add", i, const(1, I64))
-            x = f.load(vec(width, given.kind), f.gep(place, f.mul(index, best.step)))
-            better = _better(f, x, held[0], best)
-            here = f.splat(f.cast("trunc", index, made.kind), width)
-            return [f.select(better, x, held[0]), f.select(better, here, held[1])]
+            x = f.load(vec(width, source.kind), f.gep(first, f.mul(index, spec.step)))
+            better = _better(f, x, carried[0], spec)
+            here = f.splat(f.cast("trunc", index, target.kind), width)
+            return [f.select(better, x, carried[0]), f.select(better, here, carried[1])]
 
-        found = f.loop(best.length - 1, start, once)[1] if best.length > 1 else start[1]
-        f.store(found, f.gep(now[1], f.mul(at, made.strides[-1])))
+        winner = f.loop(spec.length - 1, start, once)[1] if spec.length > 1 else start[1]
+        f.store(winner, f.gep(pointers[1], f.mul(at, target.strides[-1])))
 
-    emit_loop_nest(f, lanes, best.loops, [f.load_arg(PTR, i) for i in range(2)], element)
+    emit_loop_nest(f, lanes, spec.loops, [f.load_arg(PTR, i) for i in range(2)], element)
 
 
-def _better(f: Function, x: Reg, held: Reg, best: ArgReduceSpec) -> Reg:
-    """Larger, or smaller; of real numbers what is none is the best."""
-    beyond = "gt" if best.largest else "lt"
+def _better(f: Function, x: Reg, current: Reg, spec: ArgReduceSpec) -> Reg:
+    """Whether ``x`` replaces the current element; NaN beats every number, as in numpy."""
+    beyond = "gt" if spec.largest else "lt"
     if "float" not in x.type:
-        return f.compare(f"{'s' if best.signed else 'u'}{beyond}", x, held)
-    return f.op("and", f.compare(f"u{beyond}", x, held), f.compare("ord", held, held))  # or x is none, and held is one
+        return f.compare(f"{'s' if spec.signed else 'u'}{beyond}", x, current)
+    return f.op("and", f.compare(f"u{beyond}", x, current), f.compare("ord", current, current))

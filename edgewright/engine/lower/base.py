@@ -1,4 +1,4 @@
-"""What every lowering has, and what it may ask of the schedule."""
+"""The lowering interface, and the context that lowerings emit kernels and steps into."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from edgewright.engine.tuning_params import TuningParams
 from edgewright.ir.graph import Array, Value
 from edgewright.ir.numerics import Numerics
 
-_LARGE = 64 << 10  # bytes of a constant that is not copied for every size that varies
-_CHUNK = 700  # nanoseconds of work that are worth handing to another thread
+_LARGE = 64 << 10  # bytes from which a constant is shared between the plans of a dynamic-shape graph
+_MIN_CHUNK_NS = 700  # least work that is worth handing to another thread
 
 
 @dataclass
 class LoweringContext:
-    """What is known and what has been made so far."""
+    """State of one compilation: target, value placement, and the kernels and steps emitted so far."""
 
     isa: ISA
     numerics: Numerics
     threads: int
-    memory: int = 4 << 30  # bytes that values may take at a time
+    memory: int = 4 << 30  # bytes that values may occupy at a time
     tuning: TuningParams = field(default_factory=TuningParams)
     weights: ConstantBuffer = field(default_factory=ConstantBuffer)
-    shared: SharedWeights | None = None  # of graphs whose sizes vary: kernels then do for every size, where they can
+    shared: SharedWeights | None = None  # set for dynamic-shape graphs; kernels then read sizes from arguments
     homes: dict[Value, Storage] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     checks: list[BoundsCheck] = field(default_factory=list)
-    error_slot: int = 0  # where in the arena code says which of them failed, and why
+    error_slot: int = 0  # arena offset where kernels record a failed check
     scratch: int = 0
-    temporaries: list[int] = field(default_factory=list)  # where the node's own memory is in the arena
-    barrier: bool = True  # of the next step
+    temporaries: list[int] = field(default_factory=list)  # arena offsets of the node's scratch buffers
+    barrier: bool = True  # whether the next step waits for all previous ones
     label: str = ""
 
     def home(self, value: Value) -> Storage:
         if value not in self.homes:
             assert value.data is not None
             data = encode_constant(value)
-            self.homes[value] = Storage(value, self._keep(value, data), dense_layout(data.shape, data.dtype.itemsize))
+            self.homes[value] = Storage(value, self._place_constant(value, data), dense_layout(data.shape, data.dtype.itemsize))
         return self.homes[value]
 
-    def _keep(self, value: Value, data: Array) -> Address:
+    def _place_constant(self, value: Value, data: Array) -> Address:
         if self.shared is None or data.nbytes < _LARGE:
             return self.weights.add(data)
         flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         return self.shared.pack((value.data,), ("as it is", value.q), flat.nbytes, lambda room: np.copyto(room, flat))
 
     def kernel(self, kind: str, spec: object, build: Callable[[Module, str], None]) -> str:
-        """The name of the kernel of this kind for ``spec``, which must say everything it depends on.
+        """Return the name of the kernel of this kind for ``spec``, which must contain all that its code depends on.
 
-        Its text is written when there is no object of that name.
+        ``build`` runs only if no compiled object of that name is cached.
         """
-        isa = (self.isa.name, self.isa.dot, self.isa.permute_bytes)  # ``bf16`` has kernels of its own
+        isa = (self.isa.name, self.isa.dot, self.isa.permute_bytes)  # ``bf16`` kernels have kinds of their own
         name = f"{kind}_{hashlib.blake2b(repr((isa, spec)).encode(), digest_size=12).hexdigest()}"
 
         def text() -> str:
@@ -78,8 +78,12 @@ class LoweringContext:
     def step(
         self, kernel: str, args: Sequence[KernelArg], units: int, nanoseconds: float, macs: int = 0, pieces: int = 8
     ) -> None:
-        """``nanoseconds``: about how long one thread takes for all units; ``pieces``: for each thread, at most."""
-        chunks = max(1, min(units, pieces * self.threads, int(nanoseconds / _CHUNK)))
+        """Append a parallel step.
+
+        ``nanoseconds``: estimated single-threaded time of all units, which sets the grain size. ``pieces``: most chunks
+        per thread.
+        """
+        chunks = max(1, min(units, pieces * self.threads, int(nanoseconds / _MIN_CHUNK_NS)))
         grain = -(-units // chunks)
         self.steps.append(Step(kernel, tuple(args), units, grain, self.barrier, self.label, macs))
         self.barrier = False
@@ -90,7 +94,7 @@ class LoweringContext:
 
 
 def encode_constant(value: Value) -> Array:
-    """A constant as the engine stores it."""
+    """Return a constant as the engine stores it: int8 values are offset to uint8."""
     data = np.asarray(value.data)
     if value.q is not None and value.q.dtype == np.dtype(np.int8):
         return (data.astype(np.int16) + storage_offset(value.q)).astype(np.uint8)
@@ -98,13 +102,12 @@ def encode_constant(value: Value) -> Array:
 
 
 class Lowering:
-    """A node, and the steps it becomes.
+    """Translates one node into plan steps, and declares which memory layouts it supports.
 
-    ``exact_reads``: nothing beyond an operand's elements is read, so they may be the caller's own arrays.
-    ``exact_writes``: nothing beyond the result's elements is written. ``any_strides``: the result may lie in rows with
-    gaps; without it, operands and result must be dense, but for an image's border. ``requires_dense``: no
-    border either.
-    ``anywhere``: bytes too are read where ``takes`` says they may lie, whatever is beside them.
+    ``exact_reads``: reads nothing outside an operand's elements, so operands may be the caller's arrays.
+    ``exact_writes``: writes nothing outside the result's elements. ``any_strides``: the result's rows may have gaps;
+    otherwise operands and result must be dense except for an image border. ``requires_dense``: no border either.
+    ``ignores_channel_padding``: int8 operands need no padded channels and may use any layout ``reads_layout`` accepts.
     """
 
     exact_reads: ClassVar[bool] = False
@@ -118,31 +121,31 @@ class Lowering:
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        """A lowering of the node, or None if it is not of this kind."""
+        """Return a lowering of the node, or None if this class does not support it."""
         raise NotImplementedError
 
     def required_border(self) -> tuple[Value, Border] | None:
-        """An input that must have pixels around it."""
+        """The input that needs a border of padding pixels, and its size."""
         return None
 
     def prefers_unpadded(self) -> Value | None:
-        """An input of bytes whose pixels had better lie without gaps."""
+        """An int8 input that is faster to read without channel padding."""
         return None
 
     def aliased_input(self) -> Value | None:
-        """The input that the output is, in other words."""
+        """The input whose elements the output shares if both use the same memory."""
         return None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
-        """Whether an operand may lie so."""
+        """Whether an operand may have this layout."""
         return layout.dense
 
     def writes_layout(self, layout: Layout) -> bool:
-        """Whether the result may lie so."""
+        """Whether the result may have this layout."""
         return layout.dense
 
     def temporaries(self, context: LoweringContext) -> list[int]:
-        """Sizes of memory in the arena that only this node's steps use."""
+        """Sizes of arena buffers that only this node's steps use."""
         return []
 
     def emit(self, context: LoweringContext) -> None:
@@ -150,7 +153,7 @@ class Lowering:
 
 
 class DenseLowering(Lowering):
-    """Operands and result lie in one piece, and nothing beside them is read."""
+    """A lowering whose operands and result are dense, and that reads nothing outside them."""
 
     exact_reads = True
     any_strides = False
@@ -158,5 +161,5 @@ class DenseLowering(Lowering):
 
 
 def is_unfused(node: Node, *kinds: str) -> bool:
-    """One operator of these kinds, into which nothing is fused, and whose result is not limited."""
+    """Whether the node is a single operator of these kinds, without fused operators and output limits."""
     return node.op.kind in kinds and len(node.ops) == 1 and node.op.args.get("limits") is None

@@ -1,7 +1,7 @@
-"""Convolutions and linear layers of real numbers whose operands are rounded to 16 bits: two products an instruction.
+"""Float32 linear layers and pointwise convolutions with operands rounded to bf16.
 
-Only where ``EDGEWRIGHT_BF16`` asks for it, and the processor has the instruction; sums stay in single precision. A pair
-of 16-bit numbers is as large as a number of single precision, so that everything but the product itself is as there.
+Enabled by ``EDGEWRIGHT_BF16`` on CPUs with bf16 dot products, which multiply two pairs per lane; accumulators stay
+float32. A pair of bf16 elements is as large as a float32 one, so only the inner product differs from ``FloatConv``.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from edgewright.engine.plan import Address
 from edgewright.ir.dtypes import bfloat16
 from edgewright.ir.graph import Array, Value
 
-_LEAST = 16  # elements of a row that are worth being rounded
+_MIN_DEPTH = 16  # input channels from which rounding the input pays
 
 
 class Bf16Gemm(FloatConv):
-    """linear, and pointwise convolutions."""
+    """linear and pointwise conv2d on bf16 pairs."""
 
     pairs = True
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        made = FloatConv.accept(node, context) if context.isa.bf16 else None
-        if not isinstance(made, FloatConv):
+        float_conv = FloatConv.accept(node, context) if context.isa.bf16 else None
+        if not isinstance(float_conv, FloatConv):
             return None
-        conv = made.conv
-        if not conv.flat or conv.groups > 1 or conv.inputs % 2 or conv.inputs < _LEAST:
+        conv = float_conv.conv
+        if not conv.is_gemm or conv.groups > 1 or conv.inputs % 2 or conv.inputs < _MIN_DEPTH:
             return None
-        return cls(node, replace(conv, inputs=conv.inputs // 2), _paired(made.filters))
+        return cls(node, replace(conv, inputs=conv.inputs // 2), _bf16_pairs(float_conv.filters))
 
     def temporaries(self, context: LoweringContext) -> list[int]:
         return [dense_layout(self.node.op.args["input"].bound, 2).size]
 
     def source(self, context: LoweringContext) -> Storage:
-        """The input rounded to 16 bits, two taken for one element."""
+        """The input rounded to bf16 in the arena, viewed as pairs."""
         data = context.home(self.node.op.args["input"])
         place, shape = Address("arena", context.temporaries[0]), data.layout.shape
         rounded = Value("rounded", np.dtype(np.int16), shape, tuple(range(len(shape))))
 
-        def body(f: Function, given: list[Reg]) -> Reg:
-            return round_to_bf16(f, given[0])
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            return round_to_bf16(f, regs[0])
 
         emit_elementwise(context, "rounded", [data], Storage(rounded, place, dense_layout(shape, 2)), (), body)
         context.barrier = True
         return Storage(rounded, place, dense_layout((*shape[:-1], shape[-1] // 2), 4))
 
 
-def _paired(filters: Array) -> Array:
-    """[..., elements / 2], each the bits of two."""
+def _bf16_pairs(filters: Array) -> Array:
+    """Filters as [..., elements / 2], each element the bits of a bf16 pair."""
     return np.ascontiguousarray(filters.astype(bfloat16)).view(np.float32)

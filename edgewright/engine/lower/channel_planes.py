@@ -1,4 +1,4 @@
-"""An image given plane by plane, made channels-last and perhaps bytes on the way in."""
+"""Conversion of small NCHW float32 images to NHWC, optionally with quantization to int8."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 
 
 class PlanesToChannelsLast(Lowering):
-    """permute (0, 2, 3, 1) of up to four real channels, alone or after a conversion to bytes."""
+    """permute (0, 2, 3, 1) of two to four float32 channels, alone or after a conversion to int8."""
 
     exact_reads = True
     any_strides = False

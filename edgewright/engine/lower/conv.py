@@ -1,4 +1,4 @@
-"""Convolutions and linear layers in single precision."""
+"""Float32 convolutions and linear layers, as implicit GEMM over packed weight panels."""
 
 from __future__ import annotations
 
@@ -29,11 +29,16 @@ from edgewright.engine.lower.conv_geometry import (
 from edgewright.engine.plan import Address
 from edgewright.ir.graph import Array, Value
 
-_RATE = 50.0  # products per nanosecond, about
+_RATE = 50.0  # approximate multiply-adds per nanosecond on one core
 
 
 def loop_order(part: GemmPart, panels: int, weight_bytes: int, channels: int, threads: int) -> tuple[bool, bool]:
-    """(units are panels, panels are the outer loop): the larger side is walked once, if threads share it evenly."""
+    """Choose the loop nest of a GEMM: (parallelize over panels, iterate panels in the outer loop).
+
+    Parallelizing over panels reads each weight once, which pays when there are more channels than pixels and enough
+    panels to balance the threads. Otherwise units are pixel tiles; panels become the outer loop within a unit once the
+    weights exceed 128 KiB, so that one panel stays in L1 while it meets all of a thread's tiles.
+    """
     pixels = part.grid.rows * part.grid.columns
     tiles = part.grid.rows * part.grid.tiles
     by_panel = channels > pixels and thread_utilization(panels, threads) >= 0.97 * thread_utilization(tiles, threads)
@@ -42,47 +47,47 @@ def loop_order(part: GemmPart, panels: int, weight_bytes: int, channels: int, th
 
 @dataclass(frozen=True)
 class GemmTile:
-    """How a product is cut: vectors of a panel, pixels of a tile, and whether loops go the other way than by rule."""
+    """Register tile of a GEMM: vectors per panel, pixels per tile, and whether to swap the default loop order."""
 
     vectors: int
     pixels: int
-    turned: bool = False
+    swap_loops: bool = False
 
     def __str__(self) -> str:
-        return f"{self.vectors} x {self.pixels}" + (", loops turned" if self.turned else "")
+        return f"{self.vectors} x {self.pixels}" + (", loops swapped" if self.swap_loops else "")
 
 
 def thread_utilization(units: int, threads: int) -> float:
-    """How much of the threads' time is used."""
+    """The fraction of the threads' time that is used if ``units`` equal units are split among them."""
     return units / (threads * -(-units // threads))
 
 
 def candidate_tiles(isa: ISA, channels: int, pixels: int) -> list[GemmTile]:
-    """The rule's, and others that may be faster."""
-    usual = gemm.default_panel_vectors(isa, channels, pixels)
-    others = (2, 4, 8) if pixels == 1 else (1, 2, 3, 4) if isa.registers >= 32 else (1, 2, 3)
-    wide = [usual, *(v for v in others if v != usual and (v - 1) * isa.lanes < channels)]
-    made = [GemmTile(v, gemm.max_tile_pixels(isa, min(v, -(-channels // isa.lanes)))) for v in wide]
-    return [*made, GemmTile(made[0].vectors, made[0].pixels, True)] if pixels > 1 else made
+    """The default tile first, then alternatives that measuring (``edgewright tune``) may prefer."""
+    default_vectors = gemm.default_panel_vectors(isa, channels, pixels)
+    alternatives = (2, 4, 8) if pixels == 1 else (1, 2, 3, 4) if isa.registers >= 32 else (1, 2, 3)
+    widths = [default_vectors, *(v for v in alternatives if v != default_vectors and (v - 1) * isa.lanes < channels)]
+    tiles = [GemmTile(v, gemm.max_tile_pixels(isa, min(v, -(-channels // isa.lanes)))) for v in widths]
+    return [*tiles, GemmTile(tiles[0].vectors, tiles[0].pixels, True)] if pixels > 1 else tiles
 
 
 def is_float_conv(node: Node) -> bool:
-    """Everything in single precision, weights and bias constant."""
+    """Whether input, output, weights and bias are float32, with constant weights and bias."""
     x, weight, bias = (node.op.args.get(n) for n in ("input", "weight", "bias"))
     assert x is not None and weight is not None
-    fits = is_float32(x) and is_float32(node.out) and weight.constant and is_float32(weight)
-    return fits and (bias is None or (bias.constant and is_float32(bias)))
+    float_operands = is_float32(x) and is_float32(node.out) and weight.constant and is_float32(weight)
+    return float_operands and (bias is None or (bias.constant and is_float32(bias)))
 
 
 class FloatConv(ConvLowering):
-    """conv2d and linear: ``filters`` [channels, height, width, inputs]."""
+    """conv2d and linear. ``filters``: [output channels, height, width, input channels]."""
 
-    pairs: ClassVar[bool] = False  # elements are pairs of 16 bits
+    pairs: ClassVar[bool] = False  # elements are bf16 pairs, see ``bf16_gemm.py``
 
     def __init__(self, node: Node, conv: ConvGeometry, filters: Array) -> None:
         super().__init__(node, conv)
         self.filters = filters
-        self.tail: Epilogue = fused_clamp(node.op) + node.tail
+        self.epilogue: Epilogue = fused_clamp(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -92,73 +97,73 @@ class FloatConv(ConvLowering):
         data = np.asarray(op.args["weight"].data)
         if op.kind == "conv2d":
             conv = conv_geometry(op)
-            return cls(node, conv, data) if conv.few else None
-        turned = data.T if op.args.get("transposed") else data
-        return cls(node, linear_geometry(op), turned[:, None, None, :])
+            return cls(node, conv, data) if conv.few_steps else None
+        weight = data.T if op.args.get("transposed") else data
+        return cls(node, linear_geometry(op), weight[:, None, None, :])
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
-        """Rows of a linear layer may have gaps between them, all alike."""
+        """The rows of a linear layer may be strided, if the stride is uniform."""
         return layout.dense or (self.node.op.kind == "linear" and layout.straight and has_uniform_rows(layout))
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         data, out = self.source(context), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
-        pixels = conv.size[0] * conv.size[1] * (conv.images if conv.flat else 1)
-        reach = input_window(conv, data, 4)
+        pixels = conv.size[0] * conv.size[1] * (conv.images if conv.is_gemm else 1)
+        window = input_window(conv, data, 4)
         tile = context.tuning.pick(
-            self.node, "tile", (conv, reach, self.tail), candidate_tiles(isa, conv.outputs, pixels)
+            self.node, "tile", (conv, window, self.epilogue), candidate_tiles(isa, conv.outputs, pixels)
         )
-        made = gemm.make_panels(isa, conv.outputs, pixels, tile.vectors)
-        places = [self.pack(context, made, g) for g in range(conv.groups)]
+        panels = gemm.make_panels(isa, conv.outputs, pixels, tile.vectors)
+        places = [self.pack(context, panels, g) for g in range(conv.groups)]
         for part in gemm_parts(conv, tile.pixels, data, out, second):
-            size = sum(p.columns for p in made) * (reach.elements + 1) * 4
-            by_panel, outside = loop_order(part, len(made), size, conv.outputs, context.threads)
-            outside ^= tile.turned
-            name = self._kernel(context, part, made, reach, by_panel, outside)
-            beside = second.at(part.second) if second else out.at(0)
-            units = len(made) if by_panel else part.grid.rows * part.grid.tiles
-            macs = part.grid.rows * part.grid.columns * reach.elements * conv.outputs * (2 if self.pairs else 1)
-            slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
-            context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+            weight_bytes = sum(p.columns for p in panels) * (window.elements + 1) * 4
+            by_panel, panels_outer = loop_order(part, len(panels), weight_bytes, conv.outputs, context.threads)
+            panels_outer ^= tile.swap_loops
+            name = self._kernel(context, part, panels, window, by_panel, panels_outer)
+            residual = second.at(part.second) if second else out.at(0)
+            units = len(panels) if by_panel else part.grid.rows * part.grid.tiles
+            macs = part.grid.rows * part.grid.columns * window.elements * conv.outputs * (2 if self.pairs else 1)
+            slots = [data.at(part.data), places[part.group], out.at(part.out), residual]
+            context.step(name, slots, units, macs / _RATE, macs, 1 if panels_outer and not by_panel else 8)
 
     def source(self, context: LoweringContext) -> Storage:
-        """What is multiplied."""
+        """The GEMM's left operand; subclasses convert it first."""
         return context.home(self.node.op.args["input"])
 
-    def pack(self, context: LoweringContext, made: list[gemm.Panel], group: int) -> Address:
+    def pack(self, context: LoweringContext, panels: list[gemm.Panel], group: int) -> Address:
         conv, bias = self.conv, self.node.op.args.get("bias")
         span = slice(group * conv.outputs, (group + 1) * conv.outputs)
         filters = self.filters[span].reshape(conv.outputs, -1)
         row = None if bias is None else np.asarray(bias.data).reshape(-1)[span]
-        size = gemm.packed_size(made, filters.shape[1])
-        return context.weights.reserve(size, lambda room: gemm.pack_weights(room, filters, row, made), filters)
+        weight_bytes = gemm.packed_size(panels, filters.shape[1])
+        return context.weights.reserve(weight_bytes, lambda room: gemm.pack_weights(room, filters, row, panels), filters)
 
-    def _kernel(self, context: LoweringContext, part: GemmPart, made: list[gemm.Panel], reach: gemm.Window,
-                by_panel: bool, outside: bool) -> str:  # fmt: skip
-        grid, tail = part.grid, self.tail
+    def _kernel(self, context: LoweringContext, part: GemmPart, panels: list[gemm.Panel], window: gemm.Window,
+                by_panel: bool, panels_outer: bool) -> str:  # fmt: skip
+        grid, epilogue = part.grid, self.epilogue
 
         def build(module: Module, name: str) -> None:
-            emit_tile_loops(module, name, grid, self._runs(module, part, made, reach), by_panel, outside)
+            emit_tile_loops(module, name, grid, self._runs(module, part, panels, window), by_panel, panels_outer)
 
-        key = (grid, tuple(made), reach, tail, by_panel, outside)
+        key = (grid, tuple(panels), window, epilogue, by_panel, panels_outer)
         return context.kernel("gemm_pairs" if self.pairs else "gemm", key, build)
 
-    def _runs(self, module: Module, part: GemmPart, made: list[gemm.Panel], reach: gemm.Window) -> list[PanelGroup]:
-        return panel_runs(module, part.grid, made, reach, self.tail, pairs=self.pairs)
+    def _runs(self, module: Module, part: GemmPart, panels: list[gemm.Panel], window: gemm.Window) -> list[PanelGroup]:
+        return panel_runs(module, part.grid, panels, window, self.epilogue, pairs=self.pairs)
 
 
-def panel_runs(module: Module, grid: TileGrid, made: list[gemm.Panel], reach: gemm.Window, tail: Epilogue,
+def panel_runs(module: Module, grid: TileGrid, panels: list[gemm.Panel], window: gemm.Window, epilogue: Epilogue,
                  prefix: str = "", pairs: bool = False) -> list[PanelGroup]:  # fmt: skip
-    """The panels of a product, and what makes the function for their tiles."""
+    """Group equal panels into runs, each with the emitter of its tile function."""
     runs: list[PanelGroup] = []
     offset = column = 0
-    for panel in dict.fromkeys(made):
-        count, size = made.count(panel), 4 * panel.columns * (reach.elements + 1)
+    for panel in dict.fromkeys(panels):
+        count, size = panels.count(panel), 4 * panel.columns * (window.elements + 1)
 
         def tile(pixels: int, panel: gemm.Panel = panel) -> Function:
             steps = (grid.out.pixel, grid.second.pixel)
-            return gemm.emit_tile(module, pixels, panel, reach, *steps, tail, prefix, pairs=pairs)
+            return gemm.emit_tile(module, pixels, panel, window, *steps, epilogue, prefix, pairs=pairs)
 
         runs.append(PanelGroup(count, size, offset, 4 * column, 4 * panel.used, tile))
         offset, column = offset + count * size, column + count * panel.used
@@ -166,32 +171,32 @@ def panel_runs(module: Module, grid: TileGrid, made: list[gemm.Panel], reach: ge
 
 
 class FloatConvTranspose(ConvTransposeLowering):
-    """conv_transpose2d."""
+    """conv_transpose2d, one GEMM per phase."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if op.kind != "conv_transpose2d" or not is_float_conv(node) or list(op.args["dilation"]) != [1, 1]:
             return None
-        made = transposed_conv_phases(op)
-        if sum(conv.images * conv.groups for conv, *_ in made) > 1024:
+        phases = transposed_conv_phases(op)
+        if sum(conv.images * conv.groups for conv, *_ in phases) > 1024:
             return None
         data = np.asarray(op.args["weight"].data)
-        return cls(node, [FloatConv(node, conv, select_taps(data, *taps)) for conv, *taps in made])
+        return cls(node, [FloatConv(node, conv, select_taps(data, *taps)) for conv, *taps in phases])
 
 
 def select_taps(filters: Array, rows: list[int], columns: list[int]) -> Array:
-    """Some rows and columns of filters; zeros for -1."""
+    """Select rows and columns of the filters; index -1 selects zeros."""
     padded = np.pad(filters, ((0, 0), (0, 1), (0, 1), (0, 0)))
     return padded[:, rows][:, :, columns]
 
 
 class FloatDepthwiseConv(ConvLowering):
-    """A filter for each channel."""
+    """depthwise_conv2d: one filter per channel, vectorized over channels."""
 
     def __init__(self, node: Node, conv: ConvGeometry) -> None:
         super().__init__(node, conv)
-        self.tail: Epilogue = fused_clamp(node.op) + node.tail
+        self.epilogue: Epilogue = fused_clamp(node.op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -201,8 +206,8 @@ class FloatDepthwiseConv(ConvLowering):
         if not is_float_conv(node):
             return None
         conv = conv_geometry(op)
-        fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= 64
-        return cls(node, conv) if fits else None
+        supported = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= 64
+        return cls(node, conv) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
         conv, op, isa = self.conv, self.node.op, context.isa
@@ -217,11 +222,10 @@ class FloatDepthwiseConv(ConvLowering):
             data.pixel,
             out.pixel,
             second.pixel,
-            self.tail,
-        )
-        make = lambda module: depthwise.emit_row(module, isa, row)  # noqa: E731
+            self.epilogue)
+        emit_row = lambda module: depthwise.emit_row(module, isa, row)  # noqa: E731
         weights = context.weights.add(self.pack(context))
-        emit_depthwise_steps(context, self, "depthwise", row, make, weights, conv.macs / _RATE * 1.5)
+        emit_depthwise_steps(context, self, "depthwise", row, emit_row, weights, conv.macs / _RATE * 1.5)
 
     def pack(self, context: LoweringContext) -> Array:
         bias = self.node.op.args.get("bias")

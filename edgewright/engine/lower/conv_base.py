@@ -1,4 +1,4 @@
-"""What lowerings of convolutions have in common, whatever their elements are."""
+"""Shared parts of convolution lowerings, independent of the element type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewright.ir.graph import Value
 
 
 class ConvLowering(Lowering):
-    """A convolution, whose image may need pixels around it."""
+    """A convolution whose input image may need a border of padding pixels."""
 
     def __init__(self, node: Node, conv: ConvGeometry) -> None:
         super().__init__(node)
@@ -26,29 +26,29 @@ class ConvLowering(Lowering):
 
 
 class ConvTransposeLowering(Lowering):
-    """conv_transpose2d: a plain convolution for each of the outputs that lie ``stride`` apart."""
+    """conv_transpose2d as plain convolutions, one per phase: the outputs ``stride`` apart that use the same taps."""
 
-    def __init__(self, node: Node, parts: Sequence[ConvLowering]) -> None:
+    def __init__(self, node: Node, phases: Sequence[ConvLowering]) -> None:
         super().__init__(node)
-        self.parts = parts
+        self.phases = phases
 
     def required_border(self) -> tuple[Value, Border] | None:
-        joined = Border()
-        for part in self.parts:
-            joined = joined.joined(part.conv.border)
-        return (self.node.op.args["input"], joined) if joined else None
+        border = Border()
+        for phase in self.phases:
+            border = border.joined(phase.conv.border)
+        return (self.node.op.args["input"], border) if border else None
 
     def emit(self, context: LoweringContext) -> None:
-        for part in self.parts:
-            part.emit(context)
+        for phase in self.phases:
+            phase.emit(context)
 
 
 def emit_depthwise_steps(
-    context: LoweringContext, low: ConvLowering, kind: str, row: object, emit_row: Callable[[Module], Function],
+    context: LoweringContext, lowering: ConvLowering, kind: str, row: object, emit_row: Callable[[Module], Function],
     weights: KernelArg, nanoseconds: float,
 ) -> None:  # fmt: skip
-    """A step for each image, of rows that ``emit_row`` makes; ``row`` says what they depend on."""
-    conv, node = low.conv, low.node
+    """Emit one step per image, parallel over output rows; ``emit_row`` emits the row function, ``row`` is its key."""
+    conv, node = lowering.conv, lowering.node
     homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
     data, out, second = (h.layout for h in homes)
     steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])

@@ -1,4 +1,10 @@
-"""Chains of convolutions whose middle is larger than the cache: done row by row."""
+"""Fusion of pointwise, depthwise and pointwise convolutions (inverted residual blocks) in float32.
+
+The expanded tensor of a MobileNetV2-style block (Sandler et al., 2018, section 5) often exceeds L2. The chain computes
+it row by row: each thread keeps the last ``kernel`` expanded rows in a ring buffer in its scratch memory, runs the
+depthwise filter over them, and projects the row at once, so the expanded tensor never reaches main memory. Threads own
+bands of output rows; the first rows of a band are computed twice, which is why only large tensors profit.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +20,12 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv, FloatDepthwiseConv, panel_runs
 from edgewright.ir.graph import Graph, Value
 
-_RATE = 50.0
-_LARGE = 1 << 20  # bytes of the tensor between: as much as the second cache holds
+_RATE = 50.0  # approximate multiply-adds per nanosecond on one core
+_MIN_EXPANDED = 1 << 20  # bytes of the expanded tensor per image, about the size of L2
 
 
 def fuse_conv_chains(graph: Graph, nodes: list[Node], context: LoweringContext) -> list[Node]:
-    """The nodes, with each run of three that pays made one."""
+    """Replace each profitable run of three convolutions with one fused node."""
     readers: dict[Value, list[Node]] = {}
     for node in nodes:
         for value in node.reads():
@@ -27,23 +33,23 @@ def fuse_conv_chains(graph: Graph, nodes: list[Node], context: LoweringContext) 
     outputs = set(graph.outputs)
 
     def only_reader(value: Value) -> Node | None:
-        found = readers.get(value, [])
-        return found[0] if len(found) == 1 and value not in outputs else None
+        nodes_reading = readers.get(value, [])
+        return nodes_reading[0] if len(nodes_reading) == 1 and value not in outputs else None
 
-    gone: set[Node] = set()
-    joined: dict[Node, Node] = {}  # by the last of the three
+    fused: set[Node] = set()
+    chains: dict[Node, Node] = {}  # keyed by the last node of the run
     for node in nodes:
-        second = only_reader(node.out) if node not in gone else None
+        second = only_reader(node.out) if node not in fused else None
         third = only_reader(second.out) if second is not None else None
-        if second is None or third is None or not _pays([node, second, third], context):
+        if second is None or third is None or not _is_profitable([node, second, third], context):
             continue
         parts = [node, second, third]
-        gone |= set(parts)
-        joined[third] = Node([op for p in parts for op in p.ops], second=third.second, parts=parts)
-    return [joined.get(n, n) for n in nodes if n not in gone or n in joined]
+        fused |= set(parts)
+        chains[third] = Node([op for p in parts for op in p.ops], second=third.second, parts=parts)
+    return [chains.get(n, n) for n in nodes if n not in fused or n in chains]
 
 
-def _pays(parts: list[Node], context: LoweringContext) -> bool:
+def _is_profitable(parts: list[Node], context: LoweringContext) -> bool:
     first, second, third = parts
     if first.op.kind != "conv2d" or second.op.kind != "depthwise_conv2d" or third.op.kind != "conv2d":
         return False
@@ -51,32 +57,37 @@ def _pays(parts: list[Node], context: LoweringContext) -> bool:
         return False
     if any(0 in v.bound for p in parts for v in (*p.reads(), *p.outputs)):
         return False
-    one, three = (FloatConv.accept(p, context) for p in (first, third))
-    two = FloatDepthwiseConv.accept(second, context)
-    if not isinstance(one, FloatConv) or not isinstance(two, FloatDepthwiseConv) or not isinstance(three, FloatConv):
+    expand, project = (FloatConv.accept(p, context) for p in (first, third))
+    depthwise_conv = FloatDepthwiseConv.accept(second, context)
+    if not isinstance(expand, FloatConv) or not isinstance(project, FloatConv):
         return False
-    flat = one.conv.flat and three.conv.flat and one.conv.groups == three.conv.groups == 1
-    window = two.conv.kernel[0] <= 7 and two.conv.stride[0] <= two.conv.kernel[0] and two.conv.dilation == (1, 1)
-    whole = two.conv.groups % context.isa.lanes == 0 and first.second is None and second.second is None
-    return flat and window and whole and first.out.nbytes // one.conv.images > _LARGE
+    if not isinstance(depthwise_conv, FloatDepthwiseConv):
+        return False
+    middle = depthwise_conv.conv
+    plain_gemms = expand.conv.is_gemm and project.conv.is_gemm and expand.conv.groups == project.conv.groups == 1
+    small_window = middle.kernel[0] <= 7 and middle.stride[0] <= middle.kernel[0] and middle.dilation == (1, 1)
+    full_vectors = middle.groups % context.isa.lanes == 0
+    no_residual = first.second is None and second.second is None
+    large = first.out.nbytes // expand.conv.images > _MIN_EXPANDED
+    return plain_gemms and small_window and full_vectors and no_residual and large
 
 
 class FloatConvChain(Lowering):
-    """Three nodes in single precision."""
+    """An expand, depthwise and project convolution as one kernel."""
 
-    def __init__(self, node: Node, expand: FloatConv, across: FloatDepthwiseConv, project: FloatConv) -> None:
+    def __init__(self, node: Node, expand: FloatConv, depthwise: FloatDepthwiseConv, project: FloatConv) -> None:
         super().__init__(node)
-        self.expand, self.across, self.project = expand, across, project
+        self.expand, self.depthwise, self.project = expand, depthwise, project
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if not node.parts:
             return None
         expand, project = (FloatConv.accept(node.parts[i], context) for i in (0, 2))
-        across = FloatDepthwiseConv.accept(node.parts[1], context)
+        depthwise = FloatDepthwiseConv.accept(node.parts[1], context)
         assert isinstance(expand, FloatConv) and isinstance(project, FloatConv)
-        assert isinstance(across, FloatDepthwiseConv)
-        return cls(node, expand, across, project)
+        assert isinstance(depthwise, FloatDepthwiseConv)
+        return cls(node, expand, depthwise, project)
 
     def emit(self, context: LoweringContext) -> None:
         data = context.home(self.expand.node.op.args["input"])
@@ -84,25 +95,25 @@ class FloatConvChain(Lowering):
         second = out if self.node.second is None else context.home(self.node.second)
         chain = self._chain(data, out, second)
         panels = [gemm.make_panels(context.isa, p.conv.outputs, p.conv.size[1]) for p in (self.expand, self.project)]
-        tails = [self.expand.tail, self.across.tail, self.project.tail]
+        epilogues = [self.expand.epilogue, self.depthwise.epilogue, self.project.epilogue]
 
         def build(module: Module, name: str) -> None:
             self._build(module, name, context, chain, panels, (data, out, second))
 
-        key = (chain, panels, tails, data.layout.pixel, out.layout.pixel, second.layout.pixel, self.across.conv.size,
-               [p.conv.inputs for p in (self.expand, self.project)])  # fmt: skip
+        key = (chain, panels, epilogues, data.layout.pixel, out.layout.pixel, second.layout.pixel,
+               self.depthwise.conv.size, [p.conv.inputs for p in (self.expand, self.project)])  # fmt: skip
         name = context.kernel("chain", key, build)
         context.scratch = max(context.scratch, chain.scratch)
         zeros = context.weights.add(np.zeros(chain.ring_row + 256, np.uint8))
-        weights = [self.expand.pack(context, panels[0], 0), context.weights.add(self.across.pack(context)),
+        weights = [self.expand.pack(context, panels[0], 0), context.weights.add(self.depthwise.pack(context)),
                    self.project.pack(context, panels[1], 0)]  # fmt: skip
-        macs = sum(p.conv.macs // p.conv.images for p in (self.expand, self.across, self.project))
-        for n in range(self.across.conv.images):
-            places = [h.at(n * h.layout.image) for h in (data, out, second)]
-            context.step(name, [*places, *weights, zeros], self.across.conv.size[0], macs / _RATE, macs, 1)
+        macs = sum(p.conv.macs // p.conv.images for p in (self.expand, self.depthwise, self.project))
+        for n in range(self.depthwise.conv.images):
+            operands = [h.at(n * h.layout.image) for h in (data, out, second)]
+            context.step(name, [*operands, *weights, zeros], self.depthwise.conv.size[0], macs / _RATE, macs, 1)
 
     def _chain(self, data: Storage, out: Storage, second: Storage) -> ConvChainSpec:
-        conv, pixel = self.across.conv, 4 * self.across.conv.groups
+        conv, pixel = self.depthwise.conv, 4 * self.depthwise.conv.groups
         high, wide = self.expand.conv.size
         return ConvChainSpec(
             high,
@@ -128,22 +139,21 @@ class FloatConvChain(Lowering):
         panels: list[list[gemm.Panel]],
         homes: tuple[Storage, Storage, Storage],
     ) -> None:
-        isa, conv = context.isa, self.across.conv
+        isa, conv = context.isa, self.depthwise.conv
         data, out, second = (h.layout for h in homes)
         steps = (data.pixel, chain.pixel, 0), (chain.pixel, out.pixel, second.pixel)
-        expand = self._product(module, context, "expand", self.expand, panels[0], steps[0], chain.wide)
+        expand_row = self._pointwise_row(module, context, "expand", self.expand, panels[0], steps[0], chain.wide)
         row = depthwise.DepthwiseRow(
-            conv.kernel, conv.stride[1], 1, conv.size[1], conv.groups, chain.pixel, chain.pixel, 0, self.across.tail
-        )
-        across = depthwise.emit_row(module, isa, row)
-        project = self._product(module, context, "project", self.project, panels[1], steps[1], conv.size[1])
-        emit_conv_chain(module, name, isa.lanes, chain, [expand, across, project])
+            conv.kernel, conv.stride[1], 1, conv.size[1], conv.groups, chain.pixel, chain.pixel, 0, self.depthwise.epilogue)
+        depthwise_row = depthwise.emit_row(module, isa, row)
+        project_row = self._pointwise_row(module, context, "project", self.project, panels[1], steps[1], conv.size[1])
+        emit_conv_chain(module, name, isa.lanes, chain, [expand_row, depthwise_row, project_row])
 
     @staticmethod
-    def _product(module: Module, context: LoweringContext, name: str, way: FloatConv, panels: list[gemm.Panel],
-                 steps: tuple[int, int, int], columns: int) -> Function:  # fmt: skip
-        """One row of a pointwise convolution; ``steps`` from pixel to pixel of data, output and second operand."""
+    def _pointwise_row(module: Module, context: LoweringContext, name: str, lowering: FloatConv,
+                       panels: list[gemm.Panel], steps: tuple[int, int, int], columns: int) -> Function:  # fmt: skip
+        """Emit one row of a pointwise convolution; ``steps``: pixel strides of input, output and residual."""
         largest = gemm.max_tile_pixels(context.isa, max(len(p.widths) for p in panels))
         grid = TileGrid(1, columns, largest, *(PixelStrides(0, s) for s in steps))
-        reach = gemm.Window((), way.conv.inputs, steps[0])
-        return emit_all_tiles(module, name, grid, panel_runs(module, grid, panels, reach, way.tail, name))
+        window = gemm.Window((), lowering.conv.inputs, steps[0])
+        return emit_all_tiles(module, name, grid, panel_runs(module, grid, panels, window, lowering.epilogue, name))

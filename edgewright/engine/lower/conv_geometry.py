@@ -1,4 +1,12 @@
-"""Convolutions and linear layers as products: which pixels, which window, which strides."""
+"""Geometry of a convolution as matrix products: output pixels, input window, and strides.
+
+A convolution runs as implicit GEMM: no im2col buffer is written. A tile of output pixels is multiplied with a panel of
+packed filters, and the ``Window`` tells the kernel how to step through a pixel's receptive field in place: loops over
+kernel rows (and columns), each followed by a contiguous run of ``depth`` elements. Padding is real memory, a border
+around the input image that the layout pass reserves, so kernels need no bounds checks. 1x1 convolutions of stride 1
+degenerate to plain GEMM over all pixels of all images. Background: Anderson et al., "Low-memory GEMM-based convolution
+algorithms for deep neural networks" (2017); Dukhan, "The Indirect Convolution Algorithm" (2019).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +20,12 @@ from edgewright.engine.kernels.gemm import Window
 from edgewright.engine.kernels.tile_loops import PixelStrides, TileGrid
 from edgewright.ir.graph import Op
 
-_NEAR = 256 << 10  # bytes of weights that may still be where they were used last
+_L2_RESIDENT = 256 << 10  # bytes of weights that may still be in L2 since their last use
 
 
 @dataclass(frozen=True)
 class ConvGeometry:
-    """Sizes of a convolution of channels-last images by filters [output, height, width, input]."""
+    """Sizes of a convolution of NHWC images with filters [output, height, width, input]."""
 
     images: int
     size: tuple[int, int]  # of the output
@@ -26,15 +34,15 @@ class ConvGeometry:
     dilation: tuple[int, int]
     border: Border
     groups: int
-    inputs: int  # channels of a group
-    outputs: int  # channels of a group
-    origin: tuple[int, int] = (0, 0)  # the input pixel of the first output's first tap
-    spacing: tuple[int, int] = (1, 1)  # of output pixels in the image they are part of
-    first: tuple[int, int] = (0, 0)  # of them
+    inputs: int  # channels per group
+    outputs: int  # channels per group
+    origin: tuple[int, int] = (0, 0)  # input pixel that the first output's first tap reads
+    spacing: tuple[int, int] = (1, 1)  # between output pixels, in the output image
+    first: tuple[int, int] = (0, 0)  # output pixel, in the output image
 
     @property
-    def few(self) -> bool:
-        """Few enough images and groups to have a step for each."""
+    def few_steps(self) -> bool:
+        """Whether images and groups are few enough for a step each."""
         return self.images * self.groups <= 1024
 
     @property
@@ -42,8 +50,8 @@ class ConvGeometry:
         return self.kernel == (1, 1) and self.origin == (0, 0) and self.spacing == (1, 1)
 
     @property
-    def flat(self) -> bool:
-        """Each output pixel is made of the input pixel at the same place."""
+    def is_gemm(self) -> bool:
+        """Whether each output pixel depends only on the input pixel at the same position."""
         return self.pointwise and self.stride == (1, 1) and not self.border
 
     @property
@@ -52,6 +60,7 @@ class ConvGeometry:
 
 
 def conv_geometry(op: Op) -> ConvGeometry:
+    """Geometry of conv2d and depthwise_conv2d."""
     x, weight, out = op.args["input"].bound, op.args["weight"].bound, op.outputs[0]
     assert out is not None
     depthwise = op.kind == "depthwise_conv2d"
@@ -59,14 +68,14 @@ def conv_geometry(op: Op) -> ConvGeometry:
     kernel, stride, dilation = tuple(weight[1:3]), tuple(op.args["stride"]), tuple(op.args["dilation"])
     size = (int(out.bound[1]), int(out.bound[2]))
     top, _, left, _ = op.args["padding"]
-    reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(size, stride, dilation, kernel, strict=True)]
-    border = Border(top, max(0, reach[0] - x[1] - top), left, max(0, reach[1] - x[2] - left))
+    extent = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(size, stride, dilation, kernel, strict=True)]
+    border = Border(top, max(0, extent[0] - x[1] - top), left, max(0, extent[1] - x[2] - left))
     inputs, outputs = (1, weight[3] // groups) if depthwise else (weight[3], weight[0] // groups)
     return ConvGeometry(x[0], size, kernel, stride, dilation, border, groups, inputs, outputs, (-top, -left))
 
 
 def linear_geometry(op: Op) -> ConvGeometry:
-    """A product of rows: one image of one row, a pixel for each."""
+    """Geometry of a linear layer: one image of one row, with a pixel per row of the matrix."""
     weight = op.args["weight"].bound
     outputs, inputs = (weight[1], weight[0]) if op.args.get("transposed") else weight
     rows = math.prod(op.args["input"].bound[:-1])
@@ -75,7 +84,7 @@ def linear_geometry(op: Op) -> ConvGeometry:
 
 @dataclass(frozen=True)
 class GemmPart:
-    """One product: a grid of pixels and bytes to where it starts in data, output and second operand."""
+    """One GEMM of a convolution: a grid of output pixels, and start offsets in bytes for input, output and residual."""
 
     grid: TileGrid
     data: int
@@ -85,51 +94,54 @@ class GemmPart:
 
 
 def input_window(conv: ConvGeometry, data: Storage, item: int) -> Window:
-    """``depth`` in elements. Columns of a kernel row are one run of elements; padded channels between them are part of
-    it for integers, whose filters are padded with zeros. Floats cannot: 0 times what padding holds may be NaN."""
-    if conv.flat:
-        return Window((), conv.inputs, _pixel(data))
+    """The window of a pixel, with ``depth`` in elements.
+
+    The columns of a kernel row form one contiguous run if pixels have no padding between them. Integer kernels include
+    padded channels in the run, against zero filters. Float kernels cannot: 0 times uninitialized padding may be NaN.
+    """
+    if conv.is_gemm:
+        return Window((), conv.inputs, _pixel_stride(data))
     pixel, row = data.layout.pixel, data.layout.row
-    down = (conv.kernel[0], conv.dilation[0] * row)
+    kernel_rows = (conv.kernel[0], conv.dilation[0] * row)
     step = conv.stride[1] * pixel
-    run = item < 4 or pixel == conv.inputs * item
-    if run and conv.groups == 1 and conv.dilation[1] == 1 and conv.kernel[1] > 1:
+    contiguous = item < 4 or pixel == conv.inputs * item
+    if contiguous and conv.groups == 1 and conv.dilation[1] == 1 and conv.kernel[1] > 1:
         depth = (conv.kernel[1] - 1) * (pixel // item) + conv.inputs
-        return Window((down,), depth, step)
-    return Window((down, (conv.kernel[1], conv.dilation[1] * pixel)), conv.inputs, step)
+        return Window((kernel_rows,), depth, step)
+    return Window((kernel_rows, (conv.kernel[1], conv.dilation[1] * pixel)), conv.inputs, step)
 
 
-def _pixel(home: Storage) -> int:
+def _pixel_stride(home: Storage) -> int:
     return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
 
 
 def gemm_parts(
     conv: ConvGeometry, largest: int, data: Storage, out: Storage, second: Storage | None
 ) -> Iterator[GemmPart]:
-    """Products that together are the convolution: one for each image and group, or one for all rows of pixels."""
+    """Split a convolution into GEMMs: one per image and group, or one for all pixels of a plain GEMM."""
     homes = [data, out, *([second] if second else [])]
-    if conv.flat and conv.groups == 1:  # a linear layer's ``size`` says nothing of rows that a border sets apart
+    if conv.is_gemm and conv.groups == 1:  # ``size`` of a linear layer ignores borders between rows
         for block in row_blocks(*(h.layout for h in homes)):
             steps = [PixelStrides(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
-            beside = block.start[2] if second else 0
+            residual = block.start[2] if second else 0
             yield GemmPart(
-                TileGrid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], beside, 0
+                TileGrid(block.rows, block.columns, largest, *steps), block.start[0], block.start[1], residual, 0
             )
         return
     (high, wide), (down, along) = conv.size, conv.stride
-    into = PixelStrides(down * data.layout.row, along * data.layout.pixel)
-    onto = [PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in homes[1:]]
-    corner = _at(data, conv.origin)
+    input_steps = PixelStrides(down * data.layout.row, along * data.layout.pixel)
+    output_steps = [PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in homes[1:]]
+    corner = _pixel_offset(data, conv.origin)
     for n in range(conv.images):
         for g in range(conv.groups):
-            grid = TileGrid(high, wide, largest, into, *onto)
-            skips = [n * h.layout.image + g * c * h.layout.item for h, c in zip(homes, _channels(conv), strict=False)]
-            skips[1:] = [s + _at(h, conv.first) for s, h in zip(skips[1:], homes[1:], strict=True)]
-            yield GemmPart(grid, skips[0] + corner, skips[1], skips[2] if second else 0, g)
+            grid = TileGrid(high, wide, largest, input_steps, *output_steps)
+            offsets = [n * h.layout.image + g * c * h.layout.item for h, c in zip(homes, _channels(conv), strict=False)]
+            offsets[1:] = [s + _pixel_offset(h, conv.first) for s, h in zip(offsets[1:], homes[1:], strict=True)]
+            yield GemmPart(grid, offsets[0] + corner, offsets[1], offsets[2] if second else 0, g)
 
 
-def _at(home: Storage, pixel: tuple[int, int]) -> int:
-    """Bytes from the first pixel to another."""
+def _pixel_offset(home: Storage, pixel: tuple[int, int]) -> int:
+    """Offset in bytes of a pixel from the first one."""
     return pixel[0] * home.layout.row + pixel[1] * home.layout.pixel
 
 
@@ -138,14 +150,16 @@ def _channels(conv: ConvGeometry) -> tuple[int, int, int]:
 
 
 def has_uniform_pixels(home: Storage) -> bool:
-    """Pixels lie at equal distances, from the first of the first image to the last of the last."""
+    """Whether one stride leads from pixel to pixel through all rows and images."""
     return has_uniform_rows(home.layout)
 
 
-def should_prefetch(grid: TileGrid, weight_bytes: int, panels_outside: bool) -> bool:
-    """Whether panels of bytes had better be on their way before they are needed: no near cache holds them all, and
-    each is used for long enough. (Products of reals take four times as long, and need not wait anyway.)"""
-    return panels_outside and weight_bytes > _NEAR and grid.rows * grid.tiles > 2
+def should_prefetch(grid: TileGrid, weight_bytes: int, panels_outer: bool) -> bool:
+    """Whether int8 GEMMs should prefetch weight panels: they exceed the near caches and each is used long enough.
+
+    Float GEMMs spend four times as long on a panel, and hide the latency anyway.
+    """
+    return panels_outer and weight_bytes > _L2_RESIDENT and grid.rows * grid.tiles > 2
 
 
 @dataclass(frozen=True)
@@ -160,13 +174,13 @@ class RowBlock:
 
 
 def row_blocks(*layouts: Layout) -> Iterator[RowBlock]:
-    """The rows (last dimension) of tensors of one shape, in blocks that two nested loops with fixed strides can walk.
+    """Split the rows (last dimension) of tensors of one shape into blocks that two nested strided loops can traverse.
 
-    One block where every tensor's rows are equally spaced. A border breaks the spacing after each image row, so an
-    image with one becomes one block per image.
+    Tensors with uniform row strides form one block. A border breaks the stride after each image row, so an image with a
+    border becomes one block per image.
     """
     shape, strides = layouts[0].shape, list(zip(*(layout.strides for layout in layouts), strict=True))
-    # (size, strides), outermost first. The innermost keeps its own strides, of one row too: kernels know them.
+    # (size, strides), outermost first. The innermost keeps its strides even for one row: kernels specialize on them.
     axes = [(shape[-2], strides[-2])] if len(shape) > 1 else [(1, (0,) * len(layouts))]
     for n, steps in zip(reversed(shape[:-2]), reversed(strides[:-2]), strict=True):
         count, inner = axes[0]
@@ -183,6 +197,7 @@ def row_blocks(*layouts: Layout) -> Iterator[RowBlock]:
 
 
 def has_uniform_rows(layout: Layout) -> bool:
+    """Whether one stride leads from row to row through all outer dimensions."""
     strides, shape = layout.strides, layout.shape
     expected = strides[-2] if len(strides) > 1 else 0
     for n, step in zip(reversed(shape[:-1]), reversed(strides[:-1]), strict=True):
@@ -193,9 +208,13 @@ def has_uniform_rows(layout: Layout) -> bool:
 
 
 def transposed_conv_phases(op: Op) -> list[tuple[ConvGeometry, list[int], list[int]]]:
-    """A transposed convolution as plain ones: outputs ``stride`` apart are made of the same taps.
+    """Decompose a transposed convolution into plain convolutions of stride 1, one per phase (subpixel decomposition).
 
-    Each with the rows and columns of filters it uses, in the order of its window; -1 where there is none.
+    Output positions with the same remainder modulo the stride use the same subset of taps, and neighbours among them
+    read neighbouring inputs. So each of the stride_y * stride_x phases is a small dense convolution whose outputs are
+    written ``stride`` apart; nothing multiplies the zeros that upsampling the input would insert. Returns for each
+    phase its geometry and the filter rows and columns it uses, in window order; -1 for a phase without taps (its output
+    is the bias). Background: Shi et al., "Is the deconvolution layer the same as a convolutional layer?" (2016).
     """
     x, weight, out = op.args["input"].bound, op.args["weight"].bound, op.outputs[0]
     assert out is not None
@@ -204,23 +223,25 @@ def transposed_conv_phases(op: Op) -> list[tuple[ConvGeometry, list[int], list[i
     for i, before in enumerate((top, left)):
         size, stride, taps = int(out.bound[1 + i]), int(op.args["stride"][i]), int(weight[1 + i])
         axes.append([_phase(size, stride, taps, before, p) for p in range(min(stride, size))])
-    outer, made = op.args["groups"], []
+    groups, phases = op.args["groups"], []
     for start_y, count_y, taps_y, at_y in axes[0]:
         for start_x, count_x, taps_x, at_x in axes[1]:
-            ends = [at + len(taps) + count - 1 for at, taps, count in
+            last_reads = [at + len(taps) + count - 1 for at, taps, count in
                     ((at_y, taps_y, count_y), (at_x, taps_x, count_x))]  # fmt: skip
-            border = Border(max(0, -at_y), max(0, ends[0] - x[1]), max(0, -at_x), max(0, ends[1] - x[2]))
+            border = Border(max(0, -at_y), max(0, last_reads[0] - x[1]), max(0, -at_x), max(0, last_reads[1] - x[2]))
             conv = ConvGeometry(
-                x[0], (count_y, count_x), (len(taps_y), len(taps_x)), (1, 1), (1, 1), border, outer, weight[3],
-                weight[0] // outer, (at_y, at_x), (int(op.args["stride"][0]), int(op.args["stride"][1])),
+                x[0], (count_y, count_x), (len(taps_y), len(taps_x)), (1, 1), (1, 1), border, groups, weight[3],
+                weight[0] // groups, (at_y, at_x), (int(op.args["stride"][0]), int(op.args["stride"][1])),
                 (start_y, start_x),
             )  # fmt: skip
-            made.append((conv, taps_y, taps_x))
-    return made
+            phases.append((conv, taps_y, taps_x))
+    return phases
 
 
 def _phase(size: int, stride: int, taps: int, before: int, start: int) -> tuple[int, int, list[int], int]:
-    """One phase along a dimension: its first output, how many, its taps by falling number, where the first reads."""
-    number = (start + before) % stride
-    own = list(range(number, taps, stride))[::-1] or [-1]
-    return start, -(-(size - start) // stride), own, (start + before) // stride - (len(own) - 1)
+    """One phase along a dimension: first output, output count, taps in descending order, and input index of the first
+    tap.
+    """
+    remainder = (start + before) % stride
+    used_taps = list(range(remainder, taps, stride))[::-1] or [-1]
+    return start, -(-(size - start) // stride), used_taps, (start + before) // stride - (len(used_taps) - 1)

@@ -1,4 +1,4 @@
-"""Rows quantized by their own range as they come, and their products with weights of 8 and 4 bits."""
+"""Dynamically quantized activations (one scale per row), and their GEMMs with int8 and int4 weights."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from edgewright.engine.lower.conv_geometry import GemmPart, has_uniform_rows, ro
 from edgewright.engine.plan import Address
 from edgewright.ir.graph import Array, Value
 
-_RATE = 150.0  # products per nanosecond, about
+_RATE = 150.0  # approximate multiply-adds per nanosecond on one core
 
 
 def quantized_row_layout(value: Value) -> Layout:
-    """How rows that carry their own scale lie."""
+    """Layout of dynamically quantized rows: each row is followed by its scale and zero point."""
     shape = tuple(int(n) for n in value.bound)
-    pitch, steps = QuantizedRows(shape[-1]).pitch, [1]
+    pitch, strides = QuantizedRows(shape[-1]).pitch, [1]
     step = pitch
     for n in reversed(shape[:-1]):
-        steps.append(step)
+        strides.append(step)
         step *= n
-    return Layout(shape, 1, tuple(reversed(steps)), 0, step)
+    return Layout(shape, 1, tuple(reversed(strides)), 0, step)
 
 
 class DynamicQuantize(Lowering):
-    """convert to bytes on the fly."""
+    """convert to int8 with one scale per row, computed at run time."""
 
     exact_reads = True
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        fits = node.op.kind == "convert" and is_dynamically_quantized(node.out) and is_float32(node.op.args["self"])
-        return cls(node) if fits and len(node.ops) == 1 else None
+        supported = node.op.kind == "convert" and is_dynamically_quantized(node.out) and is_float32(node.op.args["self"])
+        return cls(node) if supported and len(node.ops) == 1 else None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         return layout.straight and has_uniform_rows(layout)
@@ -53,8 +53,10 @@ class DynamicQuantize(Lowering):
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         lanes, length = context.isa.lanes, out.layout.shape[-1]
         for block in row_blocks(data.layout, out.layout):
-            lines = (block.columns, block.row[0]) if block.rows > 1 else ()  # else one kernel for any number of rows
-            rows = QuantizedRows(length, block.pixel[0], *lines)
+            outer = (
+                (block.columns, block.row[0]) if block.rows > 1 else ()
+            )  # otherwise one kernel serves any number of rows
+            rows = QuantizedRows(length, block.pixel[0], *outer)
 
             def build(module: Module, name: str, rows: QuantizedRows = rows) -> None:
                 emit_quantize_rows(module, name, lanes, rows)
@@ -65,7 +67,7 @@ class DynamicQuantize(Lowering):
 
 
 class DynamicQuantizedGemm(Lowering):
-    """linear, and pointwise convolutions, of such rows."""
+    """linear and pointwise conv2d of dynamically quantized rows."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -76,14 +78,14 @@ class DynamicQuantizedGemm(Lowering):
         self.columns, self.depth = filters.shape
         self.rows = math.prod(self.data.bound[:-1])
         q = weight.q
-        four = (q.qmin, q.qmax) == (-8, 7)
-        steps = 2 * -(-self.depth // 8) if four else -(-self.depth // 4)
-        short = bool(q.block) and not np.any(
-            dynamic_gemm.block_scale_bits(np.asarray(q.scale, np.float32), four) & 0xFFFF
+        int4 = (q.qmin, q.qmax) == (-8, 7)
+        steps = 2 * -(-self.depth // 8) if int4 else -(-self.depth // 4)
+        bf16_scales = bool(q.block) and not np.any(
+            dynamic_gemm.block_scale_bits(np.asarray(q.scale, np.float32), int4) & 0xFFFF
         )
-        self.weights = dynamic_gemm.DynamicGemmWeights(four, steps, q.block // 4 if q.block else 0, short)
+        self.weights = dynamic_gemm.DynamicGemmWeights(int4, steps, q.block // 4 if q.block else 0, bf16_scales)
         self.filters = filters
-        self.tail: Epilogue = fused_clamp(op) + node.tail
+        self.epilogue: Epilogue = fused_clamp(op) + node.tail
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -99,74 +101,76 @@ class DynamicQuantizedGemm(Lowering):
         isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
         second = out if self.node.second is None else context.home(self.node.second)
         homes = (data, out, second)
-        made = dynamic_gemm.make_panels(isa, self.columns, self.rows)
-        largest = 1 if self.rows == 1 else dynamic_gemm.max_tile_rows(isa, self.weights, made[0].vectors)
-        sizes = [self.weights.size(p.vectors * isa.lanes) for p in made]
-        packed = self._pack(context, made)
+        panels = dynamic_gemm.make_panels(isa, self.columns, self.rows)
+        largest = 1 if self.rows == 1 else dynamic_gemm.max_tile_rows(isa, self.weights, panels[0].vectors)
+        sizes = [self.weights.size(p.vectors * isa.lanes) for p in panels]
+        packed = self._pack(context, panels)
         for block in row_blocks(*(h.layout for h in homes)):
             steps = [PixelStrides(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
             grid = TileGrid(block.rows, block.columns, largest, *steps)
-            by_panel, outside = loop_order(
-                GemmPart(grid, 0, 0, 0, 0), len(made), sum(sizes), self.columns, context.threads
+            by_panel, panels_outer = loop_order(
+                GemmPart(grid, 0, 0, 0, 0), len(panels), sum(sizes), self.columns, context.threads
             )
-            ahead = should_prefetch(grid, sum(sizes), by_panel or outside)
-            name = self._kernel(context, grid, made, by_panel, outside, ahead)
+            prefetch = should_prefetch(grid, sum(sizes), by_panel or panels_outer)
+            name = self._kernel(context, grid, panels, by_panel, panels_outer, prefetch)
             macs = block.rows * block.columns * self.depth * self.columns
-            units = len(made) if by_panel else grid.rows * grid.tiles
+            units = len(panels) if by_panel else grid.rows * grid.tiles
             starts = [home.at(start) for home, start in zip(homes, block.start, strict=True)]
             slots = [starts[0], packed, *starts[1:]]
-            context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+            context.step(name, slots, units, macs / _RATE, macs, 1 if panels_outer and not by_panel else 8)
 
     def _kernel(
         self,
         context: LoweringContext,
-        grid: TileGrid,
-        made: list[dynamic_gemm.DynamicGemmPanel],
+        grid: TileGrid, panels: list[dynamic_gemm.DynamicGemmPanel],
         by_panel: bool,
-        outside: bool,
-        ahead: bool,
+                panels_outer: bool, prefetch: bool,
     ) -> str:
         def build(module: Module, name: str) -> None:
-            emit_tile_loops(module, name, grid, self.runs(module, context.isa, grid, made, ahead), by_panel, outside)
+            emit_tile_loops(
+                module, name, grid, self.runs(module, context.isa, grid, panels, prefetch), by_panel, panels_outer
+            )
 
-        spec = (grid, tuple(made), self.weights, QuantizedRows(self.depth), self.tail, by_panel, outside, ahead)
+        spec = (grid, tuple(panels), self.weights, QuantizedRows(self.depth), self.epilogue, by_panel, panels_outer, prefetch)
         return context.kernel("rowgemm", spec, build)
 
     def runs(
-        self, module: Module, isa: ISA, grid: TileGrid, made: list[dynamic_gemm.DynamicGemmPanel], ahead: bool = False
+        self, module: Module, isa: ISA, grid: TileGrid, panels: list[dynamic_gemm.DynamicGemmPanel], prefetch: bool = False
     ) -> list[PanelGroup]:
-        """The panels of the product, and what makes the function for their tiles."""
-        weights, rows, tail = self.weights, QuantizedRows(self.depth), self.tail
+        """Group equal panels into runs, each with the emitter of its tile function."""
+        weights, rows, epilogue = self.weights, QuantizedRows(self.depth), self.epilogue
         runs, offset, column = [], 0, 0
-        for panel in dict.fromkeys(made):
-            count, size = made.count(panel), weights.size(panel.vectors * isa.lanes)
+        for panel in dict.fromkeys(panels):
+            count, size = panels.count(panel), weights.size(panel.vectors * isa.lanes)
 
             def tile(pixels: int, panel: dynamic_gemm.DynamicGemmPanel = panel) -> Function:
                 steps = (grid.out.pixel, grid.second.pixel)
                 return dynamic_gemm.emit_tile(
-                    module, isa, pixels, panel, weights, rows, *steps, tail, ahead and grid.late(pixels)
+                    module, isa, pixels, panel, weights, rows, *steps, epilogue, prefetch and grid.late(pixels)
                 )
 
             runs.append(PanelGroup(count, size, offset, 4 * column, 4 * panel.used, tile))
             offset, column = offset + count * size, column + count * panel.used
         return runs
 
-    def _pack(self, context: LoweringContext, made: list[dynamic_gemm.DynamicGemmPanel]) -> Address:
-        size = sum(self.weights.size(p.vectors * context.isa.lanes) for p in made)
-        write, source = self.writer(context.isa, made), np.asarray(self.node.op.args["weight"].data)
+    def _pack(self, context: LoweringContext, panels: list[dynamic_gemm.DynamicGemmPanel]) -> Address:
+        size = sum(self.weights.size(p.vectors * context.isa.lanes) for p in panels)
+        write, source = self.writer(context.isa, panels), np.asarray(self.node.op.args["weight"].data)
         return context.weights.reserve(size, write, source)
 
-    def writer(self, isa: ISA, made: list[dynamic_gemm.DynamicGemmPanel]) -> Callable[[Array], None]:
-        """What packs the weights."""
+    def writer(self, isa: ISA, panels: list[dynamic_gemm.DynamicGemmPanel]) -> Callable[[Array], None]:
+        """Return the function that packs the weights into a buffer."""
         weights, op = self.weights, self.node.op
         scales = np.asarray(op.args["weight"].q.scale, np.float32).reshape(-1)
         per_block = np.broadcast_to(scales, self.columns) if scales.size == 1 else scales
         bias = op.args.get("bias")
-        added = np.zeros(self.columns, np.float32) if bias is None else np.asarray(bias.data, np.float32).reshape(-1)
+        bias_data = (
+            np.zeros(self.columns, np.float32) if bias is None else np.asarray(bias.data, np.float32).reshape(-1)
+        )
 
         def write(room: Array) -> None:
-            wide = np.zeros((self.columns, 4 * weights.steps), np.int8)
-            wide[:, : self.depth] = self.filters
-            dynamic_gemm.pack_weights(room, isa, wide, per_block.reshape(self.columns, -1), added, weights, made)
+            padded = np.zeros((self.columns, 4 * weights.steps), np.int8)
+            padded[:, : self.depth] = self.filters
+            dynamic_gemm.pack_weights(room, isa, padded, per_block.reshape(self.columns, -1), bias_data, weights, panels)
 
         return write

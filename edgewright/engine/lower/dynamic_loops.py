@@ -1,4 +1,4 @@
-"""Steps over all elements of tensors whose sizes vary."""
+"""Elementwise steps over tensors with dynamic shapes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from edgewright.engine.lower.base import LoweringContext
 
 
 def emit_dynamic_loops(
-    context: LoweringContext,
-    what: str,
+    context: LoweringContext, kind: str,
     homes: Sequence[Storage],
     shape: Sequence[int],
     operands: Sequence[LoopOperand],
@@ -22,11 +21,11 @@ def emit_dynamic_loops(
     body: Body,
     lanes: int,
 ) -> None:
-    """A step over all elements; the last of ``homes`` is written."""
-    loops, numbers, units = plan_dynamic_loops(shape, operands)
+    """Emit a step over all elements; the last of ``homes`` is the output. Sizes and strides are kernel arguments."""
+    loops, sizes, units = plan_dynamic_loops(shape, operands)
 
     def build(module: Module, name: str) -> None:
         emit_dynamic_loop_kernel(module, name, lanes, loops, body)
 
-    name = context.kernel(f"open_{what}", (loops, lanes, key), build)
-    context.step(name, [*(h.at() for h in homes), *numbers], units, math.prod(shape) * 0.15)
+    name = context.kernel(f"open_{kind}", (loops, lanes, key), build)
+    context.step(name, [*(h.at() for h in homes), *sizes], units, math.prod(shape) * 0.15)

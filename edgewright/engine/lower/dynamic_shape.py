@@ -1,4 +1,4 @@
-"""Operators of graphs whose sizes vary: their kernels are given counts and strides, and so do for every size."""
+"""Operators of dynamic-shape graphs: kernels take sizes and strides as arguments, so one kernel serves every shape."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from edgewright.engine.lower.softmax import Softmax
 from edgewright.engine.plan import Address, KernelArg
 from edgewright.ir.graph import Value
 
-_MANY = 1024  # rows that tiles and panels are chosen for
-_LARGE = 128 << 10  # bytes of weights that are walked once
-_RATE = 45.0  # products per nanosecond, about
+_TYPICAL_ROWS = 1024  # rows that tiles and panels are chosen for
+_LARGE = 128 << 10  # bytes of weights from which panels become the outer loop
+_RATE = 45.0  # approximate multiply-adds per nanosecond on one core
 
 
-def _between(home: Storage) -> int:
-    """Bytes from a row to the next."""
+def _row_stride(home: Storage) -> int:
+    """Bytes from one row to the next."""
     return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
 
 
 class DynamicShapeLinear(FloatConv):
-    """linear of any number of rows."""
+    """linear with a dynamic number of rows."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -50,33 +50,39 @@ class DynamicShapeLinear(FloatConv):
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
-        made = gemm.make_panels(isa, conv.outputs, _MANY)
+        panels = gemm.make_panels(isa, conv.outputs, _TYPICAL_ROWS)
         grid = DynamicTileGrid(
-            gemm.max_tile_pixels(isa, max(len(p.widths) for p in made)), *map(_between, (data, out, second))
+            gemm.max_tile_pixels(isa, max(len(p.widths) for p in panels)), *map(_row_stride, (data, out, second))
         )
-        reach, tail, size = input_window(conv, data, 4), self.tail, gemm.packed_size(made, conv.inputs)
+        window, epilogue, weight_bytes = (
+            input_window(conv, data, 4),
+            self.epilogue,
+            gemm.packed_size(panels, conv.inputs),
+        )
 
         def build(module: Module, name: str) -> None:
-            fixed = TileGrid(
+            row_grid = TileGrid(
                 1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.second)
             )
-            emit_dynamic_tile_loops(module, name, grid, panel_runs(module, fixed, made, reach, tail), size > _LARGE)
+            emit_dynamic_tile_loops(
+                module, name, grid, panel_runs(module, row_grid, panels, window, epilogue), weight_bytes > _LARGE
+            )
 
-        name = context.kernel("open_gemm", (grid, tuple(made), reach, tail, size > _LARGE), build)
+        name = context.kernel("open_gemm", (grid, tuple(panels), window, epilogue, weight_bytes > _LARGE), build)
         rows, filters = conv.size[1], self.filters.reshape(conv.outputs, -1)
         bias = None if op.args.get("bias") is None else op.args["bias"].data.reshape(-1)
         assert context.shared is not None
-        added = op.args.get("bias")
-        place = context.shared.pack((op.args["weight"].data, None if added is None else added.data),
-                                     ("gemm", tuple(made), self.filters.strides), size,
-                                     lambda room: gemm.pack_weights(room, filters, bias, made))  # fmt: skip
+        bias_value = op.args.get("bias")
+        place = context.shared.pack((op.args["weight"].data, None if bias_value is None else bias_value.data),
+                                     ("gemm", tuple(panels), self.filters.strides), weight_bytes,
+                                     lambda room: gemm.pack_weights(room, filters, bias, panels))  # fmt: skip
         slots: list[KernelArg] = [data.at(), place, out.at(), second.at(), rows]
         macs = rows * conv.inputs * conv.outputs
-        context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if size > _LARGE else 8)
+        context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if weight_bytes > _LARGE else 8)
 
 
 class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
-    """linear of any number of rows that are quantized by their own range."""
+    """linear with a dynamic number of dynamically quantized rows."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -88,30 +94,30 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
-        made = dynamic_gemm.make_panels(isa, self.columns, _MANY)
-        largest = dynamic_gemm.max_tile_rows(isa, self.weights, made[0].vectors)
-        grid = DynamicTileGrid(largest, *map(_between, (data, out, second)))
-        size = sum(self.weights.size(p.vectors * isa.lanes) for p in made)
+        panels = dynamic_gemm.make_panels(isa, self.columns, _TYPICAL_ROWS)
+        largest = dynamic_gemm.max_tile_rows(isa, self.weights, panels[0].vectors)
+        grid = DynamicTileGrid(largest, *map(_row_stride, (data, out, second)))
+        weight_bytes = sum(self.weights.size(p.vectors * isa.lanes) for p in panels)
 
         def build(module: Module, name: str) -> None:
-            fixed = TileGrid(
+            row_grid = TileGrid(
                 1, 1, 1, PixelStrides(0, grid.data), PixelStrides(0, grid.out), PixelStrides(0, grid.second)
             )
-            emit_dynamic_tile_loops(module, name, grid, self.runs(module, isa, fixed, made), size > _LARGE)
+            emit_dynamic_tile_loops(module, name, grid, self.runs(module, isa, row_grid, panels), weight_bytes > _LARGE)
 
-        name = context.kernel("open_rowgemm", (grid, tuple(made), self.weights, self.depth, self.tail), build)
+        name = context.kernel("open_rowgemm", (grid, tuple(panels), self.weights, self.depth, self.epilogue), build)
         assert context.shared is not None
-        weight, added = self.node.op.args["weight"], self.node.op.args.get("bias")
-        owners = (weight.data, None if added is None else added.data)
-        how = ("rowgemm", tuple(made), self.weights, weight.q)
-        place = context.shared.pack(owners, how, size, self.writer(isa, made))
+        weight, bias = self.node.op.args["weight"], self.node.op.args.get("bias")
+        owners = (weight.data, None if bias is None else bias.data)
+        packing = ("rowgemm", tuple(panels), self.weights, weight.q)
+        place = context.shared.pack(owners, packing, weight_bytes, self.writer(isa, panels))
         macs = self.rows * self.depth * self.columns
         slots: list[KernelArg] = [data.at(), place, out.at(), second.at(), self.rows]
-        context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if size > _LARGE else 8)
+        context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if weight_bytes > _LARGE else 8)
 
 
 class DynamicShapeMatMul(MatMul):
-    """bmm of any sizes."""
+    """bmm with dynamic shapes."""
 
     def _sizes(self) -> MatmulShape:
         return MatmulShape(self.rows, self.depth, self.columns)
@@ -126,30 +132,32 @@ class DynamicShapeMatMul(MatMul):
     def emit(self, context: LoweringContext) -> None:
         data, matrix, out = (context.home(v) for v in (self.left, self.right, self.node.out))
         second = out if self.node.second is None else context.home(self.node.second)
-        strides = [self._spread(h.layout.shape, h.layout.strides) for h in (data, matrix, out, second)]
-        room, done = Address("arena", context.temporaries[0]), 0
+        strides = [self._batch_strides(h.layout.shape, h.layout.strides) for h in (data, matrix, out, second)]
+        packed, used = Address("arena", context.temporaries[0]), 0
         groups = []
-        for many, own, moves in batch_runs(self.batch, strides):
-            packed = 1 if own[1] == 0 else many
-            self._pack_open(context, matrix.at(moves[1]), offset_place(room, done), packed, own[1])
-            groups.append((many, own, moves, done))
-            done += packed * self._sizes().packed(context.isa)
+        for count, between, offsets in batch_runs(self.batch, strides):
+            matrices = 1 if between[1] == 0 else count
+            self._emit_dynamic_packing(context, matrix.at(offsets[1]), offset_place(packed, used), matrices, between[1])
+            groups.append((count, between, offsets, used))
+            used += matrices * self._sizes().packed(context.isa)
             context.barrier = False
         context.barrier = True
-        for many, own, moves, start in groups:
-            between = 0 if own[1] == 0 else self._sizes().packed(context.isa)
-            homes = [data.at(moves[0]), offset_place(room, start), out.at(moves[2]), second.at(moves[3])]
-            steps = [_between(h) for h in (data, out, second)] + [own[0], own[2], own[3], between]
-            self._multiply_open(context, homes, steps, many)
+        for count, between, offsets, start in groups:
+            packed_stride = 0 if between[1] == 0 else self._sizes().packed(context.isa)
+            homes = [data.at(offsets[0]), offset_place(packed, start), out.at(offsets[2]), second.at(offsets[3])]
+            steps = [_row_stride(h) for h in (data, out, second)] + [between[0], between[2], between[3], packed_stride]
+            self._emit_dynamic_gemm(context, homes, steps, count)
             context.barrier = False
 
-    def _pack_open(self, context: LoweringContext, source: Address, target: Address, many: int, between: int) -> None:
+    def _emit_dynamic_packing(
+        self, context: LoweringContext, source: Address, target: Address, count: int, stride: int
+    ) -> None:
         isa, sizes, layout = context.isa, self._sizes(), context.home(self.right).layout
-        step, along = layout.strides[-2:]
-        along = 4 if self.columns == 1 else along
-        step = 4 if self.depth == 1 and along != 4 else step
-        how = "straight" if along == 4 else "turned" if step == 4 else "any"
-        name = context.kernel("open_packing", how, lambda module, name: emit_dynamic_packing(module, name, isa, how))
+        step, column_step = layout.strides[-2:]
+        column_step = 4 if self.columns == 1 else column_step
+        step = 4 if self.depth == 1 and column_step != 4 else step
+        access = "straight" if column_step == 4 else "turned" if step == 4 else "any"
+        name = context.kernel("open_packing", access, lambda module, name: emit_dynamic_packing(module, name, isa, access))
         panels = sizes.panels(isa)
         slots: list[KernelArg] = [
             source,
@@ -157,24 +165,26 @@ class DynamicShapeMatMul(MatMul):
             self.depth,
             self.columns,
             step,
-            along,
-            between,
+            column_step,
+            stride,
             sizes.panel(isa),
             panels,
         ]
-        context.step(name, slots, many * panels, many * self.depth * self.columns * 0.1)
+        context.step(name, slots, count * panels, count * self.depth * self.columns * 0.1)
 
-    def _multiply_open(self, context: LoweringContext, homes: list[Address], steps: list[int], many: int) -> None:
-        isa, tail, sizes = context.isa, self.tail, self._sizes()
-        name = context.kernel("open_matmul", tail, lambda module, name: emit_dynamic_matmul(module, name, isa, tail))
+    def _emit_dynamic_gemm(self, context: LoweringContext, homes: list[Address], steps: list[int], count: int) -> None:
+        isa, epilogue, sizes = context.isa, self.epilogue, self._sizes()
+        name = context.kernel(
+            "open_matmul", epilogue, lambda module, name: emit_dynamic_matmul(module, name, isa, epilogue)
+        )
         tiles = max(1, -(-self.rows // max_tile_rows(isa)))
-        numbers = [self.rows, self.depth, self.columns, *steps, sizes.panel(isa), tiles, sizes.panels(isa)]
-        macs = many * self.rows * self.depth * self.columns
-        context.step(name, [*homes, *numbers], many * tiles, macs / _RATE, macs)
+        sizes_and_strides = [self.rows, self.depth, self.columns, *steps, sizes.panel(isa), tiles, sizes.panels(isa)]
+        macs = count * self.rows * self.depth * self.columns
+        context.step(name, [*homes, *sizes_and_strides], count * tiles, macs / _RATE, macs)
 
 
 class DynamicShapeSoftmax(Softmax):
-    """softmax along a last dimension of any length."""
+    """softmax with a dynamic last dimension."""
 
     def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)

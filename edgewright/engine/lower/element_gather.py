@@ -1,4 +1,4 @@
-"""Single elements at places along a dimension: gather, scatter, and sums of what meets at one place."""
+"""Gather, scatter and scatter_add of single elements along a dimension."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
 
-_WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
+_INDEX_TYPES = (np.dtype(np.int64), np.dtype(np.int32))
 KINDS = ("gather", "scatter", "scatter_add")
 
 
 @dataclass(frozen=True)
 class ElementGatherSpec:
-    """``shape`` of the places, the named dimension last, with bytes from one to the next of places, the other operand
-    and the tensor they are places in, of which the last has ``size`` such. ``outside``: what is read at places it does
-    not have, and nothing is written there; None: they are taken for the nearest."""
+    """Shapes and strides of an element gather or scatter.
+
+    ``shape``: of the indices, with the indexed dimension last. ``steps``: byte strides of indices, other operand and
+    indexed tensor. ``size``: length of the indexed dimension. ``outside``: the value read at out-of-range indices,
+    where nothing is written; None clamps them instead.
+    """
 
     shape: tuple[int, ...]
     steps: tuple[tuple[int, ...], ...]
@@ -37,63 +40,66 @@ class ElementGatherSpec:
     outside: float | None = None
 
 
-def emit_element_gather(module: Module, name: str, spots: ElementGatherSpec) -> None:
-    """Units are lines of places. Slots: places, the other operand, the tensor."""
+def emit_element_gather(module: Module, name: str, spec: ElementGatherSpec) -> None:
+    """Emit the kernel. Units are rows of indices. Slots: indices, other operand, indexed tensor."""
     f = module.kernel(name)
     pointers = [f.load_arg(PTR, i) for i in range(3)]
-    dtype = np.dtype(spots.dtype)
+    dtype = np.dtype(spec.dtype)
 
     def unit(index: Reg) -> None:
-        now = list(pointers)
-        for d in range(len(spots.shape) - 2, -1, -1):
-            here, index = f.op("urem", index, spots.shape[d]), f.op("udiv", index, spots.shape[d])
-            now = [f.gep(p, f.mul(here, s[d])) for p, s in zip(now, spots.steps, strict=True)]
+        row = list(pointers)
+        for d in range(len(spec.shape) - 2, -1, -1):
+            position, index = f.op("urem", index, spec.shape[d]), f.op("udiv", index, spec.shape[d])
+            row = [f.gep(p, f.mul(position, s[d])) for p, s in zip(row, spec.steps, strict=True)]
 
-        def one(_: Reg, moving: list[Reg]) -> list[Reg]:
-            given = f.cast("sext", f.load(f"i{8 * spots.item}", moving[0]), I64)
-            place = f.call("llvm.smax.i64", I64, given, const(0, I64))
-            place = f.call("llvm.smin.i64", I64, place, const(spots.size - 1, I64))
-            there = None if spots.outside is None else f.compare("ult", given, spots.size)
-            _exchange(f, spots, dtype, moving[1], f.gep(now[2], f.mul(place, spots.steps[2][-1])), there)
-            return [f.gep(p, s[-1]) for p, s in zip(moving, spots.steps, strict=False)]
+        def element(_: Reg, cursors: list[Reg]) -> list[Reg]:
+            index_value = f.cast("sext", f.load(f"i{8 * spec.item}", cursors[0]), I64)
+            clamped = f.call("llvm.smax.i64", I64, index_value, const(0, I64))
+            clamped = f.call("llvm.smin.i64", I64, clamped, const(spec.size - 1, I64))
+            in_range = None if spec.outside is None else f.compare("ult", index_value, spec.size)
+            _transfer(f, spec, dtype, cursors[1], f.gep(row[2], f.mul(clamped, spec.steps[2][-1])), in_range)
+            return [f.gep(p, s[-1]) for p, s in zip(cursors, spec.steps, strict=False)]
 
-        f.loop(spots.shape[-1], now[:2], one)
+        f.loop(spec.shape[-1], row[:2], element)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
 
 
-def _exchange(f: Function, spots: ElementGatherSpec, dtype: DType, other: Reg, spot: Reg, there: Reg | None) -> None:
-    """``there``: whether the spot is the one that was meant."""
+def _transfer(
+    f: Function, spec: ElementGatherSpec, dtype: DType, other: Reg, element: Reg, in_range: Reg | None
+) -> None:
+    """Move one element in the direction of ``spec.kind``; ``in_range`` masks out-of-range indices."""
     kind = llvm_type(dtype)
-    old = f.load(kind, spot)
-    if spots.kind == "gather":
-        made, target, otherwise = old, other, const(_fill(spots, dtype), kind)
+    old = f.load(kind, element)
+    if spec.kind == "gather":
+        value, target, fallback = old, other, const(_fill(spec, dtype), kind)
     else:
-        made, target, otherwise = f.load(kind, other), spot, old
-    if spots.kind == "scatter_add":
-        made = f.op("fadd", old, made) if is_float(dtype) else TYPED_OPS["add"](f, dtype, [old, made])
-    f.store(made if there is None else f.select(there, made, otherwise), target)
+        value, target, fallback = f.load(kind, other), element, old
+    if spec.kind == "scatter_add":
+        value = f.op("fadd", old, value) if is_float(dtype) else TYPED_OPS["add"](f, dtype, [old, value])
+    f.store(value if in_range is None else f.select(in_range, value, fallback), target)
 
 
-def _fill(spots: ElementGatherSpec, dtype: DType) -> int | float:
-    """What is read where there is nothing, in bits that have a sign."""
-    given = 0.0 if spots.outside is None else spots.outside
+def _fill(spec: ElementGatherSpec, dtype: DType) -> int | float:
+    """The fill value as a signed bit pattern."""
+    value = 0.0 if spec.outside is None else spec.outside
     if is_float(dtype):
-        return given
-    return int(np.array([int(given)]).astype(dtype).view(f"i{dtype.itemsize}")[0])
+        return value
+    return int(np.array([int(value)]).astype(dtype).view(f"i{dtype.itemsize}")[0])
 
 
 def element_gather_spec(op: Op) -> ElementGatherSpec | None:
+    """The spec of an operator, or None if its types are not supported."""
     x, index, dim = op.args["self"], op.args["index"], int(op.args["dim"])
     rank = len(x.bound)
-    plain = (
-        all(v.q is None for v in (x, index))
-        and x.dtype is not None
+    supported = (
+        x.q is None and index.q is None and x.dtype is not None
         and has_vector_arithmetic(x.dtype)
-        and index.dtype in _WHOLE
+        and index.dtype in _INDEX_TYPES
     )
-    if not plain or not rank or len(index.bound) != rank:
+    )
+    if not supported or not rank or len(index.bound) != rank:
         return None
     dim %= rank
     other: Value | None = op.args.get("src")
@@ -101,38 +107,38 @@ def element_gather_spec(op: Op) -> ElementGatherSpec | None:
     shapes = [index.bound, index.bound if other is None else other.bound, x.bound]
     items = [index.dtype.itemsize, x.dtype.itemsize, x.dtype.itemsize]
     steps = [dense_strides([int(n) for n in s], i) for s, i in zip(shapes, items, strict=True)]
-    turned = tuple(tuple(s[d] for d in order) for s in steps)
+    strides = tuple(tuple(s[d] for d in order) for s in steps)
     shape = tuple(int(index.bound[d]) for d in order)
     outside = op.args.get("outside")
-    check_id = outside.number if isinstance(outside, OutOfRangePolicy) else None
-    return ElementGatherSpec(shape, turned, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, check_id)
+    fill_value = outside.number if isinstance(outside, OutOfRangePolicy) else None
+    return ElementGatherSpec(shape, strides, int(x.bound[dim]), op.kind, index.dtype.itemsize, x.dtype.str, fill_value)
 
 
 class ElementGather(DenseLowering):
     """gather, scatter and scatter_add."""
 
-    def __init__(self, node: Node, spots: ElementGatherSpec) -> None:
+    def __init__(self, node: Node, spec: ElementGatherSpec) -> None:
         super().__init__(node)
-        self.spots = spots
+        self.spec = spec
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
         if not is_unfused(node, *KINDS):
             return None
-        spots = element_gather_spec(op)
+        spec = element_gather_spec(op)
         values = [op.args["self"], out, *([] if op.kind == "gather" else [op.args["src"]])]
-        alike = all(isinstance(v, Value) and v.q is None and v.dtype == out.dtype for v in values)
-        return cls(node, spots) if spots is not None and alike and len({len(v.bound) for v in values}) == 1 else None
+        same_type = all(isinstance(v, Value) and v.q is None and v.dtype == out.dtype for v in values)
+        return cls(node, spec) if spec is not None and same_type and len({len(v.bound) for v in values}) == 1 else None
 
     def emit(self, context: LoweringContext) -> None:
-        op, spots = self.node.op, self.spots
+        op, spec = self.node.op, self.spec
         data, index, out = (context.home(v) for v in (op.args["self"], op.args["index"], self.node.out))
-        name = context.kernel("spots", spots, lambda module, name: emit_element_gather(module, name, spots))
+        name = context.kernel("spots", spec, lambda module, name: emit_element_gather(module, name, spec))
         slots = [index.at(), out.at(), data.at()]
         if op.kind != "gather":
             emit_copy(context, data, out)
             context.barrier = True
             slots = [index.at(), context.home(op.args["src"]).at(), out.at()]
-        total = math.prod(spots.shape)
-        context.step(name, slots, total // spots.shape[-1], total * 3.0)
+        total = math.prod(spec.shape)
+        context.step(name, slots, total // spec.shape[-1], total * 3.0)

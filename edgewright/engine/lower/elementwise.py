@@ -1,4 +1,4 @@
-"""Element by element: sums, products, functions, conversions, and tables of bytes."""
+"""Elementwise operators: float32 arithmetic and functions, int8 arithmetic, conversions, and int8 lookup tables."""
 
 from __future__ import annotations
 
@@ -32,57 +32,56 @@ Body = Callable[[Function, list[Reg]], Reg]
 
 
 def llvm_type(value: Value) -> str:
-    """LLVM's type of a stored element."""
+    """The LLVM type of a stored element."""
     if value.q is None and value.dtype == np.dtype(np.float32):
         return "float"
     return f"i{8 * (value.dtype.itemsize if value.dtype is not None else 1)}"
 
 
 def emit_elementwise(
-    context: LoweringContext,
-    what: str,
+    context: LoweringContext, kind: str,
     values: Sequence[Storage],
     out: Storage,
     key: object,
     body: Body,
     lanes: int = 0,
 ) -> None:
-    """Steps that make ``out`` of ``values``, which are broadcast to its shape."""
+    """Emit steps that compute ``out`` from ``values``, broadcast to its shape."""
     lanes = lanes or context.isa.lanes
     shape = list(out.layout.shape)
-    operands = [LoopOperand(llvm_type(h.value), h.layout.item, _spread(h, shape)) for h in (*values, out)]
-    wide = _whole_pixels(shape, operands, [*values, out])
+    operands = [LoopOperand(llvm_type(h.value), h.layout.item, _broadcast_strides(h, shape)) for h in (*values, out)]
+    loop_shape = _include_padding(shape, operands, [*values, out])
     if context.shared is not None:
-        emit_dynamic_loops(context, what, [*values, out], wide, operands, key, body, lanes)
+        emit_dynamic_loops(context, kind, [*values, out], loop_shape, operands, key, body, lanes)
         return
-    for loops, moved in plan_loops(wide, operands):
+    for loops, offsets in plan_loops(loop_shape, operands):
 
         def build(module: Module, name: str, loops: LoopNest = loops) -> None:
             emit_elementwise_kernel(module, name, lanes, loops, body)
 
-        name = context.kernel(what, (loops, key), build)
-        slots = [h.at(m) for h, m in zip((*values, out), moved, strict=True)]
+        name = context.kernel(kind, (loops, key), build)
+        slots = [h.at(m) for h, m in zip((*values, out), offsets, strict=True)]
         context.step(name, slots, loops.units, math.prod(loops.shape) * 0.15)
 
 
-def _spread(home: Storage, shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a value at the rank of ``shape``, 0 where it is repeated."""
-    own = (1,) * (len(shape) - len(home.layout.shape)) + home.layout.shape
+def _broadcast_strides(home: Storage, shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a value at the rank of ``shape``; 0 where it is broadcast."""
+    sizes = (1,) * (len(shape) - len(home.layout.shape)) + home.layout.shape
     steps = (0,) * (len(shape) - len(home.layout.shape)) + home.layout.strides
-    return tuple(0 if n == 1 else s for n, s in zip(own, steps, strict=True))
+    return tuple(0 if n == 1 else s for n, s in zip(sizes, steps, strict=True))
 
 
-def _whole_pixels(shape: list[int], operands: Sequence[LoopOperand], homes: Sequence[Storage]) -> list[int]:
-    """The shape with padded channels counted in, if they are padded alike everywhere, and padding it is."""
+def _include_padding(shape: list[int], operands: Sequence[LoopOperand], homes: Sequence[Storage]) -> list[int]:
+    """Widen the last dimension over padded channels, if all operands have the same padding and own it: fewer loops."""
     if len(shape) < 2 or any(h.inside or h.address.buffer != "arena" for h in homes):
         return shape
     pixel, item = operands[-1].strides[-2], operands[-1].item
-    alike = all(o.strides == operands[-1].strides and o.item == item for o in operands)
-    return [*shape[:-1], pixel // item] if alike and shape[-1] > 1 and pixel > shape[-1] * item else shape
+    same_layout = all(o.strides == operands[-1].strides and o.item == item for o in operands)
+    return [*shape[:-1], pixel // item] if same_layout and shape[-1] > 1 and pixel > shape[-1] * item else shape
 
 
 class FloatElementwise(Lowering):
-    """Real arithmetic on one or two operands; bytes become real numbers first, and results bytes again."""
+    """Unary and binary operators in float32; int8 operands are dequantized first and int8 results quantized last."""
 
     exact_reads = True
     ignores_channel_padding = True
@@ -106,8 +105,8 @@ class FloatElementwise(Lowering):
             return cls(node, [op.args["self"], op.args["other"]], ())
         if op.kind == "prelu":
             return cls(node, [op.args["self"], op.args["weight"]], ())
-        known = op.kind in ("clamp", "clone", "convert") or items
-        return cls(node, operands, items) if known and len(operands) == 1 else None
+        supported = op.kind in ("clamp", "clone", "convert") or items
+        return cls(node, operands, items) if supported and len(operands) == 1 else None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         return layout.straight
@@ -119,32 +118,34 @@ class FloatElementwise(Lowering):
         node, op = self.node, self.node.op
         second = [] if node.second is None else [node.second]
         values = [*self.operands, *second]
-        affine = [affine_of(v.q) if v.q is not None else None for v in values]
-        made = None if node.out.q is None else affine_of(node.out.q)
-        tail = self.first + (fused_clamp(op) if made is None and node.middle is node.out else ()) + self._rest()
-        bounds = (0, 0) if node.out.q is None else clamp_limits(context.numerics, node.out.q, self._limits())
-        pair = op.kind if len(self.operands) == 2 else ""
+        affines = [affine_of(v.q) if v.q is not None else None for v in values]
+        out_affine = None if node.out.q is None else affine_of(node.out.q)
+        epilogue = (
+            self.first + (fused_clamp(op) if out_affine is None and node.middle is node.out else ()) + self._fused_epilogue()
+        )
+        clamp_range = (0, 0) if node.out.q is None else clamp_limits(context.numerics, node.out.q, self._limits())
+        binary_kind = op.kind if len(self.operands) == 2 else ""
 
-        def body(f: Function, given: list[Reg]) -> Reg:
-            real = [x if a is None else a.real(f, x) for x, a in zip(given, affine, strict=True)]
-            x = emit_binary(f, pair, real[0], real[1]) if pair else real[0]
-            x = apply_epilogue(f, x, tail, (lambda: real[-1]) if second else None)
-            return x if made is None else quantize_to_uint8(f, x, made, *bounds)
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            floats = [x if a is None else a.real(f, x) for x, a in zip(regs, affines, strict=True)]
+            x = emit_binary(f, binary_kind, floats[0], floats[1]) if binary_kind else floats[0]
+            x = apply_epilogue(f, x, epilogue, (lambda: floats[-1]) if second else None)
+            return x if out_affine is None else quantize_to_uint8(f, x, out_affine, *clamp_range)
 
         homes = [context.home(v) for v in values]
-        key = (pair, affine, made, tail, bounds)
+        key = (binary_kind, affines, out_affine, epilogue, clamp_range)
         emit_elementwise(context, "map", homes, context.home(node.out), key, body)
 
-    def _rest(self) -> Epilogue:
+    def _fused_epilogue(self) -> Epilogue:
         return self.node.tail if self.node.middle is not self.node.out or self.node.out.q is None else ()
 
     def _limits(self) -> tuple[float, float] | None:
-        given: tuple[float, float] | None = self.node.ops[-1].args.get("limits")
-        return given
+        limits: tuple[float, float] | None = self.node.ops[-1].args.get("limits")
+        return limits
 
 
 class Int8Table(Lowering):
-    """Bytes by a table of 256."""
+    """Unary int8 functions by a 256-entry table."""
 
     exact_reads = True
 
@@ -153,22 +154,22 @@ class Int8Table(Lowering):
         return cls(node) if node.table is not None and node.op.kind not in CONV_AND_LINEAR else None
 
     def emit(self, context: LoweringContext) -> None:
-        (value,), table, wide = self.node.reads(), self.node.table, context.isa.permute_bytes
+        (value,), table, vectorized = self.node.reads(), self.node.table, context.isa.permute_bytes
         assert table is not None
-        numbers = tuple(int(n) for n in table)
+        entries = tuple(int(n) for n in table)
 
-        def body(f: Function, given: list[Reg]) -> Reg:
-            place = f.module.constant_array("bytes", numbers, "i8")
-            if wide:
-                return lookup_uint8(f, place, given[0])
-            return f.load("i8", f.gep(place, f.cast("zext", given[0], I64)))
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            pointer = f.module.constant_array("bytes", entries, "i8")
+            if vectorized:
+                return lookup_uint8(f, pointer, regs[0])
+            return f.load("i8", f.gep(pointer, f.cast("zext", regs[0], I64)))
 
-        home, lanes = context.home(value), context.isa.bytes if wide else 1
-        emit_elementwise(context, "table", [home], context.home(self.node.out), numbers, body, lanes)
+        home, lanes = context.home(value), context.isa.bytes if vectorized else 1
+        emit_elementwise(context, "table", [home], context.home(self.node.out), entries, body, lanes)
 
 
 class Int8Arithmetic(Lowering):
-    """Sums, differences and products of bytes, as integers."""
+    """add, sub and mul of int8 in fixed point."""
 
     exact_reads = True
 
@@ -185,46 +186,50 @@ class Int8Arithmetic(Lowering):
     def emit(self, context: LoweringContext) -> None:
         op, out = self.node.op, self.node.out
         a, b = op.args["self"], op.args["other"]
-        bounds = clamp_limits(context.numerics, out.q, op.args.get("limits")) if out.q else (0, 255)
+        clamp_range = clamp_limits(context.numerics, out.q, op.args.get("limits")) if out.q else (0, 255)
         assert a.q is not None and b.q is not None and out.q is not None
-        key, body = int8_mul(a.q, b.q, out.q, bounds) if op.kind == "mul" else int8_add(op, a.q, b.q, out.q, bounds)
+        key, body = (
+            int8_mul(a.q, b.q, out.q, clamp_range) if op.kind == "mul" else int8_add(op, a.q, b.q, out.q, clamp_range)
+        )
         homes = [context.home(a), context.home(b)]
         emit_elementwise(context, "bytes", homes, context.home(out), (op.kind, key), body)
 
 
 def int8_mul(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
+    """The kernel key and body of an int8 product."""
     factor = scale_of(a) * scale_of(b) / scale_of(out)
-    left, right, made = affine_of(a), affine_of(b), affine_of(out)
+    left, right, result = affine_of(a), affine_of(b), affine_of(out)
 
-    def body(f: Function, given: list[Reg]) -> Reg:
-        x, y = (f.add(widen_int8(f, v), -q.zero) for v, q in zip(given, (left, right), strict=True))
-        real = to_float32(f, f.op("mul", x, y))
-        return made.store(f, f.op("fmul", real, const(float(factor), real.type)), *bounds)
+    def body(f: Function, regs: list[Reg]) -> Reg:
+        x, y = (f.add(widen_int8(f, v), -q.zero) for v, q in zip(regs, (left, right), strict=True))
+        product = to_float32(f, f.op("mul", x, y))
+        return result.store(f, f.op("fmul", product, const(float(factor), product.type)), *bounds)
 
-    return (float(factor), left.zero, right.zero, made.zero, bounds), body
+    return (float(factor), left.zero, right.zero, result.zero, bounds), body
 
 
-def int8_add_factors(a: QParams, b: QParams, out: QParams, negative: bool) -> tuple[int, int, int]:
-    """The integers that the reference multiplies two operands by, and how far it shifts their sum."""
+def int8_add_factors(a: QParams, b: QParams, out: QParams, subtract: bool) -> tuple[int, int, int]:
+    """XNNPACK's integer multipliers of the two operands, and the shift of their sum."""
     first, second, shift = XNNPACK.sum_factors((a, b), out)
-    return first, -second if negative else second, shift
+    return first, -second if subtract else second, shift
 
 
 def int8_add(op: Op, a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:
+    """The kernel key and body of an int8 sum or difference."""
     first, second, shift = int8_add_factors(a, b, out, op.kind == "sub")
-    left, right, made = affine_of(a), affine_of(b), affine_of(out)
-    rest = (1 << shift - 1) - left.zero * first - right.zero * second
+    left, right, result = affine_of(a), affine_of(b), affine_of(out)
+    offset = (1 << shift - 1) - left.zero * first - right.zero * second
 
-    def body(f: Function, given: list[Reg]) -> Reg:
+    def body(f: Function, regs: list[Reg]) -> Reg:
         x, y = (f.op("mul", widen_int8(f, v), const(n, vec(lane_count(v.type), "i32"))) for v, n in
-                zip(given, (first, second), strict=True))  # fmt: skip
-        moved = f.op("ashr", f.add(f.op("add", x, y), rest), shift)
-        bounded = bounded_ints(f, f.add(moved, made.zero), *bounds)
-        return f.cast("trunc", bounded, vec(lane_count(bounded.type), "i8"))
+                zip(regs, (first, second), strict=True))  # fmt: skip
+        shifted = f.op("ashr", f.add(f.op("add", x, y), offset), shift)
+        clamped = bounded_ints(f, f.add(shifted, result.zero), *bounds)
+        return f.cast("trunc", clamped, vec(lane_count(clamped.type), "i8"))
 
-    return (first, second, rest, shift, made.zero, bounds), body
+    return (first, second, offset, shift, result.zero, bounds), body
 
 
 def int8_add_fits(a: QParams, b: QParams, out: QParams) -> bool:
-    """The factors and the shift are such that 32 bits are enough."""
+    """Whether the factors and the shift keep the sum within 32 bits."""
     return 1 <= int8_add_factors(a, b, out, False)[2] <= 30

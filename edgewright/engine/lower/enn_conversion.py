@@ -1,4 +1,4 @@
-"""ENN's conversions between real numbers and integers."""
+"""ENN's QUANTIZE and DEQUANTIZE between float32 and integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewright.ir.graph import Value
 
 
 class EnnConversion(Lowering):
-    """QUANTIZE and DEQUANTIZE of single precision."""
+    """QUANTIZE and DEQUANTIZE with one scale."""
 
     exact_reads = True
 
@@ -23,25 +23,30 @@ class EnnConversion(Lowering):
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind not in ("enn.QUANTIZE", "enn.DEQUANTIZE") or len(node.ops) > 1:
             return None
-        ends = [inputs_of(node.op)[0], result_of(node.op)]
-        whole, other = ends if node.op.kind.endswith("DEQUANTIZE") else ends[::-1]
-        fits = whole.q is not None and whole.q.axis is None and is_float32(other) and not ends[0].constant
-        return cls(node) if fits else None
+        operand_and_result = [inputs_of(node.op)[0], result_of(node.op)]
+        quantized, floats = operand_and_result if node.op.kind.endswith("DEQUANTIZE") else operand_and_result[::-1]
+        supported = (
+            quantized.q is not None
+            and quantized.q.axis is None
+            and is_float32(floats)
+            and not operand_and_result[0].constant
+        )
+        return cls(node) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
         x, out = inputs_of(self.node.op)[0], result_of(self.node.op)
 
-        def body(f: Function, given: list[Reg]) -> Reg:
-            i = RangedIntBuilder(f, lane_count(given[0].type))
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            i = RangedIntBuilder(f, lane_count(regs[0].type))
             if out.q is None:
-                return real(i, i.load(given[0], *bounds(x), _moved(x)), x)
-            made = stored(i, given[0], out)
-            return i.store(made, 8 * out.q.dtype.itemsize, _moved(out))
+                return real(i, i.load(regs[0], *bounds(x), _storage_offset(x)), x)
+            quantized = stored(i, regs[0], out)
+            return i.store(quantized, 8 * out.q.dtype.itemsize, _storage_offset(out))
 
         key = (x.q, out.q)
         emit_elementwise(context, "conversion", [context.home(x)], context.home(out), key, body)
 
 
-def _moved(value: Value) -> int:
-    """What is added to a stored value inside the engine."""
+def _storage_offset(value: Value) -> int:
+    """Offset between a stored value and the engine's internal representation."""
     return 0 if value.q is None else storage_offset(value.q)

@@ -1,4 +1,4 @@
-"""Between 16-bit reals in memory and 32-bit ones."""
+"""Conversions between fp16 or bf16 in memory and float32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewright.ir.graph import Value
 
 
 class Fp16Convert(Lowering):
-    """convert, to or from 16 bits, with what follows on real numbers."""
+    """convert to or from fp16 and bf16, with a fused float32 epilogue after widening."""
 
     exact_reads = True
 
@@ -33,32 +33,32 @@ class Fp16Convert(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         node, x, out = self.node, self.node.op.args["self"], self.node.out
-        narrow, brain, tail = is_16bit_float(out), bfloat16 in (x.dtype, out.dtype), self.node.tail
-        read, write = (_load_brain, round_to_bf16) if brain else (_load, _store)
+        narrow, is_bf16, epilogue = is_16bit_float(out), bfloat16 in (x.dtype, out.dtype), self.node.tail
+        read, write = (_load_bf16, round_to_bf16) if is_bf16 else (_load_fp16, _store_fp16)
 
-        def body(f: Function, given: list[Reg]) -> Reg:
-            return write(f, given[0]) if narrow else apply_epilogue(f, read(f, given[0]), tail, lambda: given[-1])
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            return write(f, regs[0]) if narrow else apply_epilogue(f, read(f, regs[0]), epilogue, lambda: regs[-1])
 
         values = [x] if node.second is None else [x, node.second]
         homes = [context.home(v) for v in values]
-        emit_elementwise(context, "half", homes, context.home(out), (narrow, brain, tail), body)
+        emit_elementwise(context, "half", homes, context.home(out), (narrow, is_bf16, epilogue), body)
 
 
-def _store(f: Function, x: Reg) -> Reg:
+def _store_fp16(f: Function, x: Reg) -> Reg:
     lanes = lane_count(x.type)
     return f.bitcast(f.cast("fptrunc", x, vec(lanes, "half")), vec(lanes, "i16"))
 
 
-def _load(f: Function, x: Reg) -> Reg:
+def _load_fp16(f: Function, x: Reg) -> Reg:
     lanes = lane_count(x.type)
     return f.cast("fpext", f.bitcast(x, vec(lanes, "half")), vec(lanes, "float"))
 
 
 def round_to_bf16(f: Function, x: Reg) -> Reg:
-    """The upper 16 bits, rounded."""
+    """The upper 16 bits, rounded to nearest even."""
     return f.cast("trunc", bf16_bits(f, x), vec(lane_count(x.type), "i16"))
 
 
-def _load_brain(f: Function, x: Reg) -> Reg:
+def _load_bf16(f: Function, x: Reg) -> Reg:
     lanes = lane_count(x.type)
     return f.bitcast(f.op("shl", f.cast("zext", x, vec(lanes, "i32")), 16), vec(lanes, "float"))

@@ -1,4 +1,4 @@
-"""Lowerings of operators that only some programs have: for any type, or for places that lists name."""
+"""Lowerings of core operators that few programs contain, imported on first use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 
 
 class CoreDispatch(Lowering):
-    """Chooses among them; they are loaded when something is met that no other lowering takes."""
+    """Tries the lowerings of this group; their modules load when no common lowering accepts a node."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if "." in node.op.kind:
             return None
-        return next((made for kind in _lowerings() if (made := kind.accept(node, context)) is not None), None)
+        return next(
+            (lowering for candidate in _lowerings() if (lowering := candidate.accept(node, context)) is not None), None
+        )
 
 
 @cache

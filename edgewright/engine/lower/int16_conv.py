@@ -1,6 +1,10 @@
-"""Convolutions of 16-bit integers by constants of 8 or 16 bits, with a ``scaling``: sums of up to 48 bits.
+"""Int16 convolutions with int8 or int16 weights and a ``scaling``, exact in 48-bit accumulators.
 
-Scalings are of fixed point (``ir/fixed_point_scale.py``), or factors of double precision.
+TOSA and the vendors' int16 modes accumulate in 48 bits (TOSA 1.0, CONV2D, ``int48_t``). Vectors have no such type, so
+kernels sum pairs of products in 32-bit lanes for as many taps as cannot overflow, then widen to 64 bits: the window is
+split into runs of that length (``Int16Conv._pack``). ``_Int16ConvParams.exact`` proves beforehand that the final
+accumulator times the multiplier fits in 64 bits, or is below 2**52 where the scaling is a float64 factor; otherwise the
+node stays with the reference. Unsigned inputs are read 32768 lower, which the bias compensates.
 """
 
 from __future__ import annotations
@@ -27,142 +31,143 @@ from edgewright.engine.lower.conv_base import ConvLowering
 from edgewright.engine.lower.conv_geometry import ConvGeometry, GemmPart, conv_geometry, gemm_parts, input_window
 from edgewright.ir.graph import Array, Op
 
-_WORDS = (np.dtype(np.int16), np.dtype(np.uint16))
-_RATE = 60.0  # products per nanosecond, about
-_LARGEST = 1 << 15  # of the data
+_INT16_TYPES = (np.dtype(np.int16), np.dtype(np.uint16))
+_RATE = 60.0  # approximate multiply-adds per nanosecond on one core
+_MAX_INPUT = 1 << 15  # magnitude of an input element
 _MOST_TAPS = 49
 
 
 class _Int16ConvParams:
-    """Filters [channels, height, width, inputs], bias and factors; and whether 64 bits are enough for all of them."""
+    """Filters [output channels, height, width, input channels], bias and rescale factors of an int16 convolution."""
 
     def __init__(self, op: Op, filters: Array) -> None:
         x, bias = op.args["input"], op.args.get("bias")
         self.filters, self.scaling = filters, op.args["scaling"]
-        self.real = self.scaling.rounding == "real"
-        channels, whole = len(filters), filters.astype(np.int64).reshape(len(filters), -1)
-        given = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
-        self.lower = _LARGEST if x.dtype == np.dtype(np.uint16) else 0  # what data is taken lower by
-        zero = 0 if x.q is None else int(np.asarray(x.q.zero_point))
-        self.bias = given + (self.lower - zero) * whole.sum(axis=1)
-        self.sizes = np.abs(whole).sum(axis=1)
-        self.largest = int(np.abs(whole).max(initial=0))
+        self.float_scale = self.scaling.rounding == "real"
+        channels, flat = len(filters), filters.astype(np.int64).reshape(len(filters), -1)
+        plain_bias = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
+        self.input_offset = _MAX_INPUT if x.dtype == np.dtype(np.uint16) else 0  # subtracted from unsigned inputs
+        zero_point = 0 if x.q is None else int(np.asarray(x.q.zero_point))
+        self.bias = plain_bias + (self.input_offset - zero_point) * flat.sum(axis=1)
+        self.filter_norms = np.abs(flat).sum(axis=1)
+        self.max_weight = int(np.abs(flat).max(initial=0))
 
     @property
     def exact(self) -> bool:
+        """Whether no intermediate result overflows."""
         scaling = self.scaling
-        if not scaling.is_valid or 2 * _LARGEST * self.largest >= 1 << 31:
+        if not scaling.is_valid or 2 * _MAX_INPUT * self.max_weight >= 1 << 31:
             return False
-        reach = [_LARGEST * int(n) + abs(int(b)) for n, b in zip(self.sizes, self.bias, strict=True)]
-        if self.real:
-            return max(reach, default=0) < MAX_EXACT_INT
+        bounds = [_MAX_INPUT * int(n) + abs(int(b)) for n, b in zip(self.filter_norms, self.bias, strict=True)]
+        if self.float_scale:
+            return max(bounds, default=0) < MAX_EXACT_INT
         if scaling.rounding != "single" or scaling.zero:
             return False
         multiplier, shift = self._factors()
-        ends = zip(reach, multiplier.tolist(), shift.tolist(), strict=True)
+        ends = zip(bounds, multiplier.tolist(), shift.tolist(), strict=True)
         return all(r * m + (1 << s) < 1 << 63 for r, m, s in ends)
 
     def _factors(self) -> tuple[Array, Array]:
-        """For each channel a multiplier and a shift, or a factor and nothing."""
+        """Multiplier and shift per channel; for float64 factors their bits, and a dummy shift."""
         channels = len(self.filters)
-        if self.real:
+        if self.float_scale:
             factor = np.broadcast_to(np.asarray(self.scaling.factor, np.float64), channels)
             return np.ascontiguousarray(factor).view(np.int64), np.ones(channels, np.int64)
-        given = (self.scaling.multiplier, self.scaling.shift)
-        multiplier, shift = (np.broadcast_to(np.asarray(n, np.int64), channels) for n in given)
+        fixed_point = (self.scaling.multiplier, self.scaling.shift)
+        multiplier, shift = (np.broadcast_to(np.asarray(n, np.int64), channels) for n in fixed_point)
         return multiplier, shift
 
     @property
-    def end(self) -> Int16Epilogue:
+    def requant(self) -> Int16Epilogue:
         scaling = self.scaling
-        return Int16Epilogue(scaling.low, scaling.high, scaling.zero, self.real, bool(self.lower))
+        return Int16Epilogue(scaling.low, scaling.high, scaling.zero, self.float_scale, bool(self.input_offset))
 
     def head(self, lanes: int) -> Array:
         return pack_head(lanes, len(self.filters), self.bias, *self._factors())
 
 
-def _fits(node: Node, kind: str) -> bool:
+def _is_int16_conv(node: Node, kind: str) -> bool:
     op = node.op
     if op.kind != kind or "scaling" not in op.args or len(node.ops) > 1:
         return False
     x, weight, bias = op.args["input"], op.args["weight"], op.args.get("bias")
-    words = all(v.dtype in _WORDS and (v.q is None or v.q.axis is None) for v in (x, node.out))
-    return words and weight.constant and weight.dtype.kind == "i" and weight.dtype.itemsize <= 2 and (
+    int16_activations = all(v.dtype in _INT16_TYPES and (v.q is None or v.q.axis is None) for v in (x, node.out))
+    return int16_activations and weight.constant and weight.dtype.kind == "i" and weight.dtype.itemsize <= 2 and (
         bias is None or bias.constant)  # fmt: skip
 
 
 class _Int16ConvLowering(ConvLowering):
-    """A convolution of 16 bits, with what its sums become."""
+    """An int16 convolution with its requantization parameters."""
 
-    def __init__(self, node: Node, conv: ConvGeometry, numbers: _Int16ConvParams) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, params: _Int16ConvParams) -> None:
         super().__init__(node, conv)
-        self.numbers = numbers
+        self.params = params
 
 
 class Int16Conv(_Int16ConvLowering):
-    """conv2d."""
+    """conv2d as GEMM over pairs of input channels."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not _fits(node, "conv2d"):
+        if not _is_int16_conv(node, "conv2d"):
             return None
-        conv, numbers = conv_geometry(node.op), _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data))
-        return cls(node, conv, numbers) if conv.groups == 1 and conv.few and numbers.exact else None
+        conv, params = conv_geometry(node.op), _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data))
+        return cls(node, conv, params) if conv.groups == 1 and conv.few_steps and params.exact else None
 
     def emit(self, context: LoweringContext) -> None:
         conv, lanes = self.conv, context.isa.lanes
         data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
-        reach, packed = self._packed(data, lanes)
-        place, size = context.weights.add(packed), packed.shape[1]
+        window, packed = self._pack(data, lanes)
+        weights, size = context.weights.add(packed), packed.shape[1]
         for part in gemm_parts(conv, 6 if context.isa.registers >= 32 else 3, data, out, None):
             by_panel, outside = loop_order(part, len(packed), packed.nbytes, conv.outputs, context.threads)
-            name = self._kernel(context, part, reach, size, by_panel, outside)
+            name = self._kernel(context, part, window, size, by_panel, outside)
             units = len(packed) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
-            slots = [data.at(part.data), place, out.at(part.out), out.at(0)]
+            slots = [data.at(part.data), weights, out.at(part.out), out.at(0)]
             context.step(name, slots, units, macs / _RATE, macs)
 
-    def _packed(self, data: Storage, lanes: int) -> tuple[Window, Array]:
-        """The window in runs of pairs that 32 bits can sum, and the panels: [panels, bytes]."""
+    def _pack(self, data: Storage, lanes: int) -> tuple[Window, Array]:
+        """Split the window into runs of pairs that 32 bits can sum, and pack the panels: [panels, bytes]."""
         plain = input_window(self.conv, data, 2)
-        largest = max(1, self.numbers.largest)
-        most = max(1, ((1 << 31) - 1) // (2 * _LARGEST * largest))
+        max_weight = max(1, self.params.max_weight)
+        max_pairs = max(1, ((1 << 31) - 1) // (2 * _MAX_INPUT * max_weight))
         pairs = -(-plain.depth // 2)
-        runs = -(-pairs // most)
+        runs = -(-pairs // max_pairs)
         depth = -(-pairs // runs)
         loops = (*plain.loops, (runs, 4 * depth)) if runs > 1 else plain.loops
-        filters = self._arranged(plain, data, 2 * depth * runs)
+        filters = self._window_order(plain, data, 2 * depth * runs)
         channels, panels = len(filters), -(-len(filters) // lanes)
-        wide = np.zeros((panels * lanes, filters.shape[1]), np.int16)
-        wide[:channels] = filters
-        body = wide.reshape(panels, lanes, -1, 2).swapaxes(1, 2)
-        head = self.numbers.head(lanes)
+        padded = np.zeros((panels * lanes, filters.shape[1]), np.int16)
+        padded[:channels] = filters
+        body = padded.reshape(panels, lanes, -1, 2).swapaxes(1, 2)
+        head = self.params.head(lanes)
         return Window(loops, depth, plain.step), np.concatenate(
             (head, np.ascontiguousarray(body).reshape(panels, -1).view(np.uint8)), axis=1
         )
 
-    def _arranged(self, plain: Window, data: Storage, depth: int) -> Array:
-        """[channels, elements] as the window goes, each run of it ``depth`` long."""
-        filters = self.numbers.filters
+    def _window_order(self, plain: Window, data: Storage, depth: int) -> Array:
+        """Filters in the order the window visits inputs, [output channels, elements], each run padded to ``depth``."""
+        filters = self.params.filters
         channels, high, _, inputs = filters.shape
-        if len(plain.loops) == 1:  # all columns of a row
-            spaced = np.zeros((*filters.shape[:3], data.layout.pixel // 2), filters.dtype)
-            spaced[..., :inputs] = filters
-            rows = spaced.reshape(channels, high, -1)[..., : plain.depth]
+        if len(plain.loops) == 1:  # kernel rows are contiguous runs
+            with_padding = np.zeros((*filters.shape[:3], data.layout.pixel // 2), filters.dtype)
+            with_padding[..., :inputs] = filters
+            rows = with_padding.reshape(channels, high, -1)[..., : plain.depth]
         else:
             rows = filters.reshape(channels, -1, inputs)
-        wide = np.zeros((channels, rows.shape[1], depth), np.int16)
-        wide[..., : rows.shape[2]] = rows
-        return wide.reshape(channels, -1)
+        padded = np.zeros((channels, rows.shape[1], depth), np.int16)
+        padded[..., : rows.shape[2]] = rows
+        return padded.reshape(channels, -1)
 
     def _kernel(
-        self, context: LoweringContext, part: GemmPart, reach: Window, size: int, by_panel: bool, outside: bool
+        self, context: LoweringContext, part: GemmPart, window: Window, size: int, by_panel: bool, panels_outer: bool
     ) -> str:
-        grid, isa, end = part.grid, context.isa, self.numbers.end
-        whole, rest = divmod(self.conv.outputs, isa.lanes)
+        grid, isa, requant = part.grid, context.isa, self.params.requant
+        full_panels, last_width = divmod(self.conv.outputs, isa.lanes)
 
         def run(count: int, first: int, used: int, module: Module) -> PanelGroup:
-            tile = Int16Tile(reach, used, grid.out.pixel, end)
+            tile = Int16Tile(window, used, grid.out.pixel, requant)
 
             def emit(pixels: int) -> Function:
                 return emit_tile(module, isa, pixels, tile)
@@ -170,46 +175,46 @@ class Int16Conv(_Int16ConvLowering):
             return PanelGroup(count, size, first * size, 2 * first * isa.lanes, 2 * isa.lanes, emit)
 
         def build(module: Module, name: str) -> None:
-            runs = [run(whole, 0, isa.lanes, module)] if whole else []
-            runs += [run(1, whole, rest, module)] if rest else []
-            emit_tile_loops(module, name, grid, runs, by_panel, outside)
+            runs = [run(full_panels, 0, isa.lanes, module)] if full_panels else []
+            runs += [run(1, full_panels, last_width, module)] if last_width else []
+            emit_tile_loops(module, name, grid, runs, by_panel, panels_outer)
 
-        key = (grid, reach, size, self.conv.outputs, end, by_panel, outside)
+        key = (grid, window, size, self.conv.outputs, requant, by_panel, panels_outer)
         return context.kernel("words", key, build)
 
 
 class Int16DepthwiseConv(_Int16ConvLowering):
-    """A filter for each channel."""
+    """depthwise_conv2d: one filter per channel."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not _fits(node, "depthwise_conv2d"):
+        if not _is_int16_conv(node, "depthwise_conv2d"):
             return None
         conv = conv_geometry(node.op)
-        numbers = _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))
-        fits = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= _MOST_TAPS
-        return cls(node, conv, numbers) if fits and numbers.exact else None
+        params = _Int16ConvParams(node.op, np.asarray(node.op.args["weight"].data).transpose(3, 1, 2, 0))
+        supported = conv.outputs == 1 and conv.images <= 1024 and conv.kernel[0] * conv.kernel[1] <= _MOST_TAPS
+        return cls(node, conv, params) if supported and params.exact else None
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
-        wide = _LARGEST * int(self.numbers.sizes.max(initial=0)) >= 1 << 31
+        wide = _MAX_INPUT * int(self.params.filter_norms.max(initial=0)) >= 1 << 31
         homes = [context.home(v) for v in (self.node.op.args["input"], self.node.out)]
         data, out = (h.layout for h in homes)
         row = Int16DepthwiseRow(conv.kernel, conv.size[1], conv.groups, conv.dilation[1] * data.pixel,
                       conv.dilation[0] * data.row, conv.stride[1] * data.pixel, out.pixel, conv.stride[0] * data.row,
-                      out.row, self.numbers.end, wide)  # fmt: skip
+                      out.row, self.params.requant, wide)  # fmt: skip
         name = context.kernel("words_depthwise", row, lambda module, name: emit_depthwise(module, name, isa, row))
-        weights = context.weights.add(self._packed(isa.lanes))
+        weights = context.weights.add(self._pack(isa.lanes))
         corner = -conv.border.top * data.row - conv.border.left * data.pixel
         for n in range(conv.images):
             slots = [homes[0].at(corner + n * data.image), weights, homes[1].at(n * out.image)]
             macs = conv.macs // conv.images
             context.step(name, slots, conv.size[0], macs / _RATE * 4, macs)
 
-    def _packed(self, lanes: int) -> Array:
-        head = self.numbers.head(lanes)
-        taps = self.numbers.filters.reshape(len(self.numbers.filters), -1)
-        wide = np.zeros((len(head) * lanes, taps.shape[1], 2), np.int16)
-        wide[: len(taps), :, 0] = taps
-        body = np.ascontiguousarray(wide.reshape(len(head), lanes, -1, 2).swapaxes(1, 2))
+    def _pack(self, lanes: int) -> Array:
+        head = self.params.head(lanes)
+        taps = self.params.filters.reshape(len(self.params.filters), -1)
+        padded = np.zeros((len(head) * lanes, taps.shape[1], 2), np.int16)
+        padded[: len(taps), :, 0] = taps
+        body = np.ascontiguousarray(padded.reshape(len(head), lanes, -1, 2).swapaxes(1, 2))
         return np.concatenate((head, body.reshape(len(head), -1).view(np.uint8)), axis=1)

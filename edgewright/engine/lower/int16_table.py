@@ -1,5 +1,7 @@
-"""Functions of 16-bit integers, by a table of what the reference makes of each of them; and of 8-bit ones where what is
-made is no byte."""
+"""Unary functions of int16 by lookup table; also of 8-bit inputs whose outputs are not 8-bit.
+
+The table holds the reference's result for every input value, so any function is exact.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ from edgewright.ir.core.execute import Executor
 from edgewright.ir.graph import Array, Graph, Value
 from edgewright.ir.numerics import Numerics
 
-_NANOSECONDS = 1.0  # for one element
+_NANOSECONDS = 1.0  # per element
 
 
 class Int16Table(Lowering):
-    """Trees of vendors' operators that make one tensor of another, element by element."""
+    """A tree of vendor elementwise operators with a single non-constant input."""
 
     exact_reads = True
 
@@ -31,10 +33,10 @@ class Int16Table(Lowering):
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.table is not None or not all(op.kind in ELEMENTS or op.kind in TABULAR for op in node.ops):
             return None
-        found = tree_inputs(node.ops)
-        if len(found) != 1 or found[0].constant or found[0].bound != node.out.bound:
+        inputs = tree_inputs(node.ops)
+        if len(inputs) != 1 or inputs[0].constant or inputs[0].bound != node.out.bound:
             return None
-        return cls(node) if all(_small(v) for v in (found[0], node.out)) else None
+        return cls(node) if all(_is_small_int(v) for v in (inputs[0], node.out)) else None
 
     def emit(self, context: LoweringContext) -> None:
         value, out = tree_inputs(self.node.ops)[0], context.home(self.node.out)
@@ -51,39 +53,39 @@ class Int16Table(Lowering):
             context.step(name, slots, loops.units, math.prod(loops.shape) * _NANOSECONDS)
 
 
-def _small(value: Value) -> bool:
+def _is_small_int(value: Value) -> bool:
     return value.dtype is not None and value.dtype.kind in "biu" and value.dtype.itemsize <= 2
 
 
-def _moved(value: Value) -> int:
-    """What is added to a stored value inside the engine."""
+def _storage_offset(value: Value) -> int:
+    """Offset between a stored value and the engine's internal representation."""
     return 0 if value.q is None else storage_offset(value.q)
 
 
 def _table(value: Value, node: Node, numerics: Numerics) -> Array:
-    """What is made of every integer, by its bits; both as the engine stores them."""
+    """The reference's result for every input bit pattern, in the engine's representation."""
     assert value.dtype is not None and node.out.dtype is not None
-    size, kind = value.dtype.itemsize, value.dtype
-    if kind.kind == "b":
-        every = np.arange(256, dtype=np.uint8) != 0
+    size, dtype = value.dtype.itemsize, value.dtype
+    if dtype.kind == "b":
+        inputs = np.arange(256, dtype=np.uint8) != 0
     else:
         bits = np.arange(1 << 8 * size).astype(f"u{size}")
-        every = (bits - np.asarray(_moved(value)).astype(bits.dtype)).view(kind)
-    made = Executor(Graph("table", [value], [node.out], node.ops), numerics).run([every])[0].reshape(-1)
-    return np.ascontiguousarray(made.view(f"u{node.out.dtype.itemsize}") + _moved(node.out)).astype(
+        inputs = (bits - np.asarray(_storage_offset(value)).astype(bits.dtype)).view(dtype)
+    outputs = Executor(Graph("table", [value], [node.out], node.ops), numerics).run([inputs])[0].reshape(-1)
+    return np.ascontiguousarray(outputs.view(f"u{node.out.dtype.itemsize}") + _storage_offset(node.out)).astype(
         f"u{node.out.dtype.itemsize}"
     )
 
 
 def _build(module: Module, name: str, loops: LoopNest) -> None:
-    """Slots: data, output, table."""
+    """Emit the kernel. Slots: data, output, table."""
     f = module.kernel(name)
     table = f.load_arg(PTR, 2)
-    given, made = loops.operands
+    source, target = loops.operands
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
-        x = f.cast("zext", f.load(given.kind, f.gep(now[0], f.mul(at, given.strides[-1]))), I64)
-        found = f.load(made.kind, f.gep(table, f.mul(x, made.item)))
-        f.store(found, f.gep(now[1], f.mul(at, made.strides[-1])))
+        x = f.cast("zext", f.load(source.kind, f.gep(now[0], f.mul(at, source.strides[-1]))), I64)
+        value = f.load(target.kind, f.gep(table, f.mul(x, target.item)))
+        f.store(value, f.gep(now[1], f.mul(at, target.strides[-1])))
 
     emit_loop_nest(f, 1, loops, [f.load_arg(PTR, i) for i in range(2)], element)

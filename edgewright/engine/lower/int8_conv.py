@@ -1,4 +1,8 @@
-"""Convolutions and linear layers of bytes, with the sum and the table that follow them."""
+"""Int8 convolutions and linear layers, with fused residual add and lookup table.
+
+conv2d and linear run as implicit GEMM on 4-byte dot products (``kernels/int8_gemm.py``), depthwise convolutions row by
+row (``kernels/int8_depthwise.py``). Activations are stored as uint8, weights as int8.
+"""
 
 from __future__ import annotations
 
@@ -29,28 +33,29 @@ from edgewright.engine.lower.int8_params import Int8ConvParams
 from edgewright.engine.plan import ALIGN, Address
 from edgewright.ir.graph import Array, Op, Value
 
-_RATE = 200.0  # products per nanosecond, about
-_LOOKED_AT = 6  # tiles that are measured
+_RATE = 200.0  # approximate multiply-adds per nanosecond on one core
+_TUNED_TILES = 6  # candidates that measuring compares
 
 
 def _filters(op: Op) -> Array:
-    """[channels, height, width, inputs]; of a depthwise one [channels, height, width, 1]."""
+    """Filters as [output channels, height, width, input channels], or [channels, height, width, 1] if depthwise."""
     data = np.asarray(op.args["weight"].data)
     if op.kind == "linear":
         return (data.T if op.args.get("transposed") else data)[:, None, None, :]
     return data.transpose(3, 1, 2, 0) if op.kind == "depthwise_conv2d" else data
 
 
-def _widened(filters: Array, last: int) -> Array:
-    """Zeros after the last dimension, up to ``last``."""
+def _pad_last_dim(filters: Array, last: int) -> Array:
+    """Pad the last dimension with zeros to ``last`` elements."""
     if filters.shape[-1] == last:
         return filters
-    wide = np.zeros((*filters.shape[:-1], last), filters.dtype)
-    wide[..., : filters.shape[-1]] = filters
-    return wide
+    padded = np.zeros((*filters.shape[:-1], last), filters.dtype)
+    padded[..., : filters.shape[-1]] = filters
+    return padded
 
 
-def _fits(node: Node) -> bool:
+def _is_int8_conv(node: Node) -> bool:
+    """Whether activations are int8 or uint8 and weights are constant, symmetric int8."""
     op = node.op
     x, weight, bias, out = op.args["input"], op.args["weight"], op.args.get("bias"), node.middle
     if not (is_quantized8(x.q) and is_quantized8(out.q) and weight.constant and weight.q is not None):
@@ -70,178 +75,188 @@ def _fits(node: Node) -> bool:
 
 
 class _Int8ConvLowering(ConvLowering):
-    """A convolution of bytes, with what its sums become."""
+    """An int8 convolution with its requantization parameters."""
 
     exact_writes = False
 
-    def __init__(self, node: Node, conv: ConvGeometry, numbers: Int8ConvParams) -> None:
+    def __init__(self, node: Node, conv: ConvGeometry, params: Int8ConvParams) -> None:
         super().__init__(node, conv)
-        self.numbers = numbers
+        self.params = params
 
 
 class Int8Conv(_Int8ConvLowering):
-    """conv2d and linear."""
+    """conv2d and linear as int8 GEMM."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind not in ("conv2d", "linear") or not _fits(node):
+        if op.kind not in ("conv2d", "linear") or not _is_int8_conv(node):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None
         conv = linear_geometry(op) if op.kind == "linear" else conv_geometry(op)
-        if (conv.groups > 1 and conv.outputs % 16) or not conv.few:
+        if (conv.groups > 1 and conv.outputs % 16) or not conv.few_steps:
             return None
-        numbers = Int8ConvParams(node, context, _filters(op))
-        return cls(node, conv, numbers) if numbers.exact else None
+        params = Int8ConvParams(node, context, _filters(op))
+        return cls(node, conv, params) if params.exact else None
 
     def prefers_unpadded(self) -> Value | None:
-        """Three channels of several columns take fewer steps of four bytes than columns of four."""
+        """With three channels, a dense kernel row takes fewer 4-byte steps than one step per column."""
         conv = self.conv
-        fewer = conv.inputs == 3 and -(-3 * conv.kernel[1] // 4) < conv.kernel[1]
-        return self.node.op.args["input"] if fewer and conv.groups == 1 and conv.dilation[1] == 1 else None
+        saves_steps = conv.inputs == 3 and -(-3 * conv.kernel[1] // 4) < conv.kernel[1]
+        return self.node.op.args["input"] if saves_steps and conv.groups == 1 and conv.dilation[1] == 1 else None
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
         second = None if self.node.second is None else context.home(self.node.second)
-        reach = self._window(data)
-        flat = (
-            conv.flat
+        window = self._window(data)
+        single_gemm = (
+            conv.is_gemm
             and conv.groups == 1
             and all(has_uniform_pixels(h) for h in (data, out, *([second] if second else [])))
         )
-        columns = conv.images * conv.size[0] * conv.size[1] if flat else conv.size[1]
+        columns = conv.images * conv.size[0] * conv.size[1] if single_gemm else conv.size[1]
         stored = conv.outputs if conv.groups > 1 else padded_channels(conv.outputs)
-        rows = 1 if flat else conv.size[0]
-        tile = self._tile(context, (reach, stored, rows, columns))
-        made = int8_gemm.make_panels(isa, stored, tile.vectors, rows * columns)
-        places = self._pack(context, data, made, reach.elements)
+        rows = 1 if single_gemm else conv.size[0]
+        tile = self._tile(context, (window, stored, rows, columns))
+        panels = int8_gemm.make_panels(isa, stored, tile.vectors, rows * columns)
+        group_weights = self._pack(context, data, panels, window.elements)
         for part in gemm_parts(conv, tile.pixels, data, out, second):
-            size = sum(int8_gemm.panel_bytes(isa, p, self.numbers.ending, reach.elements) for p in made)
-            by_panel, outside = loop_order(part, len(made), size, conv.outputs, context.threads)
-            outside ^= tile.turned
-            ahead = should_prefetch(part.grid, size, by_panel or outside)
-            name = self._kernel(context, part, made, reach, by_panel, outside, ahead)
-            beside = second.at(part.second) if second else out.at(0)
-            units = len(made) if by_panel else part.grid.rows * part.grid.tiles
+            weight_bytes = sum(int8_gemm.panel_bytes(isa, p, self.params.requant, window.elements) for p in panels)
+            by_panel, panels_outer = loop_order(part, len(panels), weight_bytes, conv.outputs, context.threads)
+            panels_outer ^= tile.swap_loops
+            prefetch = should_prefetch(part.grid, weight_bytes, by_panel or panels_outer)
+            name = self._kernel(context, part, panels, window, by_panel, panels_outer, prefetch)
+            residual = second.at(part.second) if second else out.at(0)
+            units = len(panels) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * conv.outputs * conv.inputs * conv.kernel[0] * conv.kernel[1]
-            slots = [data.at(part.data), places[part.group], out.at(part.out), beside]
-            context.step(name, slots, units, macs / _RATE, macs, 1 if outside and not by_panel else 8)
+            slots = [data.at(part.data), group_weights[part.group], out.at(part.out), residual]
+            context.step(name, slots, units, macs / _RATE, macs, 1 if panels_outer and not by_panel else 8)
 
     def _tile(self, context: LoweringContext, sizes: tuple[Window, int, int, int]) -> GemmTile:
-        """The tile that takes the fewest cycles by the model; measuring may prefer one that comes soon after it."""
-        reach, stored, rows, columns = sizes
-        best = int8_gemm.rank_tiles(context.isa, stored, reach.elements, rows, columns, context.threads)
-        tiles = [GemmTile(*sizes) for sizes in best[:_LOOKED_AT]]
-        turned = [GemmTile(*best[0], True)] if rows * columns > 1 else []
-        spec = (self.conv, sizes, self.numbers.ending)
-        return context.tuning.pick(self.node, "tile", spec, [*tiles, *turned])
+        """Choose the GEMM tile: the cost model in ``kernels/int8_gemm.py`` ranks candidates, measuring may pick
+        another.
+        """
+        window, stored, rows, columns = sizes
+        best = int8_gemm.rank_tiles(context.isa, stored, window.elements, rows, columns, context.threads)
+        tiles = [GemmTile(*sizes) for sizes in best[:_TUNED_TILES]]
+        swapped = [GemmTile(*best[0], True)] if rows * columns > 1 else []
+        spec = (self.conv, sizes, self.params.requant)
+        return context.tuning.pick(self.node, "tile", spec, [*tiles, *swapped])
 
     def _window(self, data: Storage) -> Window:
-        """The window in steps of four bytes."""
+        """The window in steps of four bytes, one dot product each."""
         plain = input_window(self.conv, data, 1)
         return Window(plain.loops, -(-plain.depth // 4), plain.step)
 
-    def _arranged(self, data: Storage) -> Array:
-        """Filters as the window goes: [channels, steps * 4]."""
+    def _window_order(self, data: Storage) -> Array:
+        """Filters in the order the window visits inputs: [output channels, steps * 4]."""
         plain = input_window(self.conv, data, 1)
-        filters = self.numbers.filters
+        filters = self.params.filters
         channels, high, _, inputs = filters.shape
-        if len(plain.loops) == 1:  # all columns of a row, with the bytes between them
-            filters = _widened(filters, data.layout.pixel).reshape(channels, high, -1)[..., : plain.depth]
+        if len(plain.loops) == 1:  # kernel rows are contiguous runs, including padded channels
+            filters = _pad_last_dim(filters, data.layout.pixel).reshape(channels, high, -1)[..., : plain.depth]
         else:
             filters = filters.reshape(channels, -1, inputs)
-        return _widened(filters, -(-plain.depth // 4) * 4).reshape(channels, -1)
+        return _pad_last_dim(filters, -(-plain.depth // 4) * 4).reshape(channels, -1)
 
     def _pack(
-        self, context: LoweringContext, data: Storage, made: list[int8_gemm.Int8Panel], steps: int
+        self, context: LoweringContext, data: Storage, panels: list[int8_gemm.Int8Panel], steps: int
     ) -> list[Address]:
-        """For each group the place of its panels."""
-        numbers, count = self.numbers, self.conv.outputs
-        size = sum(int8_gemm.panel_bytes(context.isa, p, numbers.ending, steps) for p in made)
+        """Pack the weights; returns the location of each group's panels."""
+        params, count = self.params, self.conv.outputs
+        group_bytes = sum(int8_gemm.panel_bytes(context.isa, p, params.requant, steps) for p in panels)
 
         def write(room: Array) -> None:
-            filters = self._arranged(data)
-            for g, own in enumerate(room.reshape(self.conv.groups, -1)):
+            filters = self._window_order(data)
+            for g, target in enumerate(room.reshape(self.conv.groups, -1)):
                 span = slice(g * count, (g + 1) * count)
-                numbered = (filters[span], numbers.bias[span], numbers.factors[:, span])
-                int8_gemm.pack_weights(own[:size], context.isa, *numbered, made, numbers.ending, numbers.notes)
+                operands = (filters[span], params.bias[span], params.factors[:, span])
+                int8_gemm.pack_weights(target[:group_bytes], context.isa, *operands, panels, params.requant, params.notes)
 
-        stride = -(-size // ALIGN) * ALIGN
-        first = context.weights.reserve(self.conv.groups * stride, write, numbers.filters)
+        stride = -(-group_bytes // ALIGN) * ALIGN
+        first = context.weights.reserve(self.conv.groups * stride, write, params.filters)
         return [Address("weights", first.offset + g * stride) for g in range(self.conv.groups)]
 
-    def _kernel(self, context: LoweringContext, part: GemmPart, made: list[int8_gemm.Int8Panel], reach: Window,
-                by_panel: bool, outside: bool, ahead: bool) -> str:  # fmt: skip
+    def _kernel(self, context: LoweringContext, part: GemmPart, panels: list[int8_gemm.Int8Panel], window: Window,
+                by_panel: bool, panels_outer: bool, prefetch: bool) -> str:  # fmt: skip
         def build(module: Module, name: str) -> None:
-            runs = self._runs(context, module, part, made, reach, ahead)
-            emit_tile_loops(module, name, part.grid, runs, by_panel, outside)
+            runs = self._runs(context, module, part, panels, window, prefetch)
+            emit_tile_loops(module, name, part.grid, runs, by_panel, panels_outer)
 
-        key = (part.grid, tuple(made), reach, self.numbers.ending, by_panel, outside, ahead)
+        key = (part.grid, tuple(panels), window, self.params.requant, by_panel, panels_outer, prefetch)
         return context.kernel("gemm8", key, build)
 
-    def _runs(self, context: LoweringContext, module: Module, part: GemmPart, made: list[int8_gemm.Int8Panel],
-              reach: Window, ahead: bool) -> list[PanelGroup]:  # fmt: skip
+    def _runs(self, context: LoweringContext, module: Module, part: GemmPart, panels: list[int8_gemm.Int8Panel],
+              window: Window, prefetch: bool) -> list[PanelGroup]:  # fmt: skip
         runs: list[PanelGroup] = []
         offset = column = 0
-        isa, ending, grid = context.isa, self.numbers.ending, part.grid
-        for panel in dict.fromkeys(made):
-            count, size = made.count(panel), int8_gemm.panel_bytes(isa, panel, ending, reach.elements)
+        isa, requant, grid = context.isa, self.params.requant, part.grid
+        for panel in dict.fromkeys(panels):
+            count, panel_size = panels.count(panel), int8_gemm.panel_bytes(isa, panel, requant, window.elements)
 
             def tile(pixels: int, panel: int8_gemm.Int8Panel = panel) -> Function:
                 steps = (grid.out.pixel, grid.second.pixel)
                 return int8_gemm.emit_tile(
-                    module, isa, pixels, panel, reach, *steps, ending, ahead and grid.late(pixels)
+                    module, isa, pixels, panel, window, *steps, requant, prefetch and grid.late(pixels)
                 )
 
-            runs.append(PanelGroup(count, size, offset, column, panel.used, tile))
-            offset, column = offset + count * size, column + count * panel.used
+            runs.append(PanelGroup(count, panel_size, offset, column, panel.used, tile))
+            offset, column = offset + count * panel_size, column + count * panel.used
         return runs
 
 
 class Int8ConvTranspose(ConvTransposeLowering):
-    """conv_transpose2d."""
+    """conv_transpose2d, one int8 GEMM per phase."""
 
     exact_writes = False
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        if op.kind != "conv_transpose2d" or not _fits(node) or list(op.args["dilation"]) != [1, 1]:
+        if op.kind != "conv_transpose2d" or not _is_int8_conv(node) or list(op.args["dilation"]) != [1, 1]:
             return None
-        made = transposed_conv_phases(op)
-        if sum(conv.images * conv.groups for conv, *_ in made) > 1024 or (
-            made[0][0].groups > 1 and made[0][0].outputs % 16
+        phases = transposed_conv_phases(op)
+        if sum(conv.images * conv.groups for conv, *_ in phases) > 1024 or (
+            phases[0][0].groups > 1 and phases[0][0].outputs % 16
         ):
             return None
         data = np.asarray(op.args["weight"].data)
-        numbers = [Int8ConvParams(node, context, select_taps(data, *taps)) for _, *taps in made]
-        if not all(n.exact for n in numbers):
+        params = [Int8ConvParams(node, context, select_taps(data, *taps)) for _, *taps in phases]
+        if not all(n.exact for n in params):
             return None
-        return cls(node, [Int8Conv(node, conv, n) for (conv, *_), n in zip(made, numbers, strict=True)])
+        return cls(node, [Int8Conv(node, conv, n) for (conv, *_), n in zip(phases, params, strict=True)])
 
 
 class Int8DepthwiseConv(_Int8ConvLowering):
-    """A filter for each channel."""
+    """depthwise_conv2d: one filter per channel.
+
+    Tile size: there is no cost model and nothing to tune. ``int8_depthwise.pixels_at_once`` sets the output pixels per
+    tile: 4 with 32 vector registers, 2 with 16, at most the row length. Each pixel of a block needs four 32-bit
+    accumulator vectors (one per quarter of a byte vector), so four pixels take 16 registers and leave the rest for the
+    interleaved inputs, weights and multipliers. ``int8_depthwise.blocks`` sets the channels per tile: one byte vector
+    (64 channels with AVX-512, 32 with AVX2, 16 with NEON), then a narrower or overlapping block for the remainder.
+    Steps are parallel over output rows. At most 64 taps are supported, because all taps are unrolled.
+    """
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "depthwise_conv2d" or not _fits(node):
+        if node.op.kind != "depthwise_conv2d" or not _is_int8_conv(node):
             return None
         if node.table is not None and not context.isa.permute_bytes:
             return None
         conv = conv_geometry(node.op)
         if conv.outputs != 1 or conv.images > 1024 or conv.kernel[0] * conv.kernel[1] > 64:
             return None
-        numbers = Int8ConvParams(node, context, _filters(node.op))
-        return cls(node, conv, numbers) if numbers.exact else None
+        params = Int8ConvParams(node, context, _filters(node.op))
+        return cls(node, conv, params) if params.exact else None
 
     def emit(self, context: LoweringContext) -> None:
-        conv, isa, node, numbers = self.conv, context.isa, self.node, self.numbers
+        conv, isa, node, params = self.conv, context.isa, self.node, self.params
         homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
         data, out, second = (h.layout for h in homes)
-        stored = padded_channels(conv.groups)  # not the pixel's stride: in a concatenation that covers other channels
+        stored = padded_channels(conv.groups)  # not the pixel stride, which covers other tensors in a concatenation
         row = int8_depthwise.Int8DepthwiseRow(
             conv.kernel,
             conv.stride[1],
@@ -250,10 +265,9 @@ class Int8DepthwiseConv(_Int8ConvLowering):
             stored,
             data.pixel,
             out.pixel,
-            second.pixel,
-            numbers.ending,
-        )
-        make = lambda module: int8_depthwise.emit_row(module, isa, row)  # noqa: E731
-        filters = numbers.filters[..., 0].transpose(1, 2, 0)
-        packed = int8_depthwise.pack_weights(isa, row, filters, numbers.bias, numbers.factors, numbers.notes)
-        emit_depthwise_steps(context, self, "depthwise8", row, make, context.weights.add(packed), conv.macs / _RATE * 3)
+            second.pixel, params.requant)
+        emit_row = lambda module: int8_depthwise.emit_row(module, isa, row)  # noqa: E731
+        filters = params.filters[..., 0].transpose(1, 2, 0)
+        nanoseconds = conv.macs / _RATE * 3
+        weights = context.weights.add(int8_depthwise.pack_weights(isa, row, filters, params.bias, params.factors, params.notes))
+        emit_depthwise_steps(context, self, "depthwise8", row, emit_row, weights, nanoseconds)

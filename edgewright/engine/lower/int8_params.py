@@ -1,4 +1,4 @@
-"""The integers of a product of bytes: filters, bias, factors, and how sums become bytes again."""
+"""Requantization parameters of int8 convolutions: corrected bias, multipliers, and output clamping."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from edgewright.ir.graph import Array, QParams
 if TYPE_CHECKING:
     from edgewright.ir.fixed_point_scale import FixedPointScale
 
-_WIDE = 1 << 31
-_FAR = 1 << 30
+_INT32 = 1 << 31  # exclusive bound of accumulators
+_HALF_INT32 = 1 << 30
 
 
 class Int8ConvParams:
-    """A product's integers: filters, bias without the input's zero point, factors, and how its sums end.
+    """Integer parameters of an int8 convolution: filters, bias with the zero point folded in, and requantization.
 
-    Factors are of XNNPACK's rounding, unless the operator has a ``scaling`` of its own.
+    Multipliers follow XNNPACK's float32 rounding (qs8 "fp32" requantization) unless the operator carries a ``scaling``:
+    a fixed-point rescale with a vendor's rounding (``ir/fixed_point_scale.py``).
     """
 
     def __init__(self, node: Node, context: LoweringContext, filters: Array) -> None:
@@ -35,17 +36,17 @@ class Int8ConvParams:
         self.filters = filters
         channels = len(self.filters)
         bias = op.args.get("bias")
-        given = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
-        zero = affine_of(x.q).zero
-        corrected = given - zero * self._total(self.filters) if zero else given
-        self.bias = ((corrected + _WIDE) % (2 * _WIDE) - _WIDE).astype(np.int32)
+        plain_bias = np.zeros(channels, np.int64) if bias is None else np.asarray(bias.data, np.int64).reshape(-1)
+        zero_point = affine_of(x.q).zero
+        corrected = plain_bias - zero_point * self._sum_per_channel(self.filters) if zero_point else plain_bias
+        self.bias = ((corrected + _INT32) % (2 * _INT32) - _INT32).astype(np.int32)
         self.scaling: FixedPointScale | None = op.args.get("scaling")
         self.factors, self.gain = self._factors(channels)
-        self.reach = self._reach(given)
-        self.ending, self.notes = self._ending()
+        self.max_accumulator = self._accumulator_bound(plain_bias)
+        self.requant, self.notes = self._requantization()
 
     def _factors(self, channels: int) -> tuple[Array, float]:
-        """[words, channels] of 32 bits, and the largest as a real number."""
+        """Multipliers as 32-bit words, [words, channels], and the largest as a float."""
         x, weight, out = self.node.op.args["input"], self.node.op.args["weight"], self.node.middle
         if self.scaling is not None:
             words = self.scaling.packed()
@@ -55,52 +56,53 @@ class Int8ConvParams:
         factors = np.broadcast_to(scale_of(x.q) * scale / scale_of(out.q), channels).astype(np.float32)
         return factors[None], float(factors.max(initial=0))
 
-    def _total(self, filters: Array) -> Array:
-        """The sum of each channel's numbers."""
+    def _sum_per_channel(self, filters: Array) -> Array:
+        """The sum of each output channel's filter."""
         return np.asarray(filters.reshape(len(filters), -1).sum(axis=1, dtype=np.int64))
 
-    def _reach(self, bias: Array) -> int:
-        """No sum is larger; looked at closely only if that may matter."""
+    def _accumulator_bound(self, bias: Array) -> int:
+        """An upper bound of the accumulators' magnitude; computed exactly only if a rough bound is too large."""
         channels = len(self.filters)
         rough = int8_gemm.max_accumulator(
             np.array([128 * self.filters[:1].size]), np.abs(bias).max(initial=0, keepdims=True)
         )
-        if not channels or rough * max(1.0, self.gain) < _FAR:
+        if not channels or rough * max(1.0, self.gain) < _HALF_INT32:
             return rough if channels else 0
-        sizes = np.abs(self.filters).view(np.uint8)  # 128 is its own, and right as an unsigned byte
-        return int8_gemm.max_accumulator(self._total(sizes), bias)
+        magnitudes = np.abs(self.filters).view(np.uint8)  # abs(-128) overflows to -128, which reads as 128 unsigned
+        return int8_gemm.max_accumulator(self._sum_per_channel(magnitudes), bias)
 
     @property
     def exact(self) -> bool:
-        """No sum leaves 32 bits; with a bit to spare where halves are added to one."""
+        """Whether accumulators fit in 32 bits, with a spare bit where rounding adds to them."""
         if self.scaling is None:
-            return self.reach < _WIDE
-        return self.scaling.is_valid and self.reach < (_FAR if self.scaling.rounding == "twice" else _WIDE)
+            return self.max_accumulator < _INT32
+        limit = _HALF_INT32 if self.scaling.rounding == "twice" else _INT32
+        return self.scaling.possible and self.max_accumulator < limit
 
-    def _ending(self) -> tuple[Int8Epilogue, EpilogueParams]:
+    def _requantization(self) -> tuple[Int8Epilogue, EpilogueParams]:
         node, numerics = self.node, self.context.numerics
-        first, last = node.middle.q, node.sum.outputs[0].q if node.sum and node.sum.outputs[0] else node.middle.q
-        assert first is not None and last is not None
+        conv_q, out_q = node.middle.q, node.sum.outputs[0].q if node.sum and node.sum.outputs[0] else node.middle.q
+        assert conv_q is not None and out_q is not None
         limits = (node.sum or node.op).args.get("limits")
-        low, high = clamp_limits(numerics, last, limits)
+        low, high = clamp_limits(numerics, out_q, limits)
         if self.scaling is not None:
-            low, high = (n + storage_offset(last) for n in (self.scaling.low, self.scaling.high))
-        factors = self._sum(first, last) if node.sum else ()
+            low, high = (n + storage_offset(out_q) for n in (self.scaling.low, self.scaling.high))
+        factors = self._residual_factors(conv_q, out_q) if node.sum else ()
         rounding = "even" if self.scaling is None else self.scaling.rounding
-        far = self.reach * self.gain >= _FAR or (self.scaling is not None and self.scaling.may_exceed_int32)
-        zero = affine_of(last).zero if self.scaling is None else self.scaling.zero + storage_offset(last)
-        ending = Int8Epilogue(zero != 0, low > 0, high < 255, far, bool(node.sum), node.table is not None, rounding)
-        return ending, EpilogueParams(zero, low, high, factors, node.table)
+        large = self.max_accumulator * self.gain >= _HALF_INT32 or (self.scaling is not None and self.scaling.may_exceed_int32)
+        zero_point = affine_of(out_q).zero if self.scaling is None else self.scaling.zero + storage_offset(out_q)
+        requant = Int8Epilogue(zero_point != 0, low > 0, high < 255, large, bool(node.sum), node.table is not None, rounding)
+        return requant, EpilogueParams(zero_point, low, high, factors, node.table)
 
-    def _sum(self, first: QParams, last: QParams) -> tuple[int, ...]:
-        """The limits of the product itself, and the factors of its sum with the second operand."""
+    def _residual_factors(self, conv_q: QParams, out_q: QParams) -> tuple[int, ...]:
+        """Clamp limits of the convolution, and the factors of the fused residual add."""
         node, op = self.node, self.node.sum
         assert op is not None and node.second is not None and node.second.q is not None
-        other, zero = node.second.q, affine_of(first).zero
-        low, high = clamp_limits(self.context.numerics, first, node.op.args.get("limits"))
-        ours_first = op.args["other"] is node.second
-        a, b = (first, other) if ours_first else (other, first)
-        left, right, shift = int8_add_factors(a, b, last, op.kind == "sub")
-        mine, theirs = (left, right) if ours_first else (right, left)
-        rest = (1 << shift - 1) - affine_of(other).zero * theirs
-        return low - zero, high - zero, mine, theirs, rest, shift
+        second_q, zero = node.second.q, affine_of(conv_q).zero
+        low, high = clamp_limits(self.context.numerics, conv_q, node.op.args.get("limits"))
+        conv_is_left = op.args["other"] is node.second
+        a, b = (conv_q, second_q) if conv_is_left else (second_q, conv_q)
+        left, right, shift = int8_add_factors(a, b, out_q, op.kind == "sub")
+        conv_factor, second_factor = (left, right) if conv_is_left else (right, left)
+        offset = (1 << shift - 1) - affine_of(second_q).zero * second_factor
+        return low - zero, high - zero, conv_factor, second_factor, offset, shift

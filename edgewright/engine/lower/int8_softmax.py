@@ -1,4 +1,4 @@
-"""TFLite's softmax."""
+"""TFLite's int8 softmax."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from edgewright.engine.kernels.int8_softmax import Int8SoftmaxSpec, emit_softmax
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.tflite.fixed_point_math import powers
 
-_MOST = 4095  # elements of a row, whose sum then has 31 bits
+_MAX_LENGTH = 4095  # elements of a row, so that the sum of exponentials fits in 31 bits
 
 
 class Int8Softmax(Lowering):
-    """Along the last dimension."""
+    """Softmax along the last dimension."""
 
     exact_reads = True
 
@@ -26,7 +26,7 @@ class Int8Softmax(Lowering):
             return None
         x, out = node.op.args["inputs"][0], node.out
         signed = all(is_quantized8(v.q) and v.dtype == np.dtype(np.int8) for v in (x, out))
-        return cls(node) if signed and x.bound == out.bound and x.bound and 0 < x.bound[-1] <= _MOST else None
+        return cls(node) if signed and x.bound == out.bound and x.bound and 0 < x.bound[-1] <= _MAX_LENGTH else None
 
     def emit(self, context: LoweringContext) -> None:
         op = self.node.op
@@ -35,8 +35,8 @@ class Int8Softmax(Lowering):
         operands = [LoopOperand("i8", 1, (*h.layout.strides[:-1], 0)) for h in homes]
         tables = [context.weights.add(table.astype(np.int32)) for table in powers(op)]
         lanes, length = context.isa.lanes, homes[0].layout.shape[-1]
-        for loops, (into, onto) in plan_loops(shape, operands):
+        for loops, (in_offset, out_offset) in plan_loops(shape, operands):
             rows = Int8SoftmaxSpec(loops, length)
             name = context.kernel("softmax8", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
-            slots = [homes[0].at(into), *tables, homes[1].at(onto)]
+            slots = [homes[0].at(in_offset), *tables, homes[1].at(out_offset)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)

@@ -1,4 +1,7 @@
-"""TOSA's convolutions as sums of integers alone: any window of an image that has its border already."""
+"""TOSA convolutions with int32 accumulators as output, for windows without a specialized kernel.
+
+The input already has its padding. Used where something other than a RESCALE reads the accumulators.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _INT32 = np.dtype(np.int32)
 
 @dataclass(frozen=True)
 class _Window:
-    """How many rows, columns and channels, how many bytes apart; and what is taken off each element."""
+    """Rows, columns and channels of the window with their byte strides, and the zero point to subtract."""
 
     counts: tuple[int, int, int]
     steps: tuple[int, int, int]
@@ -33,7 +36,7 @@ class _Window:
 
 
 class IntAccumulatorConv(Lowering):
-    """Products of an image and constants, summed in 32 bits that hold them all."""
+    """conv2d and depthwise_conv2d with constant weights, if all sums fit in 32 bits."""
 
     exact_reads = True
 
@@ -41,11 +44,13 @@ class IntAccumulatorConv(Lowering):
         super().__init__(node)
         op = node.op
         self.data: Value = op.args["input"]
-        self.deep = "depthwise" in op.kind
-        self.weights, self.bias = _numbers(op, self.deep)
+        self.depthwise = "depthwise" in op.kind
+        self.weights, self.bias = _weights_and_bias(op, self.depthwise)
         low, high = (n - int(op.args["input_zp"]) for n in bounds(self.data))
-        reach = np.abs(self.weights).sum(axis=(0, 1) if self.deep else (0, 1, 2)) * max(-low, high) + np.abs(self.bias)
-        if int(reach.max()) >= 1 << 31:
+        bound = np.abs(self.weights).sum(axis=(0, 1) if self.depthwise else (0, 1, 2)) * max(-low, high) + np.abs(
+            self.bias
+        )
+        if int(bound.max()) >= 1 << 31:
             raise IntRangeError("sums of more than 32 bits")
 
     @classmethod
@@ -54,8 +59,8 @@ class IntAccumulatorConv(Lowering):
         if op.kind not in _KINDS or len(node.ops) > 1 or node.out.dtype != _INT32 or any(op.args["pad"]):
             return None
         weight, bias, data = op.args["weight"], op.args["bias"], op.args["input"]
-        whole = all(v.data is not None and v.dtype.kind == "i" and 0 not in v.bound for v in (weight, bias))
-        if not whole or data.dtype not in _TYPES or not _fits(op, node.out):
+        constant_ints = all(v.data is not None and v.dtype.kind == "i" and 0 not in v.bound for v in (weight, bias))
+        if not constant_ints or data.dtype not in _TYPES or not _fits(op, node.out):
             return None
         try:
             return cls(node)
@@ -64,85 +69,91 @@ class IntAccumulatorConv(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         data, out = context.home(self.data), context.home(self.node.out)
-        (down, across), (tall, wide) = ([int(n) for n in self.node.op.args[name]] for name in ("stride", "dilation"))
+        (down, right), (tall, wide) = ([int(n) for n in self.node.op.args[name]] for name in ("stride", "dilation"))
         layout, item = data.layout, data.layout.item
         kernel, channels = self.weights.shape[:2], self.weights.shape[-1]
         q, signed = self.data.q, bounds(self.data)[0] < 0
-        moved = 0 if q is None else storage_offset(q)
-        window = _Window((*kernel, 1 if self.deep else self.weights.shape[2]), (tall * layout.row, wide * layout.pixel,
-                         item), moved + int(self.node.op.args["input_zp"]), signed and not moved, channels)  # fmt: skip
-        steps = (layout.image, down * layout.row, across * layout.pixel, item if self.deep else 0)
+        offset = 0 if q is None else storage_offset(q)
+        depth = 1 if self.depthwise else self.weights.shape[2]
+        zero = offset + int(self.node.op.args["input_zp"])
+        strides = (tall * layout.row, wide * layout.pixel, item)
+        window = _Window((*kernel, depth), strides, zero, signed and not offset, channels)
+        steps = (layout.image, down * layout.row, right * layout.pixel, item if self.depthwise else 0)
         operands = [LoopOperand(llvm_type(self.data), item, steps), LoopOperand("i32", 4, (0, 0, 0, 4)),
                     LoopOperand("i32", 4, (0, 0, 0, 4)), LoopOperand("i32", 4, out.layout.strides)]  # fmt: skip
         packed = [context.weights.add(a.astype(np.int32).view(np.uint8)) for a in (self.weights, self.bias)]
-        places = [data.at(), *packed, out.at()]
+        pointers = [data.at(), *packed, out.at()]
         macs = out.value.nbytes // 4 * int(np.prod(window.counts))
-        for loops, shift in plan_loops(list(out.layout.shape), operands):
+        for loops, offsets in plan_loops(list(out.layout.shape), operands):
 
             def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 _build(module, name, context.isa.lanes, loops, window)
 
             name = context.kernel("sums", (loops, window), build)
-            slots = [type(p)(p.buffer, p.offset + m, p.index) for p, m in zip(places, shift, strict=True)]
+            slots = [type(p)(p.buffer, p.offset + m, p.index) for p, m in zip(pointers, offsets, strict=True)]
             context.step(name, slots, loops.units, macs / 8, macs)
 
 
-def _numbers(op: Op, deep: bool) -> tuple[Array, Array]:
-    """Weights with the result's channels last, without their zero point; and biases."""
+def _weights_and_bias(op: Op, depthwise: bool) -> tuple[Array, Array]:
+    """Weights with output channels last and the zero point subtracted, and biases."""
     weights = op.args["weight"].data.astype(np.int64) - int(op.args["weight_zp"])
-    weights = weights[..., 0] if deep else weights.transpose(1, 2, 3, 0)
+    weights = weights[..., 0] if depthwise else weights.transpose(1, 2, 3, 0)
     bias = np.broadcast_to(op.args["bias"].data.astype(np.int64).reshape(-1), weights.shape[-1])
     return np.ascontiguousarray(weights), np.ascontiguousarray(bias)
 
 
 def _fits(op: Op, out: Value) -> bool:
-    """Every window lies in the image, and there are as many as the graph says."""
+    """Whether every window lies inside the image and the output has the matching shape."""
     image, weight, bias = (op.args[name].bound for name in ("input", "weight", "bias"))
     if len(image) != 4 or len(weight) != 4 or len(bias) != 1 or 0 in image:
         return False
-    deep = "depthwise" in op.kind
-    kernel, channels = (weight[:2], weight[2]) if deep else (weight[1:3], weight[0])
-    if (deep and weight[3] != 1) or (weight[2] if deep else weight[3]) != image[3] or bias[0] not in (1, channels):
+    depthwise = "depthwise" in op.kind
+    kernel, channels = (weight[:2], weight[2]) if depthwise else (weight[1:3], weight[0])
+    if (
+        (depthwise and weight[3] != 1)
+        or (weight[2] if depthwise else weight[3]) != image[3]
+        or bias[0] not in (1, channels)
+    ):
         return False
     sizes = []
     for n, k, s, d in zip(image[1:3], kernel, op.args["stride"], op.args["dilation"], strict=True):
-        reach = (k - 1) * int(d) + 1
-        if int(s) < 1 or int(d) < 1 or reach > n:
+        extent = (k - 1) * int(d) + 1
+        if int(s) < 1 or int(d) < 1 or extent > n:
             return False
-        sizes.append((n - reach) // int(s) + 1)
+        sizes.append((n - extent) // int(s) + 1)
     return out.bound == (image[0], *sizes, channels)
 
 
 def _build(module: Module, name: str, lanes: int, loops: LoopNest, window: _Window) -> None:
-    """Slots: data, weights, biases, output."""
+    """Emit the kernel. Slots: data, weights, biases, output."""
     f = module.kernel(name)
     data = loops.operands[0]
-    spread = data.strides[-1] == 0  # one element for all channels of the result
+    broadcast = data.strides[-1] == 0  # one input element for all output channels
 
-    def product(place: Reg, weights: Reg, total: Reg, width: int) -> Reg:
-        x = f.load(data.kind if spread else vec(width, data.kind), place)
-        wide = f.cast("sext" if window.signed else "zext", x, "i32" if spread else vec(width, "i32"))
+    def product(pointer: Reg, weights: Reg, total: Reg, width: int) -> Reg:
+        x = f.load(data.kind if broadcast else vec(width, data.kind), pointer)
+        wide = f.cast("sext" if window.signed else "zext", x, "i32" if broadcast else vec(width, "i32"))
         centred = f.add(wide, -window.zero)
-        return f.op("add", total, f.op("mul", f.splat(centred, width) if spread else centred,
+        return f.op("add", total, f.op("mul", f.splat(centred, width) if broadcast else centred,
                                        f.load(vec(width, "i32"), weights)))  # fmt: skip
 
-    def over(dim: int, place: Reg, weights: Reg, total: Reg, width: int) -> list[Reg]:
-        """Along a dimension of the window and those inside it: the next weights, and the sum."""
+    def over(dim: int, pointer: Reg, weights: Reg, total: Reg, width: int) -> list[Reg]:
+        """Loop over a window dimension and those inside it; returns the next weights and the sum."""
         if dim == 3:
-            return [f.gep(weights, 4 * window.channels), product(place, weights, total, width)]
+            return [f.gep(weights, 4 * window.channels), product(pointer, weights, total, width)]
 
         def once(_: Reg, now: list[Reg]) -> list[Reg]:
             return [f.gep(now[0], window.steps[dim]), *over(dim + 1, now[0], now[1], now[2], width)]
 
-        return f.loop(window.counts[dim], [place, weights, total], once)[1:]
+        return f.loop(window.counts[dim], [pointer, weights, total], once)[1:]
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
-        place = now[0] if spread else f.gep(now[0], f.mul(at, data.strides[-1]))
+        pointer = now[0] if broadcast else f.gep(now[0], f.mul(at, data.strides[-1]))
         weights, biases = (
             f.gep(p, f.mul(at, o.strides[-1])) for p, o in zip(now[1:3], loops.operands[1:3], strict=True)
         )
         start = f.load(vec(width, "i32"), biases)
-        total = over(0, place, weights, start, width)[1]
+        total = over(0, pointer, weights, start, width)[1]
         f.store(total, f.gep(now[3], f.mul(at, loops.operands[3].strides[-1])))
 
     emit_loop_nest(f, lanes, loops, [f.load_arg(PTR, i) for i in range(4)], element)

@@ -1,4 +1,4 @@
-"""Trees of vendors' operators on single elements, as one pass over their operands."""
+"""Trees of vendor integer operators as one fused elementwise pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgewright.ir.graph import Value
 
 
 class IntElementwise(Lowering):
-    """Integers of any size, exactly as the reference has them."""
+    """Exact integer arithmetic; ``codegen/ranged_int.py`` tracks ranges and picks 32 or 64 bits."""
 
     exact_reads = True
 
@@ -30,52 +30,52 @@ class IntElementwise(Lowering):
         if node.table is not None or not all(op.kind in ELEMENTS for op in node.ops):
             return None
         try:
-            return cls(node, _trial(node))
+            return cls(node, _validate(node))
         except IntRangeError:
             return None
 
     def emit(self, context: LoweringContext) -> None:
         node = self.node
 
-        def body(f: Function, given: list[Reg]) -> Reg:
-            return _emit(f, node, self.leaves, given)
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            return _emit(f, node, self.leaves, regs)
 
         homes = [context.home(v) for v in self.leaves]
         emit_elementwise(context, "whole", homes, context.home(node.out), self.text, body)
 
 
-def _trial(node: Node) -> str:
-    """The arithmetic, written once: raises if there can be none. The text says all that kernels depend on."""
+def _validate(node: Node) -> str:
+    """Emit the arithmetic once: raises if it may overflow. The text serves as the kernel's cache key."""
     module = Module()
     f = module.function("trial", [(PTR, "data")])
-    found = tree_inputs(node.ops)
-    if all(v.constant for v in found):
+    inputs = tree_inputs(node.ops)
+    if all(v.constant for v in inputs):
         raise IntRangeError("a constant")
-    if node.out.dtype is None or any(v.dtype is None or v.dtype.kind not in "biu" for v in (*found, node.out)):
+    if node.out.dtype is None or any(v.dtype is None or v.dtype.kind not in "biu" for v in (*inputs, node.out)):
         raise IntRangeError("real numbers")
-    given = [f.load(vec(4, llvm_type(v)), f.arg("data"), 64 * n) for n, v in enumerate(found)]
-    f.store(_emit(f, node, found, given), f.arg("data"))
+    loaded = [f.load(vec(4, llvm_type(v)), f.arg("data"), 64 * n) for n, v in enumerate(inputs)]
+    f.store(_emit(f, node, inputs, loaded), f.arg("data"))
     return module.text()
 
 
-def _moved(value: Value) -> int:
-    """What is added to a stored value inside the engine."""
+def _storage_offset(value: Value) -> int:
+    """Offset between a stored value and the engine's internal representation."""
     return 0 if value.q is None else storage_offset(value.q)
 
 
-def _emit(f: Function, node: Node, found: Sequence[Value], given: Sequence[Reg]) -> Reg:
-    lanes = int(given[0].type[1:].split(" ")[0]) if given[0].type.startswith("<") else 1
+def _emit(f: Function, node: Node, inputs: Sequence[Value], regs: Sequence[Reg]) -> Reg:
+    lanes = int(regs[0].type[1:].split(" ")[0]) if regs[0].type.startswith("<") else 1
     i = RangedIntBuilder(f, lanes)
-    held = {v: i.load(x, *bounds(v), _moved(v)) for v, x in zip(found, given, strict=True)}
-    single = scalar_constants([v for op in node.ops for v in operands(op)])
-    made: RangedInt | None = None
+    values = {v: i.load(x, *bounds(v), _storage_offset(v)) for v, x in zip(inputs, regs, strict=True)}
+    scalars = scalar_constants([v for op in node.ops for v in operands(op)])
+    result: RangedInt | None = None
     for op in node.ops:
-        parts = [held[v] if v in held else i.constant(single[v]) for v in operands(op)]
-        made, out = ELEMENTS[op.kind](i, op, parts), op.outputs[0]
+        args = [values[v] if v in values else i.constant(scalars[v]) for v in operands(op)]
+        result, out = ELEMENTS[op.kind](i, op, args), op.outputs[0]
         assert out is not None
         low, high = bounds(out)
-        if made.low < low or made.high > high:
-            raise IntRangeError(f"{made.low} to {made.high} as {out.dtype}")
-        held[out] = made
-    assert made is not None and node.out.dtype is not None
-    return i.store(made, 8 * node.out.dtype.itemsize, _moved(node.out))
+        if result.low < low or result.high > high:
+            raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
+        values[out] = result
+    assert result is not None and node.out.dtype is not None
+    return i.store(result, 8 * node.out.dtype.itemsize, _storage_offset(node.out))

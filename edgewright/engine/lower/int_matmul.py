@@ -1,4 +1,4 @@
-"""Products of two computed matrices of integers, with a ``scaling``."""
+"""Integer matrix products of two computed operands, requantized by a ``scaling``."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _TYPES = tuple(np.dtype(n) for n in ("int8", "uint8", "int16", "uint16"))
 
 
 class IntMatMul(Lowering):
-    """whole_matmul: each element is a sum along the first one's rows and the second one's columns."""
+    """whole_matmul: sums of products along the rows of the first and the columns of the second operand."""
 
     exact_reads = True
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self.pair: list[Value] = [node.op.args["self"], node.op.args["other"]]
+        self.operands: list[Value] = [node.op.args["self"], node.op.args["other"]]
         self.zeros = [int(z) for z in node.op.args["zeros"]]
-        self.depth = int(self.pair[0].bound[-1])
-        self.text = self._trial()
+        self.depth = int(self.operands[0].bound[-1])
+        self.text = self._validate()
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.op.kind != "whole_matmul" or len(node.ops) > 1 or not _one(node.op.args["scaling"]):
+        if node.op.kind != "whole_matmul" or len(node.ops) > 1 or not _is_per_tensor(node.op.args["scaling"]):
             return None
         values = [node.op.args["self"], node.op.args["other"], node.out]
         if any(v.dtype not in _TYPES or v.constant or len(v.bound) < 2 or 0 in v.bound for v in values):
@@ -47,64 +47,69 @@ class IntMatMul(Lowering):
         except IntRangeError:
             return None
 
-    def _spans(self) -> list[tuple[int, int]]:
-        """The least and the largest of each operand, without its zero point."""
-        return [(low - z, high - z) for (low, high), z in zip(map(bounds, self.pair), self.zeros, strict=True)]
+    def _ranges(self) -> list[tuple[int, int]]:
+        """The range of each operand, with its zero point subtracted."""
+        return [(low - z, high - z) for (low, high), z in zip(map(bounds, self.operands), self.zeros, strict=True)]
 
-    def _sum(self) -> tuple[int, int]:
-        ends = [x * y for x in self._spans()[0] for y in self._spans()[1]]
-        return self.depth * min(*ends, 0), self.depth * max(*ends, 0)
-
-    @property
-    def _small(self) -> bool:
-        """Products have 32 bits."""
-        return all(max(-low, high) <= 1 << 15 for low, high in self._spans())
+    def _sum_range(self) -> tuple[int, int]:
+        """The range of the accumulator."""
+        products = [x * y for x in self._ranges()[0] for y in self._ranges()[1]]
+        return self.depth * min(*products, 0), self.depth * max(*products, 0)
 
     @property
-    def _kind(self) -> str:
-        low, high = self._sum()
+    def _fits_int16(self) -> bool:
+        """Whether products of two operands fit in 32 bits."""
+        return all(max(-low, high) <= 1 << 15 for low, high in self._ranges())
+
+    @property
+    def _accumulator_type(self) -> str:
+        """The LLVM type of the accumulator."""
+        low, high = self._sum_range()
         return "i32" if low >= -(1 << 31) and high < 1 << 31 else "i64"
 
-    def _trial(self) -> str:
-        """The arithmetic after the sum, written once: raises if there can be none."""
-        if max(self._sum()[1], -self._sum()[0]) >= MAX_EXACT_INT:
+    def _validate(self) -> str:
+        """Emit the requantization once: raises if it overflows. The text serves as a cache key."""
+        if max(self._sum_range()[1], -self._sum_range()[0]) >= MAX_EXACT_INT:
             raise IntRangeError("sums of more than 52 bits")
         module = Module()
-        f = module.function("trial", [(vec(4, self._kind), "x")])
-        made = self._ending(f, f.arg("x"))
-        return f"{module.text()} {made} {self._kind} {self._small} {[self._shift(v) for v in range(2)]}"
+        f = module.function("trial", [(vec(4, self._accumulator_type), "x")])
+        result = self._requantize(f, f.arg("x"))
+        offsets = [self._offset(v) for v in range(2)]
+        return f"{module.text()} {result} {self._accumulator_type} {self._fits_int16} {offsets}"
 
-    def _shift(self, which: int) -> int:
-        """What is taken off an operand as it is stored."""
-        q = self.pair[which].q
-        return self.zeros[which] + (0 if q is None else storage_offset(q))
+    def _offset(self, index: int) -> int:
+        """What is subtracted from a stored operand."""
+        q = self.operands[index].q
+        return self.zeros[index] + (0 if q is None else storage_offset(q))
 
-    def _ending(self, f: Function, total: Reg) -> Reg:
+    def _requantize(self, f: Function, total: Reg) -> Reg:
         i, scaling, out = RangedIntBuilder(f, lane_count(total.type)), self.node.op.args["scaling"], self.node.out
         assert out.dtype is not None
         if isinstance(scaling, FloatScale):
-            made = RangedInt(rescale_float(f, total, scaling), scaling.low, scaling.high)
+            result = RangedInt(rescale_float(f, total, scaling), scaling.low, scaling.high)
         else:
-            made = i.rescale(RangedInt(total, *self._sum()), scaling.multiplier[0], scaling.shift[0], scaling.rounding)
-            made = i.clamp(i.plus(made, scaling.zero), scaling.low, scaling.high)
-        return i.store(made, 8 * out.dtype.itemsize, 0 if out.q is None else storage_offset(out.q))
+            result = i.rescale(
+                RangedInt(total, *self._sum_range()), scaling.multiplier[0], scaling.shift[0], scaling.rounding
+            )
+            result = i.clamp(i.plus(result, scaling.zero), scaling.low, scaling.high)
+        return i.store(result, 8 * out.dtype.itemsize, 0 if out.q is None else storage_offset(out.q))
 
     def emit(self, context: LoweringContext) -> None:
-        left, right, out = (context.home(v) for v in (*self.pair, self.node.out))
+        left, right, out = (context.home(v) for v in (*self.operands, self.node.out))
         shape = list(out.layout.shape)
         steps = (left.layout.strides[-1], right.layout.strides[-2])
         operands = [
-            LoopOperand(llvm_type(left.value), left.layout.item, (*_spread(left, shape)[:-1], 0)),
-            LoopOperand(llvm_type(right.value), right.layout.item, _columns(right, shape)),
+            LoopOperand(llvm_type(left.value), left.layout.item, (*_broadcast_strides(left, shape)[:-1], 0)),
+            LoopOperand(llvm_type(right.value), right.layout.item, _column_strides(right, shape)),
             LoopOperand(llvm_type(out.value), out.layout.item, out.layout.strides),
         ]
-        for loops, moved in plan_loops(shape, operands):
+        for loops, offsets in plan_loops(shape, operands):
 
             def build(module: Module, name: str, loops: LoopNest = loops) -> None:
                 self._emit(module, name, context.isa.lanes, loops, steps)
 
             name = context.kernel("pairs", (loops, steps, self.depth, self.text), build)
-            slots = [h.at(m) for h, m in zip((left, right, out), moved, strict=True)]
+            slots = [h.at(m) for h, m in zip((left, right, out), offsets, strict=True)]
             macs = math.prod(shape) * self.depth
             context.step(name, slots, loops.units, macs / 8, macs)
 
@@ -113,52 +118,52 @@ class IntMatMul(Lowering):
         pointers = [f.load_arg(PTR, i) for i in range(3)]
 
         def element(now: list[Reg], at: Reg, width: int) -> None:
-            first, column = (
+            row_start, column = (
                 f.gep(p, f.mul(at, o.strides[-1])) for p, o in zip(now[:2], loops.operands[:2], strict=True)
             )
 
-            def step(_: Reg, carried: list[Reg]) -> list[Reg]:
-                row, here, total = carried
-                a = f.splat(self._centred(f, f.load(loops.operands[0].kind, row), 0), width)
-                b = self._centred(f, f.load(vec(width, loops.operands[1].kind), here), 1)
-                if not self._small:
+            def step(_: Reg, state: list[Reg]) -> list[Reg]:
+                row, column_now, total = state
+                a = f.splat(self._widen(f, f.load(loops.operands[0].kind, row), 0), width)
+                b = self._widen(f, f.load(vec(width, loops.operands[1].kind), column_now), 1)
+                if not self._fits_int16:
                     a, b = (f.cast("sext", x, total.type) for x in (a, b))
                 product = f.cast("sext", f.op("mul", a, b), total.type)
-                return [f.gep(row, steps[0]), f.gep(here, steps[1]), f.op("add", total, product)]
+                return [f.gep(row, steps[0]), f.gep(column_now, steps[1]), f.op("add", total, product)]
 
-            none = const(0, vec(width, self._kind))
-            total = f.loop(self.depth, [first, column, none], step)[2]
-            f.store(self._ending(f, total), f.gep(now[2], f.mul(at, loops.operands[2].strides[-1])))
+            zero = const(0, vec(width, self._accumulator_type))
+            total = f.loop(self.depth, [row_start, column, zero], step)[2]
+            f.store(self._requantize(f, total), f.gep(now[2], f.mul(at, loops.operands[2].strides[-1])))
 
         rows, columns = (o.strides[-1] for o in loops.operands[:2])
         emit_loop_nest(
             f, 1 if rows or not columns else lanes, loops, pointers, element
-        )  # one column: rows side by side
+        )  # with one column, vectorize over rows
 
-    def _centred(self, f: Function, x: Reg, which: int) -> Reg:
-        value: Value = self.pair[which]
+    def _widen(self, f: Function, x: Reg, index: int) -> Reg:
+        value: Value = self.operands[index]
         signed = (
             value.dtype is not None and value.dtype.kind == "i" and (value.q is None or not storage_offset(value.q))
         )
         wide = f.cast("sext" if signed else "zext", x, vec(lane_count(x.type), "i32"))
-        return f.add(wide, -self._shift(which))
+        return f.add(wide, -self._offset(index))
 
 
-def _one(scaling: FixedPointScale | FloatScale) -> bool:
-    """One factor for all."""
+def _is_per_tensor(scaling: FixedPointScale | FloatScale) -> bool:
+    """Whether one factor applies to all channels."""
     if isinstance(scaling, FloatScale):
         return len(scaling.factor) == 1 and scaling.is_valid
     return len(scaling.multiplier) == 1
 
 
-def _spread(home: Storage, shape: list[int]) -> tuple[int, ...]:
-    """Strides of a value's rows at the rank of ``shape``, 0 where matrices are repeated."""
+def _broadcast_strides(home: Storage, shape: list[int]) -> tuple[int, ...]:
+    """Strides of an operand at the rank of ``shape``; 0 where it is broadcast."""
     missing = len(shape) - len(home.layout.shape)
-    own = (1,) * missing + home.layout.shape
+    sizes = (1,) * missing + home.layout.shape
     strides = (0,) * missing + home.layout.strides
-    return tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
+    return tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
 
 
-def _columns(home: Storage, shape: list[int]) -> tuple[int, ...]:
-    spread = _spread(home, shape)
-    return (*spread[:-2], 0, home.layout.strides[-1])
+def _column_strides(home: Storage, shape: list[int]) -> tuple[int, ...]:
+    strides = _broadcast_strides(home, shape)
+    return (*strides[:-2], 0, home.layout.strides[-1])

@@ -1,4 +1,4 @@
-"""Vendors' pools and reductions of integers: exact sums, or the largest and smallest, then what becomes of those."""
+"""Vendors' integer pools and reductions: an exact sum, maximum or minimum, then a requantization."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Value
 
-_PAIRS: dict[str, Combine] = {
+_COMBINE: dict[str, Combine] = {
     "sum": lambda f, a, b: f.op("add", a, b),
     "max": int_max,
     "min": int_min,
@@ -31,20 +31,20 @@ _PAIRS: dict[str, Combine] = {
 
 @dataclass(frozen=True)
 class StridedInput:
-    """Where a result's elements are: bytes to the first from the operand's start, strides, how many how far apart."""
+    """The elements of one result: start offset, strides per result, and (count, stride) of each reduced dimension."""
 
     start: int
     strides: tuple[int, ...]
-    along: tuple[tuple[int, int], ...]
+    reduced: tuple[tuple[int, int], ...]
 
 
 class IntReduce(Lowering):
-    """One operand folded over windows or dimensions."""
+    """A reduction of one operand over windows or dimensions."""
 
-    def __init__(self, node: Node, fold: Folding, finish: Finish) -> None:
+    def __init__(self, node: Node, reduction: Folding, finish: Finish) -> None:
         super().__init__(node)
-        self.fold, self.finish = fold, finish
-        self.text = self._trial()
+        self.reduction, self.finish = reduction, finish
+        self.text = self._validate()
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -52,92 +52,102 @@ class IntReduce(Lowering):
         if len(node.ops) > 1 or finish is None:
             return None
         try:
-            fold = folding(node.op)
-            return cls(node, fold, finish) if _fits(node, fold) else None
+            reduction = folding(node.op)
+            return cls(node, reduction, finish) if _fits(node, reduction) else None
         except IntRangeError:
             return None
 
     def required_border(self) -> tuple[Value, Border] | None:
-        top, bottom, left, right = self.fold.pads
-        return (self.fold.data, Border(top, bottom, left, right)) if any(self.fold.pads) else None
+        top, bottom, left, right = self.reduction.pads
+        return (self.reduction.data, Border(top, bottom, left, right)) if any(self.reduction.pads) else None
 
     def emit(self, context: LoweringContext) -> None:
-        node, fold = self.node, self.fold
-        data, out = context.home(fold.data), context.home(node.out)
-        extras = [context.home(v) for v in fold.extras]
-        reach, shape = _reach(data, fold), list(out.layout.shape)
-        operands = [LoopOperand(llvm_type(fold.data), data.layout.item, reach.strides)]
-        operands += [LoopOperand("i32", 4, _spread(h, shape)) for h in extras]
+        node, reduction = self.node, self.reduction
+        data, out = context.home(reduction.data), context.home(node.out)
+        extras = [context.home(v) for v in reduction.extras]
+        strided, shape = _strided_input(data, reduction), list(out.layout.shape)
+        operands = [LoopOperand(llvm_type(reduction.data), data.layout.item, strided.strides)]
+        operands += [LoopOperand("i32", 4, _broadcast_strides(h, shape)) for h in extras]
         operands.append(LoopOperand(llvm_type(node.out), out.layout.item, out.layout.strides))
-        lanes, body = context.isa.lanes, self._ending
-        for loops, moved in plan_loops(shape, operands):
+        lanes, body = context.isa.lanes, self._finish_body
+        for loops, offsets in plan_loops(shape, operands):
 
             def build(module: Module, name: str, loops: LoopNest = loops) -> None:
-                emit_strided_reduce(module, name, lanes, loops, reach.along, _widen(fold.data), _PAIRS[fold.how], body)
+                emit_strided_reduce(
+                    module, name, lanes, loops, strided.reduced, _widen(reduction.data), _COMBINE[reduction.how], body
+                )
 
-            name = context.kernel("fold", (loops, reach.along, str(fold.data.dtype), fold.how, self.text), build)
-            slots = [h.at(m) for h, m in zip((data, *extras, out), moved, strict=True)]
-            slots[0] = data.at(reach.start + moved[0])
-            work = math.prod(loops.shape) * math.prod(n for n, _ in reach.along)
+            name = context.kernel(
+                "fold", (loops, strided.reduced, str(reduction.data.dtype), reduction.how, self.text), build
+            )
+            slots = [h.at(m) for h, m in zip((data, *extras, out), offsets, strict=True)]
+            slots[0] = data.at(strided.start + offsets[0])
+            work = math.prod(loops.shape) * math.prod(n for n, _ in strided.reduced)
             context.step(name, slots, loops.units, work * 0.1)
 
-    def _trial(self) -> str:
-        """The arithmetic after the fold, written once: raises if there can be none."""
-        module, fold = Module(), self.fold
-        f = module.function("trial", [("<4 x i32>", f"x{n}") for n in range(1 + len(fold.extras))])
-        low, high = bounds(fold.data)
-        if fold.how == "sum" and max(-low, high) * fold.count >= 1 << 31 and self.node.out.dtype != np.dtype(np.int32):
+    def _validate(self) -> str:
+        """Emit the arithmetic after the reduction once: raises if it may overflow."""
+        module, reduction = Module(), self.reduction
+        f = module.function("trial", [("<4 x i32>", f"x{n}") for n in range(1 + len(reduction.extras))])
+        low, high = bounds(reduction.data)
+        if (
+            reduction.how == "sum"
+            and max(-low, high) * reduction.count >= 1 << 31
+            and self.node.out.dtype != np.dtype(np.int32)
+        ):
             raise IntRangeError("a sum of more than 32 bits")
-        made = self._ending(f, [f.arg(f"x{n}") for n in range(1 + len(fold.extras))])
-        return f"{module.text()} {made}"
+        result = self._finish_body(f, [f.arg(f"x{n}") for n in range(1 + len(reduction.extras))])
+        return f"{module.text()} {result}"
 
-    def _ending(self, f: Function, given: list[Reg]) -> Reg:
-        """From what was folded to what is stored."""
-        i, fold, out = RangedIntBuilder(f, lane_count(given[0].type)), self.fold, self.node.out
-        low, high = bounds(fold.data)
-        times = fold.count if fold.how == "sum" else 1
-        own = f.add(given[0], -_stored(fold.data) * times)
-        low, high = low * times, high * times
+    def _finish_body(self, f: Function, regs: list[Reg]) -> Reg:
+        """From the reduced value to the stored result."""
+        i, reduction, out = RangedIntBuilder(f, lane_count(regs[0].type)), self.reduction, self.node.out
+        low, high = bounds(reduction.data)
+        count = reduction.count if reduction.how == "sum" else 1
+        reduced = f.add(regs[0], -_storage_offset(reduction.data) * count)
+        low, high = low * count, high * count
         if low < -(1 << 31) or high >= 1 << 31:
-            low, high = -(1 << 31), (1 << 31) - 1  # what is beyond is lost, as in numpy
-        made = self.finish(i, self.node.op, RangedInt(own, low, high), given[1:])
+            low, high = -(1 << 31), (1 << 31) - 1  # wraps, as in numpy
+        result = self.finish(i, self.node.op, RangedInt(reduced, low, high), regs[1:])
         least, most = bounds(out)
-        if made.low < least or made.high > most:
-            raise IntRangeError(f"{made.low} to {made.high} as {out.dtype}")
+        if result.low < least or result.high > most:
+            raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         assert out.dtype is not None
-        return i.store(made, 8 * out.dtype.itemsize, _stored(out))
+        return i.store(result, 8 * out.dtype.itemsize, _storage_offset(out))
 
 
-def _spread(home: Storage, shape: list[int]) -> tuple[int, ...]:
+def _broadcast_strides(home: Storage, shape: list[int]) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(home.layout.shape, home.layout.strides, strict=True))
 
 
-def _reach(data: Storage, fold: Folding) -> StridedInput:
+def _strided_input(data: Storage, reduction: Folding) -> StridedInput:
     layout = data.layout
-    if fold.window is not None:
+    if reduction.window is not None:
         first, *inner, last = layout.strides
-        start = -fold.pads[0] * inner[0] - fold.pads[2] * inner[-1]
-        steps = (first, *(n * s for n, s in zip(fold.stride, inner, strict=True)), last)
-        return StridedInput(start, steps, tuple(zip(fold.window, inner, strict=True)))
-    along = tuple((layout.shape[a], layout.strides[a]) for a in fold.axes)
-    kept = [0 if d in fold.axes else s for d, s in enumerate(layout.strides)]
-    strides = tuple(kept) if fold.keep else tuple(s for d, s in enumerate(kept) if d not in fold.axes)
-    return StridedInput(0, strides, along)
+        start = -reduction.pads[0] * inner[0] - reduction.pads[2] * inner[-1]
+        strides = (first, *(n * s for n, s in zip(reduction.stride, inner, strict=True)), last)
+        return StridedInput(start, strides, tuple(zip(reduction.window, inner, strict=True)))
+    reduced = tuple((layout.shape[a], layout.strides[a]) for a in reduction.axes)
+    outer = [0 if d in reduction.axes else s for d, s in enumerate(layout.strides)]
+    strides = tuple(outer) if reduction.keep else tuple(s for d, s in enumerate(outer) if d not in reduction.axes)
+    return StridedInput(0, strides, reduced)
 
 
-def _fits(node: Node, fold: Folding) -> bool:
-    """Padding holds what the operator counts as nothing, and results are as many as the graph says."""
-    q = fold.data.q
-    if any(fold.pads) and (q is None or affine_of(q).zero - storage_offset(q) != fold.zero):
+def _fits(node: Node, reduction: Folding) -> bool:
+    """Whether padding holds the neutral element and the output has the matching shape."""
+    q = reduction.data.q
+    if any(reduction.pads) and (q is None or affine_of(q).zero - storage_offset(q) != reduction.zero):
         return False
-    return not (fold.window is not None and (fold.data.bound[-1:] != node.out.bound[-1:] or node.out.bound[0] > 1024))
+    return not (
+        reduction.window is not None and (reduction.data.bound[-1:] != node.out.bound[-1:] or node.out.bound[0] > 1024)
+    )
 
 
-def _stored(value: Value) -> int:
-    """What is added to a stored value inside the engine."""
+def _storage_offset(value: Value) -> int:
+    """Offset between a stored value and the engine's internal representation."""
     return 0 if value.q is None else storage_offset(value.q)
 
 
 def _widen(value: Value) -> Callable[[Function, Reg], Reg]:
-    signed = bounds(value)[0] + _stored(value) < 0
+    signed = bounds(value)[0] + _storage_offset(value) < 0
     return lambda f, x: f.cast("sext" if signed else "zext", x, x.type.replace(llvm_type(value), "i32"))

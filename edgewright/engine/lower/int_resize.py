@@ -1,4 +1,4 @@
-"""Vendors' images between two sizes: each pixel a sum of four by whole weights."""
+"""Vendors' bilinear resize: each pixel is a weighted sum of four, with integer weights."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import llvm_type
 from edgewright.ir.graph import Array, Value
 
-_ENTRY = 32  # bytes: two places, two weights
+_ENTRY = 32  # bytes of a table entry: two offsets, two weights
 
 
 class IntResize(Lowering):
-    """Exact integers, or real numbers in double precision."""
+    """Bilinear resize in exact integers, or in float64 for float32 images."""
 
     exact_reads = True
 
-    def __init__(self, node: Node, mixing: Mixing) -> None:
+    def __init__(self, node: Node, spec: Mixing) -> None:
         super().__init__(node)
-        self.mixing = mixing
-        self.real = is_float32(mixing.data) and is_float32(node.out)
-        self.kind, self.reach = ("double", (0, 0)) if self.real else _whole(mixing)
-        self.text = self._trial()
+        self.spec = spec
+        self.is_float = is_float32(spec.data) and is_float32(node.out)
+        self.kind, self.reach = ("double", (0, 0)) if self.is_float else _accumulator(spec)
+        self.text = self._validate()
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
@@ -41,28 +41,28 @@ class IntResize(Lowering):
         except (IntRangeError, ValueError, LookupError, ArithmeticError):
             return None
 
-    def _trial(self) -> str:
-        """The arithmetic after the sum, written once: raises if there can be none."""
+    def _validate(self) -> str:
+        """Emit the arithmetic after the sum once: raises if it may overflow."""
         module = Module()
         f = module.function("trial", [(vec(4, self.kind), "x")])
-        made = self._ending(f, f.arg("x"))
-        return f"{module.text()} {made} {self.kind} {_moved(self.mixing.data)}"
+        result = self._finish_pixel(f, f.arg("x"))
+        return f"{module.text()} {result} {self.kind} {_storage_offset(self.spec.data)}"
 
-    def _ending(self, f: Function, total: Reg) -> Reg:
-        if self.real:
-            return quotient(f, total, self.mixing.divisor)
+    def _finish_pixel(self, f: Function, total: Reg) -> Reg:
+        if self.is_float:
+            return quotient(f, total, self.spec.divisor)
         i, out = RangedIntBuilder(f, lane_count(total.type)), self.node.out
-        made, (low, high) = self.mixing.finish(i, RangedInt(total, *self.reach)), bounds(out)
-        if made.low < low or made.high > high:
-            raise IntRangeError(f"{made.low} to {made.high} as {out.dtype}")
+        result, (low, high) = self.spec.finish(i, RangedInt(total, *self.reach)), bounds(out)
+        if result.low < low or result.high > high:
+            raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         assert out.dtype is not None
-        return i.store(made, 8 * out.dtype.itemsize, _moved(out))
+        return i.store(result, 8 * out.dtype.itemsize, _storage_offset(out))
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.mixing.data), context.home(self.node.out)
+        data, out = context.home(self.spec.data), context.home(self.node.out)
         rows, columns = (
             context.weights.add(self._table(axis, step))
-            for axis, step in zip(self.mixing.axes, (data.layout.row, data.layout.pixel), strict=True)
+            for axis, step in zip(self.spec.axes, (data.layout.row, data.layout.pixel), strict=True)
         )
         batch, high, wide, channels = out.layout.shape
         key = (out.layout.shape, out.layout.strides, data.layout.image, data.layout.item, self.text)
@@ -75,11 +75,11 @@ class IntResize(Lowering):
         context.step(name, [data.at(), out.at(), rows, columns], batch * high, batch * high * wide * channels * 0.5)
 
     def _table(self, axis: Axis, step: int) -> Array:
-        made = np.zeros((axis.places.shape[1], _ENTRY // 8), np.int64)
-        made[:, :2] = axis.places.T * step
+        entries = np.zeros((axis.places.shape[1], _ENTRY // 8), np.int64)
+        entries[:, :2] = axis.places.T * step
         weights = axis.weights.T
-        made[:, 2:] = weights.astype(np.float64).view(np.int64) if self.real else weights
-        return made.view(np.uint8)
+        entries[:, 2:] = weights.astype(np.float64).view(np.int64) if self.is_float else weights
+        return entries.view(np.uint8)
 
     def _build(self, module: Module, name: str, lanes: int, data: Storage, out: Storage) -> None:
         f = module.kernel(name)
@@ -88,22 +88,22 @@ class IntResize(Lowering):
 
         def row(unit: Reg) -> None:
             batch, y = f.op("udiv", unit, high), f.op("urem", unit, high)
-            line = f.gep(f.gep(target, f.mul(batch, out.layout.image)), f.mul(y, out.layout.row))
-            places, down = self._entry(f, rows, y)
+            out_row = f.gep(f.gep(target, f.mul(batch, out.layout.image)), f.mul(y, out.layout.row))
+            row_offsets, row_weights = self._entry(f, rows, y)
             image = f.gep(source, f.mul(batch, data.layout.image))
-            lines = [f.gep(image, p) for p in places]
+            source_rows = [f.gep(image, p) for p in row_offsets]
 
             def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
-                sides, along = self._entry(f, columns, x)
-                four = [f.gep(start, side) for start in lines for side in sides]
-                place = f.gep(line, f.mul(x, out.layout.pixel))
+                column_offsets, column_weights = self._entry(f, columns, x)
+                corners = [f.gep(start, side) for start in source_rows for side in column_offsets]
+                pixel_out = f.gep(out_row, f.mul(x, out.layout.pixel))
 
                 def vector(first: Operand, width: int, _: int) -> None:
-                    there, here = (byte_offset(f, first, home.layout.item) for home in (data, out))
-                    loaded = [self._load(f, at, there, width) for at in four]
-                    f.store(self._ending(f, mixed(f, loaded, along, down)), place, here)
+                    in_offset, out_offset = (byte_offset(f, first, home.layout.item) for home in (data, out))
+                    loaded = [self._load(f, at, in_offset, width) for at in corners]
+                    f.store(self._finish_pixel(f, mixed(f, loaded, column_weights, row_weights)), pixel_out, out_offset)
 
-                for_each_channel_vector(f, channels, lanes, _exactly, vector)
+                for_each_channel_vector(f, channels, lanes, _exact_vectors, vector)
                 return []
 
             f.loop(wide, [], pixel)
@@ -115,30 +115,30 @@ class IntResize(Lowering):
         at = f.gep(entries, f.mul(index, _ENTRY))
         return [f.load(I64, at, 8 * n, 8) for n in (0, 1)], [f.load(self.kind, at, 16 + 8 * n, 8) for n in (0, 1)]
 
-    def _load(self, f: Function, at: Reg, there: Operand, width: int) -> Reg:
-        value = self.mixing.data
-        x = f.load(vec(width, llvm_type(value)), at, there)
-        if self.real:
+    def _load(self, f: Function, at: Reg, offset: Operand, width: int) -> Reg:
+        value = self.spec.data
+        x = f.load(vec(width, llvm_type(value)), at, offset)
+        if self.is_float:
             return f.cast("fpext", x, vec(width, "double"))
-        signed = bounds(value)[0] + _moved(value) < 0
-        return f.add(f.cast("sext" if signed else "zext", x, vec(width, self.kind)), -_moved(value))
+        signed = bounds(value)[0] + _storage_offset(value) < 0
+        return f.add(f.cast("sext" if signed else "zext", x, vec(width, self.kind)), -_storage_offset(value))
 
 
-def _exactly(total: int, most: int) -> list[tuple[int, int]]:
-    """Vectors that cover so many elements and no other."""
+def _exact_vectors(total: int, most: int) -> list[tuple[int, int]]:
+    """Vectors that cover exactly ``total`` elements."""
     return [(width, width) for _, width in power_of_two_chunks(total, most)]
 
 
-def _moved(value: Value) -> int:
+def _storage_offset(value: Value) -> int:
     return 0 if value.q is None else storage_offset(value.q)
 
 
-def _whole(mixing: Mixing) -> tuple[str, tuple[int, int]]:
-    """The type that holds every sum, and the least and the largest of them."""
-    low, high = bounds(mixing.data)
-    times = mixing.axes[0].most * mixing.axes[1].most
-    low, high = min(low, 0) * times, max(high, 0) * times
-    if any(int(axis.weights.min()) < 0 for axis in mixing.axes):
+def _accumulator(spec: Mixing) -> tuple[str, tuple[int, int]]:
+    """The LLVM type that holds every sum, and the range of the sums."""
+    low, high = bounds(spec.data)
+    weight_bound = spec.axes[0].most * spec.axes[1].most
+    low, high = min(low, 0) * weight_bound, max(high, 0) * weight_bound
+    if any(int(axis.weights.min()) < 0 for axis in spec.axes):
         low, high = -max(-low, high), max(-low, high)
     if max(-low, high) >= 1 << 62:
         raise IntRangeError("sums of more than 64 bits")

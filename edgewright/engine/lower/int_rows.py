@@ -1,4 +1,4 @@
-"""ENN's softmax and norms of integers."""
+"""ENN's integer softmax and norms."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from edgewright.ir.enn.numerics import constant, inputs_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.int_rows import exp_table, log_of_table_unit, norm_fits_int64
 
-_LONGEST = 1 << 20  # of a row, whose exponentials have some bits left
+_MAX_LENGTH = 1 << 20  # elements of a row, so that exponentials keep enough bits
 
 
-def _stored(value: Value) -> QuantizedStorage | None:
+def _storage(value: Value) -> QuantizedStorage | None:
+    """How a value's integers are stored; None if not supported."""
     q = value.q
     if q is None or q.axis is not None or q.dtype != value.dtype or q.dtype.itemsize > 2:
         return None
@@ -29,8 +30,8 @@ def _stored(value: Value) -> QuantizedStorage | None:
     return QuantizedStorage(8 * q.dtype.itemsize, q.dtype.kind == "i", storage_offset(q), affine, q.qmin, q.qmax)
 
 
-def _rows(homes: list[Storage]) -> list[tuple[LoopNest, tuple[int, ...]]]:
-    """Loops over rows, which may lie apart."""
+def _row_loops(homes: list[Storage]) -> list[tuple[LoopNest, tuple[int, ...]]]:
+    """Loops over rows with any strides between them."""
     shape = [*homes[0].layout.shape[:-1], 1]
     return plan_loops(
         shape, [LoopOperand(f"i{8 * h.layout.item}", h.layout.item, (*h.layout.strides[:-1], 0)) for h in homes]
@@ -38,13 +39,13 @@ def _rows(homes: list[Storage]) -> list[tuple[LoopNest, tuple[int, ...]]]:
 
 
 class IntSoftmax(Lowering):
-    """Along the last dimension."""
+    """softmax and log_softmax along the last dimension."""
 
     exact_reads = True
 
-    def __init__(self, node: Node, ends: tuple[QuantizedStorage, QuantizedStorage]) -> None:
+    def __init__(self, node: Node, storages: tuple[QuantizedStorage, QuantizedStorage]) -> None:
         super().__init__(node)
-        self.ends = ends
+        self.storages = storages
         self.table = exp_table(inputs_of(node.op)[0], node.out.bound[-1])
 
     @classmethod
@@ -52,25 +53,25 @@ class IntSoftmax(Lowering):
         if node.op.kind not in ("enn.SOFTMAX", "enn.LOGSOFTMAX") or len(node.ops) > 1:
             return None
         x = inputs_of(node.op)[0]
-        given, made, rank = _stored(x), _stored(node.out), len(x.bound)
-        if given is None or made is None or int(node.op.args["axis"]) % max(rank, 1) != rank - 1 or x.constant:
+        source, target, rank = _storage(x), _storage(node.out), len(x.bound)
+        if source is None or target is None or int(node.op.args["axis"]) % max(rank, 1) != rank - 1 or x.constant:
             return None
-        return cls(node, (given, made)) if x.bound == node.out.bound and 0 < x.bound[-1] <= _LONGEST else None
+        return cls(node, (source, target)) if x.bound == node.out.bound and 0 < x.bound[-1] <= _MAX_LENGTH else None
 
     def emit(self, context: LoweringContext) -> None:
         lanes, length = context.isa.lanes, self.node.out.bound[-1]
         homes = [context.home(v) for v in (inputs_of(self.node.op)[0], self.node.out)]
         table = context.weights.add(self.table.astype(np.int32))
-        one = log_of_table_unit(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
-        for loops, moved in _rows(homes):
-            rows = IntSoftmaxSpec(loops, length, *self.ends, one)
+        log_one = log_of_table_unit(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
+        for loops, offsets in _row_loops(homes):
+            rows = IntSoftmaxSpec(loops, length, *self.storages, log_one)
             name = context.kernel("softmaxrows", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
-            slots = [*(h.at(n) for h, n in zip(homes, moved, strict=True)), table]
+            slots = [*(h.at(n) for h, n in zip(homes, offsets, strict=True)), table]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)
 
 
 class IntNorm(Lowering):
-    """LAYERNORM, and RMSNORM of one dimension."""
+    """LAYERNORM, and RMSNORM over the last dimension."""
 
     exact_reads = True
 
@@ -80,34 +81,34 @@ class IntNorm(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        norm = _norm(node)
+        norm = _norm_spec(node)
         return cls(node, norm) if norm is not None and norm.length == node.out.bound[-1] and norm.spread == 1 else None
 
     def emit(self, context: LoweringContext) -> None:
         homes, lanes = _homes(self.node, context), context.isa.lanes
-        for loops, moved in _rows(homes):
+        for loops, offsets in _row_loops(homes):
             norm = replace(self.norm, loops=loops)
             name = context.kernel("normrows", norm, lambda m, name, norm=norm: emit_norm(m, name, lanes, norm))  # type: ignore[misc]
-            slots = [*(h.at(n) for h, n in zip(homes, moved, strict=True)), *_factors(self.node, context)]
+            slots = [*(h.at(n) for h, n in zip(homes, offsets, strict=True)), *_weights_and_bias(self.node, context)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * norm.length)
 
 
 class DenseIntNorm(IntNorm):
-    """GROUPNORM, and RMSNORM of several dimensions."""
+    """GROUPNORM, and RMSNORM over several dimensions."""
 
     any_strides = False
     requires_dense = True
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        norm = _norm(node)
+        norm = _norm_spec(node)
         return None if norm is None else cls(node, norm)
 
     def emit(self, context: LoweringContext) -> None:
         norm, lanes, homes = self.norm, context.isa.lanes, _homes(self.node, context)
         name = context.kernel("normrows", norm, lambda module, name: emit_norm(module, name, lanes, norm))
         rows = math.prod(self.node.out.bound) // norm.length
-        slots = [*(h.at() for h in homes), *_factors(self.node, context)]
+        slots = [*(h.at() for h in homes), *_weights_and_bias(self.node, context)]
         context.step(name, slots, rows, rows * norm.length)
 
 
@@ -115,18 +116,18 @@ def _homes(node: Node, context: LoweringContext) -> list[Storage]:
     return [context.home(v) for v in (inputs_of(node.op)[0], node.out)]
 
 
-def _factors(node: Node, context: LoweringContext) -> list[Address]:
-    """Where factors and what is added are: the same if there is nothing to add."""
-    held = [np.ascontiguousarray(constant(v).reshape(-1), np.float32) for v in inputs_of(node.op)[1:]]
-    return [context.weights.add(held[0]), context.weights.add(held[-1])]
+def _weights_and_bias(node: Node, context: LoweringContext) -> list[Address]:
+    """Locations of weight and bias; the same one twice if there is no bias."""
+    arrays = [np.ascontiguousarray(constant(v).reshape(-1), np.float32) for v in inputs_of(node.op)[1:]]
+    return [context.weights.add(arrays[0]), context.weights.add(arrays[-1])]
 
 
-def _norm(node: Node) -> IntNormSpec | None:
+def _norm_spec(node: Node) -> IntNormSpec | None:
     if node.op.kind not in ("enn.LAYERNORM", "enn.GROUPNORM", "enn.RMSNORM") or len(node.ops) > 1:
         return None
     x, *factors = inputs_of(node.op)
-    given, made = _stored(x), _stored(node.out)
-    if given is None or made is None or x.constant or any(v.data is None for v in factors):
+    source, target = _storage(x), _storage(node.out)
+    if source is None or target is None or x.constant or any(v.data is None for v in factors):
         return None
     length, spread, groups = _sizes(node.op, x)
     if x.bound != node.out.bound or length < 1 or spread < 1 or not norm_fits_int64(x, length):
@@ -135,11 +136,11 @@ def _norm(node: Node) -> IntNormSpec | None:
         return None
     centre = not node.op.kind.endswith("RMSNORM")
     epsilon = float(node.op.args["epsilon"])
-    return IntNormSpec(None, length, given, made, epsilon, centre, len(factors) > 1, spread, groups)
+    return IntNormSpec(None, length, source, target, epsilon, centre, len(factors) > 1, spread, groups)
 
 
 def _sizes(op: Op, x: Value) -> tuple[int, int, int]:
-    """A row's length, how many elements share a factor, and rows with factors of their own."""
+    """The row length, the elements that share a weight, and the number of groups."""
     if op.kind.endswith("LAYERNORM"):
         return x.bound[-1], 1, 1
     if op.kind.endswith("RMSNORM"):

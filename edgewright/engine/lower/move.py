@@ -1,4 +1,4 @@
-"""Operators that only move elements: copies, slices, concatenation, padding, transposition, and other names."""
+"""Data movement: copies, slices, concatenation, padding, transposition, and reshapes that alias their input."""
 
 from __future__ import annotations
 
@@ -26,73 +26,75 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.dynamic_loops import emit_dynamic_loops
 from edgewright.ir.graph import Value
 
-_SIZES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+_INT_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
-def emit_copy(context: LoweringContext, source: Storage, target: Storage, turn: bool = False) -> None:
-    """All elements of one to the other, of the same shape; ``turn`` changes the sign bit of bytes."""
+def emit_copy(context: LoweringContext, source: Storage, target: Storage, flip_sign: bool = False) -> None:
+    """Copy all elements of one tensor to another of the same shape. ``flip_sign`` toggles the sign bit of int8
+    elements.
+    """
     item = source.layout.item
     shape, steps = list(source.layout.shape), [source.layout.strides, target.layout.strides]
-    if item == 1 and shape and shape[-1] % 4 == 0 and all(s[-1] == 1 for s in steps):  # four bytes at a time
+    if item == 1 and shape and shape[-1] % 4 == 0 and all(s[-1] == 1 for s in steps):  # copy int8 as 32-bit words
         shape[-1] //= 4
         item, steps = 4, [(*s[:-1], 4) for s in steps]
-    operands = [LoopOperand(_SIZES[item], item, tuple(0 if n == 1 else s for n, s in zip(shape, o, strict=True)))
+    operands = [LoopOperand(_INT_TYPES[item], item, tuple(0 if n == 1 else s for n, s in zip(shape, o, strict=True)))
                 for o in steps]  # fmt: skip
     operands[-1] = replace(operands[-1], strides=tuple(steps[-1]))
-    mask = {1: 0x80, 4: -0x7F7F7F80}.get(item, 0) if turn else 0
+    mask = {1: 0x80, 4: -0x7F7F7F80}.get(item, 0) if flip_sign else 0
 
-    def body(f: Function, given: list[Reg]) -> Reg:
-        return f.op("xor", given[0], mask) if mask else given[0]
+    def body(f: Function, regs: list[Reg]) -> Reg:
+        return f.op("xor", regs[0], mask) if mask else regs[0]
 
     if context.shared is not None:
         emit_dynamic_loops(context, "copy", [source, target], shape, operands, mask, body, context.isa.bytes // item)
         return
-    if source.layout.item == 4 and _turn(context, source, target):
+    if source.layout.item == 4 and _emit_transpose(context, source, target):
         return
 
-    for loops, moved in plan_loops(shape, operands):
+    for loops, offsets in plan_loops(shape, operands):
 
         def build(module: Module, name: str, loops: LoopNest = loops) -> None:
             emit_elementwise_kernel(module, name, context.isa.bytes // item, loops, body)
 
         name = context.kernel("copy", (loops, mask), build)
-        slots = [h.at(m) for h, m in zip((source, target), moved, strict=True)]
+        slots = [h.at(m) for h, m in zip((source, target), offsets, strict=True)]
         context.step(name, slots, loops.units, math.prod(loops.shape) * item * 0.1)
 
 
-def _turn(context: LoweringContext, source: Storage, target: Storage) -> bool:
-    """Copy by squares, if rows become columns."""
+def _emit_transpose(context: LoweringContext, source: Storage, target: Storage) -> bool:
+    """Copy with square blocks if rows become columns; returns False otherwise."""
     shape, strides = collapse_dims(list(source.layout.shape), [list(h.layout.strides) for h in (source, target)])
-    made = plan_transpose(shape, *strides)
-    if made is None:
+    spec = plan_transpose(shape, *strides)
+    if spec is None:
         return False
-    name = context.kernel("turn", made, lambda module, name: emit_transpose(module, name, made))
-    units = math.prod(made.outer) * made.blocks
+    name = context.kernel("turn", spec, lambda module, name: emit_transpose(module, name, spec))
+    units = math.prod(spec.outer) * spec.blocks
     context.step(name, [source.at(), target.at()], units, math.prod(shape) * 0.3)
     return True
 
 
 def emit_border_fill(context: LoweringContext, home: Storage, fill: int) -> None:
-    """The border of every image of a value."""
+    """Fill the border of every image of a value."""
     layout = home.layout
     batch, high, wide, _ = layout.shape
     border = layout.border
-    between = layout.row - wide * layout.pixel
-    before = border.top * layout.row + border.left * layout.pixel
-    made = BorderSpec(high, layout.row, wide * layout.pixel, before, between, border.bottom * layout.row)
+    gap = layout.row - wide * layout.pixel
+    leading_bytes = border.top * layout.row + border.left * layout.pixel
+    frame = BorderSpec(high, layout.row, wide * layout.pixel, leading_bytes, gap, border.bottom * layout.row)
     item = layout.item if fill else 1
     name = context.kernel("frame", item, lambda module, name: emit_border_kernel(module, name, item))
     for n in range(batch):
-        context.step(name, [home.at(n * layout.image), fill, *made.slots], high + 1, before / 20)
+        context.step(name, [home.at(n * layout.image), fill, *frame.slots], high + 1, leading_bytes / 20)
 
 
-def _movable(value: Value) -> bool:
+def _is_movable(value: Value) -> bool:
     size = 0 if value.dtype is None else value.dtype.itemsize
-    return size in _SIZES and (value.q is None or is_quantized8(value.q) or (size > 1 and value.q.axis is None))
+    return size in _INT_TYPES and (value.q is None or is_quantized8(value.q) or (size > 1 and value.q.axis is None))
 
 
 class Move(Lowering):
-    """One input's elements, in other places. ``pieces`` are pairs of parts of input and output."""
+    """permute, view, slice, cat, clone, pad and expand, as strided copies of parts of the inputs."""
 
     exact_reads = True
     ignores_channel_padding = True
@@ -101,15 +103,19 @@ class Move(Lowering):
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
         kinds = ("permute", "view", "slice", "cat", "clone", "pad", "expand")
-        if op.kind not in kinds or len(node.ops) > 1 or not _movable(out) or 0 in out.bound:
+        if op.kind not in kinds or len(node.ops) > 1 or not _is_movable(out) or 0 in out.bound:
             return None
         inputs = list(op.inputs())
         if any(0 in v.bound or v.dtype != out.dtype for v in inputs):
             return None
         if op.kind != "pad" and any(v.q != out.q for v in inputs if v.q is not None or out.q is not None):
-            same = all(v.q is not None and out.q is not None and v.q.dtype == out.q.dtype for v in inputs)
-            bare = op.kind == "view" and str(out.dtype) in ("uint8", "int16", "uint16")  # stored alike, scale or none
-            return cls(node) if (same or bare) and op.kind != "clone" else None
+            same_int_type = all(v.q is not None and out.q is not None and v.q.dtype == out.q.dtype for v in inputs)
+            same_storage = op.kind == "view" and str(out.dtype) in (
+                "uint8",
+                "int16",
+                "uint16",
+            )  # stored the same, with or without a scale
+            return cls(node) if (same_int_type or same_storage) and op.kind != "clone" else None
         return cls(node) if op.args.get("limits") is None else None
 
     def aliased_input(self) -> Value | None:
@@ -118,8 +124,8 @@ class Move(Lowering):
             return next(op.inputs())
         if op.kind == "permute":
             shape, dims = op.args["self"].bound, list(op.args["dims"])
-            kept = [d for d in dims if shape[d] != 1]
-            return next(op.inputs()) if kept == sorted(kept) else None
+            non_unit = [d for d in dims if shape[d] != 1]
+            return next(op.inputs()) if non_unit == sorted(non_unit) else None
         return None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
@@ -129,9 +135,9 @@ class Move(Lowering):
         out = context.home(self.node.out)
         for source, target in self._pieces(context, out):
             if source.address == target.address:
-                continue  # was made there
-            turn = source.raw != out.raw and out.value.q is not None and out.value.q.dtype == np.dtype(np.int8)
-            emit_copy(context, source, target, turn)
+                continue  # its producer already wrote there
+            flip_sign = source.raw != out.raw and out.value.q is not None and out.value.q.dtype == np.dtype(np.int8)
+            emit_copy(context, source, target, flip_sign)
 
     def _pieces(self, context: LoweringContext, out: Storage) -> list[tuple[Storage, Storage]]:
         op = self.node.op
@@ -139,73 +145,73 @@ class Move(Lowering):
         if op.kind == "permute":
             dims = list(op.args["dims"])
             layout = homes[0].layout
-            turned = _with(homes[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
-            return [(turned, out)]
+            transposed = _with_layout(homes[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
+            return [(transposed, out)]
         if op.kind == "expand":
-            return [(_with(homes[0], out.layout.shape, broadcast_strides(homes[0].layout, out.layout.shape)), out)]
+            return [(_with_layout(homes[0], out.layout.shape, broadcast_strides(homes[0].layout, out.layout.shape)), out)]
         if op.kind == "slice":
             starts = list(op.args["start"])
-            return [(_part(homes[0], starts, out.layout.shape), out)]
+            return [(_slice_home(homes[0], starts, out.layout.shape), out)]
         if op.kind == "cat":
-            return _joined(homes, out, op.args["dim"])
+            return _concat_pieces(homes, out, op.args["dim"])
         if op.kind == "pad":
-            self._clear(context, out)
-            return [(homes[0], _part(out, list(op.args["before"]), homes[0].layout.shape))]
+            self._emit_fill(context, out)
+            return [(homes[0], _slice_home(out, list(op.args["before"]), homes[0].layout.shape))]
         if op.kind == "view":
-            return [_reshaped(homes[0], out)]
+            return [_common_views(homes[0], out)]
         return [(homes[0], out)]
 
-    def _clear(self, context: LoweringContext, out: Storage) -> None:
-        """The whole output gets the padding's value; the copy comes after."""
+    def _emit_fill(self, context: LoweringContext, out: Storage) -> None:
+        """Fill the entire output with the padding value; the copy of the input follows."""
         op, value = self.node.op, self.node.out
         fill = np.asarray(np.float32(op.args["value"]))
         if op.args["self"].q is not None:
             fill = context.numerics.quantize(fill, op.args["self"].q)
         ones = (1,) * len(value.bound)
         source = context.home(Value("fill", value.dtype, ones, (), fill.astype(value.dtype).reshape(ones), q=value.q))
-        wide = replace(source, layout=replace(source.layout, shape=out.layout.shape, strides=(0,) * len(ones)))
-        emit_copy(context, wide, out)
+        broadcast = replace(source, layout=replace(source.layout, shape=out.layout.shape, strides=(0,) * len(ones)))
+        emit_copy(context, broadcast, out)
         context.barrier = True
 
 
 def concat_slice(out: Storage, dim: int, start: int, value: Value) -> Storage:
-    """Where one of the tensors that are joined lies in the result."""
+    """The part of a concatenation's result that one of its inputs occupies."""
     axis, shape = dim % len(out.layout.shape), tuple(int(n) for n in value.bound)
     place = out.at(start * out.layout.strides[axis])
     inside = out.inside or shape[-1] != out.layout.shape[-1]
     return Storage(value, place, replace(out.layout, shape=shape, border=Border()), out.raw, inside)
 
 
-def _with(home: Storage, shape: Sequence[int], strides: Sequence[int]) -> Storage:
+def _with_layout(home: Storage, shape: Sequence[int], strides: Sequence[int]) -> Storage:
     return replace(home, layout=replace(home.layout, shape=tuple(shape), strides=tuple(strides)))
 
 
-def _part(home: Storage, starts: Sequence[int], shape: Sequence[int]) -> Storage:
+def _slice_home(home: Storage, starts: Sequence[int], shape: Sequence[int]) -> Storage:
     offset = sum(a * s for a, s in zip(starts, home.layout.strides, strict=True))
-    return replace(_with(home, shape, home.layout.strides), address=home.at(offset))
+    return replace(_with_layout(home, shape, home.layout.strides), address=home.at(offset))
 
 
-def _joined(homes: Sequence[Storage], out: Storage, dim: int) -> list[tuple[Storage, Storage]]:
+def _concat_pieces(homes: Sequence[Storage], out: Storage, dim: int) -> list[tuple[Storage, Storage]]:
     axis, start, pieces = dim % len(out.layout.shape), 0, []
     for home in homes:
         starts = [start if d == axis else 0 for d in range(len(out.layout.shape))]
-        pieces.append((home, _part(out, starts, home.layout.shape)))
+        pieces.append((home, _slice_home(out, starts, home.layout.shape)))
         start += home.layout.shape[axis]
     return pieces
 
 
-def _reshaped(source: Storage, target: Storage) -> tuple[Storage, Storage]:
-    """Two views of one shape."""
+def _common_views(source: Storage, target: Storage) -> tuple[Storage, Storage]:
+    """Views of source and target with a common shape."""
     shape = common_shape(source.layout.shape, target.layout.shape)
     if shape is not None:
-        return _split(source, shape), _split(target, shape)
+        return _split_dims(source, shape), _split_dims(target, shape)
     if source.layout.dense:
-        return replace(source, layout=_dense_as(source.layout, target.layout.shape)), target
-    return source, replace(target, layout=_dense_as(target.layout, source.layout.shape))
+        return replace(source, layout=_reshape_dense(source.layout, target.layout.shape)), target
+    return source, replace(target, layout=_reshape_dense(target.layout, source.layout.shape))
 
 
 def common_shape(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
-    """The shape of which both are joined dimensions, if there is one.
+    """The coarsest shape that both can be split into, if there is one.
 
     >>> common_shape((6, 4), (2, 12))
     [2, 3, 4]
@@ -216,8 +222,8 @@ def common_shape(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
     return [large // small for small, large in pairwise(steps)][::-1]
 
 
-def _split(home: Storage, shape: Sequence[int]) -> Storage:
-    """The same elements, with dimensions cut so that they have ``shape``."""
+def _split_dims(home: Storage, shape: Sequence[int]) -> Storage:
+    """The same elements with dimensions split to ``shape``."""
     pieces = list(shape)[::-1]
     strides: list[int] = []
     for n, step in zip(reversed(home.layout.shape), reversed(home.layout.strides), strict=True):
@@ -225,8 +231,8 @@ def _split(home: Storage, shape: Sequence[int]) -> Storage:
         while done < n:
             strides.append(step * done)
             done *= pieces[len(strides) - 1]
-    return _with(home, shape, strides[::-1])
+    return _with_layout(home, shape, strides[::-1])
 
 
-def _dense_as(layout: Layout, shape: Sequence[int]) -> Layout:
+def _reshape_dense(layout: Layout, shape: Sequence[int]) -> Layout:
     return replace(layout, shape=tuple(shape), strides=dense_strides(shape, layout.item))

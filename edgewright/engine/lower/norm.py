@@ -1,4 +1,4 @@
-"""Layer, RMS, group and instance norm."""
+"""Layer, RMS, group and instance norm in float32."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from edgewright.ir.graph import Op
 
 
 def _norm(op: Op) -> NormSpec | None:
-    x, given = op.args["input"], [op.args.get(n) for n in ("weight", "bias")]
-    weight, bias = (v is not None for v in given)
+    x, params = op.args["input"], [op.args.get(n) for n in ("weight", "bias")]
+    weight, bias = (v is not None for v in params)
     if op.kind in ("layer_norm", "rms_norm"):
         length = math.prod(int(n) for n in op.args["normalized_shape"])
         eps = op.args.get("eps")
@@ -28,7 +28,7 @@ def _norm(op: Op) -> NormSpec | None:
 
 
 class Normalize(DenseLowering):
-    """Rows of single precision that lie densely."""
+    """Normalization of dense float32 rows."""
 
     def __init__(self, node: Node, norm: NormSpec) -> None:
         super().__init__(node)
@@ -40,8 +40,8 @@ class Normalize(DenseLowering):
         if op.kind not in ("layer_norm", "rms_norm", "group_norm") or len(node.ops) > 1 or len(op.outputs) > 1:
             return None
         norm = _norm(op)
-        fits = norm is not None and all(is_float32(v) for v in (*op.inputs(), node.out))
-        return cls(node, norm) if fits and norm is not None else None
+        supported = norm is not None and all(is_float32(v) for v in (*op.inputs(), node.out))
+        return cls(node, norm) if supported and norm is not None else None
 
     def emit(self, context: LoweringContext) -> None:
         op, norm, lanes = self.node.op, self.norm, context.isa.lanes

@@ -1,4 +1,4 @@
-"""Pooling."""
+"""Max, average and global average pooling, float32 or int8."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.ir.graph import Op, QParams
 from edgewright.ir.numerics import Numerics
 
-_MOST_IMAGES = 1024  # each is a step of its own: a file must not ask for millions
+_MAX_IMAGES = 1024  # each image is a step, so an untrusted file must not request millions
 
 
 class Pool2d(Lowering):
@@ -25,7 +25,7 @@ class Pool2d(Lowering):
         op = node.op
         if op.kind not in ("max_pool2d", "avg_pool2d") or len(node.ops) > 1 or node.op.outputs[1:]:
             return None
-        if node.out.bound[0] > _MOST_IMAGES:
+        if node.out.bound[0] > _MAX_IMAGES:
             return None
         x = op.args["self"]
         if not (is_float32(x) and is_float32(node.out)) and not (is_quantized8(x.q) and is_quantized8(node.out.q)):
@@ -48,12 +48,13 @@ class Pool2d(Lowering):
         op, node = self.node.op, self.node
         x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
         batch, high, wide, channels = node.out.bound
-        bounds = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
-        mean = op.kind == "avg_pool2d"
-        given, made = (affine_of(q) if mean and q is not None else None for q in (x.q, node.out.q))
-        tail = fused_clamp(op) if x.q is None else ()
-        pool = PoolSpec("mean" if mean else "max", data.layout.item, *_axes(op, data.layout), int(wide), int(channels),
-                    out.layout.row, out.layout.pixel, tail, given, made, *bounds)  # fmt: skip
+        clamp_range = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
+        is_average = op.kind == "avg_pool2d"
+        in_affine, out_affine = (affine_of(q) if is_average and q is not None else None for q in (x.q, node.out.q))
+        epilogue = fused_clamp(op) if x.q is None else ()
+        pool = PoolSpec("mean" if is_average else "max", data.layout.item, *_axes(op, data.layout), int(wide),
+                    int(channels), out.layout.row, out.layout.pixel, epilogue, in_affine, out_affine,
+                    *clamp_range)  # fmt: skip
         name = context.kernel("pool", pool, lambda module, name: emit_pool(module, name, context.isa, pool))
         taps = pool.high.kernel * pool.wide.kernel
         for n in range(int(batch)):
@@ -70,10 +71,10 @@ def _axes(op: Op, layout: Layout) -> tuple[PoolAxis, PoolAxis]:
     return high, wide
 
 
-def _requantized(numerics: Numerics, given: QParams, made: QParams, count: int) -> dict[str, Any]:
-    """How a sum of ``count`` integers becomes their mean. The engine's bytes are ``shift`` more than stored ones."""
-    steps, result = numerics.mean_steps(given, made, count), affine_of(made)
-    return {"shift": steps.subtract + affine_of(given).shift * count, "factor": float(steps.factor),
+def _mean_requant(numerics: Numerics, in_q: QParams, out_q: QParams, count: int) -> dict[str, Any]:
+    """Parameters that requantize a sum of ``count`` integers to their mean, for internal (offset) int8 values."""
+    steps, result = numerics.mean_steps(in_q, out_q, count), affine_of(out_q)
+    return {"shift": steps.subtract + affine_of(in_q).shift * count, "factor": float(steps.factor),
             "offset": float(steps.offset), "made": replace(result, zero=steps.zero + result.shift)}  # fmt: skip
 
 
@@ -85,12 +86,12 @@ class GlobalAvgPool(Lowering):
         if node.op.kind != "global_avg_pool2d" or node.second is not None:
             return None
         x = node.op.args["self"]
-        if x.bound[0] > _MOST_IMAGES:
+        if x.bound[0] > _MAX_IMAGES:
             return None
-        fits = (is_float32(x) and is_float32(node.out)) or (
+        supported = (is_float32(x) and is_float32(node.out)) or (
             is_quantized8(x.q) and is_quantized8(node.out.q) and len(node.ops) == 1
         )
-        return cls(node) if fits else None
+        return cls(node) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
@@ -101,9 +102,9 @@ class GlobalAvgPool(Lowering):
         if x.q is None or node.out.q is None:
             mean = GlobalMeanSpec(*sizes, fused_clamp(op) + node.tail)
         else:
-            bounds = clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
-            steps = _requantized(context.numerics, x.q, node.out.q, high * wide)
-            mean = GlobalMeanSpec(*sizes, low=bounds[0], top=bounds[1], **steps)
+            clamp_range = clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
+            steps = _mean_requant(context.numerics, x.q, node.out.q, high * wide)
+            mean = GlobalMeanSpec(*sizes, low=clamp_range[0], top=clamp_range[1], **steps)
         name = context.kernel("mean", mean, lambda module, name: emit_global_mean(module, name, context.isa, mean))
         for n in range(batch):
             slots = [data.at(n * data.layout.image), out.at(n * out.layout.strides[0])]

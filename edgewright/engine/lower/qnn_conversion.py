@@ -1,4 +1,4 @@
-"""QNN's conversions between real numbers and integers of 16 bits."""
+"""QNN's conversions between float32 and quantized integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = ("qnn.Quantize", "qnn.Dequantize", "qnn.Convert", "qnn.Cast")
 
 
 class QnnConversion(Lowering):
-    """Between single precision and integers of one scale."""
+    """Quantize, Dequantize, Convert and Cast between float32 and integers with one scale."""
 
     exact_reads = True
 
@@ -24,23 +24,25 @@ class QnnConversion(Lowering):
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if node.op.kind not in _KINDS or len(node.ops) > 1:
             return None
-        ends = [node.op.args["inputs"][0], node.out]
-        whole, other = ends if ends[1].q is None else ends[::-1]
-        fits = whole.q is not None and whole.q.axis is None and whole.q.dtype.itemsize <= 2 and is_float32(other)
-        return cls(node) if fits and not ends[0].constant else None
+        operand_and_result = [node.op.args["inputs"][0], node.out]
+        quantized, floats = operand_and_result if operand_and_result[1].q is None else operand_and_result[::-1]
+        supported = (
+            quantized.q is not None and quantized.q.axis is None and quantized.q.dtype.itemsize <= 2 and is_float32(floats)
+        )
+        return cls(node) if supported and not operand_and_result[0].constant else None
 
     def emit(self, context: LoweringContext) -> None:
         x, out = self.node.op.args["inputs"][0], self.node.out
 
-        def body(f: Function, given: list[Reg]) -> Reg:
-            i = RangedIntBuilder(f, lane_count(given[0].type))
+        def body(f: Function, regs: list[Reg]) -> Reg:
+            i = RangedIntBuilder(f, lane_count(regs[0].type))
             if out.q is None:
-                return real(i, i.load(given[0], *bounds(x), _moved(x)), x)
-            return i.store(stored(i, given[0], out), 8 * out.q.dtype.itemsize, _moved(out))
+                return real(i, i.load(regs[0], *bounds(x), _storage_offset(x)), x)
+            return i.store(stored(i, regs[0], out), 8 * out.q.dtype.itemsize, _storage_offset(out))
 
         emit_elementwise(context, "rescale", [context.home(x)], context.home(out), (x.q, out.q), body)
 
 
-def _moved(value: Value) -> int:
-    """What is added to a stored value inside the engine."""
+def _storage_offset(value: Value) -> int:
+    """Offset between a stored value and the engine's internal representation."""
     return 0 if value.q is None else storage_offset(value.q)

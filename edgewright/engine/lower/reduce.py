@@ -1,4 +1,4 @@
-"""Reductions over any dimensions."""
+"""Float32 reductions over any dimensions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgewright.ir.dtypes import ScalarType
 
 
 class FloatReduce(DenseLowering):
-    """sum, mean, prod, amax, amin of single precision."""
+    """sum, mean, prod, amax and amin of float32."""
 
     def __init__(self, node: Node, reduce: ReduceSpec) -> None:
         super().__init__(node)
@@ -34,17 +34,17 @@ class FloatReduce(DenseLowering):
         if not (is_float32(x) and is_float32(node.out)) or op.args.get("dtype") not in (None, int(ScalarType.FLOAT32)):
             return None
         dim, rank = op.args.get("dim"), len(x.bound)
-        given = [dim] if isinstance(dim, int) else dim
-        axes = sorted({int(d) % rank for d in given}) if given and rank else list(range(rank))
+        dims = [dim] if isinstance(dim, int) else dim
+        axes = sorted({int(d) % rank for d in dims}) if dims and rank else list(range(rank))
         return cls(node, plan_reduce(op.kind, [int(n) for n in x.bound], axes))
 
     def emit(self, context: LoweringContext) -> None:
         reduce, lanes = self.reduce, context.isa.lanes
         data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
         assert data.layout.dense and out.layout.dense
-        varies = context.shared is not None
-        spec = without_sizes(reduce) if varies else reduce
-        build = lambda module, name: emit_reduce(module, name, lanes, spec, varies)  # noqa: E731
-        name = context.kernel("open_reduce" if varies else "reduce", spec, build)
-        slots = [data.at(), out.at(), *(runtime_params(reduce) if varies else ())]
+        dynamic = context.shared is not None
+        spec = without_sizes(reduce) if dynamic else reduce
+        build = lambda module, name: emit_reduce(module, name, lanes, spec, dynamic)  # noqa: E731
+        name = context.kernel("open_reduce" if dynamic else "reduce", spec, build)
+        slots = [data.at(), out.at(), *(runtime_params(reduce) if dynamic else ())]
         context.step(name, slots, units(lanes, reduce), math.prod(data.layout.shape) * 0.1)

@@ -32,11 +32,12 @@ class BilinearResize(Lowering):
         data, out = context.home(x), context.home(node.out)
         batch, high, wide, channels = (int(n) for n in node.out.bound)
         sizes = (int(x.bound[1]), int(x.bound[2]))
-        given, made = (None if v.q is None else affine_of(v.q) for v in (x, node.out))
-        bounds = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
-        tail = fused_clamp(op) if node.out.q is None else ()
+        in_affine, out_affine = (None if v.q is None else affine_of(v.q) for v in (x, node.out))
+        clamp_range = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
+        epilogue = fused_clamp(op) if node.out.q is None else ()
         resize = ResizeSpec(data.layout.item, wide, channels, out.layout.row, out.layout.pixel,
-                        cheaper_first(sizes, (high, wide))[0] == -1, tail, given, made, *bounds)  # fmt: skip
+                        cheaper_first(sizes, (high, wide))[0] == -1, epilogue, in_affine, out_affine,
+                        *clamp_range)  # fmt: skip
         lanes = context.isa.lanes
         name = context.kernel("resize", resize, lambda module, name: emit_resize(module, name, lanes, resize))
         tables = [
@@ -49,11 +50,11 @@ class BilinearResize(Lowering):
 
 
 def bilinear_taps(size: int, count: int, align: bool) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Where the two inputs of each output are along a dimension, and their weights, in single precision."""
+    """Indices of the two inputs of each output along a dimension, and their float32 weights."""
     ratio = ((size - 1) / (count - 1) if count > 1 else 0.0) if align else size / count
     positions, step = np.arange(count, dtype=np.float32), np.float32(ratio)
     half = np.float32(0.5)
-    at = positions * step if align else np.maximum((positions + half) * step - half, np.float32(0))
-    lower = np.clip(at, 0, size - 1).astype(np.int64)
-    part = np.clip(at - lower, 0, 1).astype(np.float32)
-    return (lower, np.minimum(lower + 1, size - 1)), (np.float32(1) - part, part)
+    source_position = positions * step if align else np.maximum((positions + half) * step - half, np.float32(0))
+    lower = np.clip(source_position, 0, size - 1).astype(np.int64)
+    fraction = np.clip(source_position - lower, 0, 1).astype(np.float32)
+    return (lower, np.minimum(lower + 1, size - 1)), (np.float32(1) - fraction, fraction)

@@ -1,4 +1,7 @@
-"""Rows at places that are known when the graph runs: embeddings, indexing, writing to a cache; TOSA's too."""
+"""Gather and scatter of rows by run-time indices: embedding, index_select, index_put into a cache, and TOSA's.
+
+Out-of-range indices that the model's author must hear of raise: a separate step checks the indices first.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from edgewright.engine.plan import Address, BoundsCheck
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Op, Value
 
-_WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
-_NANOSECONDS = 5.0  # for one row; a byte of it takes the hundredth part
+_INDEX_TYPES = (np.dtype(np.int64), np.dtype(np.int32))
+_NANOSECONDS = 5.0  # per row, plus a hundredth of it per byte
 
 
 def _indexed(op: Op) -> tuple[Value, int, Value] | None:
-    """The tensor, the dimension and the places of an operator on one dimension."""
+    """The tensor, the dimension and the indices of an operator that indexes one dimension."""
     if op.kind == "embedding":
         return op.args["weight"], 0, op.args["indices"]
     if op.kind == "index_select":
@@ -35,116 +38,130 @@ def _indexed(op: Op) -> tuple[Value, int, Value] | None:
     return (op.args["self"], *named[0]) if len(named) == 1 else None
 
 
-def _places(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
-    found = _indexed(op)
-    if found is None:
+def _gather_spec(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
+    operands = _indexed(op)
+    if operands is None:
         return None
-    data, dim, index = found
+    data, dim, index = operands
     shape = [int(n) for n in data.bound]
-    plain = (data.q is None or data.q.axis is None) and index.q is None and index.dtype in _WHOLE
-    if not plain or dim >= len(shape) or data.dtype is None or index.dtype is None:
+    supported = (data.q is None or data.q.axis is None) and index.q is None and index.dtype in _INDEX_TYPES
+    if not supported or dim >= len(shape) or data.dtype is None or index.dtype is None:
         return None
     run, item = math.prod(shape[dim + 1 :]) * data.dtype.itemsize, index.dtype.itemsize
     outer, size, count = math.prod(shape[:dim]), shape[dim], math.prod(int(n) for n in index.bound)
-    skips = op.kind == "index_put" and isinstance(op.args.get("outside"), OutOfRangePolicy)
+    skip_outside = op.kind == "index_put" and isinstance(op.args.get("outside"), OutOfRangePolicy)
     return (
         data,
         index,
-        RowGatherSpec(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skips),
+        RowGatherSpec(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skip_outside),
+    ),
     )
 
 
-def _look(context: LoweringContext, outside: OutOfRangePolicy | None, listed: Storage, places: RowGatherSpec) -> None:
-    """Have places looked at, if those that are not there are somebody's error."""
+def _emit_bounds_check(context: LoweringContext, outside: OutOfRangePolicy | None, indices: Storage, spec: RowGatherSpec) -> None:
+    """Emit a check of the indices, if out-of-range ones are an error."""
     if outside is None or not outside.subject:
         return
-    context.checks.append(BoundsCheck(outside, places.size))
-    least, (line, step), item = outside.least(places.size), places.places, places.item
+    context.checks.append(BoundsCheck(outside, spec.size))
+    least, (row_stride, step), item = outside.least(spec.size), spec.places, spec.item
     name = context.kernel("inside", item, lambda module, name: emit_index_check(module, name, item))
-    lines = places.outer if line else 1
-    numbers = (places.count, line, step, least, places.size - least, len(context.checks))
-    context.step(name, [listed.at(), Address("arena", context.error_slot), *numbers], lines, lines * places.count * 1.0)
+    row_count = spec.outer if row_stride else 1
+    check_args = (spec.count, row_stride, step, least, spec.size - least, len(context.checks))
+    context.step(
+        name, [indices.at(), Address("arena", context.error_slot), *check_args], row_count, row_count * spec.count * 1.0
+    )
 
 
-def _step(
-    context: LoweringContext, homes: tuple[Storage, Storage, Storage], places: RowGatherSpec, emit: Callable[..., None]
+def _emit_rows(
+    context: LoweringContext, homes: tuple[Storage, Storage, Storage], spec: RowGatherSpec, emit: Callable[..., None]
 ) -> None:
-    """``homes``: the tensor, places and rows, in the order of the kernel's slots."""
+    """Emit the gather or scatter; ``homes``: tensor, indices and rows, in the order of the kernel's slots."""
 
     def build(module: Module, name: str) -> None:
-        emit(module, name, *places.code)
+        emit(module, name, *spec.code)
 
-    reads = emit is emit_row_gather
-    name = context.kernel("gather" if reads else "put", places.code, build)
-    work = places.outer * places.count * (_NANOSECONDS + places.run * _NANOSECONDS / 100)
-    units = places.outer * places.count if reads else places.outer
-    context.step(name, [*(h.at() for h in homes), *places.numbers], units, work)
+    is_gather = emit is emit_row_gather
+    name = context.kernel("gather" if is_gather else "put", spec.code, build)
+    work = spec.outer * spec.count * (_NANOSECONDS + spec.run * _NANOSECONDS / 100)
+    units = spec.outer * spec.count if is_gather else spec.outer
+    context.step(name, [*(h.at() for h in homes), *spec.numbers], units, work)
 
 
 class RowGather(DenseLowering):
-    """embedding, index_select, and index by one list of places."""
+    """embedding, index_select, and index with one index tensor."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        found = _places(node.op) if is_unfused(node, "embedding", "index_select", "index") else None
-        fits = found is not None and found[0].dtype == node.out.dtype and found[0].q == node.out.q
-        return cls(node) if fits else None
+        operands = _gather_spec(node.op) if is_unfused(node, "embedding", "index_select", "index") else None
+        supported = operands is not None and operands[0].dtype == node.out.dtype and operands[0].q == node.out.q
+        return cls(node) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
-        found = _places(self.node.op)
-        assert found is not None
-        data, index, places = found
-        _look(context, self.node.op.args.get("outside"), context.home(index), places)
-        _step(context, (context.home(data), context.home(index), context.home(self.node.out)), places, emit_row_gather)
+        operands = _gather_spec(self.node.op)
+        assert operands is not None
+        data, index, spec = operands
+        _emit_bounds_check(context, self.node.op.args.get("outside"), context.home(index), spec)
+        _emit_rows(context, (context.home(data), context.home(index), context.home(self.node.out)), spec, emit_row_gather)
 
 
 class RowScatter(DenseLowering):
-    """index_put at one list of places: a copy, unless it lies there already, with rows written over."""
+    """index_put with one index tensor: copies the tensor, unless it is updated in place, then overwrites rows."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
-        found = _places(op) if is_unfused(node, "index_put") and not op.args.get("accumulate") else None
-        if found is None:
+        operands = _gather_spec(op) if is_unfused(node, "index_put") and not op.args.get("accumulate") else None
+        if operands is None:
             return None
-        data, _, places = found
+        data, _, spec = operands
         values: Value = op.args["values"]
-        fits = values.q is None and data.q is None and values.dtype == data.dtype == node.out.dtype
+        same_dtype = values.q is None and data.q is None and values.dtype == data.dtype == node.out.dtype
         size = math.prod(int(n) for n in values.bound) * (values.dtype.itemsize if values.dtype is not None else 0)
-        return cls(node) if fits and size == places.outer * places.count * places.run else None
+        return cls(node) if same_dtype and size == spec.outer * spec.count * spec.run else None
 
     def emit(self, context: LoweringContext) -> None:
-        found, out = _places(self.node.op), context.home(self.node.out)
-        assert found is not None
-        data, index, places = found
+        operands, out = _gather_spec(self.node.op), context.home(self.node.out)
+        assert operands is not None
+        data, index, spec = operands
         if context.home(data).address != out.address:
             emit_copy(context, context.home(data), out)
             context.barrier = True
-        _step(context, (context.home(self.node.op.args["values"]), context.home(index), out), places, emit_row_scatter)
+        _emit_rows(context, (context.home(self.node.op.args["values"]), context.home(index), out), spec, emit_row_scatter)
 
 
 class _BatchedRows(Lowering):
-    """What TOSA's gather and scatter have in common: ``[batch, size, channels]`` and ``[batch, count]`` places."""
+    """Shared by TOSA's gather and scatter: ``[batch, size, channels]`` values and ``[batch, count]`` indices."""
 
     exact_reads = True
 
     @property
-    def refused(self) -> OutOfRangePolicy:
+    def out_of_range(self) -> OutOfRangePolicy:
         return OutOfRangePolicy(f"{self.node.op.kind} {self.node.out.name!r}", wrap=True)
 
     @staticmethod
-    def places(whole: Storage, rows: Storage, listed: Storage) -> RowGatherSpec:
-        batch, size, channels = whole.layout.shape
-        count, run = rows.layout.shape[1], channels * whole.layout.item
-        (wide, tall, _), (across, along, _), (down, step) = (h.layout.strides for h in (whole, rows, listed))
-        return RowGatherSpec(batch, size, count, run, listed.layout.item, (wide, tall), (across, along), (down, step))
+    def gather_spec(values: Storage, rows: Storage, indices: Storage) -> RowGatherSpec:
+        batch, size, channels = values.layout.shape
+        count, run = rows.layout.shape[1], channels * values.layout.item
+        (batch_stride, size_stride, _), (row_batch, row_stride, _), (index_batch, step) = (
+            h.layout.strides for h in (values, rows, indices)
+        )
+        return RowGatherSpec(
+            batch,
+            size,
+            count,
+            run,
+            indices.layout.item,
+            (batch_stride, size_stride),
+            (row_batch, row_stride),
+            (index_batch, step),
+        )
 
     @staticmethod
-    def fits(whole: Value, rows: Value, places: Value) -> bool:
-        ranks = (len(whole.bound), len(rows.bound), len(places.bound)) == (3, 3, 2)
-        if not ranks or places.dtype != np.dtype(np.int32) or not same_storage(whole, rows):
+    def fits(values: Value, rows: Value, indices: Value) -> bool:
+        ranks = (len(values.bound), len(rows.bound), len(indices.bound)) == (3, 3, 2)
+        if not ranks or indices.dtype != np.dtype(np.int32) or not same_storage(values, rows):
             return False
-        (batch, size, channels), (count, length) = whole.bound, places.bound
+        (batch, size, channels), (count, length) = values.bound, indices.bound
         return rows.bound == (batch, length, channels) and count == batch and 0 not in (batch, size, channels, length)
 
 
@@ -154,33 +171,35 @@ class TosaGather(_BatchedRows):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         args = node.op.args
-        fits = is_unfused(node, "tosa.gather") and cls.fits(args["values"], node.out, args["indices"])
-        return cls(node) if fits else None
+        supported = is_unfused(node, "tosa.gather") and cls.fits(args["values"], node.out, args["indices"])
+        return cls(node) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
         args = self.node.op.args
-        whole, listed, rows = (context.home(v) for v in (args["values"], args["indices"], self.node.out))
-        places = self.places(whole, rows, listed)
-        _look(context, self.refused, listed, places)
-        _step(context, (whole, listed, rows), places, emit_row_gather)
+        values, indices, rows = (context.home(v) for v in (args["values"], args["indices"], self.node.out))
+        spec = self.gather_spec(values, rows, indices)
+        _emit_bounds_check(context, self.out_of_range, indices, spec)
+        _emit_rows(context, (values, indices, rows), spec, emit_row_gather)
 
 
 class TosaScatter(_BatchedRows):
-    """scatter: a copy, with rows written over."""
+    """scatter: copies the values, then overwrites rows."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         if not is_unfused(node, "tosa.scatter"):
             return None
-        values, rows, places = (node.op.args[name] for name in ("values", "input", "indices"))
-        fits = cls.fits(values, rows, places) and same_storage(values, node.out) and values.bound == node.out.bound
-        return cls(node) if fits else None
+        values, rows, indices = (node.op.args[name] for name in ("values", "input", "indices"))
+        supported = (
+            cls.fits(values, rows, indices) and same_storage(values, node.out) and values.bound == node.out.bound
+        )
+        return cls(node) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
         args, out = self.node.op.args, context.home(self.node.out)
         emit_copy(context, context.home(args["values"]), out)
         context.barrier = True
-        rows, listed = context.home(args["input"]), context.home(args["indices"])
-        places = self.places(out, rows, listed)
-        _look(context, self.refused, listed, places)
-        _step(context, (rows, listed, out), places, emit_row_scatter)
+        rows, indices = context.home(args["input"]), context.home(args["indices"])
+        spec = self.gather_spec(out, rows, indices)
+        _emit_bounds_check(context, self.out_of_range, indices, spec)
+        _emit_rows(context, (rows, indices, out), spec, emit_row_scatter)

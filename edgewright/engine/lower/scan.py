@@ -1,4 +1,4 @@
-"""Running sums, reductions of integers, and places of the best elements, along one dimension."""
+"""Scans and reductions along one dimension of typed tensors: cumsum, integer reductions, and top-k indices."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from edgewright.engine.kernels.scan import REDUCE_OPS, ScanSpec, emit_cumsum, em
 from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContext, is_unfused
 from edgewright.ir.graph import Op
 
-_MOST = 1 << 22  # comparisons of a line: beyond, numpy's sort is faster
-_BEST = "topk_places"
+_MAX_COMPARISONS = 1 << 22  # per row; beyond, numpy's sort is faster
+_TOPK = "topk_places"
 
 
 def scan_dim(op: Op) -> int | None:
-    """The one dimension an operator is along."""
+    """The dimension of an operator along a single dimension; None if it has several."""
     rank, dim = len(op.args["self"].bound), op.args.get("dim")
     if isinstance(dim, list | tuple):
         dim = dim[0] if len(dim) == 1 else None
@@ -27,6 +27,7 @@ def scan_dim(op: Op) -> int | None:
 
 
 def scan_lines(op: Op) -> ScanSpec | None:
+    """The rows of an operator, or None if its type is not supported."""
     x, dim = op.args["self"], scan_dim(op)
     if dim is None or x.q is not None or x.dtype is None or not has_vector_arithmetic(x.dtype) or x.constant:
         return None
@@ -36,7 +37,7 @@ def scan_lines(op: Op) -> ScanSpec | None:
 
 
 class Scan(DenseLowering):
-    """cumsum, sum, prod, amax and amin in an operand's own type; topk_places."""
+    """cumsum, sum, prod, amax and amin in the operand's type, and topk_places."""
 
     def __init__(self, node: Node, lines: ScanSpec) -> None:
         super().__init__(node)
@@ -45,19 +46,21 @@ class Scan(DenseLowering):
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op, out = node.op, node.out
-        if not is_unfused(node, _BEST, *REDUCE_OPS, "cumsum"):
+        if not is_unfused(node, _TOPK, *REDUCE_OPS, "cumsum"):
             return None
         lines = scan_lines(op)
         if lines is None or out.q is not None or op.args.get("dtype") is not None:
             return None
-        kept = np.dtype(np.int64) if op.kind == _BEST else op.args["self"].dtype
+        result_dtype = np.dtype(np.int64) if op.kind == _TOPK else op.args["self"].dtype
         if op.kind in ("sum", "prod", "cumsum") and lines.type.kind in "iub" and lines.type != np.dtype(np.int64):
             return None
-        return cls(node, lines) if out.dtype == kept and 0 < lines.picks * lines.size <= _MOST else None
+        return (
+            cls(node, lines) if out.dtype == result_dtype and 0 < lines.picks * lines.size <= _MAX_COMPARISONS else None
+        )
 
     def emit(self, context: LoweringContext) -> None:
         lines, kind, lanes = self.lines, self.node.op.kind, context.isa.lanes
-        if kind == _BEST:
+        if kind == _TOPK:
             name = context.kernel("best", lines, lambda module, name: emit_topk(module, name, lines, lanes))
         elif kind == "cumsum":
             name = context.kernel("cumsum", lines, lambda module, name: emit_cumsum(module, name, lines, lanes))

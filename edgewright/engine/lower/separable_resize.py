@@ -1,4 +1,4 @@
-"""Weighted sums of neighbours along a dimension."""
+"""Separable resize: weighted sums of a window of neighbours along one dimension."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewright.engine.lower.base import DenseLowering, Lowering, LoweringContex
 
 
 class SeparableResize(DenseLowering):
-    """bands, of single precision."""
+    """bands in float32."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:

@@ -1,4 +1,4 @@
-"""Operators on single elements of any type, one pass each."""
+"""Elementwise operators on tensors of any type, one pass each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from edgewright.engine.lower.elementwise import emit_elementwise
 from edgewright.ir.dtypes import DType
 from edgewright.ir.graph import Op, Value
 
-_TRUTH = np.dtype(np.bool_)
+_BOOL = np.dtype(np.bool_)
 _NAMES = ("condition", "self", "other", "exponent", "min", "max")
-_FEW = 4  # lanes of what is computed in doubles, and divided element by element
+_FEW_LANES = 4  # for operators computed in float64, or divided element by element
 _SLOW = ("pow", "atan2", "fmod", "remainder", "floor_divide", "trunc_divide")
 
 
@@ -24,14 +24,14 @@ def _operands(op: Op) -> list[Any]:
     return [op.args[name] for name in _NAMES if op.args.get(name) is not None]
 
 
-def _plain(value: Any) -> bool:
+def _is_supported(value: Any) -> bool:
     return (
         isinstance(value, Value) and value.q is None and value.dtype is not None and has_vector_arithmetic(value.dtype)
     )
 
 
 class TypedElementwise(Lowering):
-    """Of one type, which is also the result's, or makes a truth of it; and conversions between types."""
+    """Operators whose operands share a type, which is also the result's unless it is bool; and casts."""
 
     exact_reads = True
 
@@ -40,26 +40,35 @@ class TypedElementwise(Lowering):
         op, out = node.op, node.out
         if len(node.ops) > 1 or (op.kind not in TYPED_OPS and op.kind != "cast") or op.args.get("limits") is not None:
             return None
-        given = _operands(op)
-        if not given or not _plain(out) or not all(_plain(v) for v in given) or all(v.constant for v in given):
+        values = _operands(op)
+        if (
+            not values
+            or not _is_supported(out)
+            or not all(_is_supported(v) for v in values)
+            or all(v.constant for v in values)
+        ):
             return None
-        data = [v.dtype for v in given[op.kind == "where" :]]
-        alike = len(set(data)) == 1 and (out.dtype == (_TRUTH if op.kind in BOOL_OPS else data[0]))
-        known = op.kind != "where" or given[0].dtype in (_TRUTH, np.dtype(np.uint8))
-        return cls(node) if op.kind == "cast" or (alike and known and op.args.get("alpha", 1) == 1) else None
+        data = [v.dtype for v in values[op.kind == "where" :]]
+        types_match = len(set(data)) == 1 and (out.dtype == (_BOOL if op.kind in BOOL_OPS else data[0]))
+        valid_condition = op.kind != "where" or values[0].dtype in (_BOOL, np.dtype(np.uint8))
+        return (
+            cls(node)
+            if op.kind == "cast" or (types_match and valid_condition and op.args.get("alpha", 1) == 1)
+            else None
+        )
 
     def emit(self, context: LoweringContext) -> None:
         op, out = self.node.op, self.node.out
-        given = _operands(op)
-        source, target = given[-1].dtype, out.dtype
+        values = _operands(op)
+        source, target = values[-1].dtype, out.dtype
         assert source is not None and target is not None
 
         def body(f: Function, regs: list[Reg]) -> Reg:
             return cast(f, regs[0], source, target) if op.kind == "cast" else TYPED_OPS[op.kind](f, source, regs)
 
-        homes = [context.home(v) for v in given]
-        key = (op.kind, *(_letter(v.dtype) for v in (*given, out)))
-        lanes = min(_FEW, context.isa.lanes) if op.kind in _SLOW else 0
+        homes = [context.home(v) for v in values]
+        key = (op.kind, *(_letter(v.dtype) for v in (*values, out)))
+        lanes = min(_FEW_LANES, context.isa.lanes) if op.kind in _SLOW else 0
         emit_elementwise(context, "typed", homes, context.home(out), key, body, lanes)
 
 

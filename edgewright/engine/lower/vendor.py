@@ -1,4 +1,4 @@
-"""Lowerings of vendors' operators that the engine has none of its own for."""
+"""Lowerings of vendor-dialect operators that no core lowering covers, imported on first use."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 
 
 class VendorDispatch(Lowering):
-    """Chooses among them; they are loaded when the first is met, as most graphs have none."""
+    """Tries the lowerings of this group; most graphs never load them."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
         op = node.op
         if "." not in op.kind and "scaling" not in op.args:
             return None
-        return next((made for kind in _lowerings() if (made := kind.accept(node, context)) is not None), None)
+        return next(
+            (lowering for candidate in _lowerings() if (lowering := candidate.accept(node, context)) is not None), None
+        )
 
 
 @cache

@@ -1,6 +1,13 @@
-"""3x3 convolutions of stride 1 in single precision, by Winograd's way where it is faster.
+"""Float32 3x3 convolutions of stride 1 by Winograd's minimal filtering algorithm.
 
-Results differ from exact ones by less than 1e-5 of the largest (tested); the plain way by some 1e-6.
+Reference: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015). F(m x m, 3 x 3) transforms each
+(m + 2) x (m + 2) input patch to as many points, multiplies pointwise over channels (one GEMM per point, over all tiles
+of a band), and transforms back to m x m outputs. m = 4 needs 36 multiplications per 16 outputs instead of 144.
+
+Selection: ``suits_winograd`` requires a dense 3x3 window and at least 16 channels, ``WinogradConv.accept`` full vectors
+of channels. ``default_tile_grid`` picks m = 4, or m = 2 where the larger transformed weights would be streamed from
+memory at every call. Measuring may choose the other m or direct convolution. An operator with ``exact`` set never uses
+it: results differ from exact ones by less than 1e-5 of the largest (tested), direct convolution by about 1e-6.
 """
 
 from __future__ import annotations
@@ -29,66 +36,67 @@ from edgewright.engine.lower.conv_geometry import ConvGeometry
 from edgewright.engine.plan import Address
 from edgewright.ir.graph import Array, Value
 
-_INSIDE = 640 << 10  # bytes of weights that stay in the second cache while tile rows go by
-_NEAR = 4 << 20  # bytes of weights that are worth asking for before they are needed; more only get in each other's way
-_STREAMED = 24 << 20  # bytes of weights that come from memory at every call
+_L2_WEIGHTS = 640 << 10  # bytes of weights that stay in L2 while tile rows stream through
+_PREFETCH_WEIGHTS = 4 << 20  # bytes of weights up to which prefetching helps; beyond, lines evict each other
+_STREAMED_WEIGHTS = 24 << 20  # bytes of weights from which every call fetches them from memory
 
 
 @dataclass(frozen=True)
 class TileGrid:
-    """How an image is grid."""
+    """How the output image is divided into tiles of m x m pixels."""
 
     m: int
     high: int  # rows of tiles
     wide: int
-    band: int  # rows of tiles that are done together
+    band: int  # tile rows per GEMM
 
     @property
     def points(self) -> int:
+        """Points of a transformed tile."""
         return (self.m + 2) ** 2
 
 
 def default_tile_grid(conv: ConvGeometry) -> TileGrid:
-    """F(4x4), unless its weights would be so many that fetching them takes longer than the products it saves."""
-    return tile_grid(conv, 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED else 2)
+    """F(4x4), or F(2x2) if fetching the larger weights costs more than the multiplications it saves."""
+    return tile_grid(conv, 4 if conv.inputs * conv.outputs * 36 * 4 <= _STREAMED_WEIGHTS else 2)
 
 
 def tile_grid(conv: ConvGeometry, m: int) -> TileGrid:
-    """Tiles of m x m."""
+    """Divide the output into tiles of m x m."""
     high, wide = (-(-n // m) for n in conv.size)
-    inside = conv.inputs * conv.outputs * (m + 2) ** 2 * 4 <= _INSIDE
-    return TileGrid(m, high, wide, 1 if inside else high)
+    fits_l2 = conv.inputs * conv.outputs * (m + 2) ** 2 * 4 <= _L2_WEIGHTS
+    return TileGrid(m, high, wide, 1 if fits_l2 else high)
 
 
 def suits_winograd(conv: ConvGeometry) -> bool:
-    """3x3 at every pixel, and enough of them."""
+    """Whether the window is a dense 3x3 of stride 1, with enough pixels and channels."""
     window = (conv.kernel, conv.stride, conv.dilation, conv.groups)
     return window == ((3, 3), (1, 1), (1, 1), 1) and min(conv.size) >= 4 and min(conv.inputs, conv.outputs) >= 16
 
 
 def patch_border(x: Value, grid: TileGrid, border: Border) -> tuple[Value, Border]:
-    """The border that the last patches reach into."""
+    """The border that the last input patches extend into."""
     bottom = grid.high * grid.m + 2 - border.top - int(x.bound[1])
     right = grid.wide * grid.m + 2 - border.left - int(x.bound[2])
     return x, Border(border.top, max(0, bottom), border.left, max(0, right))
 
 
 class WinogradConv(FloatConv):
-    """conv2d."""
+    """conv2d with a 3x3 window."""
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        made = FloatConv.accept(node, context) if node.op.kind == "conv2d" else None
-        if not isinstance(made, FloatConv) or node.op.args.get("exact"):
+        direct = FloatConv.accept(node, context) if node.op.kind == "conv2d" else None
+        if not isinstance(direct, FloatConv) or node.op.args.get("exact"):
             return None
-        conv, lanes = made.conv, context.isa.lanes
+        conv, lanes = direct.conv, context.isa.lanes
         if not suits_winograd(conv):
             return None
         if conv.inputs % lanes or conv.outputs % lanes:
             return None
-        usual = default_tile_grid(conv).m
-        m = context.tuning.pick(node, "way", ("winograd", conv, made.tail), (usual, 6 - usual, 0))
-        return cls(node, conv, made.filters, tile_grid(conv, m)) if m else None
+        default_m = default_tile_grid(conv).m
+        m = context.tuning.pick(node, "way", ("winograd", conv, direct.epilogue), (default_m, 6 - default_m, 0))
+        return cls(node, conv, direct.filters, tile_grid(conv, m)) if m else None
 
     def __init__(self, node: Node, conv: ConvGeometry, filters: Array, grid: TileGrid | None = None) -> None:
         super().__init__(node, conv, filters)
@@ -98,7 +106,7 @@ class WinogradConv(FloatConv):
         return patch_border(self.node.op.args["input"], self.grid, self.conv.border)
 
     def temporaries(self, context: LoweringContext) -> list[int]:
-        """Bytes of the points of input and output, where all of an image is done at once."""
+        """Buffers for the input and output points of an image, unless tile rows are processed one at a time."""
         if self.grid.band == 1:
             return []
         tiles = self.grid.points * self.grid.high * self.grid.wide * 4
@@ -106,32 +114,37 @@ class WinogradConv(FloatConv):
 
     def emit(self, context: LoweringContext) -> None:
         conv, grid, node = self.conv, self.grid, self.node
-        made = gemm.make_panels(context.isa, conv.outputs, max(2, grid.band * grid.wide))
-        size = grid.points * gemm.packed_size(made, conv.inputs)
+        panels = gemm.make_panels(context.isa, conv.outputs, max(2, grid.band * grid.wide))
+        weight_bytes = grid.points * gemm.packed_size(panels, conv.inputs)
         weights = context.weights.reserve(
-            size, lambda room: pack_weights(room, self.filters, grid.m, made), self.filters
+            weight_bytes, lambda room: pack_weights(room, self.filters, grid.m, panels), self.filters
         )
         bias = node.op.args.get("bias")
-        shift = np.zeros(conv.outputs, np.float32) if bias is None else np.asarray(bias.data).reshape(-1)
-        biases = context.weights.add(shift)
-        work = FloatWinogradEmitter(context, self, made)
+        bias_data = np.zeros(conv.outputs, np.float32) if bias is None else np.asarray(bias.data).reshape(-1)
+        biases = context.weights.add(bias_data)
+        emitter = FloatWinogradEmitter(context, self, panels)
         for n in range(conv.images):
-            work.emit(n, weights, biases)
+            emitter.emit(n, weights, biases)
 
 
 class WinogradEmitter:
-    """The steps of one image, whatever the elements are."""
+    """Emits the steps of one image, independent of the element type.
+
+    If the weights stay in L2 (``band == 1``) one kernel takes each tile row from input to output in thread scratch.
+    Else three steps with barriers process the entire image: input transform, one GEMM per point and panel, output
+    transform.
+    """
 
     patches: PatchRow
     outputs: OutputTiles
     points: PointGemm
-    panels: int  # of each point's weights
-    panel: int  # bytes of one
-    width: int  # bytes of its results
-    size: int  # bytes of a point's panels
-    key: Hashable  # what else products depend on
-    ends: Hashable = ()  # what else outputs depend on
-    rate: float  # products per nanosecond
+    panels: int  # weight panels per point
+    panel: int  # bytes of a panel
+    width: int  # bytes of a panel's results
+    size: int  # bytes of a point's weights
+    key: Hashable  # further cache key of the GEMM
+    output_key: Hashable = ()  # further cache key of the output transform
+    rate: float  # approximate multiply-adds per nanosecond
 
     def __init__(self, context: LoweringContext, node: Node, conv: ConvGeometry, grid: TileGrid) -> None:
         self.context, self.conv, self.grid = context, conv, grid
@@ -145,56 +158,56 @@ class WinogradEmitter:
         out = self.out.at(image * self.out.layout.image)
         second = self.second.at(image * self.second.layout.image)
         macs = conv.macs // conv.images
-        spent = macs / self.rate * (grid.points / (9 * grid.m * grid.m)) * 1.2
+        nanoseconds = macs / self.rate * (grid.points / (9 * grid.m * grid.m)) * 1.2
         if grid.band == 1:
-            key = (self.patches, self.outputs, self.points, self.key, self.ends, conv.size[0], grid)
+            key = (self.patches, self.outputs, self.points, self.key, self.output_key, conv.size[0], grid)
             name = context.kernel("winograd", key, self._build_rows)
             context.scratch = max(context.scratch, grid.points * (self.patches.point + self.outputs.patches.point))
-            context.step(name, [data, weights, out, second, biases], grid.high, spent, macs)
+            context.step(name, [data, weights, out, second, biases], grid.high, nanoseconds, macs)
             return
-        points, made = (Address("arena", offset) for offset in context.temporaries)
+        points, products = (Address("arena", offset) for offset in context.temporaries)
         if image:
-            context.barrier = True  # the points of the image before are done with
+            context.barrier = True  # the previous image's points are consumed
         name = context.kernel("patches", (self.patches, grid), self._build_patches)
-        context.step(name, [data, points], grid.high, spent * 0.1)
+        context.step(name, [data, points], grid.high, nanoseconds * 0.1)
         context.barrier = True
         name = context.kernel("points", (self.points, self.key), self._build_points)
-        context.step(name, [points, weights, made], grid.points * self.panels, spent * 0.8, macs)
+        context.step(name, [points, weights, products], grid.points * self.panels, nanoseconds * 0.8, macs)
         context.barrier = True
-        name = context.kernel("outputs", (self.outputs, self.ends, conv.size[0], grid), self._build_outputs)
-        context.step(name, [made, out, second, biases], grid.high, spent * 0.1)
+        name = context.kernel("outputs", (self.outputs, self.output_key, conv.size[0], grid), self._build_outputs)
+        context.step(name, [products, out, second, biases], grid.high, nanoseconds * 0.1)
 
     # -------------------------------------------------------------------------------------------------- kernels
 
     def emit_input_transform(self, module: Module) -> Function:
-        """A row of patches."""
+        """Emit the input transform of a row of patches."""
         raise NotImplementedError
 
     def emit_output_transform(self, module: Module) -> Function:
-        """A row of tiles."""
+        """Emit the output transform of a row of tiles."""
         raise NotImplementedError
 
     def tiles(self, module: Module) -> list[dict[int, Function]]:
-        """The product's tiles by their rows: of the first panel's form, and of the last one's if that is another."""
+        """Tile functions of the GEMM by row count, for the first panel's width and for the last one's if it differs."""
         raise NotImplementedError
 
     def _all_points(self, f: Function, tiles: list[dict[int, Function]], data: Reg, weights: Reg, out: Reg, begin: Reg,
                     end: Reg) -> None:  # fmt: skip
-        """Points and panels by a number each: panels of a point one after the other."""
-        count = self.panels
+        """Multiply the units from ``begin`` to ``end``; a unit is a point and a panel, panels innermost."""
+        panel_count = self.panels
 
         def one(unit: Reg) -> None:
-            point, index = f.op("udiv", unit, count), f.op("urem", unit, count)
+            point, index = f.op("udiv", unit, panel_count), f.op("urem", unit, panel_count)
             source, target = f.gep(data, f.mul(point, self.points.data)), f.gep(out, f.mul(point, self.points.out))
-            own = f.gep(f.gep(weights, f.mul(point, self.size)), f.mul(index, self.panel))
-            beside = f.gep(target, f.mul(index, self.width))
+            panel = f.gep(f.gep(weights, f.mul(point, self.size)), f.mul(index, self.panel))
+            columns = f.gep(target, f.mul(index, self.width))
             if len(tiles) == 1:
-                emit_point_gemm(f, self.points, tiles[0], source, own, beside)
+                emit_point_gemm(f, self.points, tiles[0], source, panel, columns)
                 return
-            last = f.compare("eq", index, count - 1)
-            f.if_then(last, lambda: emit_point_gemm(f, self.points, tiles[1], source, own, beside))
-            other = f.compare("ne", index, count - 1)
-            f.if_then(other, lambda: emit_point_gemm(f, self.points, tiles[0], source, own, beside))
+            last = f.compare("eq", index, panel_count - 1)
+            f.if_then(last, lambda: emit_point_gemm(f, self.points, tiles[1], source, panel, columns))
+            other = f.compare("ne", index, panel_count - 1)
+            f.if_then(other, lambda: emit_point_gemm(f, self.points, tiles[0], source, panel, columns))
 
         f.for_range(begin, end, one)
 
@@ -203,21 +216,21 @@ class WinogradEmitter:
         return f.call("llvm.umin.i64", I64, left, const(self.grid.m, I64))
 
     def _build_rows(self, module: Module, name: str) -> None:
-        """Units are rows of tiles, each done from input to output in the thread's own memory."""
+        """Units are tile rows, each taken from input to output in the thread's scratch memory."""
         patches, outputs = self.emit_input_transform(module), self.emit_output_transform(module)
         tiles, grid = self.tiles(module), self.grid
         f = module.kernel(name)
         data, weights, out, second, biases = (f.load_arg(PTR, i) for i in range(5))
         points = f.arg("scratch")
-        made = f.gep(points, grid.points * self.patches.point)
+        products = f.gep(points, grid.points * self.patches.point)
 
         def row(y: Reg) -> None:
             f.call_void(patches, f.gep(data, f.mul(y, grid.m * self.patches.row)), points)
             total = const(grid.points * self.panels, I64)
-            self._all_points(f, tiles, points, weights, made, const(0, I64), total)
+            self._all_points(f, tiles, points, weights, products, const(0, I64), total)
             target = f.gep(out, f.mul(y, grid.m * self.outputs.patches.row))
-            beside = f.gep(second, f.mul(y, grid.m * self.outputs.second_row))
-            f.call_void(outputs, made, target, beside, biases, self._rows_left(f, y))
+            residual = f.gep(second, f.mul(y, grid.m * self.outputs.second_row))
+            f.call_void(outputs, products, target, residual, biases, self._rows_left(f, y))
 
         f.for_range(f.arg("begin"), f.arg("end"), row)
         f.ret()
@@ -237,43 +250,43 @@ class WinogradEmitter:
     def _build_points(self, module: Module, name: str) -> None:
         tiles = self.tiles(module)
         f = module.kernel(name)
-        points, weights, made = (f.load_arg(PTR, i) for i in range(3))
-        self._all_points(f, tiles, points, weights, made, f.arg("begin"), f.arg("end"))
+        points, weights, products = (f.load_arg(PTR, i) for i in range(3))
+        self._all_points(f, tiles, points, weights, products, f.arg("begin"), f.arg("end"))
         f.ret()
 
     def _build_outputs(self, module: Module, name: str) -> None:
         outputs = self.emit_output_transform(module)
         f = module.kernel(name)
-        made, out, second, biases = (f.load_arg(PTR, i) for i in range(4))
+        products, out, second, biases = (f.load_arg(PTR, i) for i in range(4))
         step = self.grid.wide * self.conv.outputs * 4
 
         def row(y: Reg) -> None:
             target = f.gep(out, f.mul(y, self.grid.m * self.outputs.patches.row))
-            beside = f.gep(second, f.mul(y, self.grid.m * self.outputs.second_row))
-            f.call_void(outputs, f.gep(made, f.mul(y, step)), target, beside, biases, self._rows_left(f, y))
+            residual = f.gep(second, f.mul(y, self.grid.m * self.outputs.second_row))
+            f.call_void(outputs, f.gep(products, f.mul(y, step)), target, residual, biases, self._rows_left(f, y))
 
         f.for_range(f.arg("begin"), f.arg("end"), row)
         f.ret()
 
 
 class FloatWinogradEmitter(WinogradEmitter):
-    """In single precision."""
+    """Emits float32 steps."""
 
     rate = 50.0
 
-    def __init__(self, context: LoweringContext, way: WinogradConv, made: list[gemm.Panel]) -> None:
-        super().__init__(context, way.node, way.conv, way.grid)
+    def __init__(self, context: LoweringContext, lowering: WinogradConv, panel_list: list[gemm.Panel]) -> None:
+        super().__init__(context, lowering.node, lowering.conv, lowering.grid)
         conv, grid = self.conv, self.grid
         tiles = grid.band * grid.wide
         data, out, second = self.data.layout, self.out.layout, self.second.layout
         self.patches = PatchRow(grid.m, grid.wide, conv.inputs, data.row, data.pixel, tiles * conv.inputs * 4)
         results = PatchRow(grid.m, grid.wide, conv.outputs, out.row, out.pixel, tiles * conv.outputs * 4)
-        self.outputs = OutputTiles(results, conv.size[1], second.row, second.pixel, way.tail)
-        largest = gemm.max_tile_pixels(context.isa, max(len(p.widths) for p in made))
+        self.outputs = OutputTiles(results, conv.size[1], second.row, second.pixel, lowering.epilogue)
+        largest = gemm.max_tile_pixels(context.isa, max(len(p.widths) for p in panel_list))
         self.points = PointGemm(grid.points, tiles, largest, 4 * conv.inputs, self.patches.point, results.point)
-        self.made, self.panels, self.key = made, len(made), (tuple(made), conv.inputs)
-        self.panel, self.width = 4 * made[0].columns * (conv.inputs + 1), 4 * made[0].used
-        self.size = gemm.packed_size(made, conv.inputs)
+        self.panel_list, self.panels, self.key = panel_list, len(panel_list), (tuple(panel_list), conv.inputs)
+        self.panel, self.width = 4 * panel_list[0].columns * (conv.inputs + 1), 4 * panel_list[0].used
+        self.size = gemm.packed_size(panel_list, conv.inputs)
 
     def emit_input_transform(self, module: Module) -> Function:
         return emit_input_transform(module, self.context.isa.lanes, self.patches)
@@ -284,9 +297,9 @@ class FloatWinogradEmitter(WinogradEmitter):
     def tiles(self, module: Module) -> list[dict[int, Function]]:
         conv = self.conv
         window = gemm.Window((), conv.inputs, 4 * conv.inputs)
-        ahead = self.size * self.grid.points <= _NEAR
+        ahead = self.size * self.grid.points <= _PREFETCH_WEIGHTS
         return [
             {size: gemm.emit_tile(module, size, panel, window, 4 * conv.outputs, 0, (), ahead=ahead)
              for size, _ in self.points.sizes}
-            for panel in dict.fromkeys(self.made)
+            for panel in dict.fromkeys(self.panel_list)
         ]  # fmt: skip
