@@ -33,9 +33,9 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
 
 def _single(kind: str) -> bool:
     """Works on single elements."""
-    from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
+    from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 
-    return kind in ELEMENTS or kind in TABULAR
+    return kind in ELEMENTWISE or kind in TABLE_ONLY
 
 
 def _itself(op: Op) -> Shape:
@@ -47,6 +47,6 @@ def _itself(op: Op) -> Shape:
 def _broadcast(op: Op) -> Shape:
     import numpy as np
 
-    from edgewright.engine.dialects.elementwise import operands
+    from edgewright.engine.dialects.elementwise import elementwise_operands
 
-    return np.broadcast_shapes(*(v.bound for v in operands(op)))
+    return np.broadcast_shapes(*(v.bound for v in elementwise_operands(op)))

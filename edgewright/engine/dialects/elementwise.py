@@ -15,22 +15,22 @@ import numpy as np
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.ir.graph import Op, Value
 
-Given = list[RangedInt]
-Element = Callable[[RangedIntBuilder, Op, Given], RangedInt]
-ELEMENTS: dict[str, Element] = {}
-TABULAR: set[str] = set()  # functions that only a table of all bytes can do
+Args = list[RangedInt]
+ElementwiseRule = Callable[[RangedIntBuilder, Op, Args], RangedInt]
+ELEMENTWISE: dict[str, ElementwiseRule] = {}
+TABLE_ONLY: set[str] = set()  # functions that only a table of all bytes can do
 
 
-def element(*kinds: str) -> Callable[[Element], Element]:
-    def register(made: Element) -> Element:
+def elementwise_rule(*kinds: str) -> Callable[[ElementwiseRule], ElementwiseRule]:
+    def register(made: ElementwiseRule) -> ElementwiseRule:
         for kind in kinds:
-            ELEMENTS[kind] = made
+            ELEMENTWISE[kind] = made
         return made
 
     return register
 
 
-def operands(op: Op) -> list[Value]:
+def elementwise_operands(op: Op) -> list[Value]:
     """The tensors that an operator works through element by element."""
     if op.kind.startswith(("tflite.", "qnn.", "enn.")):
         return list(op.args["inputs"])
@@ -39,7 +39,7 @@ def operands(op: Op) -> list[Value]:
     return [op.args[name] for name in names if name in op.args]
 
 
-def bounds(value: Value) -> tuple[int, int]:
+def dtype_range(value: Value) -> tuple[int, int]:
     """The least and the largest that a tensor can hold."""
     if value.dtype is None or value.dtype.kind not in "biu":
         raise IntRangeError("real numbers")
@@ -59,11 +59,11 @@ def result_of(op: Op) -> Value:
 # What every vendor means alike.
 
 
-@element("tosa.maximum", "tflite.MAXIMUM")
-def _largest(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.maximum", "tflite.MAXIMUM")
+def _largest(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return i.largest(*given)
 
 
-@element("tosa.minimum", "tflite.MINIMUM")
-def _smallest(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.minimum", "tflite.MINIMUM")
+def _smallest(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return i.smallest(*given)

@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F401  (they register what they know)
-from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
-from edgewright.engine.dialects.enn_int16 import signed
-from edgewright.engine.dialects.enn_rewrite import EnnRewrite, real, rule, some
+from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
+from edgewright.engine.dialects.enn_int16 import uint16_to_int16
+from edgewright.engine.dialects.enn_rewrite import EnnRewrite, is_float32, rule, non_empty
 from edgewright.ir.enn.elementwise import fixed_sum
 from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
@@ -33,9 +33,9 @@ _FUNCTIONS = {
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = EnnRewrite(signed(graph))
+    made = EnnRewrite(uint16_to_int16(graph))
     for op in made.graph.ops:
-        rule.apply(made, op, _elements if op.kind in ELEMENTS or op.kind in TABULAR else None)
+        rule.apply(made, op, _elements if op.kind in ELEMENTWISE or op.kind in TABLE_ONLY else None)
     for value in made.graph.outputs:
         made.planes(value)
     return made.finish()
@@ -71,8 +71,8 @@ def _four(value: Value) -> Value:
 def _two(made: EnnRewrite, op: Op) -> bool:
     """Real numbers, and bytes that XNNPACK has a way for; other integers are done by themselves."""
     (a, b), out, kind = inputs_of(op), result_of(op), _PAIRS[op.kind.removeprefix(PREFIX)]
-    reals = all(real(v) for v in (a, b, out))
-    if not some(out) or (a.constant and b.constant):
+    reals = all(is_float32(v) for v in (a, b, out))
+    if not non_empty(out) or (a.constant and b.constant):
         return False
     if not reals and not _bytes(kind, a, b, out):
         return _elements(made, op)
@@ -96,7 +96,7 @@ def _bytes(kind: str, a: Value, b: Value, out: Value) -> bool:
 @rule(*_FUNCTIONS)
 def _function(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not real(x) or not real(out) or x.constant or not some(out):
+    if not is_float32(x) or not is_float32(out) or x.constant or not non_empty(out):
         return _elements(made, op)
     image = _images(made, [x], out)
     made.computed(_FUNCTIONS[op.kind.removeprefix(PREFIX)], op, out, image, self=made.reals(op, x, image))
@@ -110,7 +110,7 @@ def _number(value: float) -> Value:
 @rule("HardSigmoid")
 def _hard_sigmoid(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not real(x) or not real(out) or x.constant or not some(out):
+    if not is_float32(x) or not is_float32(out) or x.constant or not non_empty(out):
         return _elements(made, op)
     image = _images(made, [x], out)
     given = made.reals(op, x, image)
@@ -126,7 +126,7 @@ def _limited(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     ends = (op.args["minimum"], op.args["maximum"]) if op.kind.endswith("CLIP") else (0.0, float("inf"))
     low, high = (float(n) for n in np.asarray(ends, np.float32))
-    if not real(x) or not real(out) or x.constant or not some(out) or not low <= high:
+    if not is_float32(x) or not is_float32(out) or x.constant or not non_empty(out) or not low <= high:
         return _elements(made, op)
     image = _images(made, [x], out)
     given = made.reals(op, x, image)
@@ -143,7 +143,7 @@ def _limited(made: EnnRewrite, op: Op) -> bool:
 def _conversion(made: EnnRewrite, op: Op) -> bool:
     """Bytes have the engine's own conversion."""
     (x,), out = inputs_of(op), result_of(op)
-    if not (byte(x) and real(out)) and not (real(x) and byte(out)):
+    if not (byte(x) and is_float32(out)) and not (is_float32(x) and byte(out)):
         return _elements(made, op)
     image = _images(made, [x], out)
     made.emit("convert", op, made.target(out, image), self=made.either(x, image))
@@ -153,7 +153,7 @@ def _conversion(made: EnnRewrite, op: Op) -> bool:
 @rule("POW")
 def _power(made: EnnRewrite, op: Op) -> bool:
     (x, power), out = inputs_of(op), result_of(op)
-    if not all(real(v) for v in (x, power, out)) or (x.constant and power.constant) or not some(out):
+    if not all(is_float32(v) for v in (x, power, out)) or (x.constant and power.constant) or not non_empty(out):
         return _elements(made, op)
     image = _images(made, [x, power], out)
     given = [made.reals(op, _four(v) if image else v, image) for v in (x, power)]

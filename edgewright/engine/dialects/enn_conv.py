@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.enn_rewrite import EnnRewrite, pads, pair, real, rule, some, word
+from edgewright.engine.dialects.enn_rewrite import (
+    EnnRewrite,
+    padding_of,
+    hw_pair,
+    is_float32,
+    rule,
+    non_empty,
+    is_int16,
+)
 from edgewright.ir.enn.conv import LIMITS
 from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
 from edgewright.ir.float_scale import product_scale, quantize_bias
@@ -27,11 +35,11 @@ def _limits(op: Op) -> tuple[float, float] | None:
 def _how(op: Op) -> dict[str, Any] | None:
     """A product's bias, and how its sums are brought to the result; None if the engine has no such product."""
     (x, w), rest, out = inputs_of(op)[:2], inputs_of(op)[2:], result_of(op)
-    if any(v.data is None or not some(v) for v in (w, *rest)) or not some(x, out):
+    if any(v.data is None or not non_empty(v) for v in (w, *rest)) or not non_empty(x, out):
         return None
-    if all(real(v) for v in (x, w, *rest, out)):
+    if all(is_float32(v) for v in (x, w, *rest, out)):
         return {"bias": replace(rest[0], data=half(np.asarray(rest[0].data))) if rest else None, "limits": _limits(op)}
-    if not ((byte(x) and byte(out)) or (word(x) and word(out))) or not _plain(w, byte(x)):
+    if not ((byte(x) and byte(out)) or (is_int16(x) and is_int16(out))) or not _plain(w, byte(x)):
         return None
     bias = _bias(x, w, rest)
     if bias is False:
@@ -50,14 +58,14 @@ def _twice(made: EnnRewrite, op: Op) -> Op | None:
     """A product of rows by weights with a zero point, as one of rows that are there twice: weights without it have one
     bit more than there is room for, and are sums of two. None if they are more than that."""
     (x, w, *rest), out = inputs_of(op), result_of(op)
-    if w.data is None or w.q is None or w.q.axis is not None or not ((byte(x) and byte(out)) or word(x)):
+    if w.data is None or w.q is None or w.q.axis is not None or not ((byte(x) and byte(out)) or is_int16(x)):
         return None
     kind = np.dtype(np.int8 if byte(x) else np.int16)
     whole = w.data.astype(np.int32) - int(np.asarray(w.q.zero_point))
     ends: Any = np.iinfo(kind)
     first = np.clip(whole, ends.min, ends.max)
     second = whole - first
-    if second.min(initial=0) < -ends.max or second.max(initial=0) > ends.max or not some(x, out):
+    if second.min(initial=0) < -ends.max or second.max(initial=0) > ends.max or not non_empty(x, out):
         return None
     data = np.concatenate([first, second], 1).astype(kind)
     q = QParams(w.q.scale, 0, kind, int(ends.min), int(ends.max))
@@ -99,7 +107,7 @@ def _joined(data: Array, groups: int) -> Array:
 def _narrow_groups(x: Value, w: Value, groups: int) -> bool:
     """Integers in groups that kernels have no vectors for; sums with zeros are the same."""
     assert w.data is not None
-    split = groups > 1 and x.q is not None and (word(x) or (w.bound[0] // groups) % 16 != 0)
+    split = groups > 1 and x.q is not None and (is_int16(x) or (w.bound[0] // groups) % 16 != 0)
     return split and w.data.size * groups <= _MOST
 
 
@@ -113,8 +121,8 @@ def _convolution(made: EnnRewrite, op: Op) -> bool:
     if not deep and _narrow_groups(x, w, groups):
         data, groups = _joined(data, groups), 1
     _product(made, op, "depthwise_conv2d" if deep else "conv2d", out, input=_operand(made, op, x, True),
-             weight=_filters(w, data, 3 if deep else 0), stride=pair(op, "stride"), padding=pads(op),
-             dilation=pair(op, "dilation"), groups=groups, **how)  # fmt: skip
+             weight=_filters(w, data, 3 if deep else 0), stride=hw_pair(op, "stride"), padding=padding_of(op),
+             dilation=hw_pair(op, "dilation"), groups=groups, **how)  # fmt: skip
     return True
 
 
@@ -138,16 +146,16 @@ def _transposed(made: EnnRewrite, op: Op) -> bool:
         return False
     outputs, inputs = w.bound[0] * groups, w.bound[1] // groups
     data = w.data.reshape(w.bound[0], groups, inputs, *w.bound[2:]).transpose(1, 0, 3, 4, 2)
-    data = _spread(data.reshape(outputs, *w.bound[2:], inputs), pair(op, "dilation"))
+    data = _spread(data.reshape(outputs, *w.bound[2:], inputs), hw_pair(op, "dilation"))
     if _narrow_groups(x, replace(w, shape=(outputs,), data=data), groups):
         data, groups = _joined(data, groups), 1
-    if data.size > _MOST or (word(x) and not _fits(data, pads(op))):
+    if data.size > _MOST or (is_int16(x) and not _fits(data, padding_of(op))):
         return False
-    if word(x):
+    if is_int16(x):
         _spaced(made, op, _filters(w, data[:, ::-1, ::-1], 0), how, groups)
         return True
     _product(made, op, "conv_transpose2d", out, input=_operand(made, op, x, True), weight=_filters(w, data, 0),
-             stride=pair(op, "stride"), padding=pads(op), dilation=[1, 1], groups=groups, output_padding=[0, 0],
+             stride=hw_pair(op, "stride"), padding=padding_of(op), dilation=[1, 1], groups=groups, output_padding=[0, 0],
              **how)  # fmt: skip
     return True
 
@@ -158,7 +166,7 @@ def _fits(data: Array, around: list[int]) -> bool:
 
 def _spaced(made: EnnRewrite, op: Op, weight: Value, how: dict[str, Any], groups: int) -> None:
     """Of 16 bits: a convolution of the image with zeros between its pixels."""
-    x, out, (down, across) = inputs_of(op)[0], result_of(op), pair(op, "stride")
+    x, out, (down, across) = inputs_of(op)[0], result_of(op), hw_pair(op, "stride")
     image = made.image(x)
     batch, high, wide, channels = image.bound
 
@@ -177,7 +185,7 @@ def _spaced(made: EnnRewrite, op: Op, weight: Value, how: dict[str, Any], groups
         flat = step("view", "flat", apart, whole, size=list(whole))
         cut = (batch, (high - 1) * down + 1, (wide - 1) * across + 1, channels)
         image = step("slice", "cut", flat, cut, start=[0] * 4, length=list(cut))
-    around = [n - 1 - p for p, n in zip(pads(op), np.repeat(weight.bound[1:3], 2).tolist(), strict=True)]
+    around = [n - 1 - p for p, n in zip(padding_of(op), np.repeat(weight.bound[1:3], 2).tolist(), strict=True)]
     made.made("conv2d", op, out, input=image, weight=weight, stride=[1, 1], padding=around, dilation=[1, 1],
               groups=groups, **how)  # fmt: skip
 
@@ -194,7 +202,7 @@ def _spread(data: Array, dilation: list[int]) -> Array:
 @rule("FC")
 def _linear(made: EnnRewrite, op: Op) -> bool:
     (x, w), out = inputs_of(op)[:2], result_of(op)
-    if len(x.bound) == 1 and some(x):  # one row
+    if len(x.bound) == 1 and non_empty(x):  # one row
         row, done = (replace(v, name=f"{v.name}_row", shape=(1, *v.bound), dim_order=(0, 1)) for v in (x, out))
         made.flat("view", op, row, self=made.planes(x), size=list(row.bound))
         rows = Op(op.kind, {**op.args, "inputs": [row, *inputs_of(op)[1:]]}, [done], op.origin)
@@ -208,7 +216,7 @@ def _linear(made: EnnRewrite, op: Op) -> bool:
     how = _how(op) if len(x.bound) > 1 else None
     if how is None or w.data is None:
         return False
-    if word(x):
+    if is_int16(x):
         _pixels(made, op, how)
     elif x.q is None:
         made.computed("linear", op, out, False, input=made.reals(op, x, False), weight=_filters(w, w.data, 0), **how)
@@ -234,12 +242,12 @@ def _pixels(made: EnnRewrite, op: Op, how: dict[str, Any]) -> None:
 @rule("BATCH_MATMUL")
 def _matrices(made: EnnRewrite, op: Op) -> bool:
     (a, b), out = inputs_of(op), result_of(op)
-    if not some(a, b, out) or a.constant or b.constant:
+    if not non_empty(a, b, out) or a.constant or b.constant:
         return False
-    if all(real(v) for v in (a, b, out)):
+    if all(is_float32(v) for v in (a, b, out)):
         made.computed("bmm", op, out, False, self=made.reals(op, a, False), other=made.reals(op, b, False))
         return True
-    if not (all(byte(v) for v in (a, b, out)) or all(word(v) for v in (a, b, out))):
+    if not (all(byte(v) for v in (a, b, out)) or all(is_int16(v) for v in (a, b, out))):
         return False
     assert a.q is not None and b.q is not None
     zeros = [int(np.asarray(q.zero_point)) for q in (a.q, b.q)]

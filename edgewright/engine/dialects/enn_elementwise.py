@@ -12,45 +12,45 @@ from edgewright.engine.codegen.float_rescale import rescale_float
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import Affine, quantize_to_int32, scale_of
 from edgewright.engine.codegen.vector import clamp, to_float32
-from edgewright.engine.dialects.elementwise import TABULAR, Given, element
-from edgewright.engine.dialects.reduce import finish, folding
+from edgewright.engine.dialects.elementwise import TABLE_ONLY, Args, elementwise_rule
+from edgewright.engine.dialects.reduce import reduce_epilogue, int_reduction
 from edgewright.ir.enn.elementwise import BINARY, UNARY
 from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.float_scale import mean_scale
 from edgewright.ir.graph import Op, Value
 
-TABULAR |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
+TABLE_ONLY |= {PREFIX + name for name in (*UNARY, *BINARY, "CLIP")}
 _ARITHMETIC = {"ELTSUM": "fadd", "SUB": "fsub", "ELTMUL": "fmul", "ELTDIV": "fdiv"}
 _CHOSEN = {"MAXIMUM": "oge", "MIN": "ole"}
 
 
-def affine(value: Value) -> Affine:
+def affine_params(value: Value) -> Affine:
     """How a tensor's integers, as they are in the graph, stand for real numbers."""
     if value.q is None or value.q.axis is not None:
         raise IntRangeError("no integers of one scale")
     return Affine(float(scale_of(value.q)), int(np.asarray(value.q.zero_point)))
 
 
-def real(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
+def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     """What an integer stands for, in single precision."""
-    given = affine(value)
+    given = affine_params(value)
     centred = to_float32(i.f, i.narrow(i.plus(x, -given.zero)).reg)
     return i.f.op("fmul", centred, const(given.scale, centred.type))
 
 
-def stored(i: RangedIntBuilder, x: Reg, out: Value) -> RangedInt:
+def quantize(i: RangedIntBuilder, x: Reg, out: Value) -> RangedInt:
     """A number of single precision as an integer; what is no number is 0."""
-    made, q = affine(out), out.q
+    made, q = affine_params(out), out.q
     assert q is not None
     return RangedInt(quantize_to_int32(i.f, x, made, q.qmin, q.qmax), q.qmin, q.qmax)
 
 
 def _mapped(function: Callable[[RangedIntBuilder, Op, list[Reg]], Reg], names: tuple[str, ...]) -> None:
-    @element(*(PREFIX + name for name in names))
-    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
-        reals = [real(i, x, v) for x, v in zip(given, inputs_of(op), strict=True)]
-        return stored(i, function(i, op, reals), result_of(op))
+    @elementwise_rule(*(PREFIX + name for name in names))
+    def made(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
+        reals = [dequantize(i, x, v) for x, v in zip(given, inputs_of(op), strict=True)]
+        return quantize(i, function(i, op, reals), result_of(op))
 
 
 def _arithmetic(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
@@ -81,13 +81,13 @@ def _root(i: RangedIntBuilder, x: Reg) -> str:
     return f"call {x.type} @{name}({x.type} {x})"
 
 
-@finish(f"{PREFIX}REDUCEMEAN", f"{PREFIX}REDUCESUM")
+@reduce_epilogue(f"{PREFIX}REDUCEMEAN", f"{PREFIX}REDUCESUM")
 def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
-    x, out, elements = inputs_of(op)[0], result_of(op), folding(op).count
+    x, out, elements = inputs_of(op)[0], result_of(op), int_reduction(op).count
     if out.q is None or x.q is None:
         raise IntRangeError("real numbers")
     scaling = mean_scale(x, out, elements if op.kind.endswith("MEAN") else 1)
     if not scaling.is_valid:
         raise IntRangeError("no factor")
-    centred = i.plus(total, -affine(x).zero * elements)
+    centred = i.plus(total, -affine_params(x).zero * elements)
     return RangedInt(rescale_float(i.f, centred.reg, scaling), scaling.low, scaling.high)

@@ -21,7 +21,7 @@ _UNSIGNED, _SIGNED = np.dtype(np.uint16), np.dtype(np.int16)
 _UNSURE = {PREFIX + name for name in ("ELTDIV", "POW", "LOG", "SQRT", "RSQRT")}  # no number of some that are
 
 
-def signed(graph: Graph) -> Graph:
+def uint16_to_int16(graph: Graph) -> Graph:
     """The graph without unsigned integers of 16 bits, but where they come in, go out, or can be no number."""
     moved = {v: _lower(v) for v in graph.values() if v.q is not None and v.dtype == _UNSIGNED}
     if not moved:

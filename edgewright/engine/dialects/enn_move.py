@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects.enn_rewrite import PIXELS, PLANES, UNLIMITED, EnnRewrite, rule, some, wider
+from edgewright.engine.dialects.enn_rewrite import (
+    TO_NHWC,
+    TO_NCHW,
+    UNLIMITED,
+    EnnRewrite,
+    rule,
+    non_empty,
+    widen_to_int16,
+)
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.enn.numerics import byte, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
@@ -18,7 +26,7 @@ _PLACES = (np.dtype(np.int64), np.dtype(np.int32))
 @rule("RESHAPE")
 def _reshape(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not some(out):
+    if not non_empty(out):
         return False
     made.flat("view", op, out, self=made.planes(x), size=list(out.bound))
     return True
@@ -28,7 +36,7 @@ def _reshape(made: EnnRewrite, op: Op) -> bool:
 def _transpose(made: EnnRewrite, op: Op) -> bool:
     (x,), out, dims = inputs_of(op), result_of(op), [int(d) for d in op.args["perm"]]
     if made.any_pixels([x]):
-        made.flat("permute", op, out, self=made.image(x), dims=[PLANES[d] for d in dims])
+        made.flat("permute", op, out, self=made.image(x), dims=[TO_NCHW[d] for d in dims])
     else:
         made.flat("permute", op, out, self=made.planes(x), dims=dims)
     return True
@@ -37,10 +45,10 @@ def _transpose(made: EnnRewrite, op: Op) -> bool:
 @rule("CONCAT")
 def _concat(made: EnnRewrite, op: Op) -> bool:
     given, out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
-    if not some(*given):
+    if not non_empty(*given):
         return False
     if len(out.bound) == 4 and made.any_pixels(given):
-        made.made("cat", op, out, tensors=[made.image(v) for v in given], dim=PLANES[axis])
+        made.made("cat", op, out, tensors=[made.image(v) for v in given], dim=TO_NCHW[axis])
     else:
         made.flat("cat", op, out, tensors=[made.planes(v) for v in given], dim=axis)
     return True
@@ -49,8 +57,8 @@ def _concat(made: EnnRewrite, op: Op) -> bool:
 def _slice(made: EnnRewrite, op: Op, x: Value, out: Value, start: list[int]) -> None:
     length = list(out.bound)
     if len(length) == 4 and made.any_pixels([x]):
-        made.made("slice", op, out, self=made.image(x), start=[start[d] for d in PIXELS],
-                  length=[length[d] for d in PIXELS])  # fmt: skip
+        made.made("slice", op, out, self=made.image(x), start=[start[d] for d in TO_NHWC],
+                  length=[length[d] for d in TO_NHWC])  # fmt: skip
     else:
         made.flat("slice", op, out, self=made.planes(x), start=start, length=length)
 
@@ -59,7 +67,7 @@ def _slice(made: EnnRewrite, op: Op, x: Value, out: Value, start: list[int]) -> 
 def _strided(made: EnnRewrite, op: Op) -> bool:
     """Cut, then every so many elements taken, then dimensions taken away."""
     (x,), out, steps = inputs_of(op), result_of(op), [int(n) for n in op.args["strides"]]
-    if not some(x, out) or min(steps) < 1:
+    if not non_empty(x, out) or min(steps) < 1:
         return False
     sizes = [range(*slice(int(a), int(b), s).indices(n)) for a, b, s, n in
              zip(op.args["begin"], op.args["end"], steps, x.bound, strict=True)]  # fmt: skip
@@ -93,7 +101,7 @@ def _rows(
     if not byte(x):
         made.emit("index_select", op, out, self=made.planes(x), dim=dim, index=places, outside=outside)
         return
-    wide, done = wider(x), wider(out)
+    wide, done = widen_to_int16(x), widen_to_int16(out)
     if x.data is not None:
         wide = replace(wide, data=x.data.astype(np.int16))
     else:
@@ -106,7 +114,13 @@ def _rows(
 def _best(made: EnnRewrite, op: Op) -> bool:
     """The places of the largest, and what is there."""
     (x,), (values, places) = inputs_of(op), op.outputs
-    if x.q is not None or x.constant or places is None or places.dtype != np.dtype(np.int64) or not some(x, places):
+    if (
+        x.q is not None
+        or x.constant
+        or places is None
+        or places.dtype != np.dtype(np.int64)
+        or not non_empty(x, places)
+    ):
         return False
     given, dim = made.planes(x), len(x.bound) - 1
     made.flat("topk_places", op, places, self=given, k=int(op.args["k_dims"]), dim=dim, largest=True)
@@ -118,7 +132,7 @@ def _best(made: EnnRewrite, op: Op) -> bool:
 @rule("GATHER")
 def _gather(made: EnnRewrite, op: Op) -> bool:
     (x, index), out, axis = inputs_of(op), result_of(op), int(op.args["axis"])
-    if not some(x, index, out) or index.q is not None or index.dtype not in _PLACES:
+    if not non_empty(x, index, out) or index.q is not None or index.dtype not in _PLACES:
         return False
     axis %= len(x.bound)
     flat = (int(np.prod(index.bound)),)
@@ -140,7 +154,7 @@ def _gather(made: EnnRewrite, op: Op) -> bool:
 def _pixel_shuffle(made: EnnRewrite, op: Op) -> bool:
     """Blocks of channels become blocks of pixels."""
     (x,), out, block = inputs_of(op), result_of(op), int(op.args["block_size"])
-    if not some(x, out) or len(x.bound) != 4:
+    if not non_empty(x, out) or len(x.bound) != 4:
         return False
     batch, channels, high, wide = x.bound
     image, last = made.image(x), made.target(out, True)
@@ -167,12 +181,12 @@ def _split(made: EnnRewrite, op: Op) -> bool:
 @rule("PAD")
 def _pad(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not some(x):
+    if not non_empty(x):
         return False
     pads, rank = [int(n) for n in op.args["explicit_padding"]], len(x.bound)
     sides = [pads[:rank], pads[rank:]]
     if rank == 4 and made.any_pixels([x]):
-        before, after = ([side[d] for d in PIXELS] for side in sides)
+        before, after = ([side[d] for d in TO_NHWC] for side in sides)
         made.made("pad", op, out, self=made.image(x), before=before, after=after, value=0.0)
     else:
         made.flat("pad", op, out, self=made.planes(x), before=sides[0], after=sides[1], value=0.0)

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import (
-    PLANES,
+    TO_NCHW,
     UNLIMITED,
     EnnRewrite,
-    alike,
-    pads,
-    pair,
-    real,
+    same_kind,
+    padding_of,
+    hw_pair,
+    is_float32,
     rule,
-    some,
-    wider,
+    non_empty,
+    widen_to_int16,
 )
 from edgewright.ir.enn.numerics import byte, constant, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX
@@ -45,11 +45,11 @@ def _computed(made: EnnRewrite, kind: str, op: Op, name: str, /, **args: Any) ->
 @rule("MAXPOOL2D")
 def _max_pool(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not alike(x, out) or not some(x, out):
+    if not same_kind(x, out) or not non_empty(x, out):
         return False
-    args = {"kernel_size": pair(op, "kernel"), "stride": pair(op, "stride"), "padding": pads(op),
-            "dilation": pair(op, "dilation")}  # fmt: skip
-    if real(x):
+    args = {"kernel_size": hw_pair(op, "kernel"), "stride": hw_pair(op, "stride"), "padding": padding_of(op),
+            "dilation": hw_pair(op, "dilation")}  # fmt: skip
+    if is_float32(x):
         last = made.target(out, True)
         made.emit("max_pool2d", op, last, self=made.reals(op, x, True), **args)
         made.same(last)
@@ -66,13 +66,13 @@ def _max_pool(made: EnnRewrite, op: Op) -> bool:
 @rule("AVGPOOL2D")
 def _average_pool(made: EnnRewrite, op: Op) -> bool:
     """Padding that counts is made first: the engine's own does not."""
-    (x,), out, around = inputs_of(op), result_of(op), pads(op)
-    if not alike(x, out) or not some(x, out):
+    (x,), out, around = inputs_of(op), result_of(op), padding_of(op)
+    if not same_kind(x, out) or not non_empty(x, out):
         return False
     if any(around) and bool(op.args["count_include_pad"]):
         x = _padded(made, op, x, around)
         op, around = Op(op.kind, {**op.args, "inputs": [x]}, op.outputs, op.origin), [0, 0, 0, 0]
-    _computed(made, "avg_pool2d", op, "self", kernel_size=pair(op, "kernel"), stride=pair(op, "stride"),
+    _computed(made, "avg_pool2d", op, "self", kernel_size=hw_pair(op, "kernel"), stride=hw_pair(op, "stride"),
               padding=around)  # fmt: skip
     return True
 
@@ -80,20 +80,20 @@ def _average_pool(made: EnnRewrite, op: Op) -> bool:
 def _padded(made: EnnRewrite, op: Op, x: Value, around: list[int]) -> Value:
     top, bottom, left, right = around
     batch, channels, high, wide = x.bound
-    wider = replace(
+    padded = replace(
         x, name=f"{x.name}_padded", shape=(batch, channels, high + top + bottom, wide + left + right), data=None
     )
     image = made.image(x)
-    made.made("pad", op, wider, self=image, before=[0, top, left, 0], after=[0, bottom, right, 0], value=0.0)
+    made.made("pad", op, padded, self=image, before=[0, top, left, 0], after=[0, bottom, right, 0], value=0.0)
     if image in made.halves:
-        made.same(made.pixels[wider])
-    return wider
+        made.same(made.pixels[padded])
+    return padded
 
 
 @rule("RESIZE_BILINEAR")
 def _bilinear(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
-    if not alike(x, out) or not some(x, out):
+    if not same_kind(x, out) or not non_empty(x, out):
         return False
     _computed(made, "upsample_bilinear2d", op, "input", output_size=list(out.bound[2:]),
               align_corners=bool(op.args["align_corners"]))  # fmt: skip
@@ -106,7 +106,7 @@ def _nearest(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     batch, channels, high, wide = x.bound
     down, across = out.bound[2] // max(high, 1), out.bound[3] // max(wide, 1)
-    if not some(x, out) or (high * down, wide * across) != out.bound[2:]:
+    if not non_empty(x, out) or (high * down, wide * across) != out.bound[2:]:
         return False
     image, last = made.image(x), made.target(out, True)
     apart = replace(
@@ -127,14 +127,14 @@ def _nearest(made: EnnRewrite, op: Op) -> bool:
 def _reduced(made: EnnRewrite, op: Op) -> bool:
     (x,), out, axes = inputs_of(op), result_of(op), sorted(int(a) for a in op.args["axis"])
     keep, mean = bool(op.args["keep_dims"]), op.kind.endswith("MEAN")
-    if not alike(x, out) or not some(x, out) or not axes or x.constant:
+    if not same_kind(x, out) or not non_empty(x, out) or not axes or x.constant:
         return False
     if mean and axes == [2, 3] and len(x.bound) == _IMAGE and x.q is None and made.any_pixels([x]):
         return _whole_image(made, op)
     if mean and axes == [2, 3] and len(x.bound) == _IMAGE and byte(x):
         return _whole_image(made, op)
     image = _turnable(made, x, axes, keep)
-    where = sorted(PLANES[a] for a in axes) if image else axes
+    where = sorted(TO_NCHW[a] for a in axes) if image else axes
     if x.q is None:
         made.computed("mean" if mean else "sum", op, out, image and keep, self=made.reals(op, x, image), dim=where,
                       keepdim=keep)  # fmt: skip
@@ -193,7 +193,7 @@ def _last(made: EnnRewrite, op: Op, axis: int) -> tuple[Value, Value, list[int]]
 def _softmax(made: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     log = op.kind.endswith("LOGSOFTMAX")
-    if not alike(x, out) or not some(x, out) or not x.bound or x.constant:
+    if not same_kind(x, out) or not non_empty(x, out) or not x.bound or x.constant:
         return False
     axis = int(op.args["axis"]) % len(x.bound)
     given, last, back = _last(made, op, axis)
@@ -228,7 +228,7 @@ def _log_softmax(made: EnnRewrite, op: Op, given: Value, last: Value) -> None:
 @rule("LAYERNORM", "GROUPNORM", "RMSNORM")
 def _norm(made: EnnRewrite, op: Op) -> bool:
     (x, *factors), out = inputs_of(op), result_of(op)
-    if not alike(x, out) or not some(x, out) or x.constant or any(v.data is None for v in factors):
+    if not same_kind(x, out) or not non_empty(x, out) or x.constant or any(v.data is None for v in factors):
         return False
     name = op.kind.partition(".")[2]
     if x.q is not None:
@@ -248,7 +248,7 @@ def _whole_norm(made: EnnRewrite, op: Op, wide: bool) -> None:
     if not wide:
         made.flat(op.kind, op, out, **{**op.args, "inputs": [made.planes(x), *factors]})
         return
-    given, last = wider(made.planes(x)), wider(out)
+    given, last = widen_to_int16(made.planes(x)), widen_to_int16(out)
     made.emit(f"{PREFIX}CLIP", op, given, inputs=[x], **UNLIMITED)
     made.emit(op.kind, op, last, **{**op.args, "inputs": [given, *factors]})
     made.flat(f"{PREFIX}CLIP", op, out, inputs=[last], **UNLIMITED)
@@ -257,7 +257,7 @@ def _whole_norm(made: EnnRewrite, op: Op, wide: bool) -> None:
 @rule("PRELU")
 def _prelu(made: EnnRewrite, op: Op) -> bool:
     (x, slope), out = inputs_of(op), result_of(op)
-    if not alike(x, out) or not some(x, out) or x.constant or slope.data is None:
+    if not same_kind(x, out) or not non_empty(x, out) or x.constant or slope.data is None:
         return False
     image = len(x.bound) == _IMAGE
     by = made.reals(op, slope, False)
@@ -273,7 +273,13 @@ def _prelu(made: EnnRewrite, op: Op) -> bool:
 def _batch_norm(made: EnnRewrite, op: Op) -> bool:
     """Element by element, with each rounding of the reference."""
     (x, *factors), out = inputs_of(op), result_of(op)
-    if not alike(x, out) or not some(x, out) or x.constant or any(v.data is None for v in factors) or len(x.bound) < 2:
+    if (
+        not same_kind(x, out)
+        or not non_empty(x, out)
+        or x.constant
+        or any(v.data is None for v in factors)
+        or len(x.bound) < 2
+    ):
         return False
     image = len(x.bound) == _IMAGE
     weight, bias, mean, variance = (constant(v).reshape(-1) for v in factors)

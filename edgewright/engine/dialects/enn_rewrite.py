@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.enn.numerics import byte, constant
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
-PIXELS = (0, 2, 3, 1)  # from planes
-PLANES = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
+TO_NHWC = (0, 2, 3, 1)  # from planes
+TO_NCHW = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
 UNLIMITED = {"minimum": float("-inf"), "maximum": float("inf")}  # CLIP that only stores integers otherwise
 _F32 = np.dtype(np.float32)
 
 
-class EnnRewrite(Rewrite):
+class EnnRewrite(GraphRewrite):
     """``pixels``: what holds an image channels-last, by the old value."""
 
     def __init__(self, graph: Graph) -> None:
@@ -39,24 +39,24 @@ class EnnRewrite(Rewrite):
     def planes(self, value: Value) -> Value:
         """A value as the graph has it."""
         if value not in self.here and not value.constant:
-            self._turn(self.pixels[value], value, PLANES)
+            self._turn(self.pixels[value], value, TO_NCHW)
             self.here.add(value)
         return value
 
     def image(self, value: Value) -> Value:
         """A value of four dimensions channels-last."""
         if value.constant:
-            return turned(value)
+            return as_nhwc(value)
         if value not in self.pixels:
-            self.pixels[value] = turned(value)
-            self._turn(value, self.pixels[value], PIXELS)
+            self.pixels[value] = as_nhwc(value)
+            self._turn(value, self.pixels[value], TO_NHWC)
         return self.pixels[value]
 
     def _turn(self, x: Value, out: Value, dims: tuple[int, ...]) -> None:
         """What has one pixel, or one plane, lies in memory as it did."""
-        wide = x.bound[1] * x.bound[2] if dims == PLANES else x.bound[2] * x.bound[3]
+        wide = x.bound[1] * x.bound[2] if dims == TO_NCHW else x.bound[2] * x.bound[3]
         args: dict[str, Any] = {"dims": list(dims)}
-        alone = wide == 1 or out.bound[3 if dims == PIXELS else 1] == 1
+        alone = wide == 1 or out.bound[3 if dims == TO_NHWC else 1] == 1
         if alone:
             args = {"size": list(out.bound)}
         self.ops.append(Op("view" if alone else "permute", {"self": x, **args}, [out]))
@@ -94,7 +94,7 @@ class EnnRewrite(Rewrite):
     def target(self, out: Value, image: bool) -> Value:
         """What is to hold a result, which is there from now on."""
         if image:
-            self.pixels[out] = turned(out)
+            self.pixels[out] = as_nhwc(out)
             return self.pixels[out]
         self.here.add(out)
         return out
@@ -127,50 +127,50 @@ class EnnRewrite(Rewrite):
         self.halves[last] = last
 
 
-rule: Rules[EnnRewrite] = Rules(PREFIX)
+rule: RuleTable[EnnRewrite] = RuleTable(PREFIX)
 
 
 def _given(stored: Value, x: Value) -> dict[str, Any]:
     return {"self": x} if byte(stored) else {"inputs": [x]}
 
 
-def turned(value: Value) -> Value:
-    shape = tuple(value.bound[d] for d in PIXELS)
-    data = None if value.data is None else np.ascontiguousarray(value.data.transpose(PIXELS))
+def as_nhwc(value: Value) -> Value:
+    shape = tuple(value.bound[d] for d in TO_NHWC)
+    data = None if value.data is None else np.ascontiguousarray(value.data.transpose(TO_NHWC))
     return replace(value, name=f"{value.name}_pixels", shape=shape, dim_order=(0, 1, 2, 3), data=data)
 
 
-def real(value: Value) -> bool:
+def is_float32(value: Value) -> bool:
     return value.q is None and value.dtype == _F32
 
 
-def word(value: Value) -> bool:
+def is_int16(value: Value) -> bool:
     """Integers of 16 bits with one scale."""
     q = value.q
     return q is not None and q.axis is None and q.dtype == np.dtype(np.int16) and value.dtype == q.dtype
 
 
-def wider(value: Value) -> Value:
+def widen_to_int16(value: Value) -> Value:
     """Bytes as the same integers of 16 bits."""
     assert value.q is not None
     short = np.dtype(np.int16)
     return replace(value, name=f"{value.name}_wider", dtype=short, q=replace(value.q, dtype=short), data=None)
 
 
-def some(*values: Value) -> bool:
+def non_empty(*values: Value) -> bool:
     return all(0 not in v.bound for v in values)
 
 
-def alike(*values: Value) -> bool:
+def same_kind(*values: Value) -> bool:
     """All real numbers, all bytes, or all words."""
-    return any(all(kind(v) for v in values) for kind in (real, byte, word))
+    return any(all(kind(v) for v in values) for kind in (is_float32, byte, is_int16))
 
 
-def pair(op: Op, name: str) -> list[int]:
+def hw_pair(op: Op, name: str) -> list[int]:
     return [int(op.args[f"{name}_{side}"]) for side in "hw"]
 
 
-def pads(op: Op) -> list[int]:
+def padding_of(op: Op) -> list[int]:
     """Above, below, left, right."""
     top, left, bottom, right = (int(n) for n in op.args["explicit_padding"])
     return [top, bottom, left, right]

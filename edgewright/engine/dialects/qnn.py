@@ -18,7 +18,7 @@ from edgewright.engine.dialects import (  # noqa: F401  (their rules)
     qnn_norm,
     qnn_reduce,
 )
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, ends, real, rule
+from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, io_of, is_float32, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.qnn.binary import in_fixed_point
@@ -32,17 +32,17 @@ def translate(graph: Graph, numerics: Numerics) -> Graph:
         if op not in made.done:
             moved = made.rounded(op)
             rule.apply(made, moved)
-            made.halves.update({v: v for v in op.outputs if moved is not op and v is not None and real(v)})
+            made.halves.update({v: v for v in op.outputs if moved is not op and v is not None and is_float32(v)})
     return made.finish()
 
 
 @rule("ElementWiseAdd", "ElementWiseSubtract")
 def _sum(made: QnnRewrite, op: Op) -> bool:
     """Sums of bytes, which end convolutions."""
-    (a, b), _ = ends(op)
+    (a, b), _ = io_of(op)
     name = op.kind.partition("ElementWise")[2]
     if not in_fixed_point(op):
         return qnn_float.BINARY[name](made, op)
-    limits, last = qnn_conv.following(made, op)
+    limits, last = qnn_conv.fuse_activation(made, op)
     made.emit(_SUMS[name], op, last, self=a, other=b, limits=limits)
     return True

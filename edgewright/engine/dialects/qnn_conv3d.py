@@ -8,8 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_conv import affordable, grown_filters, grown_image, image, joined, product
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, constant, ends, real, rule, some
+from edgewright.engine.dialects.qnn_conv import (
+    is_affordable,
+    transposed_filters,
+    emit_conv_transpose2d,
+    emit_conv2d,
+    dense_filters,
+    conv_operands,
+)
+from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, make_constant, io_of, is_float32, rule, non_empty
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.reduce import counts_of
 
@@ -17,23 +24,23 @@ _DEEPEST = 256  # planes of a window: each is a move
 
 
 def _moderate(op: Op) -> bool:
-    return affordable(op) and op.args["inputs"][1].bound[0] <= _DEEPEST
+    return is_affordable(op) and op.args["inputs"][1].bound[0] <= _DEEPEST
 
 
 @rule("Conv3d")
 def _convolution(made: QnnRewrite, op: Op) -> bool:
-    p, groups = product(made, op) if _moderate(op) else None, int(op.args["group"])
+    p, groups = conv_operands(made, op) if _moderate(op) else None, int(op.args["group"])
     if p is None:
         return False
     if groups > 1:
-        p.weights = np.stack([joined(w.transpose(3, 0, 1, 2), groups).transpose(1, 2, 3, 0) for w in p.weights])
+        p.weights = np.stack([dense_filters(w.transpose(3, 0, 1, 2), groups).transpose(1, 2, 3, 0) for w in p.weights])
     (deep, down, along), pads, dilation = (list(op.args[n]) for n in ("stride", "pad_amount", "dilation"))
     wide = made.padded(op, p.x, [(0, 0), (pads[0][0], pads[0][1]), *[(0, 0)] * 3])
     planes = _planes(made, op, wide, p.weights.shape[0], deep, dilation[0], p.out.bound[1])
     weights = np.concatenate(list(p.weights), axis=2)  # [high, wide, planes by inputs, outputs]
     flat = made.temporary(p.out, (p.out.bound[0] * p.out.bound[1], *p.out.bound[2:]))
     window = {"stride": [down, along], "padding": [n for pair in pads[1:] for n in pair], "dilation": dilation[1:]}
-    image(made, op, p, planes, weights, flat, 1, window)
+    emit_conv2d(made, op, p, planes, weights, flat, 1, window)
     made.finish_as(op, flat, p.out)
     return True
 
@@ -58,15 +65,15 @@ def _transposed(made: QnnRewrite, op: Op) -> bool:
     """Planes are spread, with nothing between them; each image is then a transposed convolution of those that a result
     is made of."""
     groups = int(op.args["group"])
-    p = product(made, op, groups) if _moderate(op) else None
+    p = conv_operands(made, op, groups) if _moderate(op) else None
     if p is None:
         return False
     window, out = p.weights.shape[0], p.out.bound
-    filters = [grown_filters(w, groups) for w in p.weights[::-1]]
-    data = np.concatenate([joined(f, groups) if groups > 1 else f for f in filters], axis=3)
+    filters = [transposed_filters(w, groups) for w in p.weights[::-1]]
+    data = np.concatenate([dense_filters(f, groups) if groups > 1 else f for f in filters], axis=3)
     planes = _planes(made, op, _apart(made, op, p.x, window), window, 1, 1, out[1])
     flat = made.temporary(p.out, (out[0] * out[1], *out[2:]))
-    grown_image(made, op, p, planes, data, flat, 1)
+    emit_conv_transpose2d(made, op, p, planes, data, flat, 1)
     made.finish_as(op, flat, p.out)
     return True
 
@@ -89,8 +96,8 @@ def _apart(made: QnnRewrite, op: Op, x: Value, window: int) -> Value:
 def _average(made: QnnRewrite, op: Op) -> bool:
     """Averages of images, and then of planes. What lies around a volume is made first; where it does not count, means
     are brought to those of what is inside."""
-    (x,), out = ends(op)
-    if not real(x, out) or not some(x, out):
+    (x,), out = io_of(op)
+    if not is_float32(x, out) or not non_empty(x, out):
         return False
     sizes, steps = ([int(n) for n in op.args[name]] for name in ("filter_size", "stride"))
     given = made.padded(op, made.half(op, x), [(0, 0), *_around(op, x, out, sizes, steps), (0, 0)])
@@ -102,7 +109,7 @@ def _average(made: QnnRewrite, op: Op) -> bool:
     lines = _pooled(made, op, lines, (images, out.bound[1], rows * columns, channels), [sizes[0], 1], [steps[0], 1])
     last, counts = made.view(op, lines, out.bound), counts_of(op)
     if (counts != math.prod(sizes)).any():
-        by = constant("factors", (math.prod(sizes) / counts).astype(np.float32))
+        by = make_constant("factors", (math.prod(sizes) / counts).astype(np.float32))
         last = made.then("mul", op, last, out.bound, self=last, other=by)
     made.computed("clone", op, out, self=last)
     return True

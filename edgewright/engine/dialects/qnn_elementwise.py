@@ -11,7 +11,7 @@ from edgewright.engine.codegen.builder import Reg, const, lane_count, vec
 from edgewright.engine.codegen.math_float32 import FUNCTIONS
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
-from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR, Given, bounds, element
+from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY, Args, dtype_range, elementwise_rule
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.qnn.binary import in_fixed_point, inverse
 from edgewright.ir.qnn.dtypes import limits_of, word_limits
@@ -20,8 +20,8 @@ from edgewright.ir.qnn.int16 import MIDDLE, WordScaling, WordSum, word_scaling, 
 from edgewright.ir.qnn.shapes import SINGLE
 from edgewright.ir.qnn.table import PREFIX
 
-TABULAR |= {PREFIX + name for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
-Real = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
+TABLE_ONLY |= {PREFIX + name for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
+FloatFunction = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
 _ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
 _UP = ("Add", "Subtract", "Multiply")
 _COMPARED = {
@@ -42,7 +42,7 @@ def _q(value: Value) -> QParams:
     return value.q
 
 
-def real(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
+def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     """What an integer stands for."""
     q, f = value.q, i.f
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
@@ -51,7 +51,7 @@ def real(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
     return f.op("fmul", made, const(float(np.float32(np.asarray(q.scale))), made.type))
 
 
-def stored(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> RangedInt:
+def quantize(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> RangedInt:
     """A real number as an integer: the nearest, of two the even one, or the upper. What is no number is stored as 0."""
     f, q = i.f, _q(out)
     zero = int(np.asarray(q.zero_point))
@@ -63,20 +63,20 @@ def stored(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> RangedI
     return RangedInt(f.add(made, zero), q.qmin, q.qmax)
 
 
-def _mapped(names: tuple[str, ...], function: Real, up: bool = False) -> None:
-    @element(*(PREFIX + name for name in names))
-    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+def _mapped(names: tuple[str, ...], function: FloatFunction, up: bool = False) -> None:
+    @elementwise_rule(*(PREFIX + name for name in names))
+    def made(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
         values, out = _ends(op)
-        reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
-        return stored(i, function(i, op, reals), out, up)
+        reals = [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
+        return quantize(i, function(i, op, reals), out, up)
 
 
 def _pair(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
     return i.f.op(_ARITHMETIC[op.kind.partition("ElementWise")[2]], *given)
 
 
-@element(*(f"{PREFIX}ElementWise{name}" for name in _UP))
-def _arithmetic(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _UP))
+def _arithmetic(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     values, out = _ends(op)
     if all(v.q is None for v in (*values, out)):
         return _counted(i, op, given)
@@ -85,11 +85,11 @@ def _arithmetic(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     words = word_sum(op)
     if words is not None:
         return _word_sum(i, words, given)
-    reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
-    return stored(i, _pair(i, op, reals), out, up=True)
+    reals = [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
+    return quantize(i, _pair(i, op, reals), out, up=True)
 
 
-def _word_sum(i: RangedIntBuilder, words: WordSum, given: Given) -> RangedInt:
+def _word_sum(i: RangedIntBuilder, words: WordSum, given: Args) -> RangedInt:
     a, b = (i.plus(x, -MIDDLE) for x in given)
     b = i.sub(i.constant(-1), b) if words.turned else b
     total = i.add(i.mul(a, i.constant(words.first)), i.mul(b, i.constant(words.second)))
@@ -105,14 +105,14 @@ def _from_middle(i: RangedIntBuilder, x: RangedInt) -> RangedInt:
     return i.plus(i.narrow(i.clamp(x, -MIDDLE, MIDDLE - 1)), MIDDLE)
 
 
-def _counted(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+def _counted(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     """Of integers that stand for themselves; what is beyond the result's bits is lost."""
     name, out = op.kind.partition("ElementWise")[2], _ends(op)[1]
     return _cut(i, {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*given), out)
 
 
 def _cut(i: RangedIntBuilder, made: RangedInt, out: Value) -> RangedInt:
-    low, high = bounds(out)
+    low, high = dtype_range(out)
     if made.low >= low and made.high <= high:
         return i.narrow(made) if out.dtype != np.dtype(np.int64) else made
     if out.dtype != np.dtype(np.int32):
@@ -120,19 +120,19 @@ def _cut(i: RangedIntBuilder, made: RangedInt, out: Value) -> RangedInt:
     return RangedInt(i.f.cast("trunc", made.reg, vec(lane_count(made.reg.type), "i32")), low, high)
 
 
-def _chosen(how: str) -> Real:
+def _chosen(how: str) -> FloatFunction:
     """The larger or smaller one."""
     return lambda i, op, given: i.f.select(i.f.compare(how, *given), *given)
 
 
 def _choice(name: str, how: str) -> None:
-    @element(f"{PREFIX}ElementWise{name}")
-    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+    @elementwise_rule(f"{PREFIX}ElementWise{name}")
+    def made(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
         values, out = _ends(op)
         if all(v.q is None for v in (*values, out)):
             return i.largest(*given) if name == "Maximum" else i.smallest(*given)
-        reals = [real(i, x, v) for x, v in zip(given, values, strict=True)]
-        return stored(i, _chosen(how)(i, op, reals), out)
+        reals = [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
+        return quantize(i, _chosen(how)(i, op, reals), out)
 
 
 _choice("Maximum", "oge")
@@ -141,12 +141,12 @@ _mapped(("ElementWiseDivide",), _pair)
 
 
 def _compared(name: str, how: str) -> None:
-    @element(f"{PREFIX}ElementWise{name}")
-    def made(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+    @elementwise_rule(f"{PREFIX}ElementWise{name}")
+    def made(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
         values = op.args["inputs"]
         if all(v.q is None for v in values):
             return i.compare(how if how in ("eq", "ne") else f"s{how}", *given)
-        f, reals = i.f, [real(i, x, v) for x, v in zip(given, values, strict=True)]
+        f, reals = i.f, [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
         truth = f.compare("une" if how == "ne" else f"o{how}", *reals)
         return RangedInt(f.cast("zext", truth, vec(lane_count(reals[0].type), "i32")), 0, 1)
 
@@ -161,25 +161,25 @@ def _truth(i: RangedIntBuilder, x: RangedInt, value: Value) -> RangedInt:
     return x if value.dtype == np.dtype(bool) else i.compare("ne", x, i.constant(0))
 
 
-@element(*(f"{PREFIX}ElementWise{name}" for name in _BITS))
-def _logic(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _BITS))
+def _logic(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     a, b = (_truth(i, x, v) for x, v in zip(given, op.args["inputs"], strict=True))
     return RangedInt(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.reg, b.reg), 0, 1)
 
 
-@element(f"{PREFIX}ElementWiseNot")
-def _not(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(f"{PREFIX}ElementWiseNot")
+def _not(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return i.sub(i.constant(1), _truth(i, given[0], op.args["inputs"][0]))
 
 
-@element(f"{PREFIX}ElementWiseSelect")
-def _select(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(f"{PREFIX}ElementWiseSelect")
+def _select(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     values, out = _ends(op)
     which = _truth(i, given[0], values[0])
     if all(v.q is None for v in (*values, out)) or all(v.q == out.q for v in values[1:]):
         return i.select(which, given[1], given[2])
-    f, reals = i.f, [real(i, x, v) for x, v in zip(given[1:], values[1:], strict=True)]
-    return stored(i, f.select(f.compare("ne", which.reg, 0), *reals), out)
+    f, reals = i.f, [dequantize(i, x, v) for x, v in zip(given[1:], values[1:], strict=True)]
+    return quantize(i, f.select(f.compare("ne", which.reg, 0), *reals), out)
 
 
 # ----------------------------------------------------------------------------------------------------- one operand
@@ -199,15 +199,15 @@ def _affine(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
 _mapped(("Batchnorm",), _affine)
 
 
-@element(f"{PREFIX}Relu")
-def _relu(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(f"{PREFIX}Relu")
+def _relu(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     if op.args["inputs"][0].q is None:
         return i.largest(given[0], i.constant(0))
     return _kept_within(i, op, given[0])
 
 
-@element(f"{PREFIX}Relu6")
-def _relu6(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(f"{PREFIX}Relu6")
+def _relu6(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return _kept_within(i, op, given[0])
 
 
@@ -219,16 +219,16 @@ def _kept_within(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
     low, high = map(float, limits_of(op))
     if not low <= high:
         raise IntRangeError("limits that are not in order")
-    return stored(i, clamp(i.f, real(i, x, values[0]), low, high), out)
+    return quantize(i, clamp(i.f, dequantize(i, x, values[0]), low, high), out)
 
 
-@element(f"{PREFIX}ReluMinMax")
-def _between(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(f"{PREFIX}ReluMinMax")
+def _between(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     (x,), out = _ends(op)
     if x.q is not None:
         return _kept_within(i, op, given[0])
     low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
-    least, most = bounds(out)
+    least, most = dtype_range(out)
     if x.dtype != out.dtype or not low <= high or any(n != int(n) for n in (low, high) if abs(n) < 1 << 31):
         raise IntRangeError("limits between integers")
     return i.clamp(given[0], int(max(low, least)), int(min(high, most)))
@@ -239,13 +239,13 @@ for _name, _function in {"Neg": "neg", "Floor": "floor", "Ceil": "ceil", "Square
     _mapped((f"ElementWise{_name}",), lambda i, op, given, made=_function: FUNCTIONS[made](i.f, given[0]))  # type: ignore[misc]
 
 
-@element(f"{PREFIX}Convert", f"{PREFIX}Cast")
-def _converted(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(f"{PREFIX}Convert", f"{PREFIX}Cast")
+def _converted(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     (x,), out = _ends(op)
     if x.q is None and out.q is None:
         if out.dtype == np.dtype(bool):
             return i.compare("ne", given[0], i.constant(0))
-        low, high = bounds(out)
+        low, high = dtype_range(out)
         if given[0].low < low or given[0].high > high:
             if out.dtype != np.dtype(np.int32):
                 raise IntRangeError("what does not fit")
@@ -256,16 +256,16 @@ def _converted(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     words = word_scaling(x, out) if op.kind == f"{PREFIX}Convert" else None
     if words is not None:
         return _word_scaled(i, words, given[0])
-    return stored(i, real(i, given[0], x), out)
+    return quantize(i, dequantize(i, given[0], x), out)
 
 
-@element(f"{PREFIX}ElementWiseAbs")
-def _size(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(f"{PREFIX}ElementWiseAbs")
+def _size(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     (x,), out = _ends(op)
     if x.q is not None:
-        return stored(i, FUNCTIONS["abs"](i.f, real(i, given[0], x)), out)
+        return quantize(i, FUNCTIONS["abs"](i.f, dequantize(i, given[0], x)), out)
     return _cut(i, i.largest(given[0], i.sub(i.constant(0), given[0])), out)
 
 
-TABULAR |= {f"{PREFIX}ElementWiseNeuron", f"{PREFIX}ElementWiseUnary"}
-TABULAR -= {kind for kind in ELEMENTS if kind.startswith(PREFIX)}
+TABLE_ONLY |= {f"{PREFIX}ElementWiseNeuron", f"{PREFIX}ElementWiseUnary"}
+TABLE_ONLY -= {kind for kind in ELEMENTWISE if kind.startswith(PREFIX)}

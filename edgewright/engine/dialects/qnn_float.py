@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from edgewright.engine.dialects.qnn_rewrite import (
-    SINGLE,
+    FLOAT32,
     QnnRewrite,
-    alike,
-    byte,
-    constant,
-    ends,
-    real,
+    same_type,
+    is_int8,
+    make_constant,
+    io_of,
+    is_float32,
     rule,
-    some,
-    word,
+    non_empty,
+    is_int16,
 )  # fmt: skip
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.elementwise import BY_NUMBER, NEURONS
@@ -41,8 +41,8 @@ _ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Gelu": "gelu", "HardSwish
 
 def _one(made: QnnRewrite, op: Op) -> tuple[Value, Value] | None:
     """The operand in half precision, and the result; None of integers."""
-    (x,), out = ends(op)
-    return (made.half(op, x), out) if real(x, out) and not x.constant and some(x) else None
+    (x,), out = io_of(op)
+    return (made.half(op, x), out) if is_float32(x, out) and not x.constant and non_empty(x) else None
 
 
 def _unary(names: dict[str, str], prefix: str, exact: bool) -> None:
@@ -62,7 +62,7 @@ _unary(_EXACT, "ElementWise", True)
 _unary(_ACTIVATIONS, "", False)
 
 
-def limited(made: QnnRewrite, op: Op, low: float, high: float) -> bool:
+def emit_clamp(made: QnnRewrite, op: Op, low: float, high: float) -> bool:
     """Of limits that are not in order, the upper one has the last word."""
     found, low = _one(made, op), min(low, high)
     if found is None or not low <= high:
@@ -73,17 +73,17 @@ def limited(made: QnnRewrite, op: Op, low: float, high: float) -> bool:
 
 @rule("Relu")
 def _relu(made: QnnRewrite, op: Op) -> bool:
-    return limited(made, op, 0.0, float("inf"))
+    return emit_clamp(made, op, 0.0, float("inf"))
 
 
 @rule("Relu6")
 def _relu6(made: QnnRewrite, op: Op) -> bool:
-    return limited(made, op, 0.0, 6.0)
+    return emit_clamp(made, op, 0.0, 6.0)
 
 
 @rule("ReluMinMax")
 def _relu_min_max(made: QnnRewrite, op: Op) -> bool:
-    return limited(made, op, float(op.args["min_value"]), float(op.args["max_value"]))
+    return emit_clamp(made, op, float(op.args["min_value"]), float(op.args["max_value"]))
 
 
 @rule("Elu")
@@ -100,13 +100,13 @@ def _hard_sigmoid(made: QnnRewrite, op: Op) -> bool:
     if found is None:
         return False
     x, out = found
-    scaled = made.then("mul", op, x, x.bound, self=x, other=number(op.args["alpha"]))
-    made.computed("add", op, out, self=scaled, other=number(op.args["beta"]), limits=(0.0, 1.0))
+    scaled = made.then("mul", op, x, x.bound, self=x, other=scalar(op.args["alpha"]))
+    made.computed("add", op, out, self=scaled, other=scalar(op.args["beta"]), limits=(0.0, 1.0))
     return True
 
 
-def number(given: float) -> Value:
-    return constant("number", np.asarray([given], np.float32))
+def scalar(given: float) -> Value:
+    return make_constant("number", np.asarray([given], np.float32))
 
 
 _WAYS: dict[str, Callable[[QnnRewrite, Op], bool]] = {
@@ -130,15 +130,15 @@ def _neuron(made: QnnRewrite, op: Op) -> bool:
 
 
 def _reals(made: QnnRewrite, op: Op, values: list[Value]) -> list[Value] | None:
-    if not real(*values) or all(v.constant for v in values) or not some(*values):
+    if not is_float32(*values) or all(v.constant for v in values) or not non_empty(*values):
         return None
     return [made.half(op, v) for v in values]
 
 
 def _binary(name: str, kind: str) -> Callable[[QnnRewrite, Op], bool]:
     def way(made: QnnRewrite, op: Op) -> bool:
-        given, out = ends(op)
-        found = _reals(made, op, given) if real(out) else None
+        given, out = io_of(op)
+        found = _reals(made, op, given) if is_float32(out) else None
         if found is None:
             return False
         key = "exponent" if kind == "pow" else "other"
@@ -157,7 +157,7 @@ for _name in ("Multiply", "Divide", "Maximum", "Minimum", "Power"):
 
 def _compared(kind: str) -> Callable[[QnnRewrite, Op], bool]:
     def way(made: QnnRewrite, op: Op) -> bool:
-        given, out = ends(op)
+        given, out = io_of(op)
         found = _reals(made, op, given) if out.dtype == np.dtype(bool) else None
         if found is None:
             return False
@@ -174,8 +174,8 @@ for _name, _kind in _COMPARED.items():
 @rule("Prelu")
 def _prelu(made: QnnRewrite, op: Op) -> bool:
     """By one slope, or one for each channel."""
-    given, out = ends(op)
-    found = _reals(made, op, given) if real(out) else None
+    given, out = io_of(op)
+    found = _reals(made, op, given) if is_float32(out) else None
     channels = given[0].bound[-1:] or (1,)
     if found is None or not given[1].constant or (given[1].bound or (1,)) not in ((1,), channels):
         return False
@@ -188,8 +188,8 @@ def _prelu(made: QnnRewrite, op: Op) -> bool:
 
 @rule("Batchnorm")
 def _batch_norm(made: QnnRewrite, op: Op) -> bool:
-    (x, *factors), out = ends(op)
-    if not real(x, out, *factors) or x.constant or not some(x):
+    (x, *factors), out = io_of(op)
+    if not is_float32(x, out, *factors) or x.constant or not non_empty(x):
         return False
     kept = [made.half(op, v) for v in factors]
     product: dict[str, Any] = {"self": made.half(op, x), "other": kept[0]}
@@ -202,8 +202,8 @@ def _batch_norm(made: QnnRewrite, op: Op) -> bool:
 
 @rule("ElementWiseSelect")
 def _select(made: QnnRewrite, op: Op) -> bool:
-    (which, *given), out = ends(op)
-    found = _reals(made, op, given) if real(out) and which.dtype == np.dtype(bool) else None
+    (which, *given), out = io_of(op)
+    found = _reals(made, op, given) if is_float32(out) and which.dtype == np.dtype(bool) else None
     if found is None or which.constant:
         return False
     made.exact("where", op, out, condition=which, self=found[0], other=found[1])
@@ -212,21 +212,21 @@ def _select(made: QnnRewrite, op: Op) -> bool:
 
 @rule("IsNan", "IsInf")
 def _odd(made: QnnRewrite, op: Op) -> bool:
-    (x,), out = ends(op)
+    (x,), out = io_of(op)
     both = op.args.get("detect_negative", True) and op.args.get("detect_positive", True)
-    if x.q is not None or x.constant or not some(x) or not both or x.dtype not in (SINGLE, np.dtype(np.float16)):
+    if x.q is not None or x.constant or not non_empty(x) or not both or x.dtype not in (FLOAT32, np.dtype(np.float16)):
         return False
-    given = made.half(op, x if real(x) else made.then("convert", op, replace(x, dtype=SINGLE), x.bound, self=x))
+    given = made.half(op, x if is_float32(x) else made.then("convert", op, replace(x, dtype=FLOAT32), x.bound, self=x))
     made.emit("isnan" if op.kind.endswith("IsNan") else "isinf", op, out, self=given)
     return True
 
 
 @rule("ElementWiseBinary")
 def _by_number(made: QnnRewrite, op: Op) -> bool:
-    name, (given, out) = BY_NUMBER[op.args["operation"]], ends(op)
+    name, (given, out) = BY_NUMBER[op.args["operation"]], io_of(op)
     if name in BINARY:
         return BINARY[name](made, op)
-    found = _reals(made, op, given) if name == "FloorDiv" and real(out) else None
+    found = _reals(made, op, given) if name == "FloorDiv" and is_float32(out) else None
     if found is None:
         return False
     made.computed("floor_divide", op, out, self=found[0], other=found[1])
@@ -235,24 +235,27 @@ def _by_number(made: QnnRewrite, op: Op) -> bool:
 
 @rule("Cast", "Convert", "Quantize", "Dequantize")
 def _cast(made: QnnRewrite, op: Op) -> bool:
-    (x,), out = ends(op)
-    if byte(x) and (byte(out) or real(out)) and not op.kind.endswith("Cast"):
+    (x,), out = io_of(op)
+    if is_int8(x) and (is_int8(out) or is_float32(out)) and not op.kind.endswith("Cast"):
         made.emit("convert", op, out, self=x)
         return True
-    if real(x) and (byte(out) or word(out)):
+    if is_float32(x) and (is_int8(out) or is_int16(out)):
         given = x if op.kind.endswith("Quantize") else made.half(op, x)
         made.emit(
-            "convert" if byte(out) else op.kind, op, out, **({"self": given} if byte(out) else {"inputs": [given]})
+            "convert" if is_int8(out) else op.kind,
+            op,
+            out,
+            **({"self": given} if is_int8(out) else {"inputs": [given]}),
         )
         return True
-    if x.q is not None or out.q is not None or not some(x) or x.constant:
+    if x.q is not None or out.q is not None or not non_empty(x) or x.constant:
         return False
-    if real(x, out):
+    if is_float32(x, out):
         made.exact("clone", op, out, self=made.half(op, x))
-    elif alike(x, out):
+    elif same_type(x, out):
         made.emit("clone", op, out, self=x)
     else:
-        made.emit("cast", op, out, self=made.half(op, x) if real(x) else x)
-        if real(out):
+        made.emit("cast", op, out, self=made.half(op, x) if is_float32(x) else x)
+        if is_float32(out):
             made.halves.pop(out, None)
     return True

@@ -7,22 +7,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_move import give, moved
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, constant, count, ends, real, result, rule, some
+from edgewright.engine.dialects.qnn_move import emit_result, movable_input
+from edgewright.engine.dialects.qnn_rewrite import (
+    QnnRewrite,
+    same_type,
+    make_constant,
+    element_count,
+    io_of,
+    is_float32,
+    result_of,
+    rule,
+    non_empty,
+)
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.qnn.execute import subject_of, zero_of
 
 
 def _places(index: Value) -> bool:
-    return index.q is None and str(index.dtype) in ("int32", "int64") and some(index)
+    return index.q is None and str(index.dtype) in ("int32", "int64") and non_empty(index)
 
 
 def _stripped(made: QnnRewrite, op: Op, *values: Value) -> list[Value] | None:
     """What is stored, in the result's scale, as integers or real numbers that stand for themselves."""
     found = []
     for value in values:
-        x = moved(made, op, value)
+        x = movable_input(made, op, value)
         x = None if x is None else made.bare(op, x)
         if x is None:
             return None
@@ -32,7 +42,7 @@ def _stripped(made: QnnRewrite, op: Op, *values: Value) -> list[Value] | None:
 
 def _dressed(made: QnnRewrite, op: Op, x: Value) -> bool:
     """The result is what is stored."""
-    return give(made, op, x, result(op))
+    return emit_result(made, op, x, result_of(op))
 
 
 @rule("Gather")
@@ -41,7 +51,7 @@ def _gather(made: QnnRewrite, op: Op) -> bool:
     found, axis = _stripped(made, op, source) if _places(index) else None, int(op.args["axis"])
     if found is None:
         return False
-    x, flat = found[0], made.view(op, index, (count(index.bound),))
+    x, flat = found[0], made.view(op, index, (element_count(index.bound),))
     shape = [flat.bound[0] if d == axis else n for d, n in enumerate(x.bound)]
     outside = OutOfRangePolicy(subject_of(op))
     last = made.then("index_select", op, x, shape, self=x, dim=axis, index=flat, outside=outside)
@@ -50,7 +60,7 @@ def _gather(made: QnnRewrite, op: Op) -> bool:
 
 @rule("GatherElements")
 def _gather_elements(made: QnnRewrite, op: Op) -> bool:
-    (source, index), out = ends(op)
+    (source, index), out = io_of(op)
     found = _stripped(made, op, source) if _places(index) else None
     if found is None or found[0].constant:
         return False
@@ -60,7 +70,7 @@ def _gather_elements(made: QnnRewrite, op: Op) -> bool:
 
 @rule("ScatterElements")
 def _scatter_elements(made: QnnRewrite, op: Op) -> bool:
-    (source, index, updates), out = ends(op)
+    (source, index, updates), out = io_of(op)
     found = _stripped(made, op, source, updates) if _places(index) and not op.args["reduction"] else None
     if found is None:
         return False
@@ -72,7 +82,7 @@ def _scatter_elements(made: QnnRewrite, op: Op) -> bool:
 @rule("ScatterNd")
 def _scatter_nd(made: QnnRewrite, op: Op) -> bool:
     """Rows of a matrix at the places that indices name, seen as one dimension."""
-    (source, index, updates), out = ends(op)
+    (source, index, updates), out = io_of(op)
     named = index.bound[-1] if index.bound else 0
     if not _places(index) or op.args["reduction"] or named == 0:
         return False
@@ -81,8 +91,8 @@ def _scatter_nd(made: QnnRewrite, op: Op) -> bool:
         return False
     sizes = out.bound[:named]
     places = _listed(index.data, sizes) if index.data is not None else _computed(made, op, index, sizes)
-    inner = count(out.bound[named:])
-    x = made.view(op, found[0], (count(sizes), inner))
+    inner = element_count(out.bound[named:])
+    x = made.view(op, found[0], (element_count(sizes), inner))
     rows = made.view(op, found[1], (places.bound[0], inner))
     args = {"indices": [places], "values": rows, "accumulate": False, "outside": OutOfRangePolicy()}
     return _dressed(made, op, made.then("index_put", op, x, x.bound, self=x, **args))
@@ -94,12 +104,12 @@ def _listed(data: Array, sizes: Sequence[int]) -> Value:
     flat, inside = np.zeros(parts.shape[1], np.int64), np.ones(parts.shape[1], bool)
     for part, n in zip(parts, sizes, strict=True):
         flat, inside = flat * n + part, inside & (part >= 0) & (part < n)
-    return constant("places", np.where(inside, flat, -1))
+    return make_constant("places", np.where(inside, flat, -1))
 
 
 def _computed(made: QnnRewrite, op: Op, index: Value, sizes: Sequence[int]) -> Value:
     """The same of places that only the run knows."""
-    rows, named = count(index.bound) // len(sizes), len(sizes)
+    rows, named = element_count(index.bound) // len(sizes), len(sizes)
     flat = made.view(op, index, (rows, named))
     if named == 1:
         return made.view(op, flat, (rows,))
@@ -110,13 +120,13 @@ def _computed(made: QnnRewrite, op: Op, index: Value, sizes: Sequence[int]) -> V
     def both(kind: str, a: Value, b: Value, like: Value = wide) -> Value:
         return made.then(kind, op, like, shape, self=a, other=b)
 
-    truth, nothing = replace(wide, dtype=np.dtype(bool)), constant("nothing", np.asarray([0], np.int64))
+    truth, nothing = replace(wide, dtype=np.dtype(bool)), make_constant("nothing", np.asarray([0], np.int64))
     for d, n in enumerate(sizes):
-        part, size = made.cut(op, flat, [0, d], shape), constant("size", np.asarray([n], np.int64))
+        part, size = made.cut(op, flat, [0, d], shape), make_constant("size", np.asarray([n], np.int64))
         there = both("logical_and", both("ge", part, nothing, truth), both("lt", part, size, truth), truth)
         inside = there if inside is None else both("logical_and", inside, there, truth)
         total = part if total is None else both("add", both("mul", total, size), part)
-    outside = constant("outside", np.asarray([-1], np.int64))
+    outside = make_constant("outside", np.asarray([-1], np.int64))
     chosen = made.then("where", op, wide, shape, condition=inside, self=total, other=outside)
     return made.view(op, chosen, (rows,))
 
@@ -126,9 +136,9 @@ def _computed(made: QnnRewrite, op: Op, index: Value, sizes: Sequence[int]) -> V
 
 @rule("Argmax", "Argmin")
 def _best(made: QnnRewrite, op: Op) -> bool:
-    (x,), out = ends(op)
-    given = made.half(op, x) if real(x) else made.bare(op, x)
-    if given is None or given.constant or not some(x, out) or not x.bound:
+    (x,), out = io_of(op)
+    given = made.half(op, x) if is_float32(x) else made.bare(op, x)
+    if given is None or given.constant or not non_empty(x, out) or not x.bound:
         return False
     places = made.temporary(out, out.bound, dtype=np.dtype(np.int64))
     made.emit("argmax" if op.kind.endswith("Argmax") else "argmin", op, places, self=given, dim=int(op.args["axis"]),
@@ -140,10 +150,10 @@ def _best(made: QnnRewrite, op: Op) -> bool:
 @rule("TopK")
 def _top_k(made: QnnRewrite, op: Op) -> bool:
     x, (best, places) = op.args["inputs"][0], op.outputs
-    if best is not None and not alike(x, best):
+    if best is not None and not same_type(x, best):
         return False
-    given = made.half(op, x) if real(x) else made.bare(op, x)
-    if given is None or given.constant or not some(x) or not x.bound:
+    given = made.half(op, x) if is_float32(x) else made.bare(op, x)
+    if given is None or given.constant or not non_empty(x) or not x.bound:
         return False
     last, k = len(x.bound) - 1, int(op.args["k"])
     shape = (*x.bound[:-1], k)

@@ -10,38 +10,38 @@ import numpy as np
 from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.dialects.qnn_rewrite import (
     QnnRewrite,
-    alike,
-    ends,
-    movable,
-    real,
-    result,
+    same_type,
+    io_of,
+    is_movable,
+    is_float32,
+    result_of,
     rule,
-    some,
-    whole,
+    non_empty,
+    is_quantized,
 )  # fmt: skip
-from edgewright.engine.dialects.static_gather import pick
+from edgewright.engine.dialects.static_gather import static_gather_rule
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.qnn.dtypes import half
 from edgewright.ir.qnn.table import PREFIX
 
-Lists = Sequence[Any]
+IndexLists = Sequence[Any]
 
 
-def moved(made: QnnRewrite, op: Op, x: Value, out: Value | None = None) -> Value | None:
+def movable_input(made: QnnRewrite, op: Op, x: Value, out: Value | None = None) -> Value | None:
     """What is moved, stored as the result is; None if the engine cannot have it so."""
-    out = result(op) if out is None else out
-    if not movable(x) or not movable(out) or not some(x, out):
+    out = result_of(op) if out is None else out
+    if not is_movable(x) or not is_movable(out) or not non_empty(x, out):
         return None
-    if alike(x, out):
+    if same_type(x, out):
         return x
-    if not whole(x, out):
+    if not is_quantized(x, out):
         return None
     changed = made.temporary(out, x.bound)
     made.emit("qnn.Convert", op, changed, inputs=[x])
     return changed
 
 
-def give(made: QnnRewrite, op: Op, x: Value, out: Value) -> bool:
+def emit_result(made: QnnRewrite, op: Op, x: Value, out: Value) -> bool:
     """The result is what is there, in its own shape."""
     made.finish_as(op, x, out)
     return True
@@ -49,28 +49,28 @@ def give(made: QnnRewrite, op: Op, x: Value, out: Value) -> bool:
 
 @rule("Reshape")
 def _reshape(made: QnnRewrite, op: Op) -> bool:
-    x = moved(made, op, op.args["inputs"][0])
+    x = movable_input(made, op, op.args["inputs"][0])
     if x is None:
         return False
-    made.emit("view", op, result(op), self=x, size=list(result(op).bound))
+    made.emit("view", op, result_of(op), self=x, size=list(result_of(op).bound))
     return True
 
 
 @rule("Transpose")
 def _transpose(made: QnnRewrite, op: Op) -> bool:
-    x = moved(made, op, op.args["inputs"][0])
+    x = movable_input(made, op, op.args["inputs"][0])
     if x is None:
         return False
-    made.emit("permute", op, result(op), self=x, dims=list(op.args["perm"]))
+    made.emit("permute", op, result_of(op), self=x, dims=list(op.args["perm"]))
     return True
 
 
 @rule("Concat", "Pack")
 def _concat(made: QnnRewrite, op: Op) -> bool:
-    given, out = ends(op)
+    given, out = io_of(op)
     axis, parts = int(op.args["axis"]), []
     for value in given:
-        x = moved(made, op, value)
+        x = movable_input(made, op, value)
         if x is None:
             return False
         parts.append(x)
@@ -83,14 +83,14 @@ def _concat(made: QnnRewrite, op: Op) -> bool:
 
 def _slices(made: QnnRewrite, op: Op, starts: Sequence[int], sizes: Sequence[int], axis: int) -> bool:
     (x, *_), outs = op.args["inputs"], op.outputs
-    if any(v is not None and not (movable(v) and alike(x, v)) for v in outs) or not some(x):
+    if any(v is not None and not (is_movable(v) and same_type(x, v)) for v in outs) or not non_empty(x):
         return False
     for out, start, size in zip(outs, starts, sizes, strict=True):
         if out is None:
             continue
         shape = [size if d == axis else n for d, n in enumerate(x.bound)]
         part = made.cut(op, x, [start if d == axis else 0 for d in range(len(x.bound))], shape)
-        give(made, op, part, out)
+        emit_result(made, op, part, out)
     return True
 
 
@@ -125,7 +125,7 @@ def _ranges(op: Op) -> list[Array]:
 
 
 def _nearest(op: Op) -> list[Array]:
-    x, out = op.args["inputs"][0], result(op)
+    x, out = op.args["inputs"][0], result_of(op)
     found = [np.arange(n) for n in x.bound]
     middle = 0.5 if op.args["half_pixel_centers"] else 0.0
     for d in (1, 2):
@@ -147,7 +147,7 @@ def _mirrored(op: Op) -> list[Array]:
 
 _LISTS = {"StridedSlice": _ranges, "ResizeNearestNeighbor": _nearest, "Pad": _mirrored}
 for _name, _lists in _LISTS.items():
-    pick(PREFIX + _name)(lambda op, lists=_lists: (op.args["inputs"][0], lists(op)))  # type: ignore[misc]
+    static_gather_rule(PREFIX + _name)(lambda op, lists=_lists: (op.args["inputs"][0], lists(op)))  # type: ignore[misc]
 
 
 def _steady(listed: Array) -> bool:
@@ -157,8 +157,8 @@ def _steady(listed: Array) -> bool:
 @rule("StridedSlice", "ResizeNearestNeighbor")
 def _picked(made: QnnRewrite, op: Op) -> bool:
     """The elements at places that are known now, along each dimension."""
-    source, out = op.args["inputs"][0], result(op)
-    x = moved(made, op, source)
+    source, out = op.args["inputs"][0], result_of(op)
+    x = movable_input(made, op, source)
     if x is None:
         return False
     lists = _LISTS[op.kind.removeprefix(PREFIX)](op)
@@ -172,31 +172,31 @@ def _picked(made: QnnRewrite, op: Op) -> bool:
             args["ranges"] = [[b, b + 1, 1] if args["shrink_axes"] >> d & 1 else [b, e, s] for d, (b, e, s) in ranges]
             args["shrink_axes"] = 0
         last = made.then(op.kind, op, x, shape, **args)
-    return give(made, op, last, out)
+    return emit_result(made, op, last, out)
 
 
 @rule("Tile")
 def _tile(made: QnnRewrite, op: Op) -> bool:
-    out, source = result(op), op.args["inputs"][0]
-    x = moved(made, op, source)
+    out, source = result_of(op), op.args["inputs"][0]
+    x = movable_input(made, op, source)
     if x is None:
         return False
     apart = [n for size in x.bound for n in (1, size)]
     wide = [n for size, many in zip(x.bound, op.args["multiples"], strict=True) for n in (many, size)]
     x = made.view(op, x, apart)
-    return give(made, op, made.then("expand", op, x, wide, self=x, size=wide), out)
+    return emit_result(made, op, made.then("expand", op, x, wide, self=x, size=wide), out)
 
 
 def _fill(op: Op) -> float:
     """What a border is filled with; real numbers are in half precision."""
     given = np.asarray(op.args["pad_constant_value"], np.float32)
-    return float(half(given) if real(result(op)) else given)
+    return float(half(given) if is_float32(result_of(op)) else given)
 
 
 @rule("Pad")
 def _pad(made: QnnRewrite, op: Op) -> bool:
-    out, source = result(op), op.args["inputs"][0]
-    x = moved(made, op, source)
+    out, source = result_of(op), op.args["inputs"][0]
+    x = movable_input(made, op, source)
     if x is None:
         return False
     pairs = [(int(a), int(b)) for a, b in op.args["pad_amount"]]
@@ -213,11 +213,11 @@ def _pad(made: QnnRewrite, op: Op) -> bool:
 
 def _regrouped(made: QnnRewrite, op: Op, shape: Sequence[int], dims: Sequence[int]) -> bool:
     """Cut into dimensions, turned, and put together again."""
-    source, out = op.args["inputs"][0], result(op)
-    x = moved(made, op, source)
+    source, out = op.args["inputs"][0], result_of(op)
+    x = movable_input(made, op, source)
     if x is None:
         return False
-    return give(made, op, made.turned(op, made.view(op, x, shape), dims), out)
+    return emit_result(made, op, made.turned(op, made.view(op, x, shape), dims), out)
 
 
 @rule("ChannelShuffle")

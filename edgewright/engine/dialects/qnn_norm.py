@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, alike, byte, constant, ends, real, rule, some, whole
+from edgewright.engine.dialects.qnn_rewrite import (
+    QnnRewrite,
+    same_type,
+    is_int8,
+    make_constant,
+    io_of,
+    is_float32,
+    rule,
+    non_empty,
+    is_quantized,
+)
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.dtypes import real as numbers_of
 from edgewright.ir.qnn.norm_softmax import rows_of
@@ -23,21 +33,21 @@ def _last(made: QnnRewrite, op: Op, x: Value, axis: int) -> tuple[Value, list[in
 
 @rule("Softmax", "LogSoftmax")
 def _softmax(made: QnnRewrite, op: Op) -> bool:
-    (x,), out = ends(op)
-    if not some(x, out) or x.constant or float(op.args["beta"]) != 1.0 or not x.bound:
+    (x,), out = io_of(op)
+    if not non_empty(x, out) or x.constant or float(op.args["beta"]) != 1.0 or not x.bound:
         return False
     name = op.kind.partition(".")[2]
-    if whole(x, out):
+    if is_quantized(x, out):
         given, back = _last(made, op, x, int(op.args["axis"]))
         last = made.then(_SOFTMAX[name], op, out, given.bound, inputs=[given], axis=len(x.bound) - 1)
-    elif real(x, out):
+    elif is_float32(x, out):
         given, back = _last(made, op, made.half(op, x), int(op.args["axis"]))
         last = made.then("softmax", op, out, given.bound, self=given) if name == "Softmax" else _log(made, op, given)
         last = made.half(op, last)
     else:
         return False
     made.emit("permute", op, out, self=last, dims=back)
-    if real(out):
+    if is_float32(out):
         made.halves[out] = out
     return True
 
@@ -54,11 +64,11 @@ def _log(made: QnnRewrite, op: Op, x: Value) -> Value:
 
 @rule("LayerNorm", "RmsNorm", "GroupNorm", "InstanceNorm")
 def _norm(made: QnnRewrite, op: Op) -> bool:
-    (x, *factors), out = ends(op)
+    (x, *factors), out = io_of(op)
     order = rows_of(op)
-    if order is None or not some(x, out) or x.constant or any(v.data is None for v in factors):
+    if order is None or not non_empty(x, out) or x.constant or any(v.data is None for v in factors):
         return False
-    if not whole(x, out) and not real(x, out):
+    if not is_quantized(x, out) and not is_float32(x, out):
         return False
     dims, shape = order
     name = op.kind.partition(".")[2]
@@ -67,10 +77,10 @@ def _norm(made: QnnRewrite, op: Op) -> bool:
     size = shape[1] if rows else x.bound[-1]
     if (rows and dims != list(range(len(dims)))) or any(v.bound != (size,) for v in factors):
         return False
-    given = made.turned(op, x if whole(x) else made.half(op, x), dims)
-    last = (_whole_rows if whole(x) else _real_rows)(made, op, name, given, out, factors, shape)
+    given = made.turned(op, x if is_quantized(x) else made.half(op, x), dims)
+    last = (_whole_rows if is_quantized(x) else _real_rows)(made, op, name, given, out, factors, shape)
     made.emit("permute", op, out, self=last, dims=[dims.index(d) for d in range(len(dims))])
-    if real(out):
+    if is_float32(out):
         made.halves[out] = out
     return True
 
@@ -95,12 +105,12 @@ def _whole_rows(made: QnnRewrite, op: Op, name: str, x: Value, out: Value, facto
 
 
 def _stored_as(made: QnnRewrite, op: Op, x: Value, like: Value) -> Value:
-    return x if alike(x, like) else made.then("qnn.Convert", op, like, x.bound, inputs=[x])
+    return x if same_type(x, like) else made.then("qnn.Convert", op, like, x.bound, inputs=[x])
 
 
 def _words(value: Value) -> Value:
     """Bytes as the same integers of 16 bits: rows of groups must lie densely, which bytes need not."""
-    if not byte(value) or value.q is None:
+    if not is_int8(value) or value.q is None:
         return value
     dtype = np.dtype(np.uint16 if value.q.dtype.kind == "u" else np.int16)
     return replace(value, dtype=dtype, q=replace(value.q, dtype=dtype))
@@ -110,19 +120,19 @@ def _flat(value: Value) -> Value:
     """A constant of one dimension."""
     assert value.data is not None
     q = value.q if value.q is None or value.q.axis is None else replace(value.q, axis=0)
-    return constant("factor", np.ascontiguousarray(value.data).reshape(-1), q)
+    return make_constant("factor", np.ascontiguousarray(value.data).reshape(-1), q)
 
 
 def _filled(factors: list[Value], size: int) -> list[Value]:
     """A factor and something to add for each element of a row."""
-    missing = [constant("factor", np.full(size, n, np.float32)) for n in (1, 0)]
+    missing = [make_constant("factor", np.full(size, n, np.float32)) for n in (1, 0)]
     return [*factors, *missing[len(factors) :]]
 
 
 def _real_rows(made: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
                shape: tuple[int, ...]) -> Value:  # fmt: skip
     size = shape[1] if name in ("LayerNorm", "RmsNorm") else x.bound[1]
-    kept = [constant("factor", numbers_of(v, np.asarray(v.data))) for v in _filled(factors, size)]
+    kept = [make_constant("factor", numbers_of(v, np.asarray(v.data))) for v in _filled(factors, size)]
     args: dict[str, Any] = {"weight": kept[0], "bias": kept[1], "eps": float(op.args["epsilon"])}
     if name in ("LayerNorm", "RmsNorm"):
         kind = "layer_norm" if name == "LayerNorm" else "rms_norm"

@@ -9,8 +9,8 @@ import numpy as np
 from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
-from edgewright.engine.dialects.qnn_elementwise import real, stored
-from edgewright.engine.dialects.reduce import FOLDINGS, Folding, finish
+from edgewright.engine.dialects.qnn_elementwise import dequantize, quantize
+from edgewright.engine.dialects.reduce import REDUCTIONS, IntReduction, reduce_epilogue
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.qnn.reduce import factors_of
 from edgewright.ir.qnn.table import PREFIX
@@ -25,7 +25,7 @@ def _ends(op: Op) -> tuple[Value, Value]:
     return x, out
 
 
-def _pool(op: Op) -> Folding:
+def _pool(op: Op) -> IntReduction:
     """Windows; what lies beyond an image counts as nothing, so only sums may go there."""
     x, out = _ends(op)
     sizes, steps = (tuple(int(n) for n in op.args[name]) for name in ("filter_size", "stride"))
@@ -39,11 +39,11 @@ def _pool(op: Op) -> Folding:
     if x.q is None or out.q is None:
         raise IntRangeError("real numbers")
     if largest:
-        return Folding(x, "max", window=sizes, stride=steps)
+        return IntReduction(x, "max", window=sizes, stride=steps)
     factors, zero = factors_of(op), int(np.asarray(x.q.zero_point))
     around = (pads[0], pads[1], pads[2], pads[3]) if len(sizes) == 2 else (0, 0, 0, 0)
     extras = () if factors.size == 1 else (_extra(factors),)
-    return Folding(x, "sum", (), True, sizes, steps, around, zero, extras)
+    return IntReduction(x, "sum", (), True, sizes, steps, around, zero, extras)
 
 
 def _extra(factors: Array) -> Value:
@@ -51,7 +51,7 @@ def _extra(factors: Array) -> Value:
     return Value("factors", bits.dtype, bits.shape, tuple(range(bits.ndim)), bits)
 
 
-def _reduced(op: Op) -> Folding:
+def _reduced(op: Op) -> IntReduction:
     x, out = _ends(op)
     axes = tuple(sorted(int(a) for a in op.args["axes"]))
     keep = bool(op.args["keep_dims"])
@@ -59,24 +59,24 @@ def _reduced(op: Op) -> Folding:
     if shape != out.bound or not axes or 0 in x.bound:
         raise IntRangeError("results are not as many")
     how = "max" if op.kind.endswith("Max") else "min" if op.kind.endswith("Min") else "sum"
-    return Folding(x, how, axes, keep)
+    return IntReduction(x, how, axes, keep)
 
 
 for _name in _POOLS:
-    FOLDINGS[PREFIX + _name] = _pool
+    REDUCTIONS[PREFIX + _name] = _pool
 for _name in _AXES:
-    FOLDINGS[PREFIX + _name] = _reduced
+    REDUCTIONS[PREFIX + _name] = _reduced
 
 
-@finish(f"{PREFIX}ReduceMax", f"{PREFIX}ReduceMin", f"{PREFIX}PoolMax2d")
+@reduce_epilogue(f"{PREFIX}ReduceMax", f"{PREFIX}ReduceMin", f"{PREFIX}PoolMax2d")
 def _extreme(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     x, out = _ends(op)
     if x.q == out.q:
         return total
-    return stored(i, real(i, total, x), out)
+    return quantize(i, dequantize(i, total, x), out)
 
 
-@finish(f"{PREFIX}ReduceMean", f"{PREFIX}ReduceSum", f"{PREFIX}PoolAvg2d", f"{PREFIX}PoolAvg3d")
+@reduce_epilogue(f"{PREFIX}ReduceMean", f"{PREFIX}ReduceSum", f"{PREFIX}PoolAvg2d", f"{PREFIX}PoolAvg3d")
 def _scaled(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     x, out = _ends(op)
     if x.q is None and out.q is None and op.kind.endswith("ReduceSum"):

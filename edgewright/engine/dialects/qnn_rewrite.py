@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.elementwise import ELEMENTS
-from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.engine.dialects.elementwise import ELEMENTWISE
+from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.qnn.dtypes import half
 from edgewright.ir.qnn.table import PREFIX, QNN, STORED
 
-SINGLE = np.dtype(np.float32)
+FLOAT32 = np.dtype(np.float32)
 QUANTIZE, DEQUANTIZE = f"{PREFIX}Quantize", f"{PREFIX}Dequantize"
 # What moves elements and changes none.
-MOVES = {name for name, row in QNN.items() if row.domain == STORED} | {"ScatterElements", "ScatterNd"}
+DATA_MOVEMENT = {name for name, row in QNN.items() if row.domain == STORED} | {"ScatterElements", "ScatterNd"}
 _WORDS = (np.dtype(np.uint16), np.dtype(np.int16))
 
 
-class QnnRewrite(Rewrite):
+class QnnRewrite(GraphRewrite):
     """``halves``: what is rounded to half precision already, by what it is made of."""
 
     def __init__(self, graph: Graph) -> None:
@@ -32,7 +32,7 @@ class QnnRewrite(Rewrite):
     def keep(self, op: Op) -> None:
         """An operator as it is; a result without dimensions may be made of numbers that have one."""
         given, out = op.args["inputs"], op.outputs[0]
-        if op.kind in ELEMENTS and out is not None and not out.bound and any(v.bound for v in given):
+        if op.kind in ELEMENTWISE and out is not None and not out.bound and any(v.bound for v in given):
             op = Op(op.kind, {**op.args, "inputs": [self.view(op, v, ()) for v in given]}, op.outputs, op.origin)
         super().keep(op)
 
@@ -47,7 +47,7 @@ class QnnRewrite(Rewrite):
         """What is stored, as integers that stand for themselves; None of what the engine stores otherwise."""
         if x.q is None:
             return x
-        if not movable(x) or str(x.dtype) == "int8":
+        if not is_movable(x) or str(x.dtype) == "int8":
             return None
         if x.data is not None:
             return replace(x, q=None)
@@ -119,15 +119,15 @@ class QnnRewrite(Rewrite):
     def rounded(self, op: Op) -> Op:
         """An operator that moves elements, on real numbers in half precision."""
         given = op.args.get("inputs", ())
-        if op.kind.removeprefix(PREFIX) not in MOVES or not any(map(real, given)):
+        if op.kind.removeprefix(PREFIX) not in DATA_MOVEMENT or not any(map(is_float32, given)):
             return op
-        held = [self.half(op, v) if real(v) else v for v in given]
+        held = [self.half(op, v) if is_float32(v) else v for v in given]
         return Op(op.kind, {**op.args, "inputs": held}, op.outputs, op.origin)
 
     def computed(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
         """An operator on real numbers, whose result is brought to half precision."""
-        whole = self.then(kind, op, out, out.bound, **args)
-        self.emit("round_to_half", op, out, self=whole)
+        result = self.then(kind, op, out, out.bound, **args)
+        self.emit("round_to_half", op, out, self=result)
         self.halves[out] = out
 
     def exact(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
@@ -136,54 +136,54 @@ class QnnRewrite(Rewrite):
         self.halves[out] = out
 
 
-rule: Rules[QnnRewrite] = Rules(PREFIX)
+rule: RuleTable[QnnRewrite] = RuleTable(PREFIX)
 
 
-def whole(*values: Value) -> bool:
+def is_quantized(*values: Value) -> bool:
     """Integers with one scale, of 8 or 16 bits."""
-    return all(byte(v) or word(v) for v in values)
+    return all(is_int8(v) or is_int16(v) for v in values)
 
 
-def byte(value: Value) -> bool:
+def is_int8(value: Value) -> bool:
     q = value.q
     return q is not None and q.axis is None and str(q.dtype) in ("uint8", "int8") and value.dtype == q.dtype
 
 
-def word(value: Value) -> bool:
+def is_int16(value: Value) -> bool:
     q = value.q
     return q is not None and q.axis is None and q.dtype in _WORDS and value.dtype == q.dtype
 
 
-def real(*values: Value) -> bool:
-    return all(v.q is None and v.dtype == SINGLE for v in values)
+def is_float32(*values: Value) -> bool:
+    return all(v.q is None and v.dtype == FLOAT32 for v in values)
 
 
-def movable(value: Value) -> bool:
+def is_movable(value: Value) -> bool:
     """Its elements may be moved as they are stored."""
     return value.dtype is not None and (value.q is None or (value.q.axis is None and value.q.dtype == value.dtype))
 
 
-def result(op: Op) -> Value:
+def result_of(op: Op) -> Value:
     out = op.outputs[0]
     assert out is not None
     return out
 
 
-def ends(op: Op) -> tuple[list[Value], Value]:
-    return op.args["inputs"], result(op)
+def io_of(op: Op) -> tuple[list[Value], Value]:
+    return op.args["inputs"], result_of(op)
 
 
-def alike(a: Value, b: Value) -> bool:
+def same_type(a: Value, b: Value) -> bool:
     return a.q == b.q and a.dtype == b.dtype
 
 
-def some(*values: Value) -> bool:
+def non_empty(*values: Value) -> bool:
     return all(0 not in v.bound for v in values)
 
 
-def constant(name: str, data: Array, q: QParams | None = None) -> Value:
+def make_constant(name: str, data: Array, q: QParams | None = None) -> Value:
     return Value(name, data.dtype, data.shape, tuple(range(data.ndim)), data, q=q)
 
 
-def count(shape: Sequence[int]) -> int:
+def element_count(shape: Sequence[int]) -> int:
     return math.prod(int(n) for n in shape)

@@ -12,7 +12,7 @@ from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.fixed_point import make_rescale as scale_by
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.vector import clamp, round_to_int, to_float32
-from edgewright.engine.dialects.elementwise import bounds
+from edgewright.engine.dialects.elementwise import dtype_range
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.tflite.execute import named
@@ -20,12 +20,12 @@ from edgewright.ir.tflite.fixed_point_math import mean_factor, nearest_factor
 from edgewright.ir.tflite.rounding import scale, zero
 from edgewright.ir.tosa.conv_pool import reciprocals
 
-Finish = Callable[[RangedIntBuilder, Op, RangedInt, list[Reg]], RangedInt]
-FOLDS: dict[str, Finish] = {}
+ReduceEpilogue = Callable[[RangedIntBuilder, Op, RangedInt, list[Reg]], RangedInt]
+REDUCE_EPILOGUES: dict[str, ReduceEpilogue] = {}
 
 
 @dataclass(frozen=True)
-class Folding:
+class IntReduction:
     """``data`` folded over windows of an image, or over ``axes``. ``extras`` are 32-bit constants that results need."""
 
     data: Value
@@ -44,23 +44,23 @@ class Folding:
         return math.prod(self.window or (self.data.bound[a] for a in self.axes))
 
 
-FOLDINGS: dict[str, Callable[[Op], Folding]] = {}  # of dialects that say so themselves
+REDUCTIONS: dict[str, Callable[[Op], IntReduction]] = {}  # of dialects that say so themselves
 
 
-def finish(*kinds: str) -> Callable[[Finish], Finish]:
-    def register(made: Finish) -> Finish:
+def reduce_epilogue(*kinds: str) -> Callable[[ReduceEpilogue], ReduceEpilogue]:
+    def register(made: ReduceEpilogue) -> ReduceEpilogue:
         for kind in kinds:
-            FOLDS[kind] = made
+            REDUCE_EPILOGUES[kind] = made
         return made
 
     return register
 
 
-def finishing(op: Op, numerics: Numerics) -> Finish | None:
+def find_epilogue(op: Op, numerics: Numerics) -> ReduceEpilogue | None:
     """How results are made under these numerics, or None if nothing here does it."""
     if op.kind.startswith("tflite.") and op.kind.removeprefix("tflite.") in named(numerics.name):
-        return FOLDS.get(f"{op.kind} {numerics.name}")
-    return FOLDS.get(op.kind)
+        return REDUCE_EPILOGUES.get(f"{op.kind} {numerics.name}")
+    return REDUCE_EPILOGUES.get(op.kind)
 
 
 def _result(op: Op) -> Value:
@@ -69,10 +69,10 @@ def _result(op: Op) -> Value:
     return out
 
 
-def folding(op: Op) -> Folding:
+def int_reduction(op: Op) -> IntReduction:
     """What an operator of ``FOLDS`` folds; raises if sizes are none that it can have."""
-    if op.kind in FOLDINGS:
-        return FOLDINGS[op.kind](op)
+    if op.kind in REDUCTIONS:
+        return REDUCTIONS[op.kind](op)
     name = op.kind.partition(".")[2]
     if name in ("AVERAGE_POOL_2D", "avg_pool2d", "max_pool2d"):
         return _pool(op)
@@ -85,10 +85,12 @@ def folding(op: Op) -> Folding:
     if shape != _result(op).bound or not axes or 0 in data.bound or any(int(a) >= len(data.bound) for a in given):
         raise IntRangeError("results are not as many")
     how = "max" if name in ("REDUCE_MAX", "reduce_max", "reduce_any") else "min"
-    return Folding(data, "sum" if name in ("MEAN", "SUM", "reduce_sum", "REDUCEMEAN", "REDUCESUM") else how, axes, keep)
+    return IntReduction(
+        data, "sum" if name in ("MEAN", "SUM", "reduce_sum", "REDUCEMEAN", "REDUCESUM") else how, axes, keep
+    )
 
 
-def _pool(op: Op) -> Folding:
+def _pool(op: Op) -> IntReduction:
     out = _result(op).bound
     if op.kind.startswith("tflite."):
         data, pads, origin = op.args["inputs"][0], (0, 0, 0, 0), 0
@@ -109,9 +111,9 @@ def _pool(op: Op) -> Folding:
     if op.kind.endswith("max_pool2d"):
         if any(pads):
             raise IntRangeError("padding that is less than anything")
-        return Folding(data, "max", (), True, (high, wide), (down, across))
+        return IntReduction(data, "max", (), True, (high, wide), (down, across))
     extras = () if op.kind.startswith("tflite.") else _inverses(op, data, (high, wide))
-    return Folding(data, "sum", (), True, (high, wide), (down, across), pads, origin, extras)
+    return IntReduction(data, "sum", (), True, (high, wide), (down, across), pads, origin, extras)
 
 
 def _inverses(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, ...]:
@@ -128,7 +130,7 @@ def _inverses(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, ...]
 # --------------------------------------------------------------------------------------------------------- results
 
 
-@finish("tflite.AVERAGE_POOL_2D")
+@reduce_epilogue("tflite.AVERAGE_POOL_2D")
 def _average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     count = int(op.args["filter_h"]) * int(op.args["filter_w"])
     below = i.compare("slt", total, i.constant(0))
@@ -136,28 +138,28 @@ def _average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -
     return RangedInt(i.f.op("sdiv", moved.reg, count), -128, 127)
 
 
-@finish("tflite.MEAN")
+@reduce_epilogue("tflite.MEAN")
 def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
-    fold, x, out = folding(op), op.args["inputs"][0], _result(op)
+    fold, x, out = int_reduction(op), op.args["inputs"][0], _result(op)
     mantissa, exponent = mean_factor(float(np.float64(scale(x)) / np.float64(scale(out))), fold.count)
     centred = i.plus(total, -zero(x) * fold.count)
     return i.clamp(i.plus(i.rescale(centred, mantissa, 31 - exponent, "twice"), zero(out)), -128, 127)
 
 
-@finish("tflite.MEAN xnnpack", "tflite.SUM xnnpack")
+@reduce_epilogue("tflite.MEAN xnnpack", "tflite.SUM xnnpack")
 def _nearest(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
-    factor, start = nearest_factor(op, folding(op).count)
+    factor, start = nearest_factor(op, int_reduction(op).count)
     f, real = i.f, to_float32(i.f, total.reg)
     made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
     return RangedInt(round_to_int(f, clamp(f, made, -128, 127)), -128, 127)
 
 
-@finish("tflite.SUM")
+@reduce_epilogue("tflite.SUM")
 def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     """In single precision; halves go away from zero."""
     x, out, f = op.args["inputs"][0], _result(op), i.f
     factor = scale(x) / scale(out)
-    start = np.float32(-zero(x)) * factor * np.float32(folding(op).count)
+    start = np.float32(-zero(x)) * factor * np.float32(int_reduction(op).count)
     real = to_float32(f, total.reg)
     made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
     near = clamp(f, made, -512, 512)  # beyond every byte, whatever the zero point
@@ -169,21 +171,21 @@ def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) 
     return i.clamp(i.plus(RangedInt(steps, -513, 513), zero(out)), -128, 127)
 
 
-@finish("tflite.REDUCE_MAX", "tflite.REDUCE_MIN", "tosa.reduce_max", "tosa.reduce_min", "tosa.reduce_any",
+@reduce_epilogue("tflite.REDUCE_MAX", "tflite.REDUCE_MIN", "tosa.reduce_max", "tosa.reduce_min", "tosa.reduce_any",
         "tosa.reduce_all", "tosa.max_pool2d")  # fmt: skip
 def _extreme(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     return total
 
 
-@finish("tosa.reduce_sum")
+@reduce_epilogue("tosa.reduce_sum")
 def _sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     return total
 
 
-@finish("tosa.avg_pool2d")
+@reduce_epilogue("tosa.avg_pool2d")
 def _tosa_average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
     out = _result(op)
     window = int(np.prod(op.args["kernel"]))
     centred = i.plus(total, -int(op.args["input_zp"]) * window)
     made = RangedInt(scale_by(i.f, "single", extras[0], extras[1], False)(i.narrow(centred).reg), -(1 << 16), 1 << 16)
-    return i.clamp(i.plus(made, int(op.args["output_zp"])), *bounds(out))
+    return i.clamp(i.plus(made, int(op.args["output_zp"])), *dtype_range(out))

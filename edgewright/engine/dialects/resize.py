@@ -15,18 +15,18 @@ from edgewright.ir.tflite.conv import taps
 from edgewright.ir.tflite.xnnpack_rounding import between as between_pixels
 from edgewright.ir.tosa.conv_pool import between
 
-Finish = Callable[[RangedIntBuilder, RangedInt], RangedInt]
+ResizeEpilogue = Callable[[RangedIntBuilder, RangedInt], RangedInt]
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResizeAxis:
     """For each result along a dimension the places of two elements, and their weights: ``[2, results]``."""
 
     places: Array
     weights: Array
 
     @classmethod
-    def of(cls, places: Array, weights: Array) -> Axis:
+    def of(cls, places: Array, weights: Array) -> ResizeAxis:
         """Of two that are one, the first has all the weight."""
         once = np.stack((weights.sum(axis=0), np.zeros_like(weights[1])))
         return cls(places, np.where(places[0] == places[1], once, weights))
@@ -38,14 +38,14 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Mixing:
+class IntResizeSpec:
     data: Value
-    axes: tuple[Axis, Axis]  # rows, columns
-    finish: Finish
+    axes: tuple[ResizeAxis, ResizeAxis]  # rows, columns
+    finish: ResizeEpilogue
     divisor: int = 1  # of real numbers
 
 
-def mixing(op: Op, numerics: Numerics) -> Mixing:
+def int_resize_spec(op: Op, numerics: Numerics) -> IntResizeSpec:
     """Of an operator that resizes; raises if it is none, or sizes are none that it can have."""
     out = op.outputs[0]
     assert out is not None
@@ -60,8 +60,8 @@ def mixing(op: Op, numerics: Numerics) -> Mixing:
     return made
 
 
-def _axis(low: Array, high: Array, part: Array, whole: int) -> Axis:
-    return Axis.of(np.stack((low, high)), np.stack((whole - part, part)))
+def _axis(low: Array, high: Array, part: Array, whole: int) -> ResizeAxis:
+    return ResizeAxis.of(np.stack((low, high)), np.stack((whole - part, part)))
 
 
 def _images(*values: Value) -> None:
@@ -69,26 +69,26 @@ def _images(*values: Value) -> None:
         raise IntRangeError("not images")
 
 
-def _tosa(op: Op, out: Value, numerics: Numerics) -> Mixing:
+def _tosa(op: Op, out: Value, numerics: Numerics) -> IntResizeSpec:
     data, scale = op.args["input"], op.args["scale"]
     _images(data, out)
     if op.args["mode"] != "bilinear":
         raise IntRangeError("not between pixels")
     found = between(data.bound[1:3], scale, op.args["offset"], op.args["border"])
     rows, columns = (_axis(*pair, int(n)) for pair, n in zip(found, scale[::2], strict=True))
-    return Mixing(data, (rows, columns), lambda i, x: x, int(scale[0]) * int(scale[2]))
+    return IntResizeSpec(data, (rows, columns), lambda i, x: x, int(scale[0]) * int(scale[2]))
 
 
-def _tflite(op: Op, out: Value, numerics: Numerics) -> Mixing:
+def _tflite(op: Op, out: Value, numerics: Numerics) -> IntResizeSpec:
     data, aligned, half = op.args["inputs"][0], op.args["align_corners"], op.args["half_pixel_centers"]
     _images(data, out)
     sizes = list(zip(data.bound[1:3], out.bound[1:3], strict=True))
     if numerics.name == "xnnpack":
         rows, columns = (_axis(*between_pixels(have, wanted, bool(aligned)), 2048) for have, wanted in sizes)
-        return Mixing(data, (rows, columns), _halves_up)
+        return IntResizeSpec(data, (rows, columns), _halves_up)
     both = [taps(have, wanted, aligned, half) for have, wanted in sizes]
-    rows, columns = (Axis.of(*(np.stack([tap[n] for tap in pair]) for n in (0, 1))) for pair in both)
-    return Mixing(data, (rows, columns), _halves_away)
+    rows, columns = (ResizeAxis.of(*(np.stack([tap[n] for tap in pair]) for n in (0, 1))) for pair in both)
+    return IntResizeSpec(data, (rows, columns), _halves_away)
 
 
 def _halves_up(i: RangedIntBuilder, total: RangedInt) -> RangedInt:
@@ -102,13 +102,13 @@ def _halves_away(i: RangedIntBuilder, total: RangedInt) -> RangedInt:
     return i.right(moved, 20)
 
 
-_KINDS: dict[str, Callable[[Op, Value, Numerics], Mixing]] = {
+_KINDS: dict[str, Callable[[Op, Value, Numerics], IntResizeSpec]] = {
     "tosa.resize": _tosa,
     "tflite.RESIZE_BILINEAR": _tflite,
 }
 
 
-def mixed(f: Function, four: Sequence[Reg], along: Sequence[Reg], down: Sequence[Reg]) -> Reg:
+def interpolate(f: Function, four: Sequence[Reg], along: Sequence[Reg], down: Sequence[Reg]) -> Reg:
     """The sum of upper and lower, left and right pixels by their weights, in the type that all have."""
     real = "double" in four[0].type
     times, plus = ("fmul", "fadd") if real else ("mul", "add")
@@ -120,7 +120,7 @@ def mixed(f: Function, four: Sequence[Reg], along: Sequence[Reg], down: Sequence
     return both(both(four[0], four[1], along), both(four[2], four[3], along), down)
 
 
-def quotient(f: Function, total: Reg, divisor: int) -> Reg:
+def divide_to_float(f: Function, total: Reg, divisor: int) -> Reg:
     """In single precision."""
     whole = f.op("fdiv", total, const(divisor, total.type))
     return f.cast("fptrunc", whole, vec(lane_count(whole.type), "float"))

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from edgewright.ir.graph import Graph, Op, Value
 
 
-class Rewrite:
+class GraphRewrite:
     """A graph under translation. ``ops`` are the new ones; ``value`` gives what now stands for an old value."""
 
     def __init__(self, graph: Graph) -> None:
@@ -57,11 +57,11 @@ class Rewrite:
         return Graph(self.graph.name, ends[0], ends[1], kept[::-1])
 
 
-R = TypeVar("R", bound=Rewrite)
+R = TypeVar("R", bound=GraphRewrite)
 Rule = Callable[[R, Op], bool]  # False if it has no way for this one
 
 
-class Rules(Generic[R]):
+class RuleTable(Generic[R]):
     """A dialect's translations, by the names of its operators: ``@rule("CONV_2D")`` above each."""
 
     def __init__(self, prefix: str) -> None:

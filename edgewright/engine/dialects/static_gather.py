@@ -10,21 +10,23 @@ from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.ir.graph import Array, Op, Value
 from edgewright.ir.tosa.conv_pool import between, nearest
 
-Lists = list[Array]
-PICKS: dict[str, Callable[[Op], tuple[Value, Lists]]] = {}
+IndexLists = list[Array]
+STATIC_GATHERS: dict[str, Callable[[Op], tuple[Value, IndexLists]]] = {}
 
 
-def pick(kind: str) -> Callable[[Callable[[Op], tuple[Value, Lists]]], Callable[[Op], tuple[Value, Lists]]]:
-    def register(made: Callable[[Op], tuple[Value, Lists]]) -> Callable[[Op], tuple[Value, Lists]]:
-        PICKS[kind] = made
+def static_gather_rule(
+    kind: str,
+) -> Callable[[Callable[[Op], tuple[Value, IndexLists]]], Callable[[Op], tuple[Value, IndexLists]]]:
+    def register(made: Callable[[Op], tuple[Value, IndexLists]]) -> Callable[[Op], tuple[Value, IndexLists]]:
+        STATIC_GATHERS[kind] = made
         return made
 
     return register
 
 
-def picked(op: Op) -> tuple[Value, Lists]:
+def gather_indices(op: Op) -> tuple[Value, IndexLists]:
     """The operand, and the places of the result's elements along each dimension; raises if there are none."""
-    data, lists = PICKS[op.kind](op)
+    data, lists = STATIC_GATHERS[op.kind](op)
     out = op.outputs[0]
     assert out is not None
     if tuple(len(places) for places in lists) != out.bound or len(lists) != len(data.bound):
@@ -41,28 +43,28 @@ def _result(op: Op) -> Sequence[int]:
     return out.bound
 
 
-def _every(data: Value) -> Lists:
+def _every(data: Value) -> IndexLists:
     return [np.arange(n) for n in data.bound]
 
 
-@pick("tosa.tile")
-def _tile(op: Op) -> tuple[Value, Lists]:
+@static_gather_rule("tosa.tile")
+def _tile(op: Op) -> tuple[Value, IndexLists]:
     data, out = op.args["input"], _result(op)
     if [n * int(m) for n, m in zip(data.bound, op.args["multiples"], strict=True)] != list(out) or 0 in data.bound:
         raise IntRangeError("results are not as many")
     return data, [np.arange(n) % size for n, size in zip(out, data.bound, strict=True)]
 
 
-@pick("tosa.reverse")
-def _reverse(op: Op) -> tuple[Value, Lists]:
+@static_gather_rule("tosa.reverse")
+def _reverse(op: Op) -> tuple[Value, IndexLists]:
     data, axis = op.args["input"], int(op.args["axis"])
     lists = _every(data)
     lists[axis] = lists[axis][::-1]
     return data, lists
 
 
-@pick("tosa.resize")
-def _nearest(op: Op) -> tuple[Value, Lists]:
+@static_gather_rule("tosa.resize")
+def _nearest(op: Op) -> tuple[Value, IndexLists]:
     data = op.args["input"]
     if op.args["mode"] != "nearest" or len(data.bound) != 4:
         raise IntRangeError("between elements")
@@ -72,8 +74,8 @@ def _nearest(op: Op) -> tuple[Value, Lists]:
     return data, lists
 
 
-@pick("tflite.RESIZE_NEAREST_NEIGHBOR")
-def _nearest_neighbour(op: Op) -> tuple[Value, Lists]:
+@static_gather_rule("tflite.RESIZE_NEAREST_NEIGHBOR")
+def _nearest_neighbour(op: Op) -> tuple[Value, IndexLists]:
     data, out = op.args["inputs"][0], _result(op)
     if len(data.bound) != 4 or len(out) != 4 or op.args["align_corners"] or op.args["half_pixel_centers"]:
         raise IntRangeError("not an image, or other places")
@@ -82,8 +84,8 @@ def _nearest_neighbour(op: Op) -> tuple[Value, Lists]:
     return data, lists
 
 
-@pick("tflite.MIRROR_PAD")
-def _mirror(op: Op) -> tuple[Value, Lists]:
+@static_gather_rule("tflite.MIRROR_PAD")
+def _mirror(op: Op) -> tuple[Value, IndexLists]:
     data, widths = op.args["inputs"]
     mode = "symmetric" if op.args["mode"] else "reflect"
     if widths.data is None or widths.data.shape != (len(data.bound), 2) or 0 in data.bound:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.fixed_point_scale import FixedPointScale
 from edgewright.ir.float_scale import FloatScale
 from edgewright.ir.graph import Graph, Op, Value
@@ -17,17 +17,17 @@ from edgewright.ir.tflite.elementwise import RELUS, limits
 from edgewright.ir.tflite.rounding import multiplier, scale, zero
 from edgewright.ir.tflite.table import PREFIX
 
-rule: Rules[_Tflite] = Rules(PREFIX)
+rule: RuleTable[_TfliteRewrite] = RuleTable(PREFIX)
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = _Tflite(graph, numerics)
+    made = _TfliteRewrite(graph, numerics)
     for op in graph.ops:
         rule.apply(made, op)
     return made.finish()
 
 
-class _Tflite(Rewrite):
+class _TfliteRewrite(GraphRewrite):
     def __init__(self, graph: Graph, numerics: Numerics) -> None:
         super().__init__(graph)
         self.fixed = numerics.name == "tflite"  # else XNNPACK's rounding, which is the engine's own
@@ -90,7 +90,7 @@ def _steps(op: Op, name: str) -> list[int]:
     return [int(op.args.get(f"{name}_{side}", 1)) for side in ("h", "w")]
 
 
-def _padding(made: _Tflite, x: Value) -> tuple[Value, list[int]]:
+def _padding(made: _TfliteRewrite, x: Value) -> tuple[Value, list[int]]:
     """An image without the zeros around it, and how many there were: above, below, left, right."""
     maker = made.makers.get(x)
     if maker is None or maker.kind != f"{PREFIX}PADV2":
@@ -106,7 +106,7 @@ def _padding(made: _Tflite, x: Value) -> tuple[Value, list[int]]:
 
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D")
-def _convolution(made: _Tflite, op: Op) -> bool:
+def _convolution(made: _TfliteRewrite, op: Op) -> bool:
     x, weight, bias = op.args["inputs"]
     if weight.data is None or bias.data is None:
         return False
@@ -120,7 +120,7 @@ def _convolution(made: _Tflite, op: Op) -> bool:
 
 
 @rule("FULLY_CONNECTED")
-def _linear(made: _Tflite, op: Op) -> bool:
+def _linear(made: _TfliteRewrite, op: Op) -> bool:
     x, weight, bias = op.args["inputs"]
     if weight.data is None or bias.data is None or np.size(weight.q.scale) > 1:
         return False
@@ -130,7 +130,7 @@ def _linear(made: _Tflite, op: Op) -> bool:
 
 
 @rule("BATCH_MATMUL")
-def _matmul(made: _Tflite, op: Op) -> bool:
+def _matmul(made: _TfliteRewrite, op: Op) -> bool:
     (a, b), out = op.args["inputs"], _result(op)
     if a.data is not None or b.data is not None:
         return False
@@ -144,7 +144,7 @@ def _matmul(made: _Tflite, op: Op) -> bool:
 
 
 @rule("TRANSPOSE_CONV")
-def _transposed(made: _Tflite, op: Op) -> bool:
+def _transposed(made: _TfliteRewrite, op: Op) -> bool:
     _, weight, x, bias = op.args["inputs"]
     if weight.data is None or bias.data is None or len(x.bound) != 4:
         return False
@@ -163,28 +163,28 @@ def _transposed(made: _Tflite, op: Op) -> bool:
 
 
 @rule("RESHAPE")
-def _reshape(made: _Tflite, op: Op) -> bool:
+def _reshape(made: _TfliteRewrite, op: Op) -> bool:
     x, shape = op.args["inputs"]
     made.emit("view", op, _result(op), self=x, size=[int(n) for n in shape.data])
     return True
 
 
 @rule("TRANSPOSE")
-def _transpose(made: _Tflite, op: Op) -> bool:
+def _transpose(made: _TfliteRewrite, op: Op) -> bool:
     x, dims = op.args["inputs"]
     made.emit("permute", op, _result(op), self=x, dims=[int(d) for d in dims.data])
     return True
 
 
 @rule("CONCATENATION")
-def _concatenation(made: _Tflite, op: Op) -> bool:
+def _concatenation(made: _TfliteRewrite, op: Op) -> bool:
     axis = int(op.args["axis"])
     made.emit("cat", op, _result(op), tensors=list(op.args["inputs"]), dim=axis % len(_result(op).bound))
     return True
 
 
 @rule("SLICE")
-def _slice(made: _Tflite, op: Op) -> bool:
+def _slice(made: _TfliteRewrite, op: Op) -> bool:
     x, begin, size = op.args["inputs"]
     if tuple(int(n) for n in size.data) != _result(op).bound or 0 in _result(op).bound:
         return False
@@ -193,7 +193,7 @@ def _slice(made: _Tflite, op: Op) -> bool:
 
 
 @rule("PADV2")
-def _pad(made: _Tflite, op: Op) -> bool:
+def _pad(made: _TfliteRewrite, op: Op) -> bool:
     x, widths, value = op.args["inputs"]
     if value.data is None or value.data.size != 1 or x.q != _result(op).q:
         return False
@@ -204,7 +204,7 @@ def _pad(made: _Tflite, op: Op) -> bool:
 
 
 @rule("MAX_POOL_2D")
-def _max_pool(made: _Tflite, op: Op) -> bool:
+def _max_pool(made: _TfliteRewrite, op: Op) -> bool:
     x, out = op.args["inputs"][0], _result(op)
     if x.q != out.q:
         return False
@@ -214,7 +214,7 @@ def _max_pool(made: _Tflite, op: Op) -> bool:
 
 
 @rule("ADD", "SUB", "MUL")
-def _binary(made: _Tflite, op: Op) -> bool:
+def _binary(made: _TfliteRewrite, op: Op) -> bool:
     """As the engine's own, where XNNPACK's rounding is asked for."""
     if made.fixed:
         return False

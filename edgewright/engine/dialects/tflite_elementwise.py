@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from edgewright.engine.codegen.ranged_int import RangedInt, RangedIntBuilder
-from edgewright.engine.dialects.elementwise import TABULAR, Given, element, result_of
+from edgewright.engine.dialects.elementwise import TABLE_ONLY, Args, elementwise_rule, result_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.tflite import elementwise as tflite
 from edgewright.ir.tflite.rounding import multiplier, scale, zero
 
-TABULAR |= {f"tflite.{name}" for name in ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")}
+TABLE_ONLY |= {
+    f"tflite.{name}" for name in ("LOGISTIC", "TANH", "EXP", "LOG", "RSQRT", "LEAKY_RELU", "ABS", "HARD_SWISH")
+}
 
 
 def _times(i: RangedIntBuilder, x: RangedInt, factor: Any) -> RangedInt:
@@ -18,7 +20,7 @@ def _times(i: RangedIntBuilder, x: RangedInt, factor: Any) -> RangedInt:
     return i.rescale(x, mantissa, 31 - exponent, "twice")
 
 
-def _centred(i: RangedIntBuilder, op: Op, given: Given) -> Given:
+def _centred(i: RangedIntBuilder, op: Op, given: Args) -> Args:
     return [i.plus(x, -zero(v)) for x, v in zip(given, op.args["inputs"], strict=True)]
 
 
@@ -26,8 +28,8 @@ def _stored(i: RangedIntBuilder, made: RangedInt, out: Value, low: int = -128, h
     return i.clamp(i.plus(made, zero(out)), low, high)
 
 
-@element("tflite.ADD", "tflite.SUB")
-def _summed(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tflite.ADD", "tflite.SUB")
+def _summed(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     values, out = op.args["inputs"], result_of(op)
     unit = 2 * float(max(scale(v) for v in values))
     a, b = (_times(i, i.left(x, tflite.ROOM), float(scale(v)) / unit) for x, v in
@@ -36,21 +38,21 @@ def _summed(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return _stored(i, _times(i, both, unit / (2.0**tflite.ROOM * float(scale(out)))), out)
 
 
-@element("tflite.MUL")
-def _product(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tflite.MUL")
+def _product(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     (a, b), out = op.args["inputs"], result_of(op)
     return _stored(i, _times(i, i.mul(*_centred(i, op, given)), tflite.product_factor(a, b, out)), out)
 
 
-@element(*(f"tflite.{name}" for name in tflite.RELUS))
-def _relu(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(*(f"tflite.{name}" for name in tflite.RELUS))
+def _relu(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     (x,), out = op.args["inputs"], result_of(op)
     limits = tflite.limits(out, *tflite.RELUS[op.kind.removeprefix("tflite.")])
     return _stored(i, _times(i, _centred(i, op, given)[0], scale(x) / scale(out)), out, *limits)
 
 
-@element("tflite.PRELU")
-def _prelu(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tflite.PRELU")
+def _prelu(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     (x, slope), out = op.args["inputs"], result_of(op)
     data, slopes = _centred(i, op, given)
     below = _times(i, i.mul(data, slopes), tflite.product_factor(x, slope, out))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.dialects import tosa_conv  # noqa: F401  (it registers what it knows)
-from edgewright.engine.dialects.elementwise import ELEMENTS
-from edgewright.engine.dialects.tosa_float import translate_real
-from edgewright.engine.dialects.tosa_rewrite import BYTES, Tosa, pairs, result_of, rule
+from edgewright.engine.dialects.elementwise import ELEMENTWISE
+from edgewright.engine.dialects.tosa_float import translate_float
+from edgewright.engine.dialects.tosa_rewrite import INT8_RANGES, TosaRewrite, int_pairs, result_of, rule
 from edgewright.ir.graph import Graph, Op
 from edgewright.ir.numerics import Numerics
 from edgewright.ir.tosa.execute import run_op
@@ -18,17 +18,17 @@ _SMALL = 1 << 12  # elements that are computed now
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = Tosa(graph)
+    made = TosaRewrite(graph)
     for op in graph.ops:
-        if not _fold(made, op) and not translate_real(made, op):
+        if not _fold(made, op) and not translate_float(made, op):
             rule.apply(made, op)
     return made.finish()
 
 
-def _fold(made: Tosa, op: Op) -> bool:
+def _fold(made: TosaRewrite, op: Op) -> bool:
     """A few constants made of constants, element by element, are constants."""
     out, given = result_of(op), [made.value(v) for v in op.inputs()]
-    if op.kind not in ELEMENTS or any(v.data is None for v in given) or out in made.outputs:
+    if op.kind not in ELEMENTWISE or any(v.data is None for v in given) or out in made.outputs:
         return False
     shapes = [v.bound for v in given]
     if op in made.done or np.prod(out.bound) > _SMALL or np.broadcast_shapes(*shapes) != out.bound:
@@ -43,7 +43,7 @@ def _fold(made: Tosa, op: Op) -> bool:
 
 
 @rule("reshape")
-def _reshape(made: Tosa, op: Op) -> bool:
+def _reshape(made: TosaRewrite, op: Op) -> bool:
     if 0 in result_of(op).bound:
         return False
     made.emit("view", op, result_of(op), self=op.args["input"], size=[int(n) for n in op.args["shape"]])
@@ -51,19 +51,19 @@ def _reshape(made: Tosa, op: Op) -> bool:
 
 
 @rule("transpose")
-def _transpose(made: Tosa, op: Op) -> bool:
+def _transpose(made: TosaRewrite, op: Op) -> bool:
     made.emit("permute", op, result_of(op), self=op.args["input"], dims=[int(d) for d in op.args["perms"]])
     return True
 
 
 @rule("concat")
-def _concat(made: Tosa, op: Op) -> bool:
+def _concat(made: TosaRewrite, op: Op) -> bool:
     made.emit("cat", op, result_of(op), tensors=list(op.args["inputs"]), dim=int(op.args["axis"]))
     return True
 
 
 @rule("slice")
-def _slice(made: Tosa, op: Op) -> bool:
+def _slice(made: TosaRewrite, op: Op) -> bool:
     if 0 in result_of(op).bound or [int(n) for n in op.args["size"]] != list(result_of(op).bound):
         return False
     made.emit("slice", op, result_of(op), self=op.args["input"], start=[int(n) for n in op.args["start"]],
@@ -72,7 +72,7 @@ def _slice(made: Tosa, op: Op) -> bool:
 
 
 @rule("pad")
-def _pad(made: Tosa, op: Op) -> bool:
+def _pad(made: TosaRewrite, op: Op) -> bool:
     x, value = op.args["input"], op.args["value"]
     if value.data is None or value.data.size < 1:
         return False
@@ -81,10 +81,10 @@ def _pad(made: Tosa, op: Op) -> bool:
 
 
 @rule("max_pool2d")
-def _max_pool(made: Tosa, op: Op) -> bool:
+def _max_pool(made: TosaRewrite, op: Op) -> bool:
     x, out = op.args["input"], result_of(op)
-    sizes, edges = pairs(op, "kernel", "stride"), [int(n) for n in op.args["pad"]]
-    if x.dtype in BYTES and made.zero(x) == made.zero(out):
+    sizes, edges = int_pairs(op, "kernel", "stride"), [int(n) for n in op.args["pad"]]
+    if x.dtype in INT8_RANGES and made.zero(x) == made.zero(out):
         made.emit("max_pool2d", op, out, self=x, kernel_size=sizes["kernel"], stride=sizes["stride"], padding=edges,
                   dilation=[1, 1])  # fmt: skip
         return True
@@ -98,7 +98,7 @@ def _max_pool(made: Tosa, op: Op) -> bool:
 
 
 @rule("resize")
-def _resize(made: Tosa, op: Op) -> bool:
+def _resize(made: TosaRewrite, op: Op) -> bool:
     """Sums of four pixels that 32 bits can hold are held so: what rescales them need not read 64."""
     x, out, scale = op.args["input"], result_of(op), op.args["scale"]
     fits = x.dtype == np.dtype(np.int16) and int(scale[0]) * int(scale[2]) << 15 < 1 << 31

@@ -11,53 +11,61 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.tosa_rewrite import BYTES, STORED, Tosa, constant, pairs, result_of, rule
+from edgewright.engine.dialects.tosa_rewrite import (
+    INT8_RANGES,
+    INT_RANGES,
+    TosaRewrite,
+    make_constant,
+    int_pairs,
+    result_of,
+    rule,
+)
 from edgewright.ir.graph import Array, Op, QParams, Value
 
 _WEIGHT = QParams(1.0, 0, np.dtype(np.int8), -128, 127)
 _MOST_TAPS = {1: 64, 2: 49}  # of windows that kernels for each channel have, by the data's bytes
 
 
-def _operands(made: Tosa, op: Op, channels: int) -> dict[str, Any] | None:
+def _operands(made: TosaRewrite, op: Op, channels: int) -> dict[str, Any] | None:
     """Image and bias of a convolution of bytes or words by constants; None if it is another one."""
     x, weight, bias = (op.args[name] for name in ("input", "weight", "bias"))
     words = x.dtype == np.dtype(np.int16)
-    if x.dtype not in STORED or weight.data is None or bias.data is None or weight.dtype.kind != "i":
+    if x.dtype not in INT_RANGES or weight.data is None or bias.data is None or weight.dtype.kind != "i":
         return None
     if (not words and weight.dtype != np.dtype(np.int8)) or bias.data.dtype.kind != "i":
         return None
     if op.args["weight_zp"] or made.zero(x) != op.args["input_zp"] or bias.data.size not in (1, channels):
         return None
     data = np.broadcast_to(bias.data.reshape(-1), channels).astype(np.int64 if words else np.int32)
-    return {"input": x, "bias": constant(data)}
+    return {"input": x, "bias": make_constant(data)}
 
 
-def _product(made: Tosa, op: Op, kind: str, filters: Array, channels: int, **sizes: Any) -> bool:
+def _product(made: TosaRewrite, op: Op, kind: str, filters: Array, channels: int, **sizes: Any) -> bool:
     given = _operands(made, op, channels)
     scaled = None if given is None else made.scaled(op)
     if given is None or scaled is None:
         return False
     scaling, out = scaled
-    weight = constant(filters, _WEIGHT if op.args["input"].dtype in BYTES else None)
+    weight = make_constant(filters, _WEIGHT if op.args["input"].dtype in INT8_RANGES else None)
     made.emit(kind, op, out, **given, weight=weight, scaling=scaling, **sizes)
     return True
 
 
 @rule("conv2d")
-def _conv2d(made: Tosa, op: Op) -> bool:
+def _conv2d(made: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
     if weight.data is None or weight.dtype.kind != "i":
         return False
     return _product(
         made, op, "conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
-        **pairs(op, "stride", "dilation"),
+        **int_pairs(op, "stride", "dilation"),
     ) or _sums(made, op, weight.data)  # fmt: skip
 
 
 @rule("depthwise_conv2d")
-def _depthwise(made: Tosa, op: Op) -> bool:
+def _depthwise(made: TosaRewrite, op: Op) -> bool:
     x, weight = op.args["input"], op.args["weight"]
-    if weight.data is None or weight.dtype.kind != "i" or x.dtype not in STORED:
+    if weight.data is None or weight.dtype.kind != "i" or x.dtype not in INT_RANGES:
         return False
     high, wide, inputs, each = weight.bound
     if each > 1 and inputs == x.bound[-1]:
@@ -66,11 +74,11 @@ def _depthwise(made: Tosa, op: Op) -> bool:
     few = high * wide <= _MOST_TAPS[x.dtype.itemsize]
     return (few and _product(
         made, op, "depthwise_conv2d", filters, inputs * each, padding=[int(n) for n in op.args["pad"]],
-        groups=inputs * each, **pairs(op, "stride", "dilation"),
+        groups=inputs * each, **int_pairs(op, "stride", "dilation"),
     )) or _sums(made, op, filters.reshape(high, wide, inputs * each, 1))  # fmt: skip
 
 
-def _spread(made: Tosa, op: Op, each: int) -> Op:
+def _spread(made: TosaRewrite, op: Op, each: int) -> Op:
     """The same convolution of an image that has each channel as often as there are filters for it."""
     x = op.args["input"]
     tall, wide, flat = (made.like(x, shape) for shape in
@@ -81,11 +89,11 @@ def _spread(made: Tosa, op: Op, each: int) -> Op:
     return replace(op, args={**op.args, "input": flat})
 
 
-def _sums(made: Tosa, op: Op, filters: Array) -> bool:
+def _sums(made: TosaRewrite, op: Op, filters: Array) -> bool:
     """The accumulators, by a kernel for any window."""
     x, bias, acc = op.args["input"], op.args["bias"], result_of(op)
     edges = [int(n) for n in op.args["pad"]]
-    if x.dtype not in STORED or bias.data is None or len(x.bound) != 4 or min(edges) < 0:
+    if x.dtype not in INT_RANGES or bias.data is None or len(x.bound) != 4 or min(edges) < 0:
         return False
     image = made.bordered(op, x, edges, int(op.args["input_zp"])) if any(edges) else x
     if image is None:
@@ -95,16 +103,16 @@ def _sums(made: Tosa, op: Op, filters: Array) -> bool:
     reach = int(np.abs(weights).sum(axis=axes).max(initial=0)) * (1 << 8 * x.dtype.itemsize)
     if reach + int(np.abs(bias.data.astype(np.int64)).max(initial=0)) < 1 << 31 and acc not in made.outputs:
         made.values[acc] = replace(made.value(acc), dtype=np.dtype(np.int32))
-    given = {**op.args, "weight": constant(filters), "input": image, "pad": [0] * 4}
+    given = {**op.args, "weight": make_constant(filters), "input": image, "pad": [0] * 4}
     made.emit(op.kind, op, acc, **given)
     return True
 
 
 @rule("conv3d")
-def _conv3d(made: Tosa, op: Op) -> bool:
+def _conv3d(made: TosaRewrite, op: Op) -> bool:
     """Planes that a window reaches, joined as channels of one image: a convolution of images."""
     x, weight, acc = op.args["input"], op.args["weight"], result_of(op)
-    if x.dtype not in STORED or weight.data is None or weight.dtype.kind != "i" or len(x.bound) != 5:
+    if x.dtype not in INT_RANGES or weight.data is None or weight.dtype.kind != "i" or len(x.bound) != 5:
         return False
     count, deep = weight.bound[0], weight.bound[1]
     batch, depth = acc.bound[0], acc.bound[1]
@@ -115,7 +123,7 @@ def _conv3d(made: Tosa, op: Op) -> bool:
     made.emit("view", op, flat, self=joined, size=list(flat.bound))
     filters = weight.data.transpose(0, 2, 3, 1, 4).reshape(count, *weight.bound[2:4], -1)
     sums = made.like(acc, (batch * depth, *acc.bound[2:]))
-    args = {**op.args, "input": flat, "weight": constant(filters)}
+    args = {**op.args, "input": flat, "weight": make_constant(filters)}
     args |= {name: [int(n) for n in op.args[name]][at:] for name, at in (("pad", 2), ("stride", 1), ("dilation", 1))}
     plane = Op("tosa.conv2d", args, [sums], op.origin)
     given = _operands(made, plane, count)
@@ -124,12 +132,12 @@ def _conv3d(made: Tosa, op: Op) -> bool:
         return _sums(made, plane, filters) and _folded_out(made, op, sums, acc)
     scaling, out = scaled
     image = made.like(out, sums.bound)
-    made.emit("conv2d", plane, image, **given, weight=constant(filters, _WEIGHT if x.dtype in BYTES else None),
-              scaling=scaling, padding=args["pad"], groups=1, **pairs(plane, "stride", "dilation"))  # fmt: skip
+    made.emit("conv2d", plane, image, **given, weight=make_constant(filters, _WEIGHT if x.dtype in INT8_RANGES else None),
+              scaling=scaling, padding=args["pad"], groups=1, **int_pairs(plane, "stride", "dilation"))  # fmt: skip
     return _folded_out(made, op, image, out)
 
 
-def _folded_out(made: Tosa, op: Op, image: Value, out: Value) -> bool:
+def _folded_out(made: TosaRewrite, op: Op, image: Value, out: Value) -> bool:
     """An image for each plane, as volumes again."""
     held = made.value(image)
     if held.dtype != made.value(out).dtype:
@@ -138,7 +146,7 @@ def _folded_out(made: Tosa, op: Op, image: Value, out: Value) -> bool:
     return True
 
 
-def _planes(made: Tosa, op: Op, x: Value, deep: int, depth: int) -> Value | None:
+def _planes(made: TosaRewrite, op: Op, x: Value, deep: int, depth: int) -> Value | None:
     """``[batch, results, height, width, deep * channels]``: for each result the planes of its window, side by side."""
     (front, back), stride, step = op.args["pad"][:2], int(op.args["stride"][0]), int(op.args["dilation"][0])
     batch, have, *rest = x.bound
@@ -164,9 +172,9 @@ def _planes(made: Tosa, op: Op, x: Value, deep: int, depth: int) -> Value | None
 
 
 @rule("matmul")
-def _matmul(made: Tosa, op: Op) -> bool:
+def _matmul(made: TosaRewrite, op: Op) -> bool:
     a, b = op.args["a"], op.args["b"]
-    if any(v.dtype not in STORED or v.data is not None for v in (a, b)):
+    if any(v.dtype not in INT_RANGES or v.data is not None for v in (a, b)):
         return False
     scaled = made.scaled(op)
     if scaled is None:
@@ -178,7 +186,7 @@ def _matmul(made: Tosa, op: Op) -> bool:
 
 
 @rule("transpose_conv2d")
-def _transposed(made: Tosa, op: Op) -> bool:
+def _transposed(made: TosaRewrite, op: Op) -> bool:
     """What is added at the lower edges is less than a step; more stays with the reference."""
     weight, pads = op.args["weight"], [int(n) for n in op.args["out_pad"]]
     extra = [max(pads[1], 0), max(pads[3], 0)]
@@ -187,4 +195,4 @@ def _transposed(made: Tosa, op: Op) -> bool:
         return False
     cut = [max(-n, 0) for n in pads]
     return _product(made, op, "conv_transpose2d", weight.data, weight.bound[0], padding=cut, groups=1, dilation=[1, 1],
-                    output_padding=extra, **pairs(op, "stride"))  # fmt: skip
+                    output_padding=extra, **int_pairs(op, "stride"))  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import Reg, const
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.vector import int_min
-from edgewright.engine.dialects.elementwise import Given, bounds, element, result_of
+from edgewright.engine.dialects.elementwise import Args, dtype_range, elementwise_rule, result_of
 from edgewright.ir.graph import Op
 
 
@@ -23,8 +23,8 @@ def _wrapped(i: RangedIntBuilder, op: Op, made: RangedInt) -> RangedInt:
     return RangedInt(i.f.cast("trunc", made.reg, kind), -(1 << 31), (1 << 31) - 1)
 
 
-@element("tosa.rescale")
-def _rescale(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.rescale")
+def _rescale(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     by, bits = (np.ravel(op.args[name].data) for name in ("multiplier", "shift"))
     x, rounding = i.plus(given[0], -op.args["input_zp"]), op.args["rounding"]
     if len(given) == 1:
@@ -36,57 +36,57 @@ def _rescale(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return i.clamp(i.plus(made, op.args["output_zp"]), int(info.min), int(info.max))
 
 
-@element("tosa.add")
-def _add(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.add")
+def _add(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return _wrapped(i, op, i.add(*given))
 
 
-@element("tosa.sub")
-def _sub(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.sub")
+def _sub(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return _wrapped(i, op, i.sub(*given))
 
 
-@element("tosa.mul")
-def _mul(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.mul")
+def _mul(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     made, bits = i.mul(*given), int(op.args["shift"])
     if bits:
         made = i.right(i.plus(made, 1 << (bits - 1)), bits)
     return _wrapped(i, op, made)
 
 
-@element("tosa.clamp")
-def _clamp(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.clamp")
+def _clamp(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     low, high = op.args["min_val"], op.args["max_val"]
     if low != int(low) or high != int(high):
         raise IntRangeError("limits between integers")
     return i.clamp(given[0], int(low), int(high))
 
 
-@element("tosa.abs")
-def _abs(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.abs")
+def _abs(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return _wrapped(i, op, i.largest(given[0], i.sub(i.constant(0), given[0])))
 
 
-@element("tosa.negate")
-def _negate(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.negate")
+def _negate(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     made = i.sub(i.constant(int(op.args["output_zp"]) + int(op.args["input_zp"])), given[0])
-    return i.clamp(made, *bounds(result_of(op)))
+    return i.clamp(made, *dtype_range(result_of(op)))
 
 
-@element("tosa.identity")
-def _identity(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.identity")
+def _identity(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return given[0]
 
 
-@element("tosa.cast")
-def _cast(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.cast")
+def _cast(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     if op.args["dtype"] == "bool":
         return i.compare("ne", given[0], i.constant(0))
     return given[0]  # what does not fit is refused where it is stored
 
 
-@element("tosa.arithmetic_right_shift")
-def _right_shift(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.arithmetic_right_shift")
+def _right_shift(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     """Of 64 bits; numpy fills with the sign what is shifted by more than there are, or by less than none."""
     f, kind = i.f, "i32" if given[1].low >= 0 and given[1].high < 32 else "i64"
     a, bits = (i.wide(x, kind) for x in given)
@@ -100,8 +100,8 @@ def _right_shift(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return i.narrow(RangedInt(made, low, high))
 
 
-@element("tosa.logical_left_shift", "tosa.logical_right_shift")
-def _shift(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.logical_left_shift", "tosa.logical_right_shift")
+def _shift(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     """Of the result's bits; nothing is left of what is shifted by more than there are."""
     f, (a, bits), dtype = i.f, given, result_of(op).dtype
     if dtype is None or dtype.kind != "i" or dtype.itemsize > 4 or any("i64" in x.reg.type for x in given):
@@ -117,11 +117,11 @@ def _shift(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
         ends = [n << b for n in (a.low, a.high) for b in (bits.low, bits.high)]
         if min(ends) >= -(1 << size - 1) and max(ends) < 1 << size - 1:
             return RangedInt(made, min(ends), max(ends))
-    return RangedInt(made, *bounds(result_of(op)))
+    return RangedInt(made, *dtype_range(result_of(op)))
 
 
-@element("tosa.intdiv")
-def _quotient(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.intdiv")
+def _quotient(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     """Towards zero; by zero, the dividend. The one quotient that 32 bits do not hold is cut, as in numpy."""
     if result_of(op).dtype != np.dtype(np.int32):
         raise IntRangeError("quotients of other than 32 bits")
@@ -131,8 +131,8 @@ def _quotient(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
     return _wrapped(i, op, RangedInt(made, -(1 << 31), 1 << 31))
 
 
-@element("tosa.table")
-def _table(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.table")
+def _table(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     """8 bits: looked up. 16 bits: between two of 513 entries, with 7 more bits in the result."""
     entries = [int(n) for n in np.ravel(op.args["table"].data)]
     low, high = min(entries), max(entries)
@@ -165,13 +165,13 @@ def _looked_up(i: RangedIntBuilder, entries: list[int], at: RangedInt) -> Ranged
 _COMPARED = {"equal": "eq", "greater": "sgt", "greater_equal": "sge"}
 
 
-@element(*(f"tosa.{name}" for name in _COMPARED))
-def _compare(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(*(f"tosa.{name}" for name in _COMPARED))
+def _compare(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return i.compare(_COMPARED[op.kind.removeprefix("tosa.")], *given)
 
 
-@element("tosa.select")
-def _select(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.select")
+def _select(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return i.select(*given)
 
 
@@ -181,22 +181,22 @@ _BITWISE = {
 }  # fmt: skip
 
 
-@element(*(f"tosa.{name}" for name in _BITWISE))
-def _bitwise(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule(*(f"tosa.{name}" for name in _BITWISE))
+def _bitwise(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     return RangedInt(
-        i.f.op(_BITWISE[op.kind.removeprefix("tosa.")], given[0].reg, given[1].reg), *bounds(result_of(op))
+        i.f.op(_BITWISE[op.kind.removeprefix("tosa.")], given[0].reg, given[1].reg), *dtype_range(result_of(op))
     )
 
 
-@element("tosa.bitwise_not", "tosa.logical_not")
-def _not(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.bitwise_not", "tosa.logical_not")
+def _not(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     if op.kind.endswith("logical_not"):
         return i.sub(i.constant(1), given[0])
     return i.sub(i.constant(-1), given[0])
 
 
-@element("tosa.clz")
-def _leading_zeros(i: RangedIntBuilder, op: Op, given: Given) -> RangedInt:
+@elementwise_rule("tosa.clz")
+def _leading_zeros(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
     kind = given[0].reg.type
     suffix = f"v{i.lanes}i32" if i.lanes > 1 else "i32"
     if "i64" in kind:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.tosa_rewrite import Tosa, constant, pairs, result_of
+from edgewright.engine.dialects.tosa_rewrite import TosaRewrite, make_constant, int_pairs, result_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.tosa.table import PREFIX
 
@@ -17,7 +17,7 @@ _PAIRS = ("add", "sub", "mul", "maximum", "minimum")
 _REDUCED = {"reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin"}
 
 
-def translate_real(made: Tosa, op: Op) -> bool:
+def translate_float(made: TosaRewrite, op: Op) -> bool:
     """False if it is not of single precision alone, or there is no way for it."""
     rule = _RULES.get(op.kind.removeprefix(PREFIX))
     if rule is None or any(v.dtype != _SINGLE for v in (*op.inputs(), result_of(op))):
@@ -25,20 +25,20 @@ def translate_real(made: Tosa, op: Op) -> bool:
     return rule(made, op)
 
 
-def _unary(made: Tosa, op: Op) -> bool:
+def _unary(made: TosaRewrite, op: Op) -> bool:
     name = op.kind.removeprefix(PREFIX)
     made.emit("neg" if name == "negate" else name, op, result_of(op), self=op.args["input"])
     return True
 
 
-def _binary(made: Tosa, op: Op) -> bool:
+def _binary(made: TosaRewrite, op: Op) -> bool:
     if op.args.get("shift") or all(v.data is not None for v in op.inputs()):
         return False
     made.emit(op.kind.removeprefix(PREFIX), op, result_of(op), self=op.args["a"], other=op.args["b"])
     return True
 
 
-def _clamp(made: Tosa, op: Op) -> bool:
+def _clamp(made: TosaRewrite, op: Op) -> bool:
     limits = float(op.args["min_val"]), float(op.args["max_val"])
     if not limits[0] <= limits[1]:
         return False
@@ -46,7 +46,7 @@ def _clamp(made: Tosa, op: Op) -> bool:
     return True
 
 
-def _reduce(made: Tosa, op: Op) -> bool:
+def _reduce(made: TosaRewrite, op: Op) -> bool:
     kind = _REDUCED[op.kind.removeprefix(PREFIX)]
     made.emit(kind, op, result_of(op), self=op.args["input"], dim=[int(op.args["axis"])], keepdim=True)
     return True
@@ -56,51 +56,51 @@ def _bias(op: Op, channels: int) -> Value | None:
     bias = op.args["bias"].data
     if bias is None or bias.size not in (1, channels):
         return None
-    return constant(np.broadcast_to(bias.reshape(-1), channels).astype(np.float32))
+    return make_constant(np.broadcast_to(bias.reshape(-1), channels).astype(np.float32))
 
 
-def _convolve(made: Tosa, op: Op, kind: str, filters: Any, channels: int, **sizes: Any) -> bool:
+def _convolve(made: TosaRewrite, op: Op, kind: str, filters: Any, channels: int, **sizes: Any) -> bool:
     bias = _bias(op, channels)
     if bias is None or op.args["input_zp"] or op.args["weight_zp"]:
         return False
-    made.emit(kind, op, result_of(op), input=op.args["input"], weight=constant(filters), bias=bias, **sizes)
+    made.emit(kind, op, result_of(op), input=op.args["input"], weight=make_constant(filters), bias=bias, **sizes)
     return True
 
 
-def _conv2d(made: Tosa, op: Op) -> bool:
+def _conv2d(made: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
     return weight.data is not None and _convolve(
         made, op, "conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
-        **pairs(op, "stride", "dilation"),
+        **int_pairs(op, "stride", "dilation"),
     )  # fmt: skip
 
 
-def _depthwise(made: Tosa, op: Op) -> bool:
+def _depthwise(made: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
     if weight.data is None or weight.bound[3] != 1:
         return False
     channels = weight.bound[2]
     return _convolve(made, op, "depthwise_conv2d", weight.data.reshape(1, *weight.bound[:3]), channels, groups=channels,
-                     padding=[int(n) for n in op.args["pad"]], **pairs(op, "stride", "dilation"))  # fmt: skip
+                     padding=[int(n) for n in op.args["pad"]], **int_pairs(op, "stride", "dilation"))  # fmt: skip
 
 
-def _transposed(made: Tosa, op: Op) -> bool:
+def _transposed(made: TosaRewrite, op: Op) -> bool:
     weight, edges = op.args["weight"], [int(n) for n in op.args["out_pad"]]
     if weight.data is None or max(edges) > 0:
         return False
     return _convolve(made, op, "conv_transpose2d", weight.data, weight.bound[0], padding=[-n for n in edges], groups=1,
-                     dilation=[1, 1], output_padding=[0, 0], **pairs(op, "stride"))  # fmt: skip
+                     dilation=[1, 1], output_padding=[0, 0], **int_pairs(op, "stride"))  # fmt: skip
 
 
-def _matmul(made: Tosa, op: Op) -> bool:
+def _matmul(made: TosaRewrite, op: Op) -> bool:
     if op.args["a_zp"] or op.args["b_zp"]:
         return False
     made.emit("bmm", op, result_of(op), self=op.args["a"], other=op.args["b"])
     return True
 
 
-def _pool(made: Tosa, op: Op) -> bool:
-    kind, sizes = op.kind.removeprefix(PREFIX), pairs(op, "kernel", "stride")
+def _pool(made: TosaRewrite, op: Op) -> bool:
+    kind, sizes = op.kind.removeprefix(PREFIX), int_pairs(op, "kernel", "stride")
     if op.args.get("input_zp") or op.args.get("output_zp"):
         return False
     dilation = {"dilation": [1, 1]} if kind == "max_pool2d" else {}
@@ -109,7 +109,7 @@ def _pool(made: Tosa, op: Op) -> bool:
     return True
 
 
-_RULES: dict[str, Callable[[Tosa, Op], bool]] = {
+_RULES: dict[str, Callable[[TosaRewrite, Op], bool]] = {
     **dict.fromkeys((*_SAME, "negate"), _unary),
     **dict.fromkeys(_PAIRS, _binary),
     **dict.fromkeys(_REDUCED, _reduce),

@@ -12,25 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.rewrite import Rewrite, Rules
+from edgewright.engine.dialects.rewrite import GraphRewrite, RuleTable
 from edgewright.ir.fixed_point_scale import FixedPointScale
 from edgewright.ir.graph import Array, Graph, Op, QParams, Value
 from edgewright.ir.tosa.table import PREFIX
 
-rule: Rules[Tosa] = Rules(PREFIX)
-BYTES: dict[Any, tuple[int, int]] = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
-STORED: dict[Any, tuple[int, int]] = {**BYTES, np.dtype(np.int16): (-32768, 32767)}
+rule: RuleTable[TosaRewrite] = RuleTable(PREFIX)
+INT8_RANGES: dict[Any, tuple[int, int]] = {np.dtype(np.int8): (-128, 127), np.dtype(np.uint8): (0, 255)}
+INT_RANGES: dict[Any, tuple[int, int]] = {**INT8_RANGES, np.dtype(np.int16): (-32768, 32767)}
 _MOVES = ("max_pool2d", "reshape", "transpose", "slice", "concat", "pad", "clamp", "identity", "reverse", "tile")
 
 
-class Tosa(Rewrite):
+class TosaRewrite(GraphRewrite):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         zeros = _zeros(graph)
         for value in graph.values():
             q = None
-            if value.dtype is not None and value.dtype in BYTES:
-                q = QParams(1.0, zeros.get(value, 0), value.dtype, *BYTES[value.dtype])
+            if value.dtype is not None and value.dtype in INT8_RANGES:
+                q = QParams(1.0, zeros.get(value, 0), value.dtype, *INT8_RANGES[value.dtype])
             if q is not None or value.q is not None:
                 self.values[value] = replace(value, q=q)
 
@@ -57,7 +57,7 @@ class Tosa(Rewrite):
         """An image with pixels above, below, left and right."""
         top, bottom, left, right = edges
         batch, high, wide, channels = x.bound
-        limits = BYTES.get(x.dtype)
+        limits = INT8_RANGES.get(x.dtype)
         zero = fill if limits is not None and limits[0] <= fill <= limits[1] else None
         out = self.like(x, (batch, high + top + bottom, wide + left + right, channels), zero)
         return out if self.pad(op, x, out, [0, top, left, 0], [0, bottom, right, 0], fill) else None
@@ -70,16 +70,16 @@ class Tosa(Rewrite):
             return None
         out = result_of(following)
         multiplier, shift = (following.args[name].data for name in ("multiplier", "shift"))
-        if out.dtype not in STORED or multiplier is None or shift is None or multiplier.size != shift.size:
+        if out.dtype not in INT_RANGES or multiplier is None or shift is None or multiplier.size != shift.size:
             return None
         if not following.args["per_channel"]:
             multiplier, shift = multiplier.reshape(-1)[:1], shift.reshape(-1)[:1]
         if multiplier.size not in (1, acc.bound[-1]):
             return None
         self.done.add(following)
-        low, high = STORED[out.dtype]
+        low, high = INT_RANGES[out.dtype]
         clamp = self.only_reader(out)
-        if clamp is not None and clamp.kind == f"{PREFIX}clamp" and whole_limits(clamp):
+        if clamp is not None and clamp.kind == f"{PREFIX}clamp" and has_int_limits(clamp):
             self.done.add(clamp)
             low, high, out = (
                 max(low, int(clamp.args["min_val"])),
@@ -90,7 +90,7 @@ class Tosa(Rewrite):
         return FixedPointScale(by, bits, following.args["rounding"], int(following.args["output_zp"]), low, high), out
 
 
-def whole_limits(clamp: Op) -> bool:
+def has_int_limits(clamp: Op) -> bool:
     """Limits are integers, in order."""
     low, high = clamp.args["min_val"], clamp.args["max_val"]
     return bool(low == int(low) and high == int(high) and low <= high)
@@ -115,11 +115,11 @@ def result_of(op: Op) -> Value:
     return out
 
 
-def constant(data: Array, q: QParams | None = None) -> Value:
+def make_constant(data: Array, q: QParams | None = None) -> Value:
     held = np.ascontiguousarray(data)
     return Value("constant", held.dtype, held.shape, tuple(range(held.ndim)), held, q=q)
 
 
-def pairs(op: Op, *names: str) -> dict[str, list[int]]:
+def int_pairs(op: Op, *names: str) -> dict[str, list[int]]:
     """Arguments that are numbers for rows and for columns."""
     return {name: [int(n) for n in op.args[name]] for name in names}

@@ -16,17 +16,17 @@ def find_trees(graph: Graph) -> dict[Op, Tree]:
     """Map each vendor elementwise operator to its tree."""
     if not any("." in op.kind for op in graph.ops):
         return {}
-    from edgewright.engine.dialects.elementwise import TABULAR  # imported late: most graphs have none
+    from edgewright.engine.dialects.elementwise import TABLE_ONLY  # imported late: most graphs have none
 
     trees = _grow_trees(graph, set())
-    alone = {op for tree in trees for op in tree if op.kind in TABULAR and single_int8_input(tree) is None}
+    alone = {op for tree in trees for op in tree if op.kind in TABLE_ONLY and single_int8_input(tree) is None}
     trees = _grow_trees(graph, alone) if alone else trees
     return {op: tree for tree in trees for op in tree}
 
 
 def _grow_trees(graph: Graph, alone: set[Op]) -> list[Tree]:
     """Grow trees in reverse order: an operator joins the tree of its only reader, unless it is in ``alone``."""
-    from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
+    from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 
     readers: dict[Value, list[Op]] = {}
     for op in graph.ops:
@@ -37,7 +37,7 @@ def _grow_trees(graph: Graph, alone: set[Op]) -> list[Tree]:
     trees: list[Tree] = []
     for op in reversed(graph.ops):
         out = op.outputs[0]
-        if out is None or (op.kind not in ELEMENTS and op.kind not in TABULAR):
+        if out is None or (op.kind not in ELEMENTWISE and op.kind not in TABLE_ONLY):
             continue
         users = readers.get(out, [])
         tree = found.get(users[0]) if len(users) == 1 and out not in outputs else None
@@ -56,10 +56,10 @@ def _may_join(value: Value, tree: Tree) -> bool:
 
 def tree_inputs(tree: Sequence[Op]) -> list[Value]:
     """The tensors a tree reads: results of other nodes, and constants of more than one element."""
-    from edgewright.engine.dialects.elementwise import operands
+    from edgewright.engine.dialects.elementwise import elementwise_operands
 
     produced = {v for op in tree for v in op.outputs}
-    return list(dict.fromkeys(v for op in tree for v in operands(op) if v not in produced and not _is_scalar(v)))
+    return list(dict.fromkeys(v for op in tree for v in elementwise_operands(op) if v not in produced and not _is_scalar(v)))
 
 
 def single_int8_input(tree: Sequence[Op]) -> Value | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgewright.engine.codegen.builder import I64, PTR, Module, Reg
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import ELEMENTS, TABULAR
+from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 from edgewright.engine.graph.elementwise_trees import tree_inputs
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
@@ -31,7 +31,7 @@ class Int16Table(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.table is not None or not all(op.kind in ELEMENTS or op.kind in TABULAR for op in node.ops):
+        if node.table is not None or not all(op.kind in ELEMENTWISE or op.kind in TABLE_ONLY for op in node.ops):
             return None
         inputs = tree_inputs(node.ops)
         if len(inputs) != 1 or inputs[0].constant or inputs[0].bound != node.out.bound:

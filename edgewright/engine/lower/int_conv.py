@@ -12,7 +12,7 @@ import numpy as np
 from edgewright.engine.codegen.builder import PTR, Module, Reg, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import bounds
+from edgewright.engine.dialects.elementwise import dtype_range
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -46,7 +46,7 @@ class IntAccumulatorConv(Lowering):
         self.data: Value = op.args["input"]
         self.depthwise = "depthwise" in op.kind
         self.weights, self.bias = _weights_and_bias(op, self.depthwise)
-        low, high = (n - int(op.args["input_zp"]) for n in bounds(self.data))
+        low, high = (n - int(op.args["input_zp"]) for n in dtype_range(self.data))
         bound = np.abs(self.weights).sum(axis=(0, 1) if self.depthwise else (0, 1, 2)) * max(-low, high) + np.abs(
             self.bias
         )
@@ -72,7 +72,7 @@ class IntAccumulatorConv(Lowering):
         (down, right), (tall, wide) = ([int(n) for n in self.node.op.args[name]] for name in ("stride", "dilation"))
         layout, item = data.layout, data.layout.item
         kernel, channels = self.weights.shape[:2], self.weights.shape[-1]
-        q, signed = self.data.q, bounds(self.data)[0] < 0
+        q, signed = self.data.q, dtype_range(self.data)[0] < 0
         offset = 0 if q is None else storage_offset(q)
         depth = 1 if self.depthwise else self.weights.shape[2]
         zero = offset + int(self.node.op.args["input_zp"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import ELEMENTS, bounds, operands
+from edgewright.engine.dialects.elementwise import ELEMENTWISE, dtype_range, elementwise_operands
 from edgewright.engine.graph.elementwise_trees import scalar_constants, tree_inputs
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.lower.base import Lowering, LoweringContext
@@ -27,7 +27,7 @@ class IntElementwise(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if node.table is not None or not all(op.kind in ELEMENTS for op in node.ops):
+        if node.table is not None or not all(op.kind in ELEMENTWISE for op in node.ops):
             return None
         try:
             return cls(node, _validate(node))
@@ -66,14 +66,14 @@ def _storage_offset(value: Value) -> int:
 def _emit(f: Function, node: Node, inputs: Sequence[Value], regs: Sequence[Reg]) -> Reg:
     lanes = int(regs[0].type[1:].split(" ")[0]) if regs[0].type.startswith("<") else 1
     i = RangedIntBuilder(f, lanes)
-    values = {v: i.load(x, *bounds(v), _storage_offset(v)) for v, x in zip(inputs, regs, strict=True)}
-    scalars = scalar_constants([v for op in node.ops for v in operands(op)])
+    values = {v: i.load(x, *dtype_range(v), _storage_offset(v)) for v, x in zip(inputs, regs, strict=True)}
+    scalars = scalar_constants([v for op in node.ops for v in elementwise_operands(op)])
     result: RangedInt | None = None
     for op in node.ops:
-        args = [values[v] if v in values else i.constant(scalars[v]) for v in operands(op)]
-        result, out = ELEMENTS[op.kind](i, op, args), op.outputs[0]
+        args = [values[v] if v in values else i.constant(scalars[v]) for v in elementwise_operands(op)]
+        result, out = ELEMENTWISE[op.kind](i, op, args), op.outputs[0]
         assert out is not None
-        low, high = bounds(out)
+        low, high = dtype_range(out)
         if result.low < low or result.high > high:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         values[out] = result

@@ -10,7 +10,7 @@ from edgewright.engine.codegen.builder import PTR, Function, Module, Reg, const,
 from edgewright.engine.codegen.float_rescale import MAX_EXACT_INT, rescale_float
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import bounds
+from edgewright.engine.dialects.elementwise import dtype_range
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, emit_loop_nest, plan_loops
@@ -49,7 +49,7 @@ class IntMatMul(Lowering):
 
     def _ranges(self) -> list[tuple[int, int]]:
         """The range of each operand, with its zero point subtracted."""
-        return [(low - z, high - z) for (low, high), z in zip(map(bounds, self.operands), self.zeros, strict=True)]
+        return [(low - z, high - z) for (low, high), z in zip(map(dtype_range, self.operands), self.zeros, strict=True)]
 
     def _sum_range(self) -> tuple[int, int]:
         """The range of the accumulator."""

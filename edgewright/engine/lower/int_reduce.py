@@ -12,8 +12,8 @@ from edgewright.engine.codegen.builder import Function, Module, Reg, lane_count
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import affine_of, storage_offset
 from edgewright.engine.codegen.vector import int_max, int_min
-from edgewright.engine.dialects.elementwise import bounds
-from edgewright.engine.dialects.reduce import Finish, Folding, finishing, folding
+from edgewright.engine.dialects.elementwise import dtype_range
+from edgewright.engine.dialects.reduce import ReduceEpilogue, IntReduction, find_epilogue, int_reduction
 from edgewright.engine.graph.layout import Border, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
@@ -41,18 +41,18 @@ class StridedInput:
 class IntReduce(Lowering):
     """A reduction of one operand over windows or dimensions."""
 
-    def __init__(self, node: Node, reduction: Folding, finish: Finish) -> None:
+    def __init__(self, node: Node, reduction: IntReduction, finish: ReduceEpilogue) -> None:
         super().__init__(node)
         self.reduction, self.finish = reduction, finish
         self.text = self._validate()
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        finish = finishing(node.op, context.numerics)
+        finish = find_epilogue(node.op, context.numerics)
         if len(node.ops) > 1 or finish is None:
             return None
         try:
-            reduction = folding(node.op)
+            reduction = int_reduction(node.op)
             return cls(node, reduction, finish) if _fits(node, reduction) else None
         except IntRangeError:
             return None
@@ -89,7 +89,7 @@ class IntReduce(Lowering):
         """Emit the arithmetic after the reduction once: raises if it may overflow."""
         module, reduction = Module(), self.reduction
         f = module.function("trial", [("<4 x i32>", f"x{n}") for n in range(1 + len(reduction.extras))])
-        low, high = bounds(reduction.data)
+        low, high = dtype_range(reduction.data)
         if (
             reduction.how == "sum"
             and max(-low, high) * reduction.count >= 1 << 31
@@ -102,14 +102,14 @@ class IntReduce(Lowering):
     def _finish_body(self, f: Function, regs: list[Reg]) -> Reg:
         """From the reduced value to the stored result."""
         i, reduction, out = RangedIntBuilder(f, lane_count(regs[0].type)), self.reduction, self.node.out
-        low, high = bounds(reduction.data)
+        low, high = dtype_range(reduction.data)
         count = reduction.count if reduction.how == "sum" else 1
         reduced = f.add(regs[0], -_storage_offset(reduction.data) * count)
         low, high = low * count, high * count
         if low < -(1 << 31) or high >= 1 << 31:
             low, high = -(1 << 31), (1 << 31) - 1  # wraps, as in numpy
         result = self.finish(i, self.node.op, RangedInt(reduced, low, high), regs[1:])
-        least, most = bounds(out)
+        least, most = dtype_range(out)
         if result.low < least or result.high > most:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         assert out.dtype is not None
@@ -120,7 +120,7 @@ def _broadcast_strides(home: Storage, shape: list[int]) -> tuple[int, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(home.layout.shape, home.layout.strides, strict=True))
 
 
-def _strided_input(data: Storage, reduction: Folding) -> StridedInput:
+def _strided_input(data: Storage, reduction: IntReduction) -> StridedInput:
     layout = data.layout
     if reduction.window is not None:
         first, *inner, last = layout.strides
@@ -133,7 +133,7 @@ def _strided_input(data: Storage, reduction: Folding) -> StridedInput:
     return StridedInput(0, strides, reduced)
 
 
-def _fits(node: Node, reduction: Folding) -> bool:
+def _fits(node: Node, reduction: IntReduction) -> bool:
     """Whether padding holds the neutral element and the output has the matching shape."""
     q = reduction.data.q
     if any(reduction.pads) and (q is None or affine_of(q).zero - storage_offset(q) != reduction.zero):
@@ -149,5 +149,5 @@ def _storage_offset(value: Value) -> int:
 
 
 def _widen(value: Value) -> Callable[[Function, Reg], Reg]:
-    signed = bounds(value)[0] + _storage_offset(value) < 0
+    signed = dtype_range(value)[0] + _storage_offset(value) < 0
     return lambda f, x: f.cast("sext" if signed else "zext", x, x.type.replace(llvm_type(value), "i32"))

@@ -7,8 +7,8 @@ import numpy as np
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operand, Reg, lane_count, vec
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import bounds
-from edgewright.engine.dialects.resize import Axis, Mixing, mixed, mixing, quotient
+from edgewright.engine.dialects.elementwise import dtype_range
+from edgewright.engine.dialects.resize import ResizeAxis, IntResizeSpec, interpolate, int_resize_spec, divide_to_float
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.channel_loop import byte_offset, for_each_channel_vector
@@ -25,7 +25,7 @@ class IntResize(Lowering):
 
     exact_reads = True
 
-    def __init__(self, node: Node, spec: Mixing) -> None:
+    def __init__(self, node: Node, spec: IntResizeSpec) -> None:
         super().__init__(node)
         self.spec = spec
         self.is_float = is_float32(spec.data) and is_float32(node.out)
@@ -37,7 +37,7 @@ class IntResize(Lowering):
         if len(node.ops) > 1 or "." not in node.op.kind:
             return None
         try:
-            return cls(node, mixing(node.op, context.numerics))
+            return cls(node, int_resize_spec(node.op, context.numerics))
         except (IntRangeError, ValueError, LookupError, ArithmeticError):
             return None
 
@@ -50,9 +50,9 @@ class IntResize(Lowering):
 
     def _finish_pixel(self, f: Function, total: Reg) -> Reg:
         if self.is_float:
-            return quotient(f, total, self.spec.divisor)
+            return divide_to_float(f, total, self.spec.divisor)
         i, out = RangedIntBuilder(f, lane_count(total.type)), self.node.out
-        result, (low, high) = self.spec.finish(i, RangedInt(total, *self.reach)), bounds(out)
+        result, (low, high) = self.spec.finish(i, RangedInt(total, *self.reach)), dtype_range(out)
         if result.low < low or result.high > high:
             raise IntRangeError(f"{result.low} to {result.high} as {out.dtype}")
         assert out.dtype is not None
@@ -74,7 +74,7 @@ class IntResize(Lowering):
         name = context.kernel("mix", key, build)
         context.step(name, [data.at(), out.at(), rows, columns], batch * high, batch * high * wide * channels * 0.5)
 
-    def _table(self, axis: Axis, step: int) -> Array:
+    def _table(self, axis: ResizeAxis, step: int) -> Array:
         entries = np.zeros((axis.places.shape[1], _ENTRY // 8), np.int64)
         entries[:, :2] = axis.places.T * step
         weights = axis.weights.T
@@ -101,7 +101,11 @@ class IntResize(Lowering):
                 def vector(first: Operand, width: int, _: int) -> None:
                     in_offset, out_offset = (byte_offset(f, first, home.layout.item) for home in (data, out))
                     loaded = [self._load(f, at, in_offset, width) for at in corners]
-                    f.store(self._finish_pixel(f, mixed(f, loaded, column_weights, row_weights)), pixel_out, out_offset)
+                    f.store(
+                        self._finish_pixel(f, interpolate(f, loaded, column_weights, row_weights)),
+                        pixel_out,
+                        out_offset,
+                    )
 
                 for_each_channel_vector(f, channels, lanes, _exact_vectors, vector)
                 return []
@@ -120,7 +124,7 @@ class IntResize(Lowering):
         x = f.load(vec(width, llvm_type(value)), at, offset)
         if self.is_float:
             return f.cast("fpext", x, vec(width, "double"))
-        signed = bounds(value)[0] + _storage_offset(value) < 0
+        signed = dtype_range(value)[0] + _storage_offset(value) < 0
         return f.add(f.cast("sext" if signed else "zext", x, vec(width, self.kind)), -_storage_offset(value))
 
 
@@ -133,9 +137,9 @@ def _storage_offset(value: Value) -> int:
     return 0 if value.q is None else storage_offset(value.q)
 
 
-def _accumulator(spec: Mixing) -> tuple[str, tuple[int, int]]:
+def _accumulator(spec: IntResizeSpec) -> tuple[str, tuple[int, int]]:
     """The LLVM type that holds every sum, and the range of the sums."""
-    low, high = bounds(spec.data)
+    low, high = dtype_range(spec.data)
     weight_bound = spec.axes[0].most * spec.axes[1].most
     low, high = min(low, 0) * weight_bound, max(high, 0) * weight_bound
     if any(int(axis.weights.min()) < 0 for axis in spec.axes):

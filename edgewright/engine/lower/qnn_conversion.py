@@ -5,8 +5,8 @@ from __future__ import annotations
 from edgewright.engine.codegen.builder import Function, Reg, lane_count
 from edgewright.engine.codegen.ranged_int import RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.elementwise import bounds
-from edgewright.engine.dialects.qnn_elementwise import real, stored
+from edgewright.engine.dialects.elementwise import dtype_range
+from edgewright.engine.dialects.qnn_elementwise import dequantize, quantize
 from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.elementwise import emit_elementwise
@@ -37,8 +37,8 @@ class QnnConversion(Lowering):
         def body(f: Function, regs: list[Reg]) -> Reg:
             i = RangedIntBuilder(f, lane_count(regs[0].type))
             if out.q is None:
-                return real(i, i.load(regs[0], *bounds(x), _storage_offset(x)), x)
-            return i.store(stored(i, regs[0], out), 8 * out.q.dtype.itemsize, _storage_offset(out))
+                return dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)), x)
+            return i.store(quantize(i, regs[0], out), 8 * out.q.dtype.itemsize, _storage_offset(out))
 
         emit_elementwise(context, "rescale", [context.home(x)], context.home(out), (x.q, out.q), body)
 

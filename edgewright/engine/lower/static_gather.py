@@ -17,7 +17,7 @@ import numpy as np
 
 from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.codegen.requant import storage_offset
-from edgewright.engine.dialects.static_gather import PICKS, picked
+from edgewright.engine.dialects.static_gather import STATIC_GATHERS, gather_indices
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.static_gather import StaticGatherSpec, emit_static_gather, offset_table
@@ -85,10 +85,10 @@ class VendorStaticGather(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        if not is_unfused(node, *PICKS) or not node.out.bound or 0 in node.out.bound:
+        if not is_unfused(node, *STATIC_GATHERS) or not node.out.bound or 0 in node.out.bound:
             return None
         try:
-            data, tables = picked(node.op)
+            data, tables = gather_indices(node.op)
         except (IntRangeError, ValueError, LookupError):
             return None
         return cls(node, data, tables) if same_storage(data, node.out) else None
