@@ -16,7 +16,7 @@ import numpy as np
 from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F401  (they register what they know)
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 from edgewright.engine.dialects.enn_int16 import uint16_to_int16
-from edgewright.engine.dialects.enn_rewrite import EnnRewrite, is_float32, rule, non_empty
+from edgewright.engine.dialects.enn_rewrite import EnnRewrite, is_float32, non_empty, rule
 from edgewright.ir.enn.elementwise import fixed_sum
 from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX

@@ -12,12 +12,12 @@ import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import (
     EnnRewrite,
-    padding_of,
     hw_pair,
     is_float32,
-    rule,
-    non_empty,
     is_int16,
+    non_empty,
+    padding_of,
+    rule,
 )
 from edgewright.ir.enn.conv import LIMITS
 from edgewright.ir.enn.numerics import byte, half, inputs_of, result_of
@@ -155,8 +155,8 @@ def _transposed(made: EnnRewrite, op: Op) -> bool:
         _spaced(made, op, _filters(w, data[:, ::-1, ::-1], 0), how, groups)
         return True
     _product(made, op, "conv_transpose2d", out, input=_operand(made, op, x, True), weight=_filters(w, data, 0),
-             stride=hw_pair(op, "stride"), padding=padding_of(op), dilation=[1, 1], groups=groups, output_padding=[0, 0],
-             **how)  # fmt: skip
+             stride=hw_pair(op, "stride"), padding=padding_of(op), dilation=[1, 1], groups=groups,
+             output_padding=[0, 0], **how)  # fmt: skip
     return True
 
 

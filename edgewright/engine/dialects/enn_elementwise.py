@@ -13,7 +13,7 @@ from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, Range
 from edgewright.engine.codegen.requant import Affine, quantize_to_int32, scale_of
 from edgewright.engine.codegen.vector import clamp, to_float32
 from edgewright.engine.dialects.elementwise import TABLE_ONLY, Args, elementwise_rule
-from edgewright.engine.dialects.reduce import reduce_epilogue, int_reduction
+from edgewright.engine.dialects.reduce import int_reduction, reduce_epilogue
 from edgewright.ir.enn.elementwise import BINARY, UNARY
 from edgewright.ir.enn.numerics import inputs_of, result_of
 from edgewright.ir.enn.table import PREFIX

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from edgewright.engine.dialects.enn_rewrite import (
-    TO_NHWC,
     TO_NCHW,
+    TO_NHWC,
     UNLIMITED,
     EnnRewrite,
-    rule,
     non_empty,
+    rule,
     widen_to_int16,
 )
 from edgewright.ir.core.index_bounds import OutOfRangePolicy

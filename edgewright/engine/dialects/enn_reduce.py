@@ -15,12 +15,12 @@ from edgewright.engine.dialects.enn_rewrite import (
     TO_NCHW,
     UNLIMITED,
     EnnRewrite,
-    same_kind,
-    padding_of,
     hw_pair,
     is_float32,
-    rule,
     non_empty,
+    padding_of,
+    rule,
+    same_kind,
     widen_to_int16,
 )
 from edgewright.ir.enn.numerics import byte, constant, inputs_of, result_of

@@ -13,16 +13,16 @@ import numpy as np
 
 from edgewright.engine.dialects.qnn_rewrite import (
     QnnRewrite,
-    same_type,
-    is_int8,
-    make_constant,
     element_count,
     io_of,
     is_float32,
+    is_int8,
+    is_quantized,
+    make_constant,
+    non_empty,
     result_of,
     rule,
-    non_empty,
-    is_quantized,
+    same_type,
 )  # fmt: skip
 from edgewright.ir.float_scale import FloatScale, all_8bit, product_scale
 from edgewright.ir.graph import Array, Op, QParams, Value

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgewright.engine.dialects.qnn_conv import (
+    conv_operands,
+    dense_filters,
+    emit_conv2d,
+    emit_conv_transpose2d,
     is_affordable,
     transposed_filters,
-    emit_conv_transpose2d,
-    emit_conv2d,
-    dense_filters,
-    conv_operands,
 )
-from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, make_constant, io_of, is_float32, rule, non_empty
+from edgewright.engine.dialects.qnn_rewrite import QnnRewrite, io_of, is_float32, make_constant, non_empty, rule
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.reduce import counts_of
 

@@ -12,14 +12,14 @@ import numpy as np
 from edgewright.engine.dialects.qnn_rewrite import (
     FLOAT32,
     QnnRewrite,
-    same_type,
-    is_int8,
-    make_constant,
     io_of,
     is_float32,
-    rule,
-    non_empty,
+    is_int8,
     is_int16,
+    make_constant,
+    non_empty,
+    rule,
+    same_type,
 )  # fmt: skip
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.elementwise import BY_NUMBER, NEURONS

@@ -10,14 +10,14 @@ import numpy as np
 from edgewright.engine.dialects.qnn_move import emit_result, movable_input
 from edgewright.engine.dialects.qnn_rewrite import (
     QnnRewrite,
-    same_type,
-    make_constant,
     element_count,
     io_of,
     is_float32,
+    make_constant,
+    non_empty,
     result_of,
     rule,
-    non_empty,
+    same_type,
 )
 from edgewright.ir.core.index_bounds import OutOfRangePolicy
 from edgewright.ir.graph import Array, Op, Value

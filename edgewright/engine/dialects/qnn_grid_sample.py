@@ -8,16 +8,16 @@ from typing import Any
 
 from edgewright.engine.dialects.qnn_rewrite import (
     DEQUANTIZE,
-    QUANTIZE,
     FLOAT32,
+    QUANTIZE,
     QnnRewrite,
-    make_constant,
     element_count,
     io_of,
     is_float32,
-    rule,
-    non_empty,
     is_quantized,
+    make_constant,
+    non_empty,
+    rule,
 )  # fmt: skip
 from edgewright.engine.graph.grid_sample import Sampling, lower_grid_sample
 from edgewright.ir.graph import Op, Value

@@ -8,18 +8,18 @@ import numpy as np
 
 from edgewright.engine.dialects.qnn_rewrite import (
     DEQUANTIZE,
-    QUANTIZE,
     FLOAT32,
+    QUANTIZE,
     QnnRewrite,
-    same_type,
-    is_int8,
-    make_constant,
     io_of,
     is_float32,
-    rule,
-    non_empty,
-    is_quantized,
+    is_int8,
     is_int16,
+    is_quantized,
+    make_constant,
+    non_empty,
+    rule,
+    same_type,
 )  # fmt: skip
 from edgewright.ir.graph import Op, QParams, Value
 from edgewright.ir.numerics import as_float32

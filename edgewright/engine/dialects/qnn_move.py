@@ -10,14 +10,14 @@ import numpy as np
 from edgewright.engine.codegen.ranged_int import IntRangeError
 from edgewright.engine.dialects.qnn_rewrite import (
     QnnRewrite,
-    same_type,
     io_of,
-    is_movable,
     is_float32,
+    is_movable,
+    is_quantized,
+    non_empty,
     result_of,
     rule,
-    non_empty,
-    is_quantized,
+    same_type,
 )  # fmt: skip
 from edgewright.engine.dialects.static_gather import static_gather_rule
 from edgewright.ir.graph import Array, Op, Value

@@ -9,14 +9,14 @@ import numpy as np
 
 from edgewright.engine.dialects.qnn_rewrite import (
     QnnRewrite,
-    same_type,
-    is_int8,
-    make_constant,
     io_of,
     is_float32,
-    rule,
-    non_empty,
+    is_int8,
     is_quantized,
+    make_constant,
+    non_empty,
+    rule,
+    same_type,
 )
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.qnn.dtypes import real as numbers_of

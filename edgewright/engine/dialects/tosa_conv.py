@@ -15,8 +15,8 @@ from edgewright.engine.dialects.tosa_rewrite import (
     INT8_RANGES,
     INT_RANGES,
     TosaRewrite,
-    make_constant,
     int_pairs,
+    make_constant,
     result_of,
     rule,
 )
@@ -132,8 +132,9 @@ def _conv3d(made: TosaRewrite, op: Op) -> bool:
         return _sums(made, plane, filters) and _folded_out(made, op, sums, acc)
     scaling, out = scaled
     image = made.like(out, sums.bound)
-    made.emit("conv2d", plane, image, **given, weight=make_constant(filters, _WEIGHT if x.dtype in INT8_RANGES else None),
-              scaling=scaling, padding=args["pad"], groups=1, **int_pairs(plane, "stride", "dilation"))  # fmt: skip
+    filters_value = make_constant(filters, _WEIGHT if x.dtype in INT8_RANGES else None)
+    made.emit("conv2d", plane, image, **given, weight=filters_value, scaling=scaling, padding=args["pad"],
+              groups=1, **int_pairs(plane, "stride", "dilation"))  # fmt: skip
     return _folded_out(made, op, image, out)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewright.engine.dialects.tosa_rewrite import TosaRewrite, make_constant, int_pairs, result_of
+from edgewright.engine.dialects.tosa_rewrite import TosaRewrite, int_pairs, make_constant, result_of
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.tosa.table import PREFIX
 

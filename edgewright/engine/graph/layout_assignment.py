@@ -93,13 +93,13 @@ class LayoutAssignment:
         readers = self._readers_of()
         for low in self.lowerings:
             op, out = low.node.op, low.node.out
-            if not isinstance(low, Move) or op.kind not in VIEW_KINDS or out in self.context.homes:
+            if not isinstance(low, Move) or op.kind not in VIEW_KINDS or out in self.context.storages:
                 continue
             source, read = op.args["self"], readers.get(out, ())
             found = None if source.constant or source.q != out.q else view_layout(op, self.layout(source))
             if found is None or out in self.borders or not self._free(out, found[0], read):
                 continue
-            there = self.context.homes.get(self.root(source))
+            there = self.context.storages.get(self.root(source))
             given = there is not None
             if there is not None and there.raw:
                 continue  # the caller's bytes, which are others inside
@@ -127,7 +127,7 @@ class LayoutAssignment:
             source, out = lowering.aliased_input(), lowering.node.out
             if source is None or out in self.views:
                 continue
-            free = not any(v in self.context.homes or v in self.views for v in (out, source))
+            free = not any(v in self.context.storages or v in self.views for v in (out, source))
             plain = self.layout(source).dense and self.layout(out).dense
             shared = common_shape(source.bound, out.bound) is not None
             if free and plain and not source.constant:
@@ -172,17 +172,17 @@ class LayoutAssignment:
     def _settle_at(self, value: Value, out: Value, layout: Layout, makers: dict[Value, Lowering],
                    readers: dict[Value, list[Lowering]]) -> None:  # fmt: skip
         maker = makers.get(value)
-        taken = (*self.context.homes, *self.borders, *self.tight, *self.parts)
+        taken = (*self.context.storages, *self.borders, *self.tight, *self.parts)
         fits = maker is not None and maker.writes_layout(layout) and value not in taken and len(readers[value]) == 1
-        if fits and out not in self.context.homes and value.q is None:
+        if fits and out not in self.context.storages and value.q is None:
             self.parts[value] = (out, lambda home: replace(home, value=value, layout=layout))
 
     def _may_lie_inside(self, value: Value, out: Value, maker: Lowering) -> bool:
-        free = value not in (*self.context.homes, *self.aliases, *self.borders, *self.tight)
+        free = value not in (*self.context.storages, *self.aliases, *self.borders, *self.tight)
         named = any(root is value for root in self.aliases.values()) or out in self.aliases
         named = named or value in self.views or any(op.args["self"] is value for op, _ in self.views.values())
         whole = maker.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
-        outside = out in self.context.homes and self.context.homes[out].raw
+        outside = out in self.context.storages and self.context.storages[out].raw
         there = replace(self.layout(out), shape=tuple(int(n) for n in value.bound))
         fits = maker.any_strides and (maker.node.op.kind != "linear" or has_uniform_rows(there))
         return free and not named and not outside and whole and fits and self._reads[value] == 1
@@ -196,8 +196,8 @@ class LayoutAssignment:
 
     def layout(self, value: Value) -> Layout:
         """How a value lies inside the engine."""
-        if value in self.context.homes:
-            return self.context.homes[value].layout
+        if value in self.context.storages:
+            return self.context.storages[value].layout
         if value in self.views:
             return self.views[value][1]
         assert value.dtype is not None

@@ -104,7 +104,7 @@ class _Scheduler(LayoutAssignment):
         self.decide()
         self._place()
         self.context.error_slot = self.arena
-        inputs = [self.context.homes[value] for value in self.graph.inputs]
+        inputs = [self.context.storages[value] for value in self.graph.inputs]
         for i, lowering in enumerate(self.lowerings):
             self.context.temporaries = [offset for offset, _ in self.temporaries.get(i, [])]
             self.accesses.append(self._emit(lowering, tuple(self.temporaries.get(i, []))))
@@ -135,7 +135,7 @@ class _Scheduler(LayoutAssignment):
         self.updates = find_updates(self.graph, nodes, self._lower)
         for update in self.updates:
             place = Address("output", 0, update.output)
-            self.context.homes |= {version: caller_storage(version, place) for version in update.versions}
+            self.context.storages |= {version: caller_storage(version, place) for version in update.versions}
         over = {update.output for update in self.updates}, {update.input for update in self.updates}
         rest = [value for i, value in enumerate(self.graph.inputs) if i not in over[1]]
         before = [node for value in rest if (node := self._copy_in(value, nodes)) is not None]
@@ -144,7 +144,7 @@ class _Scheduler(LayoutAssignment):
 
     def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
         """Inputs are copied unless all that read them read nothing else. Signed bytes always are."""
-        home = self.context.homes[value] = caller_storage(value, Address("input", 0, self.inputs[value]))
+        home = self.context.storages[value] = caller_storage(value, Address("input", 0, self.inputs[value]))
         readers = [node for node in nodes if any(v is value for v in node.reads())]
         if not home.raw and all(
             self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
@@ -165,13 +165,13 @@ class _Scheduler(LayoutAssignment):
         home = caller_storage(value, Address("output", 0, index))
         maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
         read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
-        if maker is not None and not read and value not in self.context.homes and not home.raw:
+        if maker is not None and not read and value not in self.context.storages and not home.raw:
             lowering = self._lower(maker)
             if lowering.exact_writes and lowering.aliased_input() is None:
-                self.context.homes[value] = home
+                self.context.storages[value] = home
                 return None
         outside = clone_value(value)
-        self.context.homes[outside] = caller_storage(outside, Address("output", 0, index))
+        self.context.storages[outside] = caller_storage(outside, Address("output", 0, index))
         return Node([Op("clone", {"self": value}, [outside])])
 
     def _lower(self, node: Node) -> Lowering:
@@ -194,7 +194,7 @@ class _Scheduler(LayoutAssignment):
         for i, lowering in enumerate(self.lowerings):
             for value in lowering.node.outputs:
                 root = self.root(value)
-                if root not in self.context.homes:
+                if root not in self.context.storages:
                     first.setdefault(root, i)
                     last[root] = i
             for value in lowering.node.reads():
@@ -206,16 +206,16 @@ class _Scheduler(LayoutAssignment):
         for (i, size), offset in zip(own, offsets[len(needs) :], strict=True):
             self.temporaries.setdefault(i, []).append((offset, size))
         for (value, layout), offset in zip(layouts.items(), offsets, strict=False):
-            self.context.homes[value] = Storage(value, Address("arena", offset + layout.start), layout)
+            self.context.storages[value] = Storage(value, Address("arena", offset + layout.start), layout)
 
     # ------------------------------------------------------------------------------------------------------- steps
 
     def _settle(self, value: Value) -> None:
         """Give a value that is part of another its home, once that one has its own."""
-        if value in self.parts and value not in self.context.homes:
+        if value in self.parts and value not in self.context.storages:
             whole, inside = self.parts[value]
             self._settle(whole)
-            self.context.homes[value] = inside(self.context.home(whole))
+            self.context.storages[value] = inside(self.context.storage(whole))
 
     def _emit(self, lowering: Lowering, temporaries: tuple[tuple[int, int], ...]) -> Access:
         """The node's steps, and what they read and write."""
@@ -227,26 +227,26 @@ class _Scheduler(LayoutAssignment):
         if out in self.views:
             op = self.views[out][0]
             source = op.args["self"]
-            context.homes[out] = view_storage(op, context.home(op.args["self"]))
+            context.storages[out] = view_storage(op, context.storage(op.args["self"]))
         elif out in self.aliases:
             source = self.aliases[out]
             if source in self.parts:  # stored where the last of several moves will be, with that one's strides
-                context.homes[out] = view_storage(node.op, context.home(node.op.args["self"]))
+                context.storages[out] = view_storage(node.op, context.storage(node.op.args["self"]))
             else:
-                context.homes[out] = replace(context.homes[source], value=out, layout=self.layout(out))
+                context.storages[out] = replace(context.storages[source], value=out, layout=self.layout(out))
         else:
             self._emit_steps(lowering, first)
-        reads = () if source is not None else tuple(context.home(value) for value in node.reads())
-        writes = tuple(context.home(value) for value in node.outputs)
+        reads = () if source is not None else tuple(context.storage(value) for value in node.reads())
+        writes = tuple(context.storage(value) for value in node.outputs)
         return Access(node.label, reads, writes, temporaries, first, len(context.steps), source)
 
     def _emit_steps(self, lowering: Lowering, first: int) -> None:
         context, out = self.context, lowering.node.out
-        home = context.home(out)
+        home = context.storage(out)
         if home.layout.border:
             emit_border_fill(context, home, 0 if out.q is None else affine_of(out.q).zero)
         lowering.emit(context)
         context.tuning.emitted(lowering.node, first, len(context.steps))
-        touched = sum(context.home(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
+        touched = sum(context.storage(v).layout.size for v in (*lowering.node.reads(), *lowering.node.outputs))
         if len(context.steps) > first:
             context.steps[-1] = replace(context.steps[-1], bytes=touched)

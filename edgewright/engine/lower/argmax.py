@@ -53,7 +53,7 @@ class ArgMax(Lowering):
         return cls(node, data, axis) if shape_matches else None
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.data), context.home(self.node.out)
+        data, out = context.storage(self.data), context.storage(self.node.out)
         shape, out_strides, item = out.layout.shape, out.layout.strides, out.layout.item
         if len(shape) == len(data.layout.shape):
             shape, out_strides = _without(shape, self.axis), _without(out_strides, self.axis)

@@ -68,8 +68,8 @@ class FusedAttention(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         isa, found, panels = context.isa, self.found, self._panels(context)
-        query, keys, values = (context.home(o.value) for o in (found.query, found.keys, found.values))
-        out, mask = context.home(found.out), query if found.mask is None else context.home(found.mask)
+        query, keys, values = (context.storage(o.value) for o in (found.query, found.keys, found.values))
+        out, mask = context.storage(found.out), query if found.mask is None else context.storage(found.mask)
         packed = [Address("arena", offset) for offset in context.temporaries]
         self._emit_packing(context, keys, self._key_packing(keys, panels[0]), packed[0])
         self._emit_packing(context, values, self._value_packing(values, panels[1]), packed[1])
@@ -111,12 +111,15 @@ class FusedAttention(Lowering):
         affine = None if values.value.q is None else affine_of(values.value.q)
         return PackSpec(shape[:-2], strides[:-2], self.keys, strides[-2], strides[-1], tuple(panels), affine)
 
-    def _emit_packing(self, context: LoweringContext, matrix: Storage, packing: PackSpec, place: Address) -> None:
+    def _emit_packing(self, context: LoweringContext, matrix: Storage, packing: PackSpec, address: Address) -> None:
         name = context.kernel(
             "packing", packing, lambda module, name: emit_pack_operand(module, name, context.isa, packing)
         )
         context.step(
-            name, [matrix.at(), place], self.batch_count * len(packing.panels), self.batch_count * packing.matrix * 0.05
+            name,
+            [matrix.at(), address],
+            self.batch_count * len(packing.panels),
+            self.batch_count * packing.matrix * 0.05,
         )
 
     def _mask(self, mask: Storage) -> BatchStrides:
@@ -128,5 +131,5 @@ class FusedAttention(Lowering):
         return BatchStrides(scores[:-2], tuple(strides[:-2]), strides[-2])
 
 
-def _walk(home: Storage) -> BatchStrides:
-    return BatchStrides(home.layout.shape[:-2], home.layout.strides[:-2], home.layout.strides[-2])
+def _walk(storage: Storage) -> BatchStrides:
+    return BatchStrides(storage.layout.shape[:-2], storage.layout.strides[:-2], storage.layout.strides[-2])

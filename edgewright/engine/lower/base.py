@@ -36,7 +36,7 @@ class LoweringContext:
     tuning: TuningParams = field(default_factory=TuningParams)
     weights: ConstantBuffer = field(default_factory=ConstantBuffer)
     shared: SharedWeights | None = None  # set for dynamic-shape graphs; kernels then read sizes from arguments
-    homes: dict[Value, Storage] = field(default_factory=dict)
+    storages: dict[Value, Storage] = field(default_factory=dict)
     kernels: dict[str, Callable[[], str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     checks: list[BoundsCheck] = field(default_factory=list)
@@ -46,12 +46,14 @@ class LoweringContext:
     barrier: bool = True  # whether the next step waits for all previous ones
     label: str = ""
 
-    def home(self, value: Value) -> Storage:
-        if value not in self.homes:
+    def storage(self, value: Value) -> Storage:
+        if value not in self.storages:
             assert value.data is not None
             data = encode_constant(value)
-            self.homes[value] = Storage(value, self._place_constant(value, data), dense_layout(data.shape, data.dtype.itemsize))
-        return self.homes[value]
+            self.storages[value] = Storage(
+                value, self._place_constant(value, data), dense_layout(data.shape, data.dtype.itemsize)
+            )
+        return self.storages[value]
 
     def _place_constant(self, value: Value, data: Array) -> Address:
         if self.shared is None or data.nbytes < _LARGE:

@@ -44,16 +44,16 @@ class Bf16Gemm(FloatConv):
 
     def source(self, context: LoweringContext) -> Storage:
         """The input rounded to bf16 in the arena, viewed as pairs."""
-        data = context.home(self.node.op.args["input"])
-        place, shape = Address("arena", context.temporaries[0]), data.layout.shape
+        data = context.storage(self.node.op.args["input"])
+        address, shape = Address("arena", context.temporaries[0]), data.layout.shape
         rounded = Value("rounded", np.dtype(np.int16), shape, tuple(range(len(shape))))
 
         def body(f: Function, regs: list[Reg]) -> Reg:
             return round_to_bf16(f, regs[0])
 
-        emit_elementwise(context, "rounded", [data], Storage(rounded, place, dense_layout(shape, 2)), (), body)
+        emit_elementwise(context, "rounded", [data], Storage(rounded, address, dense_layout(shape, 2)), (), body)
         context.barrier = True
-        return Storage(rounded, place, dense_layout((*shape[:-1], shape[-1] // 2), 4))
+        return Storage(rounded, address, dense_layout((*shape[:-1], shape[-1] // 2), 4))
 
 
 def _bf16_pairs(filters: Array) -> Array:

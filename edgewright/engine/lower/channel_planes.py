@@ -35,7 +35,7 @@ class PlanesToChannelsLast(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         (x,) = self.node.reads()
-        data, out = context.home(x), context.home(self.node.out)
+        data, out = context.storage(x), context.storage(self.node.out)
         batch, channels, high, wide = (int(n) for n in x.bound)
         steps = data.layout.strides
         planes = PlanesSpec(channels, wide, steps[1], steps[2], out.layout.row, out.layout.pixel)

@@ -107,15 +107,15 @@ class FloatConv(ConvLowering):
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
-        data, out = self.source(context), context.home(self.node.out)
-        second = None if self.node.second is None else context.home(self.node.second)
+        data, out = self.source(context), context.storage(self.node.out)
+        second = None if self.node.second is None else context.storage(self.node.second)
         pixels = conv.size[0] * conv.size[1] * (conv.images if conv.is_gemm else 1)
         window = input_window(conv, data, 4)
         tile = context.tuning.pick(
             self.node, "tile", (conv, window, self.epilogue), candidate_tiles(isa, conv.outputs, pixels)
         )
         panels = gemm.make_panels(isa, conv.outputs, pixels, tile.vectors)
-        places = [self.pack(context, panels, g) for g in range(conv.groups)]
+        group_weights = [self.pack(context, panels, g) for g in range(conv.groups)]
         for part in gemm_parts(conv, tile.pixels, data, out, second):
             weight_bytes = sum(p.columns for p in panels) * (window.elements + 1) * 4
             by_panel, panels_outer = loop_order(part, len(panels), weight_bytes, conv.outputs, context.threads)
@@ -124,12 +124,12 @@ class FloatConv(ConvLowering):
             residual = second.at(part.second) if second else out.at(0)
             units = len(panels) if by_panel else part.grid.rows * part.grid.tiles
             macs = part.grid.rows * part.grid.columns * window.elements * conv.outputs * (2 if self.pairs else 1)
-            slots = [data.at(part.data), places[part.group], out.at(part.out), residual]
+            slots = [data.at(part.data), group_weights[part.group], out.at(part.out), residual]
             context.step(name, slots, units, macs / _RATE, macs, 1 if panels_outer and not by_panel else 8)
 
     def source(self, context: LoweringContext) -> Storage:
         """The GEMM's left operand; subclasses convert it first."""
-        return context.home(self.node.op.args["input"])
+        return context.storage(self.node.op.args["input"])
 
     def pack(self, context: LoweringContext, panels: list[gemm.Panel], group: int) -> Address:
         conv, bias = self.conv, self.node.op.args.get("bias")
@@ -211,8 +211,8 @@ class FloatDepthwiseConv(ConvLowering):
 
     def emit(self, context: LoweringContext) -> None:
         conv, op, isa = self.conv, self.node.op, context.isa
-        data, out = context.home(op.args["input"]).layout, context.home(self.node.out).layout
-        second = out if self.node.second is None else context.home(self.node.second).layout
+        data, out = context.storage(op.args["input"]).layout, context.storage(self.node.out).layout
+        second = out if self.node.second is None else context.storage(self.node.second).layout
         row = depthwise.DepthwiseRow(
             conv.kernel,
             conv.stride[1],

@@ -49,8 +49,8 @@ def emit_depthwise_steps(
 ) -> None:  # fmt: skip
     """Emit one step per image, parallel over output rows; ``emit_row`` emits the row function, ``row`` is its key."""
     conv, node = lowering.conv, lowering.node
-    homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
-    data, out, second = (h.layout for h in homes)
+    storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
+    data, out, second = (h.layout for h in storages)
     steps = (data.row, conv.stride[0], out.row, second.row, conv.dilation[0])
 
     def build(module: Module, name: str) -> None:
@@ -59,6 +59,6 @@ def emit_depthwise_steps(
     name = context.kernel(kind, (row, steps), build)
     corner = -conv.border.top * data.row - conv.border.left * data.pixel
     for n in range(conv.images):
-        slots = [homes[0].at(corner + n * data.image), weights, homes[1].at(n * out.image),
-                 homes[2].at(n * second.image)]  # fmt: skip
+        slots = [storages[0].at(corner + n * data.image), weights, storages[1].at(n * out.image),
+                 storages[2].at(n * second.image)]  # fmt: skip
         context.step(name, slots, conv.size[0], nanoseconds / conv.images, conv.macs // conv.images)

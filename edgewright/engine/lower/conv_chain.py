@@ -90,9 +90,9 @@ class FloatConvChain(Lowering):
         return cls(node, expand, depthwise, project)
 
     def emit(self, context: LoweringContext) -> None:
-        data = context.home(self.expand.node.op.args["input"])
-        out = context.home(self.node.out)
-        second = out if self.node.second is None else context.home(self.node.second)
+        data = context.storage(self.expand.node.op.args["input"])
+        out = context.storage(self.node.out)
+        second = out if self.node.second is None else context.storage(self.node.second)
         chain = self._chain(data, out, second)
         panels = [gemm.make_panels(context.isa, p.conv.outputs, p.conv.size[1]) for p in (self.expand, self.project)]
         epilogues = [self.expand.epilogue, self.depthwise.epilogue, self.project.epilogue]
@@ -137,10 +137,10 @@ class FloatConvChain(Lowering):
         context: LoweringContext,
         chain: ConvChainSpec,
         panels: list[list[gemm.Panel]],
-        homes: tuple[Storage, Storage, Storage],
+               storages: tuple[Storage, Storage, Storage],
     ) -> None:
         isa, conv = context.isa, self.depthwise.conv
-        data, out, second = (h.layout for h in homes)
+        data, out, second = (h.layout for h in storages)
         steps = (data.pixel, chain.pixel, 0), (chain.pixel, out.pixel, second.pixel)
         expand_row = self._pointwise_row(module, context, "expand", self.expand, panels[0], steps[0], chain.wide)
         row = depthwise.DepthwiseRow(

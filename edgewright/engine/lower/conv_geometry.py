@@ -111,17 +111,17 @@ def input_window(conv: ConvGeometry, data: Storage, item: int) -> Window:
     return Window((kernel_rows, (conv.kernel[1], conv.dilation[1] * pixel)), conv.inputs, step)
 
 
-def _pixel_stride(home: Storage) -> int:
-    return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
+def _pixel_stride(storage: Storage) -> int:
+    return storage.layout.strides[-2] if len(storage.layout.strides) > 1 else 0
 
 
 def gemm_parts(
     conv: ConvGeometry, largest: int, data: Storage, out: Storage, second: Storage | None
 ) -> Iterator[GemmPart]:
     """Split a convolution into GEMMs: one per image and group, or one for all pixels of a plain GEMM."""
-    homes = [data, out, *([second] if second else [])]
+    storages = [data, out, *([second] if second else [])]
     if conv.is_gemm and conv.groups == 1:  # ``size`` of a linear layer ignores borders between rows
-        for block in row_blocks(*(h.layout for h in homes)):
+        for block in row_blocks(*(h.layout for h in storages)):
             steps = [PixelStrides(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
             residual = block.start[2] if second else 0
             yield GemmPart(
@@ -130,28 +130,25 @@ def gemm_parts(
         return
     (high, wide), (down, along) = conv.size, conv.stride
     input_steps = PixelStrides(down * data.layout.row, along * data.layout.pixel)
-    output_steps = [PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in homes[1:]]
+    output_steps = [PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in storages[1:]]
     corner = _pixel_offset(data, conv.origin)
     for n in range(conv.images):
         for g in range(conv.groups):
             grid = TileGrid(high, wide, largest, input_steps, *output_steps)
-            offsets = [n * h.layout.image + g * c * h.layout.item for h, c in zip(homes, _channels(conv), strict=False)]
-            offsets[1:] = [s + _pixel_offset(h, conv.first) for s, h in zip(offsets[1:], homes[1:], strict=True)]
+            channels = (conv.inputs, conv.outputs, conv.outputs)
+            offsets = [n * h.layout.image + g * c * h.layout.item for h, c in zip(storages, channels, strict=False)]
+            offsets[1:] = [s + _pixel_offset(h, conv.first) for s, h in zip(offsets[1:], storages[1:], strict=True)]
             yield GemmPart(grid, offsets[0] + corner, offsets[1], offsets[2] if second else 0, g)
 
 
-def _pixel_offset(home: Storage, pixel: tuple[int, int]) -> int:
+def _pixel_offset(storage: Storage, pixel: tuple[int, int]) -> int:
     """Offset in bytes of a pixel from the first one."""
-    return pixel[0] * home.layout.row + pixel[1] * home.layout.pixel
+    return pixel[0] * storage.layout.row + pixel[1] * storage.layout.pixel
 
 
-def _channels(conv: ConvGeometry) -> tuple[int, int, int]:
-    return conv.inputs, conv.outputs, conv.outputs
-
-
-def has_uniform_pixels(home: Storage) -> bool:
+def has_uniform_pixels(storage: Storage) -> bool:
     """Whether one stride leads from pixel to pixel through all rows and images."""
-    return has_uniform_rows(home.layout)
+    return has_uniform_rows(storage.layout)
 
 
 def should_prefetch(grid: TileGrid, weight_bytes: int, panels_outer: bool) -> bool:

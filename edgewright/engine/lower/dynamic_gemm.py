@@ -43,14 +43,16 @@ class DynamicQuantize(Lowering):
 
     @classmethod
     def accept(cls, node: Node, context: LoweringContext) -> Lowering | None:
-        supported = node.op.kind == "convert" and is_dynamically_quantized(node.out) and is_float32(node.op.args["self"])
+        supported = (
+            node.op.kind == "convert" and is_dynamically_quantized(node.out) and is_float32(node.op.args["self"])
+        )
         return cls(node) if supported and len(node.ops) == 1 else None
 
     def reads_layout(self, value: Value, layout: Layout) -> bool:
         return layout.straight and has_uniform_rows(layout)
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        data, out = context.storage(self.node.op.args["self"]), context.storage(self.node.out)
         lanes, length = context.isa.lanes, out.layout.shape[-1]
         for block in row_blocks(data.layout, out.layout):
             outer = (
@@ -62,7 +64,7 @@ class DynamicQuantize(Lowering):
                 emit_quantize_rows(module, name, lanes, rows)
 
             name = context.kernel("rows", rows, build)
-            slots = [home.at(start) for home, start in zip((data, out), block.start, strict=True)]
+            slots = [storage.at(start) for storage, start in zip((data, out), block.start, strict=True)]
             context.step(name, slots, block.rows * block.columns, block.rows * block.columns * length * 0.15)
 
 
@@ -98,14 +100,14 @@ class DynamicQuantizedGemm(Lowering):
         return layout.dense or (layout.straight and has_uniform_rows(layout))
 
     def emit(self, context: LoweringContext) -> None:
-        isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
-        second = out if self.node.second is None else context.home(self.node.second)
-        homes = (data, out, second)
+        isa, data, out = context.isa, context.storage(self.data), context.storage(self.node.out)
+        second = out if self.node.second is None else context.storage(self.node.second)
+        storages = (data, out, second)
         panels = dynamic_gemm.make_panels(isa, self.columns, self.rows)
         largest = 1 if self.rows == 1 else dynamic_gemm.max_tile_rows(isa, self.weights, panels[0].vectors)
         sizes = [self.weights.size(p.vectors * isa.lanes) for p in panels]
         packed = self._pack(context, panels)
-        for block in row_blocks(*(h.layout for h in homes)):
+        for block in row_blocks(*(h.layout for h in storages)):
             steps = [PixelStrides(row, pixel) for row, pixel in zip(block.row, block.pixel, strict=True)]
             grid = TileGrid(block.rows, block.columns, largest, *steps)
             by_panel, panels_outer = loop_order(
@@ -115,7 +117,7 @@ class DynamicQuantizedGemm(Lowering):
             name = self._kernel(context, grid, panels, by_panel, panels_outer, prefetch)
             macs = block.rows * block.columns * self.depth * self.columns
             units = len(panels) if by_panel else grid.rows * grid.tiles
-            starts = [home.at(start) for home, start in zip(homes, block.start, strict=True)]
+            starts = [storage.at(start) for storage, start in zip(storages, block.start, strict=True)]
             slots = [starts[0], packed, *starts[1:]]
             context.step(name, slots, units, macs / _RATE, macs, 1 if panels_outer and not by_panel else 8)
 

@@ -13,19 +13,18 @@ from edgewright.engine.lower.base import LoweringContext
 
 
 def emit_dynamic_loops(
-    context: LoweringContext, kind: str,
-    homes: Sequence[Storage],
+    context: LoweringContext, kind: str, storages: Sequence[Storage],
     shape: Sequence[int],
     operands: Sequence[LoopOperand],
     key: object,
     body: Body,
     lanes: int,
 ) -> None:
-    """Emit a step over all elements; the last of ``homes`` is the output. Sizes and strides are kernel arguments."""
+    """Emit a step over all elements; the last of ``storages`` is the output. Sizes and strides are kernel arguments."""
     loops, sizes, units = plan_dynamic_loops(shape, operands)
 
     def build(module: Module, name: str) -> None:
         emit_dynamic_loop_kernel(module, name, lanes, loops, body)
 
     name = context.kernel(f"open_{kind}", (loops, lanes, key), build)
-    context.step(name, [*(h.at() for h in homes), *sizes], units, math.prod(shape) * 0.15)
+    context.step(name, [*(h.at() for h in storages), *sizes], units, math.prod(shape) * 0.15)

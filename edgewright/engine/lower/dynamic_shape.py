@@ -21,7 +21,7 @@ from edgewright.engine.lower.base import Lowering, LoweringContext
 from edgewright.engine.lower.conv import FloatConv, panel_runs
 from edgewright.engine.lower.conv_geometry import has_uniform_rows, input_window
 from edgewright.engine.lower.dynamic_gemm import DynamicQuantizedGemm
-from edgewright.engine.lower.matmul import MatMul, batch_runs, offset_place
+from edgewright.engine.lower.matmul import MatMul, batch_runs, offset_address
 from edgewright.engine.lower.softmax import Softmax
 from edgewright.engine.plan import Address, KernelArg
 from edgewright.ir.graph import Value
@@ -31,9 +31,9 @@ _LARGE = 128 << 10  # bytes of weights from which panels become the outer loop
 _RATE = 45.0  # approximate multiply-adds per nanosecond on one core
 
 
-def _row_stride(home: Storage) -> int:
+def _row_stride(storage: Storage) -> int:
     """Bytes from one row to the next."""
-    return home.layout.strides[-2] if len(home.layout.strides) > 1 else 0
+    return storage.layout.strides[-2] if len(storage.layout.strides) > 1 else 0
 
 
 class DynamicShapeLinear(FloatConv):
@@ -45,8 +45,8 @@ class DynamicShapeLinear(FloatConv):
 
     def emit(self, context: LoweringContext) -> None:
         op, conv, isa = self.node.op, self.conv, context.isa
-        data, out = context.home(op.args["input"]), context.home(self.node.out)
-        second = out if self.node.second is None else context.home(self.node.second)
+        data, out = context.storage(op.args["input"]), context.storage(self.node.out)
+        second = out if self.node.second is None else context.storage(self.node.second)
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
@@ -73,10 +73,10 @@ class DynamicShapeLinear(FloatConv):
         bias = None if op.args.get("bias") is None else op.args["bias"].data.reshape(-1)
         assert context.shared is not None
         bias_value = op.args.get("bias")
-        place = context.shared.pack((op.args["weight"].data, None if bias_value is None else bias_value.data),
+        weights_address = context.shared.pack((op.args["weight"].data, None if bias_value is None else bias_value.data),
                                      ("gemm", tuple(panels), self.filters.strides), weight_bytes,
                                      lambda room: gemm.pack_weights(room, filters, bias, panels))  # fmt: skip
-        slots: list[KernelArg] = [data.at(), place, out.at(), second.at(), rows]
+        slots: list[KernelArg] = [data.at(), weights_address, out.at(), second.at(), rows]
         macs = rows * conv.inputs * conv.outputs
         context.step(name, slots, grid.tiles(rows), macs / _RATE, macs, 1 if weight_bytes > _LARGE else 8)
 
@@ -89,8 +89,8 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         return super().accept(node, context) if node.op.kind == "linear" else None
 
     def emit(self, context: LoweringContext) -> None:
-        isa, data, out = context.isa, context.home(self.data), context.home(self.node.out)
-        second = out if self.node.second is None else context.home(self.node.second)
+        isa, data, out = context.isa, context.storage(self.data), context.storage(self.node.out)
+        second = out if self.node.second is None else context.storage(self.node.second)
         if not all(has_uniform_rows(h.layout) for h in (data, out, second)):
             super().emit(context)
             return
@@ -110,9 +110,9 @@ class DynamicShapeQuantizedLinear(DynamicQuantizedGemm):
         weight, bias = self.node.op.args["weight"], self.node.op.args.get("bias")
         owners = (weight.data, None if bias is None else bias.data)
         packing = ("rowgemm", tuple(panels), self.weights, weight.q)
-        place = context.shared.pack(owners, packing, weight_bytes, self.writer(isa, panels))
+        weights_address = context.shared.pack(owners, packing, weight_bytes, self.writer(isa, panels))
         macs = self.rows * self.depth * self.columns
-        slots: list[KernelArg] = [data.at(), place, out.at(), second.at(), self.rows]
+        slots: list[KernelArg] = [data.at(), weights_address, out.at(), second.at(), self.rows]
         context.step(name, slots, grid.tiles(self.rows), macs / (3 * _RATE), macs, 1 if weight_bytes > _LARGE else 8)
 
 
@@ -130,29 +130,31 @@ class DynamicShapeMatMul(MatMul):
         return [math.prod(self.batch) * self._sizes().packed(context.isa)]
 
     def emit(self, context: LoweringContext) -> None:
-        data, matrix, out = (context.home(v) for v in (self.left, self.right, self.node.out))
-        second = out if self.node.second is None else context.home(self.node.second)
+        data, matrix, out = (context.storage(v) for v in (self.left, self.right, self.node.out))
+        second = out if self.node.second is None else context.storage(self.node.second)
         strides = [self._batch_strides(h.layout.shape, h.layout.strides) for h in (data, matrix, out, second)]
         packed, used = Address("arena", context.temporaries[0]), 0
         groups = []
         for count, between, offsets in batch_runs(self.batch, strides):
             matrices = 1 if between[1] == 0 else count
-            self._emit_dynamic_packing(context, matrix.at(offsets[1]), offset_place(packed, used), matrices, between[1])
+            self._emit_dynamic_packing(
+                context, matrix.at(offsets[1]), offset_address(packed, used), matrices, between[1]
+            )
             groups.append((count, between, offsets, used))
             used += matrices * self._sizes().packed(context.isa)
             context.barrier = False
         context.barrier = True
         for count, between, offsets, start in groups:
             packed_stride = 0 if between[1] == 0 else self._sizes().packed(context.isa)
-            homes = [data.at(offsets[0]), offset_place(packed, start), out.at(offsets[2]), second.at(offsets[3])]
+            storages = [data.at(offsets[0]), offset_address(packed, start), out.at(offsets[2]), second.at(offsets[3])]
             steps = [_row_stride(h) for h in (data, out, second)] + [between[0], between[2], between[3], packed_stride]
-            self._emit_dynamic_gemm(context, homes, steps, count)
+            self._emit_dynamic_gemm(context, storages, steps, count)
             context.barrier = False
 
     def _emit_dynamic_packing(
         self, context: LoweringContext, source: Address, target: Address, count: int, stride: int
     ) -> None:
-        isa, sizes, layout = context.isa, self._sizes(), context.home(self.right).layout
+        isa, sizes, layout = context.isa, self._sizes(), context.storage(self.right).layout
         step, column_step = layout.strides[-2:]
         column_step = 4 if self.columns == 1 else column_step
         step = 4 if self.depth == 1 and column_step != 4 else step
@@ -172,7 +174,9 @@ class DynamicShapeMatMul(MatMul):
         ]
         context.step(name, slots, count * panels, count * self.depth * self.columns * 0.1)
 
-    def _emit_dynamic_gemm(self, context: LoweringContext, homes: list[Address], steps: list[int], count: int) -> None:
+    def _emit_dynamic_gemm(
+        self, context: LoweringContext, operands: list[Address], steps: list[int], count: int
+    ) -> None:
         isa, epilogue, sizes = context.isa, self.epilogue, self._sizes()
         name = context.kernel(
             "open_matmul", epilogue, lambda module, name: emit_dynamic_matmul(module, name, isa, epilogue)
@@ -180,14 +184,14 @@ class DynamicShapeMatMul(MatMul):
         tiles = max(1, -(-self.rows // max_tile_rows(isa)))
         sizes_and_strides = [self.rows, self.depth, self.columns, *steps, sizes.panel(isa), tiles, sizes.panels(isa)]
         macs = count * self.rows * self.depth * self.columns
-        context.step(name, [*homes, *sizes_and_strides], count * tiles, macs / _RATE, macs)
+        context.step(name, [*operands, *sizes_and_strides], count * tiles, macs / _RATE, macs)
 
 
 class DynamicShapeSoftmax(Softmax):
     """softmax with a dynamic last dimension."""
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        data, out = context.storage(self.node.op.args["self"]), context.storage(self.node.out)
         length, lanes = out.layout.shape[-1], context.isa.lanes
         assert data.layout.dense and out.layout.dense
         name = context.kernel("open_softmax", (), lambda module, name: emit_dynamic_softmax(module, name, lanes))

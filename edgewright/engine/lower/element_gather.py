@@ -133,12 +133,12 @@ class ElementGather(DenseLowering):
 
     def emit(self, context: LoweringContext) -> None:
         op, spec = self.node.op, self.spec
-        data, index, out = (context.home(v) for v in (op.args["self"], op.args["index"], self.node.out))
+        data, index, out = (context.storage(v) for v in (op.args["self"], op.args["index"], self.node.out))
         name = context.kernel("spots", spec, lambda module, name: emit_element_gather(module, name, spec))
         slots = [index.at(), out.at(), data.at()]
         if op.kind != "gather":
             emit_copy(context, data, out)
             context.barrier = True
-            slots = [index.at(), context.home(op.args["src"]).at(), out.at()]
+            slots = [index.at(), context.storage(op.args["src"]).at(), out.at()]
         total = math.prod(spec.shape)
         context.step(name, slots, total // spec.shape[-1], total * 3.0)

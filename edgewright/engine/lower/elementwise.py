@@ -39,7 +39,8 @@ def llvm_type(value: Value) -> str:
 
 
 def emit_elementwise(
-    context: LoweringContext, kind: str,
+    context: LoweringContext,
+    kind: str,
     values: Sequence[Storage],
     out: Storage,
     key: object,
@@ -64,16 +65,16 @@ def emit_elementwise(
         context.step(name, slots, loops.units, math.prod(loops.shape) * 0.15)
 
 
-def _broadcast_strides(home: Storage, shape: Sequence[int]) -> tuple[int, ...]:
+def _broadcast_strides(storage: Storage, shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of a value at the rank of ``shape``; 0 where it is broadcast."""
-    sizes = (1,) * (len(shape) - len(home.layout.shape)) + home.layout.shape
-    steps = (0,) * (len(shape) - len(home.layout.shape)) + home.layout.strides
+    sizes = (1,) * (len(shape) - len(storage.layout.shape)) + storage.layout.shape
+    steps = (0,) * (len(shape) - len(storage.layout.shape)) + storage.layout.strides
     return tuple(0 if n == 1 else s for n, s in zip(sizes, steps, strict=True))
 
 
-def _include_padding(shape: list[int], operands: Sequence[LoopOperand], homes: Sequence[Storage]) -> list[int]:
+def _include_padding(shape: list[int], operands: Sequence[LoopOperand], storages: Sequence[Storage]) -> list[int]:
     """Widen the last dimension over padded channels, if all operands have the same padding and own it: fewer loops."""
-    if len(shape) < 2 or any(h.inside or h.address.buffer != "arena" for h in homes):
+    if len(shape) < 2 or any(h.inside or h.address.buffer != "arena" for h in storages):
         return shape
     pixel, item = operands[-1].strides[-2], operands[-1].item
     same_layout = all(o.strides == operands[-1].strides and o.item == item for o in operands)
@@ -121,7 +122,9 @@ class FloatElementwise(Lowering):
         affines = [affine_of(v.q) if v.q is not None else None for v in values]
         out_affine = None if node.out.q is None else affine_of(node.out.q)
         epilogue = (
-            self.first + (fused_clamp(op) if out_affine is None and node.middle is node.out else ()) + self._fused_epilogue()
+            self.first
+            + (fused_clamp(op) if out_affine is None and node.middle is node.out else ())
+            + self._fused_epilogue()
         )
         clamp_range = (0, 0) if node.out.q is None else clamp_limits(context.numerics, node.out.q, self._limits())
         binary_kind = op.kind if len(self.operands) == 2 else ""
@@ -132,9 +135,9 @@ class FloatElementwise(Lowering):
             x = apply_epilogue(f, x, epilogue, (lambda: floats[-1]) if second else None)
             return x if out_affine is None else quantize_to_uint8(f, x, out_affine, *clamp_range)
 
-        homes = [context.home(v) for v in values]
+        storages = [context.storage(v) for v in values]
         key = (binary_kind, affines, out_affine, epilogue, clamp_range)
-        emit_elementwise(context, "map", homes, context.home(node.out), key, body)
+        emit_elementwise(context, "map", storages, context.storage(node.out), key, body)
 
     def _fused_epilogue(self) -> Epilogue:
         return self.node.tail if self.node.middle is not self.node.out or self.node.out.q is None else ()
@@ -164,8 +167,8 @@ class Int8Table(Lowering):
                 return lookup_uint8(f, pointer, regs[0])
             return f.load("i8", f.gep(pointer, f.cast("zext", regs[0], I64)))
 
-        home, lanes = context.home(value), context.isa.bytes if vectorized else 1
-        emit_elementwise(context, "table", [home], context.home(self.node.out), entries, body, lanes)
+        storage, lanes = context.storage(value), context.isa.bytes if vectorized else 1
+        emit_elementwise(context, "table", [storage], context.storage(self.node.out), entries, body, lanes)
 
 
 class Int8Arithmetic(Lowering):
@@ -191,8 +194,8 @@ class Int8Arithmetic(Lowering):
         key, body = (
             int8_mul(a.q, b.q, out.q, clamp_range) if op.kind == "mul" else int8_add(op, a.q, b.q, out.q, clamp_range)
         )
-        homes = [context.home(a), context.home(b)]
-        emit_elementwise(context, "bytes", homes, context.home(out), (op.kind, key), body)
+        storages = [context.storage(a), context.storage(b)]
+        emit_elementwise(context, "bytes", storages, context.storage(out), (op.kind, key), body)
 
 
 def int8_mul(a: QParams, b: QParams, out: QParams, bounds: tuple[int, int]) -> tuple[object, Body]:

@@ -40,8 +40,8 @@ class Fp16Convert(Lowering):
             return write(f, regs[0]) if narrow else apply_epilogue(f, read(f, regs[0]), epilogue, lambda: regs[-1])
 
         values = [x] if node.second is None else [x, node.second]
-        homes = [context.home(v) for v in values]
-        emit_elementwise(context, "half", homes, context.home(out), (narrow, is_bf16, epilogue), body)
+        storages = [context.storage(v) for v in values]
+        emit_elementwise(context, "half", storages, context.storage(out), (narrow, is_bf16, epilogue), body)
 
 
 def _store_fp16(f: Function, x: Reg) -> Reg:

@@ -116,7 +116,7 @@ class Int16Conv(_Int16ConvLowering):
 
     def emit(self, context: LoweringContext) -> None:
         conv, lanes = self.conv, context.isa.lanes
-        data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
+        data, out = context.storage(self.node.op.args["input"]), context.storage(self.node.out)
         window, packed = self._pack(data, lanes)
         weights, size = context.weights.add(packed), packed.shape[1]
         for part in gemm_parts(conv, 6 if context.isa.registers >= 32 else 3, data, out, None):
@@ -198,8 +198,8 @@ class Int16DepthwiseConv(_Int16ConvLowering):
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
         wide = _MAX_INPUT * int(self.params.filter_norms.max(initial=0)) >= 1 << 31
-        homes = [context.home(v) for v in (self.node.op.args["input"], self.node.out)]
-        data, out = (h.layout for h in homes)
+        storages = [context.storage(v) for v in (self.node.op.args["input"], self.node.out)]
+        data, out = (h.layout for h in storages)
         row = Int16DepthwiseRow(conv.kernel, conv.size[1], conv.groups, conv.dilation[1] * data.pixel,
                       conv.dilation[0] * data.row, conv.stride[1] * data.pixel, out.pixel, conv.stride[0] * data.row,
                       out.row, self.params.requant, wide)  # fmt: skip
@@ -207,7 +207,7 @@ class Int16DepthwiseConv(_Int16ConvLowering):
         weights = context.weights.add(self._pack(isa.lanes))
         corner = -conv.border.top * data.row - conv.border.left * data.pixel
         for n in range(conv.images):
-            slots = [homes[0].at(corner + n * data.image), weights, homes[1].at(n * out.image)]
+            slots = [storages[0].at(corner + n * data.image), weights, storages[1].at(n * out.image)]
             macs = conv.macs // conv.images
             context.step(name, slots, conv.size[0], macs / _RATE * 4, macs)
 

@@ -39,8 +39,8 @@ class Int16Table(Lowering):
         return cls(node) if all(_is_small_int(v) for v in (inputs[0], node.out)) else None
 
     def emit(self, context: LoweringContext) -> None:
-        value, out = tree_inputs(self.node.ops)[0], context.home(self.node.out)
-        data, table = context.home(value), context.weights.add(_table(value, self.node, context.numerics))
+        value, out = tree_inputs(self.node.ops)[0], context.storage(self.node.out)
+        data, table = context.storage(value), context.weights.add(_table(value, self.node, context.numerics))
         shape = list(out.layout.shape)
         operands = [LoopOperand(llvm_type(h.value), h.layout.item, h.layout.strides) for h in (data, out)]
         for loops, moved in plan_loops(shape, operands):

@@ -108,8 +108,8 @@ class Int8Conv(_Int8ConvLowering):
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa = self.conv, context.isa
-        data, out = context.home(self.node.op.args["input"]), context.home(self.node.out)
-        second = None if self.node.second is None else context.home(self.node.second)
+        data, out = context.storage(self.node.op.args["input"]), context.storage(self.node.out)
+        second = None if self.node.second is None else context.storage(self.node.second)
         window = self._window(data)
         single_gemm = (
             conv.is_gemm
@@ -254,8 +254,8 @@ class Int8DepthwiseConv(_Int8ConvLowering):
 
     def emit(self, context: LoweringContext) -> None:
         conv, isa, node, params = self.conv, context.isa, self.node, self.params
-        homes = [context.home(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
-        data, out, second = (h.layout for h in homes)
+        storages = [context.storage(v) for v in (node.op.args["input"], node.out, node.second or node.out)]
+        data, out, second = (h.layout for h in storages)
         stored = padded_channels(conv.groups)  # not the pixel stride, which covers other tensors in a concatenation
         row = int8_depthwise.Int8DepthwiseRow(
             conv.kernel,

@@ -30,13 +30,13 @@ class Int8Softmax(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         op = self.node.op
-        homes = [context.home(v) for v in (op.args["inputs"][0], self.node.out)]
-        shape = [*homes[0].layout.shape[:-1], 1]
-        operands = [LoopOperand("i8", 1, (*h.layout.strides[:-1], 0)) for h in homes]
+        storages = [context.storage(v) for v in (op.args["inputs"][0], self.node.out)]
+        shape = [*storages[0].layout.shape[:-1], 1]
+        operands = [LoopOperand("i8", 1, (*h.layout.strides[:-1], 0)) for h in storages]
         tables = [context.weights.add(table.astype(np.int32)) for table in powers(op)]
-        lanes, length = context.isa.lanes, homes[0].layout.shape[-1]
+        lanes, length = context.isa.lanes, storages[0].layout.shape[-1]
         for loops, (in_offset, out_offset) in plan_loops(shape, operands):
             rows = Int8SoftmaxSpec(loops, length)
             name = context.kernel("softmax8", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
-            slots = [homes[0].at(in_offset), *tables, homes[1].at(out_offset)]
+            slots = [storages[0].at(in_offset), *tables, storages[1].at(out_offset)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)

@@ -68,7 +68,7 @@ class IntAccumulatorConv(Lowering):
             return None
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.data), context.home(self.node.out)
+        data, out = context.storage(self.data), context.storage(self.node.out)
         (down, right), (tall, wide) = ([int(n) for n in self.node.op.args[name]] for name in ("stride", "dilation"))
         layout, item = data.layout, data.layout.item
         kernel, channels = self.weights.shape[:2], self.weights.shape[-1]

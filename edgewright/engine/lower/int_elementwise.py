@@ -40,8 +40,8 @@ class IntElementwise(Lowering):
         def body(f: Function, regs: list[Reg]) -> Reg:
             return _emit(f, node, self.leaves, regs)
 
-        homes = [context.home(v) for v in self.leaves]
-        emit_elementwise(context, "whole", homes, context.home(node.out), self.text, body)
+        storages = [context.storage(v) for v in self.leaves]
+        emit_elementwise(context, "whole", storages, context.storage(node.out), self.text, body)
 
 
 def _validate(node: Node) -> str:

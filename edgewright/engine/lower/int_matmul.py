@@ -95,7 +95,7 @@ class IntMatMul(Lowering):
         return i.store(result, 8 * out.dtype.itemsize, 0 if out.q is None else storage_offset(out.q))
 
     def emit(self, context: LoweringContext) -> None:
-        left, right, out = (context.home(v) for v in (*self.operands, self.node.out))
+        left, right, out = (context.storage(v) for v in (*self.operands, self.node.out))
         shape = list(out.layout.shape)
         steps = (left.layout.strides[-1], right.layout.strides[-2])
         operands = [
@@ -156,14 +156,14 @@ def _is_per_tensor(scaling: FixedPointScale | FloatScale) -> bool:
     return len(scaling.multiplier) == 1
 
 
-def _broadcast_strides(home: Storage, shape: list[int]) -> tuple[int, ...]:
+def _broadcast_strides(storage: Storage, shape: list[int]) -> tuple[int, ...]:
     """Strides of an operand at the rank of ``shape``; 0 where it is broadcast."""
-    missing = len(shape) - len(home.layout.shape)
-    sizes = (1,) * missing + home.layout.shape
-    strides = (0,) * missing + home.layout.strides
+    missing = len(shape) - len(storage.layout.shape)
+    sizes = (1,) * missing + storage.layout.shape
+    strides = (0,) * missing + storage.layout.strides
     return tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
 
 
-def _column_strides(home: Storage, shape: list[int]) -> tuple[int, ...]:
-    strides = _broadcast_strides(home, shape)
-    return (*strides[:-2], 0, home.layout.strides[-1])
+def _column_strides(storage: Storage, shape: list[int]) -> tuple[int, ...]:
+    strides = _broadcast_strides(storage, shape)
+    return (*strides[:-2], 0, storage.layout.strides[-1])

@@ -13,7 +13,7 @@ from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, Range
 from edgewright.engine.codegen.requant import affine_of, storage_offset
 from edgewright.engine.codegen.vector import int_max, int_min
 from edgewright.engine.dialects.elementwise import dtype_range
-from edgewright.engine.dialects.reduce import ReduceEpilogue, IntReduction, find_epilogue, int_reduction
+from edgewright.engine.dialects.reduce import IntReduction, ReduceEpilogue, find_epilogue, int_reduction
 from edgewright.engine.graph.layout import Border, Storage
 from edgewright.engine.graph.nodes import Node
 from edgewright.engine.kernels.elementwise import LoopNest, LoopOperand, plan_loops
@@ -63,8 +63,8 @@ class IntReduce(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         node, reduction = self.node, self.reduction
-        data, out = context.home(reduction.data), context.home(node.out)
-        extras = [context.home(v) for v in reduction.extras]
+        data, out = context.storage(reduction.data), context.storage(node.out)
+        extras = [context.storage(v) for v in reduction.extras]
         strided, shape = _strided_input(data, reduction), list(out.layout.shape)
         operands = [LoopOperand(llvm_type(reduction.data), data.layout.item, strided.strides)]
         operands += [LoopOperand("i32", 4, _broadcast_strides(h, shape)) for h in extras]
@@ -116,8 +116,8 @@ class IntReduce(Lowering):
         return i.store(result, 8 * out.dtype.itemsize, _storage_offset(out))
 
 
-def _broadcast_strides(home: Storage, shape: list[int]) -> tuple[int, ...]:
-    return tuple(0 if n == 1 else s for n, s in zip(home.layout.shape, home.layout.strides, strict=True))
+def _broadcast_strides(storage: Storage, shape: list[int]) -> tuple[int, ...]:
+    return tuple(0 if n == 1 else s for n, s in zip(storage.layout.shape, storage.layout.strides, strict=True))
 
 
 def _strided_input(data: Storage, reduction: IntReduction) -> StridedInput:

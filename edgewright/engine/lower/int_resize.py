@@ -8,7 +8,7 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operan
 from edgewright.engine.codegen.ranged_int import IntRangeError, RangedInt, RangedIntBuilder
 from edgewright.engine.codegen.requant import storage_offset
 from edgewright.engine.dialects.elementwise import dtype_range
-from edgewright.engine.dialects.resize import ResizeAxis, IntResizeSpec, interpolate, int_resize_spec, divide_to_float
+from edgewright.engine.dialects.resize import IntResizeSpec, ResizeAxis, divide_to_float, int_resize_spec, interpolate
 from edgewright.engine.graph.layout import Storage
 from edgewright.engine.graph.nodes import Node, is_float32
 from edgewright.engine.kernels.channel_loop import byte_offset, for_each_channel_vector
@@ -59,7 +59,7 @@ class IntResize(Lowering):
         return i.store(result, 8 * out.dtype.itemsize, _storage_offset(out))
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.spec.data), context.home(self.node.out)
+        data, out = context.storage(self.spec.data), context.storage(self.node.out)
         rows, columns = (
             context.weights.add(self._table(axis, step))
             for axis, step in zip(self.spec.axes, (data.layout.row, data.layout.pixel), strict=True)
@@ -99,7 +99,7 @@ class IntResize(Lowering):
                 pixel_out = f.gep(out_row, f.mul(x, out.layout.pixel))
 
                 def vector(first: Operand, width: int, _: int) -> None:
-                    in_offset, out_offset = (byte_offset(f, first, home.layout.item) for home in (data, out))
+                    in_offset, out_offset = (byte_offset(f, first, storage.layout.item) for storage in (data, out))
                     loaded = [self._load(f, at, in_offset, width) for at in corners]
                     f.store(
                         self._finish_pixel(f, interpolate(f, loaded, column_weights, row_weights)),

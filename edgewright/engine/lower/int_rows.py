@@ -30,11 +30,11 @@ def _storage(value: Value) -> QuantizedStorage | None:
     return QuantizedStorage(8 * q.dtype.itemsize, q.dtype.kind == "i", storage_offset(q), affine, q.qmin, q.qmax)
 
 
-def _row_loops(homes: list[Storage]) -> list[tuple[LoopNest, tuple[int, ...]]]:
+def _row_loops(storages: list[Storage]) -> list[tuple[LoopNest, tuple[int, ...]]]:
     """Loops over rows with any strides between them."""
-    shape = [*homes[0].layout.shape[:-1], 1]
+    shape = [*storages[0].layout.shape[:-1], 1]
     return plan_loops(
-        shape, [LoopOperand(f"i{8 * h.layout.item}", h.layout.item, (*h.layout.strides[:-1], 0)) for h in homes]
+        shape, [LoopOperand(f"i{8 * h.layout.item}", h.layout.item, (*h.layout.strides[:-1], 0)) for h in storages]
     )
 
 
@@ -60,13 +60,13 @@ class IntSoftmax(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         lanes, length = context.isa.lanes, self.node.out.bound[-1]
-        homes = [context.home(v) for v in (inputs_of(self.node.op)[0], self.node.out)]
+        storages = [context.storage(v) for v in (inputs_of(self.node.op)[0], self.node.out)]
         table = context.weights.add(self.table.astype(np.int32))
         log_one = log_of_table_unit(self.table) if self.node.op.kind.endswith("LOGSOFTMAX") else None
-        for loops, offsets in _row_loops(homes):
+        for loops, offsets in _row_loops(storages):
             rows = IntSoftmaxSpec(loops, length, *self.storages, log_one)
             name = context.kernel("softmaxrows", rows, lambda m, name, rows=rows: emit_softmax(m, name, lanes, rows))  # type: ignore[misc]
-            slots = [*(h.at(n) for h, n in zip(homes, offsets, strict=True)), table]
+            slots = [*(h.at(n) for h, n in zip(storages, offsets, strict=True)), table]
             context.step(name, slots, loops.units, math.prod(loops.shape) * length * 2.0)
 
 
@@ -85,11 +85,11 @@ class IntNorm(Lowering):
         return cls(node, norm) if norm is not None and norm.length == node.out.bound[-1] and norm.spread == 1 else None
 
     def emit(self, context: LoweringContext) -> None:
-        homes, lanes = _homes(self.node, context), context.isa.lanes
-        for loops, offsets in _row_loops(homes):
+        storages, lanes = _homes(self.node, context), context.isa.lanes
+        for loops, offsets in _row_loops(storages):
             norm = replace(self.norm, loops=loops)
             name = context.kernel("normrows", norm, lambda m, name, norm=norm: emit_norm(m, name, lanes, norm))  # type: ignore[misc]
-            slots = [*(h.at(n) for h, n in zip(homes, offsets, strict=True)), *_weights_and_bias(self.node, context)]
+            slots = [*(h.at(n) for h, n in zip(storages, offsets, strict=True)), *_weights_and_bias(self.node, context)]
             context.step(name, slots, loops.units, math.prod(loops.shape) * norm.length)
 
 
@@ -105,15 +105,15 @@ class DenseIntNorm(IntNorm):
         return None if norm is None else cls(node, norm)
 
     def emit(self, context: LoweringContext) -> None:
-        norm, lanes, homes = self.norm, context.isa.lanes, _homes(self.node, context)
+        norm, lanes, storages = self.norm, context.isa.lanes, _homes(self.node, context)
         name = context.kernel("normrows", norm, lambda module, name: emit_norm(module, name, lanes, norm))
         rows = math.prod(self.node.out.bound) // norm.length
-        slots = [*(h.at() for h in homes), *_weights_and_bias(self.node, context)]
+        slots = [*(h.at() for h in storages), *_weights_and_bias(self.node, context)]
         context.step(name, slots, rows, rows * norm.length)
 
 
 def _homes(node: Node, context: LoweringContext) -> list[Storage]:
-    return [context.home(v) for v in (inputs_of(node.op)[0], node.out)]
+    return [context.storage(v) for v in (inputs_of(node.op)[0], node.out)]
 
 
 def _weights_and_bias(node: Node, context: LoweringContext) -> list[Address]:

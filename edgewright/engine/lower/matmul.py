@@ -69,15 +69,15 @@ class MatMul(Lowering):
         return [matrices * gemm.packed_size(self._panels(context), self.depth)]
 
     def emit(self, context: LoweringContext) -> None:
-        data, matrix, out = (context.home(v) for v in (self.left, self.right, self.node.out))
-        second = out if self.node.second is None else context.home(self.node.second)
+        data, matrix, out = (context.storage(v) for v in (self.left, self.right, self.node.out))
+        second = out if self.node.second is None else context.storage(self.node.second)
         if self.rows <= _SKINNY_ROWS:
             self._emit_skinny(context, [data, matrix, out, second])
             return
         panels = self._panels(context)
-        place = Address("arena", context.temporaries[0])
+        packed = Address("arena", context.temporaries[0])
         packing = self._packing(matrix, panels)
-        self._emit_packing(context, packing, matrix, place)
+        self._emit_packing(context, packing, matrix, packed)
         packed_strides = np.cumprod([1, *packing.batch[::-1]])[::-1][1:] * packing.matrix  # from one matrix to the next
         strides = [self._batch_strides(h.layout.shape, h.layout.strides) for h in (data, out, second)]
         strides.insert(1, self._batch_strides(matrix.layout.shape, [int(s) for s in packed_strides]))
@@ -86,7 +86,7 @@ class MatMul(Lowering):
         for count, between, offsets in batch_runs(self.batch, strides):
             steps = [PixelStrides(between[i], h.layout.strides[-2]) for i, h in ((0, data), (2, out), (3, second))]
             grid = TileGrid(count, self.rows, largest, *steps, weights=between[1])
-            slots = [data.at(offsets[0]), offset_place(place, offsets[1]), out.at(offsets[2]), second.at(offsets[3])]
+            slots = [data.at(offsets[0]), offset_address(packed, offsets[1]), out.at(offsets[2]), second.at(offsets[3])]
             self._emit_gemm(context, grid, panels, slots)
 
     def _batch_strides(self, shape: Sequence[int], strides: Sequence[int]) -> list[int]:
@@ -98,13 +98,13 @@ class MatMul(Lowering):
         shape, strides = matrix.layout.shape, matrix.layout.strides
         return PackSpec(shape[:-2], strides[:-2], self.depth, strides[-2], strides[-1], tuple(panels))
 
-    def _emit_packing(self, context: LoweringContext, packing: PackSpec, matrix: Storage, place: Address) -> None:
+    def _emit_packing(self, context: LoweringContext, packing: PackSpec, matrix: Storage, packed: Address) -> None:
         name = context.kernel(
             "packing", packing, lambda module, name: emit_pack_operand(module, name, context.isa, packing)
         )
         matrices = math.prod(packing.batch)
         nanoseconds = matrices * packing.matrix * (0.03 if packing.along == 4 else 0.08)
-        context.step(name, [matrix.at(), place], matrices * len(packing.panels), nanoseconds)
+        context.step(name, [matrix.at(), packed], matrices * len(packing.panels), nanoseconds)
 
     def _emit_gemm(
         self, context: LoweringContext, grid: TileGrid, panels: list[gemm.Panel], slots: Sequence[KernelArg]
@@ -125,9 +125,9 @@ class MatMul(Lowering):
         units = len(panels) if by_panel else grid.rows * grid.tiles
         context.step(name, slots, units, macs / _RATE, macs, 1 if panels_outer and not by_panel else 8)
 
-    def _emit_skinny(self, context: LoweringContext, homes: list[Storage]) -> None:
-        data, matrix, out, second = homes
-        strides = [self._batch_strides(h.layout.shape, h.layout.strides) for h in homes]
+    def _emit_skinny(self, context: LoweringContext, storages: list[Storage]) -> None:
+        data, matrix, out, second = storages
+        strides = [self._batch_strides(h.layout.shape, h.layout.strides) for h in storages]
         batch, steps = merge_batch_dims(self.batch, strides)
         step, along = matrix.layout.strides[-2:]
         along = 4 if self.columns == 1 else along
@@ -139,7 +139,7 @@ class MatMul(Lowering):
         lanes = context.isa.lanes
         name = context.kernel("thin", skinny, lambda module, name: emit_skinny_gemm(module, name, lanes, skinny))
         count, macs = math.prod(batch), math.prod(batch) * self.rows * self.depth * self.columns
-        context.step(name, [h.at() for h in homes], count * units(lanes, skinny), macs / self.rows * 0.2, macs)
+        context.step(name, [h.at() for h in storages], count * units(lanes, skinny), macs / self.rows * 0.2, macs)
 
 
 def batch_runs(batch: Sequence[int], strides: list[list[int]]) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -151,5 +151,5 @@ def batch_runs(batch: Sequence[int], strides: list[list[int]]) -> Iterator[tuple
         yield sizes[-1], [s[-1] for s in steps], [sum(i * n for i, n in zip(index, s, strict=False)) for s in steps]
 
 
-def offset_place(place: Address, offset: int) -> Address:
-    return Address(place.buffer, place.offset + offset, place.index)
+def offset_address(packed: Address, offset: int) -> Address:
+    return Address(packed.buffer, packed.offset + offset, packed.index)

@@ -74,9 +74,9 @@ def _emit_transpose(context: LoweringContext, source: Storage, target: Storage) 
     return True
 
 
-def emit_border_fill(context: LoweringContext, home: Storage, fill: int) -> None:
+def emit_border_fill(context: LoweringContext, storage: Storage, fill: int) -> None:
     """Fill the border of every image of a value."""
-    layout = home.layout
+    layout = storage.layout
     batch, high, wide, _ = layout.shape
     border = layout.border
     gap = layout.row - wide * layout.pixel
@@ -85,7 +85,7 @@ def emit_border_fill(context: LoweringContext, home: Storage, fill: int) -> None
     item = layout.item if fill else 1
     name = context.kernel("frame", item, lambda module, name: emit_border_kernel(module, name, item))
     for n in range(batch):
-        context.step(name, [home.at(n * layout.image), fill, *frame.slots], high + 1, leading_bytes / 20)
+        context.step(name, [storage.at(n * layout.image), fill, *frame.slots], high + 1, leading_bytes / 20)
 
 
 def _is_movable(value: Value) -> bool:
@@ -132,7 +132,7 @@ class Move(Lowering):
         return True
 
     def emit(self, context: LoweringContext) -> None:
-        out = context.home(self.node.out)
+        out = context.storage(self.node.out)
         for source, target in self._pieces(context, out):
             if source.address == target.address:
                 continue  # its producer already wrote there
@@ -141,25 +141,32 @@ class Move(Lowering):
 
     def _pieces(self, context: LoweringContext, out: Storage) -> list[tuple[Storage, Storage]]:
         op = self.node.op
-        homes = [context.home(v) for v in op.inputs()]
+        storages = [context.storage(v) for v in op.inputs()]
         if op.kind == "permute":
             dims = list(op.args["dims"])
-            layout = homes[0].layout
-            transposed = _with_layout(homes[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
+            layout = storages[0].layout
+            transposed = _with_layout(storages[0], [layout.shape[d] for d in dims], [layout.strides[d] for d in dims])
             return [(transposed, out)]
         if op.kind == "expand":
-            return [(_with_layout(homes[0], out.layout.shape, broadcast_strides(homes[0].layout, out.layout.shape)), out)]
+            return [
+                (
+                    _with_layout(
+                        storages[0], out.layout.shape, broadcast_strides(storages[0].layout, out.layout.shape)
+                    ),
+                    out,
+                )
+            ]
         if op.kind == "slice":
             starts = list(op.args["start"])
-            return [(_slice_home(homes[0], starts, out.layout.shape), out)]
+            return [(_slice_storage(storages[0], starts, out.layout.shape), out)]
         if op.kind == "cat":
-            return _concat_pieces(homes, out, op.args["dim"])
+            return _concat_pieces(storages, out, op.args["dim"])
         if op.kind == "pad":
             self._emit_fill(context, out)
-            return [(homes[0], _slice_home(out, list(op.args["before"]), homes[0].layout.shape))]
+            return [(storages[0], _slice_storage(out, list(op.args["before"]), storages[0].layout.shape))]
         if op.kind == "view":
-            return [_common_views(homes[0], out)]
-        return [(homes[0], out)]
+            return [_common_views(storages[0], out)]
+        return [(storages[0], out)]
 
     def _emit_fill(self, context: LoweringContext, out: Storage) -> None:
         """Fill the entire output with the padding value; the copy of the input follows."""
@@ -168,7 +175,9 @@ class Move(Lowering):
         if op.args["self"].q is not None:
             fill = context.numerics.quantize(fill, op.args["self"].q)
         ones = (1,) * len(value.bound)
-        source = context.home(Value("fill", value.dtype, ones, (), fill.astype(value.dtype).reshape(ones), q=value.q))
+        source = context.storage(
+            Value("fill", value.dtype, ones, (), fill.astype(value.dtype).reshape(ones), q=value.q)
+        )
         broadcast = replace(source, layout=replace(source.layout, shape=out.layout.shape, strides=(0,) * len(ones)))
         emit_copy(context, broadcast, out)
         context.barrier = True
@@ -177,26 +186,26 @@ class Move(Lowering):
 def concat_slice(out: Storage, dim: int, start: int, value: Value) -> Storage:
     """The part of a concatenation's result that one of its inputs occupies."""
     axis, shape = dim % len(out.layout.shape), tuple(int(n) for n in value.bound)
-    place = out.at(start * out.layout.strides[axis])
+    address = out.at(start * out.layout.strides[axis])
     inside = out.inside or shape[-1] != out.layout.shape[-1]
-    return Storage(value, place, replace(out.layout, shape=shape, border=Border()), out.raw, inside)
+    return Storage(value, address, replace(out.layout, shape=shape, border=Border()), out.raw, inside)
 
 
-def _with_layout(home: Storage, shape: Sequence[int], strides: Sequence[int]) -> Storage:
-    return replace(home, layout=replace(home.layout, shape=tuple(shape), strides=tuple(strides)))
+def _with_layout(storage: Storage, shape: Sequence[int], strides: Sequence[int]) -> Storage:
+    return replace(storage, layout=replace(storage.layout, shape=tuple(shape), strides=tuple(strides)))
 
 
-def _slice_home(home: Storage, starts: Sequence[int], shape: Sequence[int]) -> Storage:
-    offset = sum(a * s for a, s in zip(starts, home.layout.strides, strict=True))
-    return replace(_with_layout(home, shape, home.layout.strides), address=home.at(offset))
+def _slice_storage(storage: Storage, starts: Sequence[int], shape: Sequence[int]) -> Storage:
+    offset = sum(a * s for a, s in zip(starts, storage.layout.strides, strict=True))
+    return replace(_with_layout(storage, shape, storage.layout.strides), address=storage.at(offset))
 
 
-def _concat_pieces(homes: Sequence[Storage], out: Storage, dim: int) -> list[tuple[Storage, Storage]]:
+def _concat_pieces(storages: Sequence[Storage], out: Storage, dim: int) -> list[tuple[Storage, Storage]]:
     axis, start, pieces = dim % len(out.layout.shape), 0, []
-    for home in homes:
+    for storage in storages:
         starts = [start if d == axis else 0 for d in range(len(out.layout.shape))]
-        pieces.append((home, _slice_home(out, starts, home.layout.shape)))
-        start += home.layout.shape[axis]
+        pieces.append((storage, _slice_storage(out, starts, storage.layout.shape)))
+        start += storage.layout.shape[axis]
     return pieces
 
 
@@ -222,16 +231,16 @@ def common_shape(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
     return [large // small for small, large in pairwise(steps)][::-1]
 
 
-def _split_dims(home: Storage, shape: Sequence[int]) -> Storage:
+def _split_dims(storage: Storage, shape: Sequence[int]) -> Storage:
     """The same elements with dimensions split to ``shape``."""
     pieces = list(shape)[::-1]
     strides: list[int] = []
-    for n, step in zip(reversed(home.layout.shape), reversed(home.layout.strides), strict=True):
+    for n, step in zip(reversed(storage.layout.shape), reversed(storage.layout.strides), strict=True):
         done = 1
         while done < n:
             strides.append(step * done)
             done *= pieces[len(strides) - 1]
-    return _with_layout(home, shape, strides[::-1])
+    return _with_layout(storage, shape, strides[::-1])
 
 
 def _reshape_dense(layout: Layout, shape: Sequence[int]) -> Layout:

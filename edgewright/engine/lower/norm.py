@@ -45,9 +45,9 @@ class Normalize(DenseLowering):
 
     def emit(self, context: LoweringContext) -> None:
         op, norm, lanes = self.node.op, self.norm, context.isa.lanes
-        data, out = context.home(op.args["input"]), context.home(self.node.out)
+        data, out = context.storage(op.args["input"]), context.storage(self.node.out)
         assert data.layout.dense and out.layout.dense
         name = context.kernel("norm", norm, lambda module, name: emit_norm(module, name, lanes, norm))
-        factors = [data if v is None else context.home(v) for v in (op.args.get("weight"), op.args.get("bias"))]
+        factors = [data if v is None else context.storage(v) for v in (op.args.get("weight"), op.args.get("bias"))]
         rows = math.prod(out.layout.shape) // norm.length
         context.step(name, [data.at(), out.at(), *(h.at() for h in factors)], rows, rows * norm.length * 0.2)

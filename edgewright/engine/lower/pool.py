@@ -46,7 +46,7 @@ class Pool2d(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
-        x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
+        x, data, out = op.args["self"], context.storage(op.args["self"]), context.storage(node.out)
         batch, high, wide, channels = node.out.bound
         clamp_range = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
         is_average = op.kind == "avg_pool2d"
@@ -95,7 +95,7 @@ class GlobalAvgPool(Lowering):
 
     def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
-        x, data, out = op.args["self"], context.home(op.args["self"]), context.home(node.out)
+        x, data, out = op.args["self"], context.storage(op.args["self"]), context.storage(node.out)
         batch, high, wide, channels = (int(n) for n in x.bound)
         block = context.isa.lanes * (4 if channels > 16 * context.isa.lanes else 1)
         sizes = (data.layout.item, high, wide, data.layout.row, data.layout.pixel, channels, block)

@@ -27,7 +27,10 @@ class QnnConversion(Lowering):
         operand_and_result = [node.op.args["inputs"][0], node.out]
         quantized, floats = operand_and_result if operand_and_result[1].q is None else operand_and_result[::-1]
         supported = (
-            quantized.q is not None and quantized.q.axis is None and quantized.q.dtype.itemsize <= 2 and is_float32(floats)
+            quantized.q is not None
+            and quantized.q.axis is None
+            and quantized.q.dtype.itemsize <= 2
+            and is_float32(floats)
         )
         return cls(node) if supported and not operand_and_result[0].constant else None
 
@@ -40,7 +43,7 @@ class QnnConversion(Lowering):
                 return dequantize(i, i.load(regs[0], *dtype_range(x), _storage_offset(x)), x)
             return i.store(quantize(i, regs[0], out), 8 * out.q.dtype.itemsize, _storage_offset(out))
 
-        emit_elementwise(context, "rescale", [context.home(x)], context.home(out), (x.q, out.q), body)
+        emit_elementwise(context, "rescale", [context.storage(x)], context.storage(out), (x.q, out.q), body)
 
 
 def _storage_offset(value: Value) -> int:

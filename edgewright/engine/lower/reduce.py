@@ -40,7 +40,7 @@ class FloatReduce(DenseLowering):
 
     def emit(self, context: LoweringContext) -> None:
         reduce, lanes = self.reduce, context.isa.lanes
-        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        data, out = context.storage(self.node.op.args["self"]), context.storage(self.node.out)
         assert data.layout.dense and out.layout.dense
         dynamic = context.shared is not None
         spec = without_sizes(reduce) if dynamic else reduce

@@ -34,40 +34,40 @@ class ReferenceStep(Lowering):
         node = self.node
         reads, writes = list(node.reads()), node.outputs
         executor = Executor(Graph("step", list(reads), list(writes), node.ops), context.numerics, context.memory)
-        homes = [context.home(v) for v in (*reads, *writes)]
-        sources_homes, target_homes = homes[: len(reads)], homes[len(reads) :]
+        storages = [context.storage(v) for v in (*reads, *writes)]
+        source_storages, target_storages = storages[: len(reads)], storages[len(reads) :]
 
         def run(sources: Sequence[Array], targets: Sequence[Array]) -> None:
             try:
-                results = executor.run([_decode(h, x) for h, x in zip(sources_homes, sources, strict=True)])
+                results = executor.run([_decode(h, x) for h, x in zip(source_storages, sources, strict=True)])
             except _REFERENCE_ERRORS as error:
                 raise ExecutionError(f"device graph: {node.label}", f"does not run: {error}"[:200]) from error
-            for home, target, result in zip(target_homes, targets, results, strict=True):
+            for storage, target, result in zip(target_storages, targets, results, strict=True):
                 if result.shape != target.shape:
                     rule = f"makes a tensor of shape {list(result.shape)}"
                     raise ExecutionError(f"device graph: {node.label}", rule, value=list(target.shape))
-                target[...] = _encode(home, result)
+                target[...] = _encode(storage, result)
 
-        views = [h.view(_dtype(h)) for h in homes]
+        views = [h.view(_dtype(h)) for h in storages]
         context.call(PythonCall(run, tuple(views[: len(reads)]), tuple(views[len(reads) :])))
 
 
-def _is_offset(home: Storage) -> bool:
+def _is_offset(storage: Storage) -> bool:
     """Whether int8 elements are stored offset to uint8."""
-    q = home.value.q
-    return not home.raw and q is not None and bool(storage_offset(q))
+    q = storage.value.q
+    return not storage.raw and q is not None and bool(storage_offset(q))
 
 
-def _dtype(home: Storage) -> np.dtype[np.generic]:
-    assert home.value.dtype is not None
-    return np.dtype(np.uint8) if _is_offset(home) else home.value.dtype
+def _dtype(storage: Storage) -> np.dtype[np.generic]:
+    assert storage.value.dtype is not None
+    return np.dtype(np.uint8) if _is_offset(storage) else storage.value.dtype
 
 
-def _decode(home: Storage, x: Array) -> Array:
+def _decode(storage: Storage, x: Array) -> Array:
     """An array as the reference expects it."""
-    return (x ^ 0x80).view(np.int8) if _is_offset(home) else np.ascontiguousarray(x)
+    return (x ^ 0x80).view(np.int8) if _is_offset(storage) else np.ascontiguousarray(x)
 
 
-def _encode(home: Storage, x: Array) -> Array:
+def _encode(storage: Storage, x: Array) -> Array:
     """A result as the engine stores it."""
-    return np.ascontiguousarray(x).view(np.uint8) ^ np.uint8(0x80) if _is_offset(home) else x
+    return np.ascontiguousarray(x).view(np.uint8) ^ np.uint8(0x80) if _is_offset(storage) else x

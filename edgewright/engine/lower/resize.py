@@ -29,7 +29,7 @@ class BilinearResize(Lowering):
     def emit(self, context: LoweringContext) -> None:
         op, node = self.node.op, self.node
         x = op.args["input"]
-        data, out = context.home(x), context.home(node.out)
+        data, out = context.storage(x), context.storage(node.out)
         batch, high, wide, channels = (int(n) for n in node.out.bound)
         sizes = (int(x.bound[1]), int(x.bound[2]))
         in_affine, out_affine = (None if v.q is None else affine_of(v.q) for v in (x, node.out))

@@ -73,9 +73,9 @@ def _emit_bounds_check(context: LoweringContext, outside: OutOfRangePolicy | Non
 
 
 def _emit_rows(
-    context: LoweringContext, homes: tuple[Storage, Storage, Storage], spec: RowGatherSpec, emit: Callable[..., None]
+    context: LoweringContext, storages: tuple[Storage, Storage, Storage], spec: RowGatherSpec, emit: Callable[..., None]
 ) -> None:
-    """Emit the gather or scatter; ``homes``: tensor, indices and rows, in the order of the kernel's slots."""
+    """Emit the gather or scatter; ``storages``: tensor, indices and rows, in the order of the kernel's slots."""
 
     def build(module: Module, name: str) -> None:
         emit(module, name, *spec.code)
@@ -84,7 +84,7 @@ def _emit_rows(
     name = context.kernel("gather" if is_gather else "put", spec.code, build)
     work = spec.outer * spec.count * (_NANOSECONDS + spec.run * _NANOSECONDS / 100)
     units = spec.outer * spec.count if is_gather else spec.outer
-    context.step(name, [*(h.at() for h in homes), *spec.numbers], units, work)
+    context.step(name, [*(h.at() for h in storages), *spec.numbers], units, work)
 
 
 class RowGather(DenseLowering):
@@ -100,8 +100,9 @@ class RowGather(DenseLowering):
         operands = _gather_spec(self.node.op)
         assert operands is not None
         data, index, spec = operands
-        _emit_bounds_check(context, self.node.op.args.get("outside"), context.home(index), spec)
-        _emit_rows(context, (context.home(data), context.home(index), context.home(self.node.out)), spec, emit_row_gather)
+        _emit_bounds_check(context, self.node.op.args.get("outside"), context.storage(index), spec)
+        _emit_rows(
+            context, (context.storage(data), context.storage(index), context.storage(self.node.out)), spec, emit_row_gather)
 
 
 class RowScatter(DenseLowering):
@@ -120,13 +121,13 @@ class RowScatter(DenseLowering):
         return cls(node) if same_dtype and size == spec.outer * spec.count * spec.run else None
 
     def emit(self, context: LoweringContext) -> None:
-        operands, out = _gather_spec(self.node.op), context.home(self.node.out)
+        operands, out = _gather_spec(self.node.op), context.storage(self.node.out)
         assert operands is not None
         data, index, spec = operands
-        if context.home(data).address != out.address:
-            emit_copy(context, context.home(data), out)
+        if context.storage(data).address != out.address:
+            emit_copy(context, context.storage(data), out)
             context.barrier = True
-        _emit_rows(context, (context.home(self.node.op.args["values"]), context.home(index), out), spec, emit_row_scatter)
+        _emit_rows(context, (context.storage(self.node.op.args["values"]), context.storage(index), out), spec, emit_row_scatter)
 
 
 class _BatchedRows(Lowering):
@@ -176,7 +177,7 @@ class TosaGather(_BatchedRows):
 
     def emit(self, context: LoweringContext) -> None:
         args = self.node.op.args
-        values, indices, rows = (context.home(v) for v in (args["values"], args["indices"], self.node.out))
+        values, indices, rows = (context.storage(v) for v in (args["values"], args["indices"], self.node.out))
         spec = self.gather_spec(values, rows, indices)
         _emit_bounds_check(context, self.out_of_range, indices, spec)
         _emit_rows(context, (values, indices, rows), spec, emit_row_gather)
@@ -196,10 +197,10 @@ class TosaScatter(_BatchedRows):
         return cls(node) if supported else None
 
     def emit(self, context: LoweringContext) -> None:
-        args, out = self.node.op.args, context.home(self.node.out)
-        emit_copy(context, context.home(args["values"]), out)
+        args, out = self.node.op.args, context.storage(self.node.out)
+        emit_copy(context, context.storage(args["values"]), out)
         context.barrier = True
-        rows, indices = context.home(args["input"]), context.home(args["indices"])
+        rows, indices = context.storage(args["input"]), context.storage(args["indices"])
         spec = self.gather_spec(out, rows, indices)
         _emit_bounds_check(context, self.out_of_range, indices, spec)
         _emit_rows(context, (rows, indices, out), spec, emit_row_scatter)

@@ -69,6 +69,6 @@ class Scan(DenseLowering):
             name = context.kernel(
                 "reduced", key, lambda module, name: emit_scan_reduce(module, name, lines, lanes, kind)
             )
-        slots = [context.home(v).at() for v in (self.node.op.args["self"], self.node.out)]
+        slots = [context.storage(v).at() for v in (self.node.op.args["self"], self.node.out)]
         units = lines.units(lanes)
         context.step(name, slots, units, units * lines.size * lines.picks * 1.0)

@@ -25,7 +25,7 @@ class SeparableResize(DenseLowering):
 
     def emit(self, context: LoweringContext) -> None:
         op, lanes = self.node.op, context.isa.lanes
-        data, out = context.home(op.args["self"]), context.home(self.node.out)
+        data, out = context.storage(op.args["self"]), context.storage(self.node.out)
         shape, dim = data.layout.shape, int(op.args["dim"])
         starts, counts, weights = (np.asarray(op.args[name].data) for name in ("starts", "counts", "weights"))
         inner = math.prod(shape[dim + 1 :])

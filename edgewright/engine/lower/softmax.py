@@ -19,7 +19,7 @@ class Softmax(DenseLowering):
         return cls(node) if is_float32(node.op.args["self"]) and is_float32(node.out) else None
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.node.op.args["self"]), context.home(self.node.out)
+        data, out = context.storage(self.node.op.args["self"]), context.storage(self.node.out)
         length, lanes = out.layout.shape[-1], context.isa.lanes
         assert data.layout.dense and out.layout.dense
         name = context.kernel("softmax", length, lambda module, name: emit_softmax(module, name, lanes, length))

@@ -94,7 +94,7 @@ class VendorStaticGather(Lowering):
         return cls(node, data, tables) if same_storage(data, node.out) else None
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(self.data), context.home(self.node.out)
+        data, out = context.storage(self.data), context.storage(self.node.out)
         tables = [
             offsets.astype(np.int64) * step for offsets, step in zip(self.tables, data.layout.strides, strict=True)
         ]
@@ -151,7 +151,7 @@ class StaticGather(DenseLowering):
         return None if tables is None else cls(node, tables)
 
     def emit(self, context: LoweringContext) -> None:
-        data, out = context.home(_data_operand(self.node.op)), context.home(self.node.out)
+        data, out = context.storage(_data_operand(self.node.op)), context.storage(self.node.out)
         item = data.layout.item
         steps = [int(offsets[1] - offsets[0]) if len(offsets) > 1 else 0 for offsets in self.tables]
         if all(np.array_equal(g, g[0] + np.arange(len(g)) * s) for g, s in zip(self.tables, steps, strict=True)):

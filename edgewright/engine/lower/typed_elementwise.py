@@ -66,10 +66,10 @@ class TypedElementwise(Lowering):
         def body(f: Function, regs: list[Reg]) -> Reg:
             return cast(f, regs[0], source, target) if op.kind == "cast" else TYPED_OPS[op.kind](f, source, regs)
 
-        homes = [context.home(v) for v in values]
+        storages = [context.storage(v) for v in values]
         key = (op.kind, *(_letter(v.dtype) for v in (*values, out)))
         lanes = min(_FEW_LANES, context.isa.lanes) if op.kind in _SLOW else 0
-        emit_elementwise(context, "typed", homes, context.home(out), key, body, lanes)
+        emit_elementwise(context, "typed", storages, context.storage(out), key, body, lanes)
 
 
 def _letter(dtype: DType | None) -> str:

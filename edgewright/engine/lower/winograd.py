@@ -148,8 +148,8 @@ class WinogradEmitter:
 
     def __init__(self, context: LoweringContext, node: Node, conv: ConvGeometry, grid: TileGrid) -> None:
         self.context, self.conv, self.grid = context, conv, grid
-        self.data, self.out = context.home(node.op.args["input"]), context.home(node.out)
-        self.second = context.home(node.second) if node.second is not None else self.out
+        self.data, self.out = context.storage(node.op.args["input"]), context.storage(node.out)
+        self.second = context.storage(node.second) if node.second is not None else self.out
 
     def emit(self, image: int, weights: Address, biases: Address) -> None:
         conv, grid, context = self.conv, self.grid, self.context
