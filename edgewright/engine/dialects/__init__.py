@@ -1,7 +1,8 @@
-"""Graphs of vendors' operators (``tflite.CONV_2D``, ``tosa.conv2d``), for an engine that has its own.
+"""Translation of vendor dialects (``tflite.CONV_2D``, ``tosa.conv2d``) to the engine's core operators.
 
-What moves elements, convolutions and largest-of windows become the engine's operators. What works on single elements
-is done by ``tosa_elements.py`` and the like, and what neither does stays what it is: a step of the reference.
+Data movement, convolutions and max pooling become core operators. Elementwise integer operators keep their kind and are
+compiled from the rules that ``<dialect>_elementwise.py`` registers. Everything else stays as it is and runs as a step
+of the numpy reference.
 """
 
 from __future__ import annotations
@@ -15,36 +16,35 @@ from edgewright.ir.numerics import Numerics
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    """The graph in the engine's operators, as far as there are any. One that has some of them is translated already.
+    """Translate the graph as far as possible. A graph that already contains core operators is returned unchanged.
 
-    What knows a vendor's operators is loaded when the first of them is met: most graphs have none.
+    Modules of a dialect are imported when the first of its operators appears: most graphs have none.
     """
     for dialect in DIALECTS:
         if any(op.kind.startswith(f"{dialect}.") for op in graph.ops):
-            import_module(f"edgewright.engine.dialects.{dialect}_elementwise")  # it registers what it knows
+            import_module(f"edgewright.engine.dialects.{dialect}_elementwise")  # registers its rules
     for kind in {op.kind for op in graph.ops if "." in op.kind}:
-        SHAPE_RULES.setdefault(kind, _broadcast if _single(kind) else _itself)
+        SHAPE_RULES.setdefault(kind, _broadcast_shape if _is_elementwise(kind) else _declared_shape)
     for dialect in DIALECTS:
         if graph.ops and all(op.kind.startswith(f"{dialect}.") for op in graph.ops):
-            made: Graph = import_module(f"edgewright.engine.dialects.{dialect}").translate(graph, numerics)
-            return made
+            translated: Graph = import_module(f"edgewright.engine.dialects.{dialect}").translate(graph, numerics)
+            return translated
     return graph
 
 
-def _single(kind: str) -> bool:
-    """Works on single elements."""
+def _is_elementwise(kind: str) -> bool:
     from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 
     return kind in ELEMENTWISE or kind in TABLE_ONLY
 
 
-def _itself(op: Op) -> Shape:
-    """Steps of the reference find out when they run."""
+def _declared_shape(op: Op) -> Shape:
+    """The shape the graph declares; reference steps check it when they run."""
     out = op.outputs[0]
     return () if out is None else out.bound
 
 
-def _broadcast(op: Op) -> Shape:
+def _broadcast_shape(op: Op) -> Shape:
     import numpy as np
 
     from edgewright.engine.dialects.elementwise import elementwise_operands

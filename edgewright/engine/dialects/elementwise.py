@@ -1,8 +1,6 @@
-"""The table of vendors' operators on single elements, as arithmetic on vectors of integers. Each dialect's own module
-(``tosa_elements.py``, …) fills it.
+"""Rules that compile vendors' elementwise operators to vector integer arithmetic; each dialect registers its own.
 
-An operator that would need more than 64 bits, or has numbers that no arithmetic here is right for, raises
-``IntRangeError``.
+A rule raises ``NotWholeError`` if the operator may exceed 64 bits or its parameters have no exact integer form.
 """
 
 from __future__ import annotations
@@ -18,20 +16,22 @@ from edgewright.ir.graph import Op, Value
 Args = list[RangedInt]
 ElementwiseRule = Callable[[RangedIntBuilder, Op, Args], RangedInt]
 ELEMENTWISE: dict[str, ElementwiseRule] = {}
-TABLE_ONLY: set[str] = set()  # functions that only a table of all bytes can do
+TABLE_ONLY: set[str] = set()  # operators that only a table over all input values can compute
 
 
 def elementwise_rule(*kinds: str) -> Callable[[ElementwiseRule], ElementwiseRule]:
-    def register(made: ElementwiseRule) -> ElementwiseRule:
+    """Register a rule for operators of these kinds."""
+
+    def register(rule: ElementwiseRule) -> ElementwiseRule:
         for kind in kinds:
-            ELEMENTWISE[kind] = made
-        return made
+            ELEMENTWISE[kind] = rule
+        return rule
 
     return register
 
 
 def elementwise_operands(op: Op) -> list[Value]:
-    """The tensors that an operator works through element by element."""
+    """The tensors that an operator reads element by element."""
     if op.kind.startswith(("tflite.", "qnn.", "enn.")):
         return list(op.args["inputs"])
     names = ["input", "a", "b", "condition", "on_true", "on_false"]
@@ -40,7 +40,7 @@ def elementwise_operands(op: Op) -> list[Value]:
 
 
 def dtype_range(value: Value) -> tuple[int, int]:
-    """The least and the largest that a tensor can hold."""
+    """The smallest and largest value of a tensor's integer type."""
     if value.dtype is None or value.dtype.kind not in "biu":
         raise IntRangeError("real numbers")
     if value.dtype.kind == "b":
@@ -50,20 +50,20 @@ def dtype_range(value: Value) -> tuple[int, int]:
 
 
 def result_of(op: Op) -> Value:
-    """What an operator on single elements makes."""
+    """The only result of an elementwise operator."""
     out = op.outputs[0]
     assert out is not None
     return out
 
 
-# What every vendor means alike.
+# Operators with the same meaning for all vendors.
 
 
 @elementwise_rule("tosa.maximum", "tflite.MAXIMUM")
-def _largest(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    return i.largest(*given)
+def _maximum(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    return i.largest(*args)
 
 
 @elementwise_rule("tosa.minimum", "tflite.MINIMUM")
-def _smallest(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    return i.smallest(*given)
+def _minimum(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    return i.smallest(*args)

@@ -1,10 +1,10 @@
-"""ENN's operators as the engine's.
+"""Translation of ENN operators to core operators.
 
-ENN's images are NCHW, the engine's channels-last: between operators that the engine has, images stay as it wants them,
-and are turned where anything else reads them. What the engine has no way for stays what it is, a step of the reference.
+ENN images are NCHW, the engine's NHWC: between translated operators images stay NHWC, and are transposed where anything
+else reads them. Unsupported operators stay as they are and run as reference steps.
 
-Integers are what the reference makes of them, bit for bit. Real numbers are rounded to half precision where it rounds
-them; sums before that are in the engine's order.
+Integers are bit-exact with the reference. Floats are rounded to fp16 where the reference rounds them; sums before that
+use the engine's order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F401  (they register what they know)
+from edgewright.engine.dialects import enn_conv, enn_move, enn_reduce  # noqa: F401  (register their rules)
 from edgewright.engine.dialects.elementwise import ELEMENTWISE, TABLE_ONLY
 from edgewright.engine.dialects.enn_int16 import uint16_to_int16
 from edgewright.engine.dialects.enn_rewrite import EnnRewrite, is_float32, non_empty, rule
@@ -23,139 +23,141 @@ from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 from edgewright.ir.numerics import Numerics
 
-_PAIRS = {
+_BINARY = {
     "ELTSUM": "add", "SUB": "sub", "ELTMUL": "mul", "ELTDIV": "div", "MAXIMUM": "maximum", "MIN": "minimum",
 }  # fmt: skip
-_FUNCTIONS = {
+_UNARY = {
     "SIGMOID": "sigmoid", "TANH": "tanh", "LOG": "log", "SQRT": "sqrt", "RSQRT": "rsqrt", "Sin": "sin", "Cos": "cos",
     "GELU": "gelu", "HARDSWISH": "hardswish",
 }  # fmt: skip
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = EnnRewrite(uint16_to_int16(graph))
-    for op in made.graph.ops:
-        rule.apply(made, op, _elements if op.kind in ELEMENTWISE or op.kind in TABLE_ONLY else None)
-    for value in made.graph.outputs:
-        made.planes(value)
-    return made.finish()
+    rw = EnnRewrite(uint16_to_int16(graph))
+    for op in rw.graph.ops:
+        rule.apply(rw, op, _elementwise if op.kind in ELEMENTWISE or op.kind in TABLE_ONLY else None)
+    for value in rw.graph.outputs:
+        rw.nchw(value)
+    return rw.finish()
 
 
-# --------------------------------------------------------------------------------------------------- single elements
+# ------------------------------------------------------------------------------------------------------- elementwise
 
 
-def _elements(made: EnnRewrite, op: Op) -> bool:
-    """The operator as it is, on images channels-last where one of them is there only so."""
-    given, out = inputs_of(op), result_of(op)
-    if not _images(made, given, out):
+def _elementwise(rw: EnnRewrite, op: Op) -> bool:
+    """Keep the operator, in NHWC if an operand exists only in that layout."""
+    operands, out = inputs_of(op), result_of(op)
+    if not _use_nhwc(rw, operands, out):
         return False
-    made.made(op.kind, op, out, **{**op.args, "inputs": [made.image(_four(v)) for v in given]})
+    rw.emit_nhwc(op.kind, op, out, **{**op.args, "inputs": [rw.nhwc(_to_rank4(v)) for v in operands]})
     return True
 
 
-def _images(made: EnnRewrite, given: list[Value], out: Value) -> bool:
-    if len(out.bound) != 4 or not made.any_pixels(given):
+def _use_nhwc(rw: EnnRewrite, operands: list[Value], out: Value) -> bool:
+    """Whether a rank-4 operator should run on NHWC operands."""
+    if len(out.bound) != 4 or not rw.prefers_nhwc(operands):
         return False
-    return all(len(v.bound) == 4 or (v.constant and len(v.bound) < 4) for v in given)
+    return all(len(v.bound) == 4 or (v.constant and len(v.bound) < 4) for v in operands)
 
 
-def _four(value: Value) -> Value:
-    """A constant with as many dimensions as an image."""
+def _to_rank4(value: Value) -> Value:
+    """A constant with leading dimensions of 1, up to rank 4."""
     if len(value.bound) == 4 or value.data is None:
         return value
     shape = (*(1,) * (4 - len(value.bound)), *value.bound)
     return replace(value, shape=shape, dim_order=(0, 1, 2, 3), data=value.data.reshape(shape))
 
 
-@rule(*_PAIRS)
-def _two(made: EnnRewrite, op: Op) -> bool:
-    """Real numbers, and bytes that XNNPACK has a way for; other integers are done by themselves."""
-    (a, b), out, kind = inputs_of(op), result_of(op), _PAIRS[op.kind.removeprefix(PREFIX)]
-    reals = all(is_float32(v) for v in (a, b, out))
+@rule(*_BINARY)
+def _binary(rw: EnnRewrite, op: Op) -> bool:
+    """Float operators, and int8 ones with an XNNPACK kernel; other integers are compiled elementwise."""
+    (a, b), out, kind = inputs_of(op), result_of(op), _BINARY[op.kind.removeprefix(PREFIX)]
+    floats = all(is_float32(v) for v in (a, b, out))
     if not non_empty(out) or (a.constant and b.constant):
         return False
-    if not reals and not _bytes(kind, a, b, out):
-        return _elements(made, op)
-    image = _images(made, [a, b], out)
-    given = [
-        made.reals(op, v, image) if reals else made.either(v, image) for v in (_four(v) if image else v for v in (a, b))
+    if not floats and not _has_int8_kernel(kind, a, b, out):
+        return _elementwise(rw, op)
+    image = _use_nhwc(rw, [a, b], out)
+    operands = [
+        rw.float_operand(op, v, image) if floats else rw.in_layout(v, image)
+        for v in (_to_rank4(v) if image else v for v in (a, b))
     ]
-    if reals:
-        made.computed(kind, op, out, image, self=given[0], other=given[1])
+    if floats:
+        rw.emit_float(kind, op, out, image, self=operands[0], other=operands[1])
     else:
-        made.emit(kind, op, made.target(out, image), self=given[0], other=given[1])
+        rw.emit(kind, op, rw.define(out, image), self=operands[0], other=operands[1])
     return True
 
 
-def _bytes(kind: str, a: Value, b: Value, out: Value) -> bool:
+def _has_int8_kernel(kind: str, a: Value, b: Value, out: Value) -> bool:
     if kind == "mul":
         return byte(a) and byte(b) and byte(out)
     return kind in ("add", "sub") and fixed_sum(a, b, out)
 
 
-@rule(*_FUNCTIONS)
-def _function(made: EnnRewrite, op: Op) -> bool:
+@rule(*_UNARY)
+def _unary(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     if not is_float32(x) or not is_float32(out) or x.constant or not non_empty(out):
-        return _elements(made, op)
-    image = _images(made, [x], out)
-    made.computed(_FUNCTIONS[op.kind.removeprefix(PREFIX)], op, out, image, self=made.reals(op, x, image))
+        return _elementwise(rw, op)
+    image = _use_nhwc(rw, [x], out)
+    rw.emit_float(_UNARY[op.kind.removeprefix(PREFIX)], op, out, image, self=rw.float_operand(op, x, image))
     return True
 
 
-def _number(value: float) -> Value:
+def _scalar(value: float) -> Value:
     return Value(f"number_{value}", np.dtype(np.float32), (), (), np.asarray(value, np.float32))
 
 
 @rule("HardSigmoid")
-def _hard_sigmoid(made: EnnRewrite, op: Op) -> bool:
+def _hard_sigmoid(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     if not is_float32(x) or not is_float32(out) or x.constant or not non_empty(out):
-        return _elements(made, op)
-    image = _images(made, [x], out)
-    given = made.reals(op, x, image)
-    moved = replace(given, name=f"{given.name}_moved")
-    made.emit("add", op, moved, self=given, other=_number(3.0), limits=(0.0, 6.0))
-    made.computed("div", op, out, image, self=moved, other=_number(6.0))
+        return _elementwise(rw, op)
+    image = _use_nhwc(rw, [x], out)
+    operand = rw.float_operand(op, x, image)
+    shifted = replace(operand, name=f"{operand.name}_moved")
+    rw.emit("add", op, shifted, self=operand, other=_scalar(3.0), limits=(0.0, 6.0))
+    rw.emit_float("div", op, out, image, self=shifted, other=_scalar(6.0))
     return True
 
 
 @rule("CLIP", "RELU")
-def _limited(made: EnnRewrite, op: Op) -> bool:
-    """Of real numbers, limits of half precision: what is between them stays what it is."""
+def _clamp(rw: EnnRewrite, op: Op) -> bool:
+    """If fp16 represents the limits exactly, clamping needs no further rounding."""
     (x,), out = inputs_of(op), result_of(op)
-    ends = (op.args["minimum"], op.args["maximum"]) if op.kind.endswith("CLIP") else (0.0, float("inf"))
-    low, high = (float(n) for n in np.asarray(ends, np.float32))
+    limits = (op.args["minimum"], op.args["maximum"]) if op.kind.endswith("CLIP") else (0.0, float("inf"))
+    low, high = (float(n) for n in np.asarray(limits, np.float32))
     if not is_float32(x) or not is_float32(out) or x.constant or not non_empty(out) or not low <= high:
-        return _elements(made, op)
-    image = _images(made, [x], out)
-    given = made.reals(op, x, image)
-    if all(float(n) == e for n, e in zip(half(np.array(ends, np.float64)), ends, strict=True)):
-        last = made.target(out, image)
-        made.emit("clamp", op, last, self=given, limits=(low, high))
-        made.same(last)
+        return _elementwise(rw, op)
+    image = _use_nhwc(rw, [x], out)
+    operand = rw.float_operand(op, x, image)
+    if all(float(n) == e for n, e in zip(half(np.array(limits, np.float64)), limits, strict=True)):
+        target = rw.define(out, image)
+        rw.emit("clamp", op, target, self=operand, limits=(low, high))
+        rw.mark_rounded(target)
     else:
-        made.computed("clamp", op, out, image, self=given, limits=(low, high))
+        rw.emit_float("clamp", op, out, image, self=operand, limits=(low, high))
     return True
 
 
 @rule("QUANTIZE", "DEQUANTIZE")
-def _conversion(made: EnnRewrite, op: Op) -> bool:
-    """Bytes have the engine's own conversion."""
+def _conversion(rw: EnnRewrite, op: Op) -> bool:
+    """Int8 uses the core conversion."""
     (x,), out = inputs_of(op), result_of(op)
     if not (byte(x) and is_float32(out)) and not (is_float32(x) and byte(out)):
-        return _elements(made, op)
-    image = _images(made, [x], out)
-    made.emit("convert", op, made.target(out, image), self=made.either(x, image))
+        return _elementwise(rw, op)
+    image = _use_nhwc(rw, [x], out)
+    rw.emit("convert", op, rw.define(out, image), self=rw.in_layout(x, image))
     return True
 
 
 @rule("POW")
-def _power(made: EnnRewrite, op: Op) -> bool:
+def _pow(rw: EnnRewrite, op: Op) -> bool:
     (x, power), out = inputs_of(op), result_of(op)
     if not all(is_float32(v) for v in (x, power, out)) or (x.constant and power.constant) or not non_empty(out):
-        return _elements(made, op)
-    image = _images(made, [x, power], out)
-    given = [made.reals(op, _four(v) if image else v, image) for v in (x, power)]
-    made.computed("pow", op, out, image, self=given[0], exponent=given[1])
+        return _elementwise(rw, op)
+    image = _use_nhwc(rw, [x, power], out)
+    operands = [rw.float_operand(op, _to_rank4(v) if image else v, image) for v in (x, power)]
+    rw.emit_float("pow", op, out, image, self=operands[0], exponent=operands[1])
     return True

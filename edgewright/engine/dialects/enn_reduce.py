@@ -1,7 +1,7 @@
-"""ENN's pools, resizing, reductions, softmax and norms as the engine's.
+"""Translation of ENN's pooling, resize, reductions, softmax and norms to core operators.
 
-Integers of 16 bits are pooled and resized as real numbers, each rounding as the reference has it. Means, softmax and
-norms of integers are sums of integers, and operators of their own.
+Int16 is pooled and resized in float32, with each rounding of the reference. Integer means, softmax and norms keep their
+kind and have exact integer lowerings.
 """
 
 from __future__ import annotations
@@ -30,93 +30,93 @@ from edgewright.ir.graph import Array, Op, Value
 _IMAGE = 4
 
 
-def _computed(made: EnnRewrite, kind: str, op: Op, name: str, /, **args: Any) -> None:
-    """On an image: bytes as they are, others as real numbers."""
+def _emit_image_op(rw: EnnRewrite, kind: str, op: Op, name: str, /, **args: Any) -> None:
+    """Emit an operator on NHWC images: int8 directly, others in float32."""
     x, out = inputs_of(op)[0], result_of(op)
     if byte(x):
-        made.made(kind, op, out, **{name: made.image(x)}, **args)
+        rw.emit_nhwc(kind, op, out, **{name: rw.nhwc(x)}, **args)
     else:
-        made.computed(kind, op, out, True, **{name: made.reals(op, x, True)}, **args)
+        rw.emit_float(kind, op, out, True, **{name: rw.float_operand(op, x, True)}, **args)
 
 
-# ------------------------------------------------------------------------------------------------------------- pools
+# ----------------------------------------------------------------------------------------------------------- pooling
 
 
 @rule("MAXPOOL2D")
-def _max_pool(made: EnnRewrite, op: Op) -> bool:
+def _max_pool(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     if not same_kind(x, out) or not non_empty(x, out):
         return False
     args = {"kernel_size": hw_pair(op, "kernel"), "stride": hw_pair(op, "stride"), "padding": padding_of(op),
             "dilation": hw_pair(op, "dilation")}  # fmt: skip
     if is_float32(x):
-        last = made.target(out, True)
-        made.emit("max_pool2d", op, last, self=made.reals(op, x, True), **args)
-        made.same(last)
+        target = rw.define(out, True)
+        rw.emit("max_pool2d", op, target, self=rw.float_operand(op, x, True), **args)
+        rw.mark_rounded(target)
     elif byte(x) and x.q != out.q:
-        last = made.target(out, True)
-        largest = replace(last, name=f"{last.name}_largest", dtype=x.dtype, q=x.q)
-        made.emit("max_pool2d", op, largest, self=made.image(x), **args)
-        made.emit("convert", op, last, self=largest)
+        target = rw.define(out, True)
+        max_value = replace(target, name=f"{target.name}_largest", dtype=x.dtype, q=x.q)
+        rw.emit("max_pool2d", op, max_value, self=rw.nhwc(x), **args)
+        rw.emit("convert", op, target, self=max_value)
     else:
-        _computed(made, "max_pool2d", op, "self", **args)
+        _emit_image_op(rw, "max_pool2d", op, "self", **args)
     return True
 
 
 @rule("AVGPOOL2D")
-def _average_pool(made: EnnRewrite, op: Op) -> bool:
-    """Padding that counts is made first: the engine's own does not."""
-    (x,), out, around = inputs_of(op), result_of(op), padding_of(op)
+def _average_pool(rw: EnnRewrite, op: Op) -> bool:
+    """Padding that counts toward the average is materialized; the core operator excludes padding."""
+    (x,), out, padding = inputs_of(op), result_of(op), padding_of(op)
     if not same_kind(x, out) or not non_empty(x, out):
         return False
-    if any(around) and bool(op.args["count_include_pad"]):
-        x = _padded(made, op, x, around)
-        op, around = Op(op.kind, {**op.args, "inputs": [x]}, op.outputs, op.origin), [0, 0, 0, 0]
-    _computed(made, "avg_pool2d", op, "self", kernel_size=hw_pair(op, "kernel"), stride=hw_pair(op, "stride"),
-              padding=around)  # fmt: skip
+    if any(padding) and bool(op.args["count_include_pad"]):
+        x = _padded(rw, op, x, padding)
+        op, padding = Op(op.kind, {**op.args, "inputs": [x]}, op.outputs, op.origin), [0, 0, 0, 0]
+    _emit_image_op(rw, "avg_pool2d", op, "self", kernel_size=hw_pair(op, "kernel"), stride=hw_pair(op, "stride"),
+              padding=padding)  # fmt: skip
     return True
 
 
-def _padded(made: EnnRewrite, op: Op, x: Value, around: list[int]) -> Value:
-    top, bottom, left, right = around
+def _padded(rw: EnnRewrite, op: Op, x: Value, padding: list[int]) -> Value:
+    top, bottom, left, right = padding
     batch, channels, high, wide = x.bound
     padded = replace(
         x, name=f"{x.name}_padded", shape=(batch, channels, high + top + bottom, wide + left + right), data=None
     )
-    image = made.image(x)
-    made.made("pad", op, padded, self=image, before=[0, top, left, 0], after=[0, bottom, right, 0], value=0.0)
-    if image in made.halves:
-        made.same(made.pixels[padded])
+    image = rw.nhwc(x)
+    rw.emit_nhwc("pad", op, padded, self=image, before=[0, top, left, 0], after=[0, bottom, right, 0], value=0.0)
+    if image in rw.rounded:
+        rw.mark_rounded(rw.nhwc_values[padded])
     return padded
 
 
 @rule("RESIZE_BILINEAR")
-def _bilinear(made: EnnRewrite, op: Op) -> bool:
+def _bilinear(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     if not same_kind(x, out) or not non_empty(x, out):
         return False
-    _computed(made, "upsample_bilinear2d", op, "input", output_size=list(out.bound[2:]),
+    _emit_image_op(rw, "upsample_bilinear2d", op, "input", output_size=list(out.bound[2:]),
               align_corners=bool(op.args["align_corners"]))  # fmt: skip
     return True
 
 
 @rule("RESIZE_NEAREST_NEIGHBOR")
-def _nearest(made: EnnRewrite, op: Op) -> bool:
-    """By whole factors: every pixel several times."""
+def _nearest(rw: EnnRewrite, op: Op) -> bool:
+    """Integer scale factors: repeat each pixel."""
     (x,), out = inputs_of(op), result_of(op)
     batch, channels, high, wide = x.bound
-    down, across = out.bound[2] // max(high, 1), out.bound[3] // max(wide, 1)
-    if not non_empty(x, out) or (high * down, wide * across) != out.bound[2:]:
+    scale_y, scale_x = out.bound[2] // max(high, 1), out.bound[3] // max(wide, 1)
+    if not non_empty(x, out) or (high * scale_y, wide * scale_x) != out.bound[2:]:
         return False
-    image, last = made.image(x), made.target(out, True)
-    apart = replace(
+    image, target = rw.nhwc(x), rw.define(out, True)
+    expanded = replace(
         image, name=f"{image.name}_apart", shape=(batch, high, 1, wide, 1, channels), dim_order=tuple(range(6))
     )
-    shape = (batch, high, down, wide, across, channels)
-    several = replace(apart, name=f"{image.name}_several", shape=shape)
-    made.emit("view", op, apart, self=image, size=list(apart.bound))
-    made.emit("expand", op, several, self=apart, size=list(shape))
-    made.emit("view", op, last, self=several, size=list(last.bound))
+    shape = (batch, high, scale_y, wide, scale_x, channels)
+    repeated = replace(expanded, name=f"{image.name}_several", shape=shape)
+    rw.emit("view", op, expanded, self=image, size=list(expanded.bound))
+    rw.emit("expand", op, repeated, self=expanded, size=list(shape))
+    rw.emit("view", op, target, self=repeated, size=list(target.bound))
     return True
 
 
@@ -124,154 +124,157 @@ def _nearest(made: EnnRewrite, op: Op) -> bool:
 
 
 @rule("REDUCEMEAN", "REDUCESUM")
-def _reduced(made: EnnRewrite, op: Op) -> bool:
+def _reduce(rw: EnnRewrite, op: Op) -> bool:
     (x,), out, axes = inputs_of(op), result_of(op), sorted(int(a) for a in op.args["axis"])
     keep, mean = bool(op.args["keep_dims"]), op.kind.endswith("MEAN")
     if not same_kind(x, out) or not non_empty(x, out) or not axes or x.constant:
         return False
-    if mean and axes == [2, 3] and len(x.bound) == _IMAGE and x.q is None and made.any_pixels([x]):
-        return _whole_image(made, op)
+    if mean and axes == [2, 3] and len(x.bound) == _IMAGE and x.q is None and rw.prefers_nhwc([x]):
+        return _global_mean(rw, op)
     if mean and axes == [2, 3] and len(x.bound) == _IMAGE and byte(x):
-        return _whole_image(made, op)
-    image = _turnable(made, x, axes, keep)
-    where = sorted(TO_NCHW[a] for a in axes) if image else axes
+        return _global_mean(rw, op)
+    use_nhwc = _can_reduce_nhwc(rw, x, axes, keep)
+    dims = sorted(TO_NCHW[a] for a in axes) if use_nhwc else axes
     if x.q is None:
-        made.computed("mean" if mean else "sum", op, out, image and keep, self=made.reals(op, x, image), dim=where,
+        operand = rw.float_operand(op, x, use_nhwc)
+        rw.emit_float("mean" if mean else "sum", op, out, use_nhwc and keep, self=operand, dim=dims,
                       keepdim=keep)  # fmt: skip
     else:
-        last = made.target(out, image and keep)
-        made.emit(op.kind, op, last, inputs=[made.either(x, image)], axis=where, keep_dims=keep)
+        target = rw.define(out, use_nhwc and keep)
+        rw.emit(op.kind, op, target, inputs=[rw.in_layout(x, use_nhwc)], axis=dims, keep_dims=keep)
     return True
 
 
-def _turnable(made: EnnRewrite, x: Value, axes: list[int], keep: bool) -> bool:
-    """An image can be reduced channels-last if what is left has one order."""
-    if len(x.bound) != _IMAGE or not made.any_pixels([x]):
+def _can_reduce_nhwc(rw: EnnRewrite, x: Value, axes: list[int], keep: bool) -> bool:
+    """Whether a reduction in NHWC leaves the remaining dimensions in NCHW order."""
+    if len(x.bound) != _IMAGE or not rw.prefers_nhwc([x]):
         return False
-    left = [d for d in (1, 2, 3) if d not in axes]
-    return keep or 1 not in left or left == [1]
+    remaining = [d for d in (1, 2, 3) if d not in axes]
+    return keep or 1 not in remaining or remaining == [1]
 
 
-def _whole_image(made: EnnRewrite, op: Op) -> bool:
-    """The mean of each channel."""
+def _global_mean(rw: EnnRewrite, op: Op) -> bool:
+    """The mean of each channel, as a global average pool."""
     (x,), out = inputs_of(op), result_of(op)
     batch, channels = x.bound[:2]
-    small = replace(out, name=f"{out.name}_mean", shape=(batch, channels, 1, 1), dim_order=(0, 1, 2, 3))
+    mean_value = replace(out, name=f"{out.name}_mean", shape=(batch, channels, 1, 1), dim_order=(0, 1, 2, 3))
     if byte(x):
-        made.made("global_avg_pool2d", op, small, self=made.image(x))
+        rw.emit_nhwc("global_avg_pool2d", op, mean_value, self=rw.nhwc(x))
     else:
-        made.computed("global_avg_pool2d", op, small, True, self=made.reals(op, x, True))
-    held = made.pixels[small]
-    made.flat("view", op, out, self=held, size=list(out.bound))
-    if held in made.halves:
-        made.same(out)
+        rw.emit_float("global_avg_pool2d", op, mean_value, True, self=rw.float_operand(op, x, True))
+    pooled = rw.nhwc_values[mean_value]
+    rw.emit_nchw("view", op, out, self=pooled, size=list(out.bound))
+    if pooled in rw.rounded:
+        rw.mark_rounded(out)
     return True
 
 
 # --------------------------------------------------------------------------------------------------- softmax, norms
 
 
-def _last(made: EnnRewrite, op: Op, axis: int) -> tuple[Value, Value, list[int]]:
-    """An operand and a result with one dimension last, and the order that brings it back."""
+def _move_axis_last(rw: EnnRewrite, op: Op, axis: int) -> tuple[Value, Value, list[int]]:
+    """Operand and result with one dimension moved last, and the inverse permutation."""
     (x,), out = inputs_of(op), result_of(op)
     rank = len(x.bound)
     dims = [*(d for d in range(rank) if d != axis), axis]
-    given = made.planes(x)
+    operand = rw.nchw(x)
     if dims == list(range(rank)):
-        return given, out, dims
+        return operand, out, dims
     shape = tuple(x.bound[d] for d in dims)
-    moved, made_of = (replace(v, name=f"{v.name}_last", shape=shape, dim_order=tuple(range(rank)), data=None)
+    permuted, permuted_out = (replace(v, name=f"{v.name}_last", shape=shape, dim_order=tuple(range(rank)), data=None)
                       for v in (x, out))  # fmt: skip
-    made.emit("permute", op, moved, self=given, dims=dims)
-    made.here |= {moved}
-    if given in made.halves:
-        made.same(moved)
-    return moved, made_of, [dims.index(d) for d in range(rank)]
+    rw.emit("permute", op, permuted, self=operand, dims=dims)
+    rw.available |= {permuted}
+    if operand in rw.rounded:
+        rw.mark_rounded(permuted)
+    return permuted, permuted_out, [dims.index(d) for d in range(rank)]
 
 
 @rule("SOFTMAX", "LOGSOFTMAX")
-def _softmax(made: EnnRewrite, op: Op) -> bool:
+def _softmax(rw: EnnRewrite, op: Op) -> bool:
     (x,), out = inputs_of(op), result_of(op)
     log = op.kind.endswith("LOGSOFTMAX")
     if not same_kind(x, out) or not non_empty(x, out) or not x.bound or x.constant:
         return False
     axis = int(op.args["axis"]) % len(x.bound)
-    given, last, back = _last(made, op, axis)
+    operand, target, inverse = _move_axis_last(rw, op, axis)
     if x.q is not None:
-        made.flat(op.kind, op, last, inputs=[given], axis=len(x.bound) - 1)
+        rw.emit_nchw(op.kind, op, target, inputs=[operand], axis=len(x.bound) - 1)
     elif log:
-        _log_softmax(made, op, given, last)
+        _log_softmax(rw, op, operand, target)
     else:
-        made.computed("softmax", op, last, False, self=made.reals(op, given, False), dim=len(x.bound) - 1)
-    if last is not out:
-        made.flat("permute", op, out, self=last, dims=back)
+        rw.emit_float("softmax", op, target, False, self=rw.float_operand(op, operand, False), dim=len(x.bound) - 1)
+    if target is not out:
+        rw.emit_nchw("permute", op, out, self=target, dims=inverse)
         if x.q is None:
-            made.same(out)
+            rw.mark_rounded(out)
     return True
 
 
-def _log_softmax(made: EnnRewrite, op: Op, given: Value, last: Value) -> None:
-    x = made.reals(op, given, False)
+def _log_softmax(rw: EnnRewrite, op: Op, operand: Value, target: Value) -> None:
+    x = rw.float_operand(op, operand, False)
     axis = [len(x.bound) - 1]
     largest, total, log = (
         replace(x, name=f"{x.name}_{n}", shape=(*x.bound[:-1], 1)) for n in ("largest", "total", "log")
     )
-    below, powers = (replace(x, name=f"{x.name}_{n}") for n in ("below", "powers"))
-    made.emit("amax", op, largest, self=x, dim=axis, keepdim=True)
-    made.emit("sub", op, below, self=x, other=largest)
-    made.emit("exp", op, powers, self=below)
-    made.emit("sum", op, total, self=powers, dim=axis, keepdim=True)
-    made.emit("log", op, log, self=total)
-    made.computed("sub", op, last, False, self=below, other=log)
+    shifted, exponentials = (replace(x, name=f"{x.name}_{n}") for n in ("below", "powers"))
+    rw.emit("amax", op, largest, self=x, dim=axis, keepdim=True)
+    rw.emit("sub", op, shifted, self=x, other=largest)
+    rw.emit("exp", op, exponentials, self=shifted)
+    rw.emit("sum", op, total, self=exponentials, dim=axis, keepdim=True)
+    rw.emit("log", op, log, self=total)
+    rw.emit_float("sub", op, target, False, self=shifted, other=log)
 
 
 @rule("LAYERNORM", "GROUPNORM", "RMSNORM")
-def _norm(made: EnnRewrite, op: Op) -> bool:
+def _norm(rw: EnnRewrite, op: Op) -> bool:
     (x, *factors), out = inputs_of(op), result_of(op)
     if not same_kind(x, out) or not non_empty(x, out) or x.constant or any(v.data is None for v in factors):
         return False
     name = op.kind.partition(".")[2]
     if x.q is not None:
-        _whole_norm(made, op, byte(x) and name != "LAYERNORM")
+        _emit_int_norm(rw, op, byte(x) and name != "LAYERNORM")
         return True
     size = {"LAYERNORM": list(x.bound[-1:]), "RMSNORM": [int(n) for n in op.args.get("normalize_shape", [])]}.get(name)
     args: dict[str, Any] = {"num_groups": int(op.args["num_groups"])} if size is None else {"normalized_shape": size}
     kind = {"LAYERNORM": "layer_norm", "RMSNORM": "rms_norm", "GROUPNORM": "group_norm"}[name]
-    named = dict(zip(("weight", "bias"), (made.reals(op, v, False) for v in factors), strict=False))
-    made.computed(kind, op, out, False, input=made.reals(op, x, False), eps=float(op.args["epsilon"]), **args, **named)
+    params = dict(zip(("weight", "bias"), (rw.float_operand(op, v, False) for v in factors), strict=False))
+    rw.emit_float(
+        kind, op, out, False, input=rw.float_operand(op, x, False), eps=float(op.args["epsilon"]), **args, **params
+    )
     return True
 
 
-def _whole_norm(made: EnnRewrite, op: Op, wide: bool) -> None:
-    """Rows of several dimensions must lie densely, which bytes need not: those are done in 16 bits."""
+def _emit_int_norm(rw: EnnRewrite, op: Op, widen: bool) -> None:
+    """Norms over several dimensions need dense rows, which int8 tensors may not have: those are widened to int16."""
     (x, *factors), out = inputs_of(op), result_of(op)
-    if not wide:
-        made.flat(op.kind, op, out, **{**op.args, "inputs": [made.planes(x), *factors]})
+    if not widen:
+        rw.emit_nchw(op.kind, op, out, **{**op.args, "inputs": [rw.nchw(x), *factors]})
         return
-    given, last = widen_to_int16(made.planes(x)), widen_to_int16(out)
-    made.emit(f"{PREFIX}CLIP", op, given, inputs=[x], **UNLIMITED)
-    made.emit(op.kind, op, last, **{**op.args, "inputs": [given, *factors]})
-    made.flat(f"{PREFIX}CLIP", op, out, inputs=[last], **UNLIMITED)
+    wide_input, wide_output = widen_to_int16(rw.nchw(x)), widen_to_int16(out)
+    rw.emit(f"{PREFIX}CLIP", op, wide_input, inputs=[x], **UNLIMITED)
+    rw.emit(op.kind, op, wide_output, **{**op.args, "inputs": [wide_input, *factors]})
+    rw.emit_nchw(f"{PREFIX}CLIP", op, out, inputs=[wide_output], **UNLIMITED)
 
 
 @rule("PRELU")
-def _prelu(made: EnnRewrite, op: Op) -> bool:
+def _prelu(rw: EnnRewrite, op: Op) -> bool:
     (x, slope), out = inputs_of(op), result_of(op)
     if not same_kind(x, out) or not non_empty(x, out) or x.constant or slope.data is None:
         return False
     image = len(x.bound) == _IMAGE
-    by = made.reals(op, slope, False)
-    assert by.data is not None
-    shape = (by.data.size,) if image or by.data.size == 1 else (by.data.size, *(1,) * (len(x.bound) - 2))
+    slopes = rw.float_operand(op, slope, False)
+    assert slopes.data is not None
+    shape = (slopes.data.size,) if image or slopes.data.size == 1 else (slopes.data.size, *(1,) * (len(x.bound) - 2))
     shape = shape if x.bound else ()
-    by = replace(by, shape=shape, dim_order=tuple(range(len(shape))), data=by.data.reshape(shape))
-    made.computed("prelu", op, out, image, self=made.reals(op, x, image), weight=by)
+    slopes = replace(slopes, shape=shape, dim_order=tuple(range(len(shape))), data=slopes.data.reshape(shape))
+    rw.emit_float("prelu", op, out, image, self=rw.float_operand(op, x, image), weight=slopes)
     return True
 
 
 @rule("BatchNormalization")
-def _batch_norm(made: EnnRewrite, op: Op) -> bool:
-    """Element by element, with each rounding of the reference."""
+def _batch_norm(rw: EnnRewrite, op: Op) -> bool:
+    """Elementwise, with each rounding of the reference."""
     (x, *factors), out = inputs_of(op), result_of(op)
     if (
         not same_kind(x, out)
@@ -284,12 +287,12 @@ def _batch_norm(made: EnnRewrite, op: Op) -> bool:
     image = len(x.bound) == _IMAGE
     weight, bias, mean, variance = (constant(v).reshape(-1) for v in factors)
     scale = np.float32(1) / np.sqrt(variance + np.float32(op.args["epsilon"]))
-    now, shape = made.reals(op, x, image), (-1,) if image else (-1, *(1,) * (len(x.bound) - 2))
-    for kind, by in (("sub", mean), ("mul", scale), ("mul", weight)):
-        done = replace(now, name=f"{now.name}_{kind}")
-        made.emit(kind, op, done, self=now, other=_factor(by.reshape(shape)))
-        now = done
-    made.computed("add", op, out, image, self=now, other=_factor(bias.reshape(shape)))
+    current, shape = rw.float_operand(op, x, image), (-1,) if image else (-1, *(1,) * (len(x.bound) - 2))
+    for kind, operand in (("sub", mean), ("mul", scale), ("mul", weight)):
+        result = replace(current, name=f"{current.name}_{kind}")
+        rw.emit(kind, op, result, self=current, other=_factor(operand.reshape(shape)))
+        current = result
+    rw.emit_float("add", op, out, image, self=current, other=_factor(bias.reshape(shape)))
     return True
 
 

@@ -1,5 +1,4 @@
-"""What ENN's translation is written with: images channels-last or as planes, real numbers in half precision, and
-integers of 16 bits that are computed as real numbers."""
+"""Infrastructure of the ENN translation: NCHW and NHWC copies of images, fp16 rounding, and int16 in float32."""
 
 from __future__ import annotations
 
@@ -13,128 +12,130 @@ from edgewright.ir.enn.numerics import byte, constant
 from edgewright.ir.enn.table import PREFIX
 from edgewright.ir.graph import Graph, Op, Value
 
-TO_NHWC = (0, 2, 3, 1)  # from planes
-TO_NCHW = (0, 3, 1, 2)  # and back: where each of the planes' dimensions lies among those of pixels
-UNLIMITED = {"minimum": float("-inf"), "maximum": float("inf")}  # CLIP that only stores integers otherwise
+TO_NHWC = (0, 2, 3, 1)  # permutation from NCHW
+TO_NCHW = (0, 3, 1, 2)  # permutation from NHWC; also the NHWC position of each NCHW dimension
+UNLIMITED = {"minimum": float("-inf"), "maximum": float("inf")}  # a CLIP that only changes the storage type
 _F32 = np.dtype(np.float32)
 
 
 class EnnRewrite(GraphRewrite):
-    """``pixels``: what holds an image channels-last, by the old value."""
+    """An ENN graph being translated. ``nhwc_values``: the NHWC copy of an image, by its NCHW value."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.pixels: dict[Value, Value] = {}
-        self.halves: dict[Value, Value] = {}  # what is rounded to half precision already, by what it is made of
-        self.here = set(graph.inputs)  # values that are there as the graph has them
+        self.nhwc_values: dict[Value, Value] = {}
+        self.rounded: dict[Value, Value] = {}  # values rounded to fp16, by their source
+        self.available = set(graph.inputs)  # values that exist in their original layout
 
     # -------------------------------------------------------------------------------------------------- operands
 
     def keep(self, op: Op) -> None:
         for value in op.inputs():
-            self.planes(value)
+            self.nchw(value)
         super().keep(op)
-        self.here |= set(op.outputs)
+        self.available |= set(op.outputs)
 
-    def planes(self, value: Value) -> Value:
-        """A value as the graph has it."""
-        if value not in self.here and not value.constant:
-            self._turn(self.pixels[value], value, TO_NCHW)
-            self.here.add(value)
+    def nchw(self, value: Value) -> Value:
+        """A value in its original layout."""
+        if value not in self.available and not value.constant:
+            self._emit_layout_change(self.nhwc_values[value], value, TO_NCHW)
+            self.available.add(value)
         return value
 
-    def image(self, value: Value) -> Value:
-        """A value of four dimensions channels-last."""
+    def nhwc(self, value: Value) -> Value:
+        """A rank-4 value in NHWC."""
         if value.constant:
             return as_nhwc(value)
-        if value not in self.pixels:
-            self.pixels[value] = as_nhwc(value)
-            self._turn(value, self.pixels[value], TO_NHWC)
-        return self.pixels[value]
+        if value not in self.nhwc_values:
+            self.nhwc_values[value] = as_nhwc(value)
+            self._emit_layout_change(value, self.nhwc_values[value], TO_NHWC)
+        return self.nhwc_values[value]
 
-    def _turn(self, x: Value, out: Value, dims: tuple[int, ...]) -> None:
-        """What has one pixel, or one plane, lies in memory as it did."""
-        wide = x.bound[1] * x.bound[2] if dims == TO_NCHW else x.bound[2] * x.bound[3]
+    def _emit_layout_change(self, x: Value, out: Value, dims: tuple[int, ...]) -> None:
+        """Emit a permute, or a view if one pixel or one channel makes both layouts equal in memory."""
+        pixels = x.bound[1] * x.bound[2] if dims == TO_NCHW else x.bound[2] * x.bound[3]
         args: dict[str, Any] = {"dims": list(dims)}
-        alone = wide == 1 or out.bound[3 if dims == TO_NHWC else 1] == 1
-        if alone:
+        same_memory = pixels == 1 or out.bound[3 if dims == TO_NHWC else 1] == 1
+        if same_memory:
             args = {"size": list(out.bound)}
-        self.ops.append(Op("view" if alone else "permute", {"self": x, **args}, [out]))
-        if x in self.halves and self.halves[x] is x:
-            self.halves[out] = out
+        self.ops.append(Op("view" if same_memory else "permute", {"self": x, **args}, [out]))
+        if x in self.rounded and self.rounded[x] is x:
+            self.rounded[out] = out
 
-    def either(self, value: Value, image: bool) -> Value:
-        return self.image(value) if image else self.planes(value)
+    def in_layout(self, value: Value, image: bool) -> Value:
+        """The value in NHWC if ``image``, else in its original layout."""
+        return self.nhwc(value) if image else self.nchw(value)
 
-    def reals(self, op: Op, value: Value, image: bool) -> Value:
-        """A value as the real numbers that operators read: in half precision, or what integers stand for."""
-        here = self.either(value, image)
-        if here.data is not None:
-            return replace(here, dtype=_F32, q=None, data=constant(here))
+    def float_operand(self, op: Op, value: Value, image: bool) -> Value:
+        """A value as float32: rounded to fp16, or dequantized."""
+        current = self.in_layout(value, image)
+        if current.data is not None:
+            return replace(current, dtype=_F32, q=None, data=constant(current))
         if value.q is None:
-            return self.half(op, here)
-        out = replace(here, name=f"{here.name}_real", dtype=_F32, q=None)
-        self.emit("convert" if byte(value) else f"{PREFIX}DEQUANTIZE", op, out, **_given(value, here))
+            return self.round_half(op, current)
+        out = replace(current, name=f"{current.name}_real", dtype=_F32, q=None)
+        self.emit("convert" if byte(value) else f"{PREFIX}DEQUANTIZE", op, out, **_operand_args(value, current))
         return out
 
-    def half(self, op: Op, x: Value) -> Value:
-        """Real numbers in half precision."""
-        if x not in self.halves:
+    def round_half(self, op: Op, x: Value) -> Value:
+        """A float value rounded to fp16."""
+        if x not in self.rounded:
             out = replace(x, name=f"{x.name}_rounded")
             self.emit("round_to_half", op, out, self=x)
-            self.halves[x] = self.halves[out] = out
-        return self.halves[x]
+            self.rounded[x] = self.rounded[out] = out
+        return self.rounded[x]
 
-    def any_pixels(self, values: list[Value]) -> bool:
-        """Whether values of four dimensions are better taken channels-last: one is there only so."""
-        return any(v in self.pixels and v not in self.here and not v.constant for v in values)
+    def prefers_nhwc(self, values: list[Value]) -> bool:
+        """Whether NHWC avoids a transposition: one of the values exists only in that layout."""
+        return any(v in self.nhwc_values and v not in self.available and not v.constant for v in values)
 
     # --------------------------------------------------------------------------------------------------- results
 
-    def target(self, out: Value, image: bool) -> Value:
-        """What is to hold a result, which is there from now on."""
+    def define(self, out: Value, image: bool) -> Value:
+        """The value that holds a result in the chosen layout, registered as available."""
         if image:
-            self.pixels[out] = as_nhwc(out)
-            return self.pixels[out]
-        self.here.add(out)
+            self.nhwc_values[out] = as_nhwc(out)
+            return self.nhwc_values[out]
+        self.available.add(out)
         return out
 
-    def flat(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
-        """An operator on values as the graph has them."""
-        self.emit(kind, op, self.target(out, False), **args)
+    def emit_nchw(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """Emit an operator on values in their original layout."""
+        self.emit(kind, op, self.define(out, False), **args)
 
-    def made(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
-        """An operator that makes an image."""
-        self.emit(kind, op, self.target(out, True), **args)
+    def emit_nhwc(self, kind: str, op: Op, out: Value, /, **args: Any) -> None:
+        """Emit an operator that produces an NHWC image."""
+        self.emit(kind, op, self.define(out, True), **args)
 
-    def computed(self, kind: str, op: Op, out: Value, image: bool, /, **args: Any) -> None:
-        """An operator on real numbers, and its result as the graph stores it."""
-        last = self.target(out, image)
-        whole = replace(last, name=f"{last.name}_single", dtype=_F32, q=None)
-        self.emit(kind, op, whole, **args)
-        self.store(op, whole, last)
+    def emit_float(self, kind: str, op: Op, out: Value, image: bool, /, **args: Any) -> None:
+        """Emit a float32 operator, and convert its result to the stored type."""
+        target = self.define(out, image)
+        result = replace(target, name=f"{target.name}_single", dtype=_F32, q=None)
+        self.emit(kind, op, result, **args)
+        self.store_float(op, result, target)
 
-    def store(self, op: Op, whole: Value, last: Value) -> None:
-        """Real numbers in single precision, as a value stores them."""
-        if last.q is None:
-            self.emit("round_to_half", op, last, self=whole)
-            self.halves[last] = last
+    def store_float(self, op: Op, source: Value, target: Value) -> None:
+        """Convert a float32 value to the type of ``target``: round to fp16 or quantize."""
+        if target.q is None:
+            self.emit("round_to_half", op, target, self=source)
+            self.rounded[target] = target
         else:
-            self.emit("convert" if byte(last) else f"{PREFIX}QUANTIZE", op, last, **_given(last, whole))
+            self.emit("convert" if byte(target) else f"{PREFIX}QUANTIZE", op, target, **_operand_args(target, source))
 
-    def same(self, last: Value) -> None:
-        """A result that is made of numbers in half precision and needs no rounding."""
-        self.halves[last] = last
+    def mark_rounded(self, value: Value) -> None:
+        """Record that a result is already representable in fp16."""
+        self.rounded[value] = value
 
 
 rule: RuleTable[EnnRewrite] = RuleTable(PREFIX)
 
 
-def _given(stored: Value, x: Value) -> dict[str, Any]:
-    return {"self": x} if byte(stored) else {"inputs": [x]}
+def _operand_args(quantized: Value, x: Value) -> dict[str, Any]:
+    return {"self": x} if byte(quantized) else {"inputs": [x]}
 
 
 def as_nhwc(value: Value) -> Value:
+    """The value with NHWC shape (and data, if constant)."""
     shape = tuple(value.bound[d] for d in TO_NHWC)
     data = None if value.data is None else np.ascontiguousarray(value.data.transpose(TO_NHWC))
     return replace(value, name=f"{value.name}_pixels", shape=shape, dim_order=(0, 1, 2, 3), data=data)
@@ -145,16 +146,16 @@ def is_float32(value: Value) -> bool:
 
 
 def is_int16(value: Value) -> bool:
-    """Integers of 16 bits with one scale."""
+    """Whether a tensor is int16 with one scale."""
     q = value.q
     return q is not None and q.axis is None and q.dtype == np.dtype(np.int16) and value.dtype == q.dtype
 
 
 def widen_to_int16(value: Value) -> Value:
-    """Bytes as the same integers of 16 bits."""
+    """The same integers of an int8 tensor as int16."""
     assert value.q is not None
-    short = np.dtype(np.int16)
-    return replace(value, name=f"{value.name}_wider", dtype=short, q=replace(value.q, dtype=short), data=None)
+    int16 = np.dtype(np.int16)
+    return replace(value, name=f"{value.name}_wider", dtype=int16, q=replace(value.q, dtype=int16), data=None)
 
 
 def non_empty(*values: Value) -> bool:
@@ -162,7 +163,7 @@ def non_empty(*values: Value) -> bool:
 
 
 def same_kind(*values: Value) -> bool:
-    """All real numbers, all bytes, or all words."""
+    """Whether all values are float32, all int8, or all int16."""
     return any(all(kind(v) for v in values) for kind in (is_float32, byte, is_int16))
 
 
@@ -171,6 +172,6 @@ def hw_pair(op: Op, name: str) -> list[int]:
 
 
 def padding_of(op: Op) -> list[int]:
-    """Above, below, left, right."""
+    """Top, bottom, left and right padding."""
     top, left, bottom, right = (int(n) for n in op.args["explicit_padding"])
     return [top, bottom, left, right]

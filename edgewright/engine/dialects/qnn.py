@@ -1,12 +1,12 @@
-"""QNN's operators as the engine's; what it has no way for stays what it is: a step of the reference.
+"""Translation of QNN operators to core operators; unsupported ones stay as they are and run as reference steps.
 
-Integers are what the reference makes of them, bit for bit. Real numbers are rounded to half precision where it rounds
-them; sums before that are in the engine's order.
+Integers are bit-exact with the reference. Floats are rounded to fp16 where the reference rounds them; sums before that
+use the engine's order.
 """
 
 from __future__ import annotations
 
-from edgewright.engine.dialects import (  # noqa: F401  (their rules)
+from edgewright.engine.dialects import (  # noqa: F401  (register their rules)
     qnn_conv,
     qnn_conv3d,
     qnn_elementwise,
@@ -27,22 +27,22 @@ _SUMS = {"Add": "add", "Subtract": "sub"}
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = QnnRewrite(graph)
+    rw = QnnRewrite(graph)
     for op in graph.ops:
-        if op not in made.done:
-            moved = made.rounded(op)
-            rule.apply(made, moved)
-            made.halves.update({v: v for v in op.outputs if moved is not op and v is not None and is_float32(v)})
-    return made.finish()
+        if op not in rw.done:
+            rounded_op = rw.round_inputs(op)
+            rule.apply(rw, rounded_op)
+            rw.rounded.update({v: v for v in op.outputs if rounded_op is not op and v is not None and is_float32(v)})
+    return rw.finish()
 
 
 @rule("ElementWiseAdd", "ElementWiseSubtract")
-def _sum(made: QnnRewrite, op: Op) -> bool:
-    """Sums of bytes, which end convolutions."""
+def _add_sub(rw: QnnRewrite, op: Op) -> bool:
+    """Int8 sums in fixed point, which can be fused into convolutions; others in float32."""
     (a, b), _ = io_of(op)
     name = op.kind.partition("ElementWise")[2]
     if not in_fixed_point(op):
-        return qnn_float.BINARY[name](made, op)
-    limits, last = qnn_conv.fuse_activation(made, op)
-    made.emit(_SUMS[name], op, last, self=a, other=b, limits=limits)
+        return qnn_float.BINARY[name](rw, op)
+    limits, last = qnn_conv.fuse_activation(rw, op)
+    rw.emit(_SUMS[name], op, last, self=a, other=b, limits=limits)
     return True

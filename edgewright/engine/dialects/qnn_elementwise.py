@@ -1,5 +1,9 @@
-"""QNN's operators on single integers: these become real numbers of single precision, and those integers again, each
-rounded as ``ir/qnn`` has it. Integers and truths that stand for themselves stay what they are."""
+"""Rules for QNN's elementwise integer operators: dequantize to float32, compute, and quantize, each rounded as in
+``ir/qnn``.
+
+QNN rounds add, sub and mul half up and everything else half to even; int16 sums use fixed point where QNN does
+(``ir/qnn/int16.py``). Unquantized integers and bools use plain integer arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,14 @@ from edgewright.ir.qnn.table import PREFIX
 TABLE_ONLY |= {PREFIX + name for name in (*SINGLE, "Prelu", *(f"ElementWise{n}" for n in (*UNARY, *BINARY)))}
 FloatFunction = Callable[[RangedIntBuilder, Op, list[Reg]], Reg]
 _ARITHMETIC = {"Add": "fadd", "Subtract": "fsub", "Multiply": "fmul", "Divide": "fdiv"}
-_UP = ("Add", "Subtract", "Multiply")
-_COMPARED = {
+_ROUND_HALF_UP = ("Add", "Subtract", "Multiply")
+_COMPARISONS = {
     "Equal": "eq", "NotEqual": "ne", "Greater": "gt", "GreaterEqual": "ge", "Less": "lt", "LessEqual": "le",
 }  # fmt: skip
 _BITS = {"And": "and", "Or": "or", "Xor": "xor"}
 
 
-def _ends(op: Op) -> tuple[list[Value], Value]:
+def _io(op: Op) -> tuple[list[Value], Value]:
     out = op.outputs[0]
     assert out is not None
     return op.args["inputs"], out
@@ -43,179 +47,179 @@ def _q(value: Value) -> QParams:
 
 
 def dequantize(i: RangedIntBuilder, x: RangedInt, value: Value) -> Reg:
-    """What an integer stands for."""
+    """The float32 value of an integer."""
     q, f = value.q, i.f
     if q is None or q.axis is not None or (q.dtype.itemsize > 2 and np.any(np.asarray(q.zero_point))):
         raise IntRangeError("no integers of one scale")
-    made = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
-    return f.op("fmul", made, const(float(np.float32(np.asarray(q.scale))), made.type))
+    centred = to_float32(f, i.plus(x, -int(np.asarray(q.zero_point))).reg)
+    return f.op("fmul", centred, const(float(np.float32(np.asarray(q.scale))), centred.type))
 
 
 def quantize(i: RangedIntBuilder, x: Reg, out: Value, up: bool = False) -> RangedInt:
-    """A real number as an integer: the nearest, of two the even one, or the upper. What is no number is stored as 0."""
+    """A float32 value as an integer of ``out``, rounded half to even or half up; NaN becomes 0."""
     f, q = i.f, _q(out)
     zero = int(np.asarray(q.zero_point))
-    steps = f.op("fmul", x, const(float(inverse(out)), x.type))
-    steps = f.select(f.compare("ord", steps, steps), steps, const(-zero, steps.type))
+    scaled = f.op("fmul", x, const(float(inverse(out)), x.type))
+    scaled = f.select(f.compare("ord", scaled, scaled), scaled, const(-zero, scaled.type))
     if up:
-        steps = FUNCTIONS["floor"](f, f.op("fadd", steps, const(0.5, steps.type)))
-    made = round_to_int(f, clamp(f, steps, q.qmin - zero, q.qmax - zero))
-    return RangedInt(f.add(made, zero), q.qmin, q.qmax)
+        scaled = FUNCTIONS["floor"](f, f.op("fadd", scaled, const(0.5, scaled.type)))
+    rounded = round_to_int(f, clamp(f, scaled, q.qmin - zero, q.qmax - zero))
+    return RangedInt(f.add(rounded, zero), q.qmin, q.qmax)
 
 
-def _mapped(names: tuple[str, ...], function: FloatFunction, up: bool = False) -> None:
+def _register(names: tuple[str, ...], function: FloatFunction, up: bool = False) -> None:
     @elementwise_rule(*(PREFIX + name for name in names))
-    def made(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-        values, out = _ends(op)
-        reals = [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
-        return quantize(i, function(i, op, reals), out, up)
+    def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+        values, out = _io(op)
+        floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
+        return quantize(i, function(i, op, floats), out, up)
 
 
-def _pair(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
-    return i.f.op(_ARITHMETIC[op.kind.partition("ElementWise")[2]], *given)
+def _float_binary(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
+    return i.f.op(_ARITHMETIC[op.kind.partition("ElementWise")[2]], *floats)
 
 
-@elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _UP))
-def _arithmetic(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    values, out = _ends(op)
+@elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _ROUND_HALF_UP))
+def _arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    values, out = _io(op)
     if all(v.q is None for v in (*values, out)):
-        return _counted(i, op, given)
+        return _plain_arithmetic(i, op, args)
     if in_fixed_point(op):
         raise IntRangeError("a sum of bytes")
-    words = word_sum(op)
-    if words is not None:
-        return _word_sum(i, words, given)
-    reals = [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
-    return quantize(i, _pair(i, op, reals), out, up=True)
+    int16_sum = word_sum(op)
+    if int16_sum is not None:
+        return _int16_sum(i, int16_sum, args)
+    floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
+    return quantize(i, _float_binary(i, op, floats), out, up=True)
 
 
-def _word_sum(i: RangedIntBuilder, words: WordSum, given: Args) -> RangedInt:
-    a, b = (i.plus(x, -MIDDLE) for x in given)
-    b = i.sub(i.constant(-1), b) if words.turned else b
-    total = i.add(i.mul(a, i.constant(words.first)), i.mul(b, i.constant(words.second)))
-    return _from_middle(i, i.right(i.plus(i.right(total, 1), words.added), words.shift))
+def _int16_sum(i: RangedIntBuilder, params: WordSum, args: Args) -> RangedInt:
+    a, b = (i.plus(x, -MIDDLE) for x in args)
+    b = i.sub(i.constant(-1), b) if params.turned else b
+    total = i.add(i.mul(a, i.constant(params.first)), i.mul(b, i.constant(params.second)))
+    return _clamp_uint16(i, i.right(i.plus(i.right(total, 1), params.added), params.shift))
 
 
-def _word_scaled(i: RangedIntBuilder, words: WordScaling, x: RangedInt) -> RangedInt:
-    made = i.right(i.plus(i.mul(i.plus(x, -MIDDLE), i.constant(words.gain)), 1 << 14), 15)
-    return _from_middle(i, i.right(i.plus(made, words.added), 3))
+def _int16_rescale(i: RangedIntBuilder, params: WordScaling, x: RangedInt) -> RangedInt:
+    scaled = i.right(i.plus(i.mul(i.plus(x, -MIDDLE), i.constant(params.gain)), 1 << 14), 15)
+    return _clamp_uint16(i, i.right(i.plus(scaled, params.added), 3))
 
 
-def _from_middle(i: RangedIntBuilder, x: RangedInt) -> RangedInt:
+def _clamp_uint16(i: RangedIntBuilder, x: RangedInt) -> RangedInt:
     return i.plus(i.narrow(i.clamp(x, -MIDDLE, MIDDLE - 1)), MIDDLE)
 
 
-def _counted(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    """Of integers that stand for themselves; what is beyond the result's bits is lost."""
-    name, out = op.kind.partition("ElementWise")[2], _ends(op)[1]
-    return _cut(i, {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*given), out)
+def _plain_arithmetic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    """Arithmetic on unquantized integers, wrapping in the result's type."""
+    name, out = op.kind.partition("ElementWise")[2], _io(op)[1]
+    return _wrap(i, {"Add": i.add, "Subtract": i.sub, "Multiply": i.mul}[name](*args), out)
 
 
-def _cut(i: RangedIntBuilder, made: RangedInt, out: Value) -> RangedInt:
+def _wrap(i: RangedIntBuilder, result: RangedInt, out: Value) -> RangedInt:
     low, high = dtype_range(out)
-    if made.low >= low and made.high <= high:
-        return i.narrow(made) if out.dtype != np.dtype(np.int64) else made
+    if result.low >= low and result.high <= high:
+        return i.narrow(result) if out.dtype != np.dtype(np.int64) else result
     if out.dtype != np.dtype(np.int32):
         raise IntRangeError("other than 32 bits")
-    return RangedInt(i.f.cast("trunc", made.reg, vec(lane_count(made.reg.type), "i32")), low, high)
+    return RangedInt(i.f.cast("trunc", result.reg, vec(lane_count(result.reg.type), "i32")), low, high)
 
 
-def _chosen(how: str) -> FloatFunction:
-    """The larger or smaller one."""
-    return lambda i, op, given: i.f.select(i.f.compare(how, *given), *given)
+def _float_select(how: str) -> FloatFunction:
+    """Select the larger or smaller float."""
+    return lambda i, op, floats: i.f.select(i.f.compare(how, *floats), *floats)
 
 
-def _choice(name: str, how: str) -> None:
+def _register_min_max(name: str, how: str) -> None:
     @elementwise_rule(f"{PREFIX}ElementWise{name}")
-    def made(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-        values, out = _ends(op)
+    def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+        values, out = _io(op)
         if all(v.q is None for v in (*values, out)):
-            return i.largest(*given) if name == "Maximum" else i.smallest(*given)
-        reals = [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
-        return quantize(i, _chosen(how)(i, op, reals), out)
+            return i.largest(*args) if name == "Maximum" else i.smallest(*args)
+        floats = [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
+        return quantize(i, _float_select(how)(i, op, floats), out)
 
 
-_choice("Maximum", "oge")
-_choice("Minimum", "ole")
-_mapped(("ElementWiseDivide",), _pair)
+_register_min_max("Maximum", "oge")
+_register_min_max("Minimum", "ole")
+_register(("ElementWiseDivide",), _float_binary)
 
 
-def _compared(name: str, how: str) -> None:
+def _register_comparison(name: str, how: str) -> None:
     @elementwise_rule(f"{PREFIX}ElementWise{name}")
-    def made(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
+    def rule(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
         values = op.args["inputs"]
         if all(v.q is None for v in values):
-            return i.compare(how if how in ("eq", "ne") else f"s{how}", *given)
-        f, reals = i.f, [dequantize(i, x, v) for x, v in zip(given, values, strict=True)]
-        truth = f.compare("une" if how == "ne" else f"o{how}", *reals)
-        return RangedInt(f.cast("zext", truth, vec(lane_count(reals[0].type), "i32")), 0, 1)
+            return i.compare(how if how in ("eq", "ne") else f"s{how}", *args)
+        f, floats = i.f, [dequantize(i, x, v) for x, v in zip(args, values, strict=True)]
+        outcome = f.compare("une" if how == "ne" else f"o{how}", *floats)
+        return RangedInt(f.cast("zext", outcome, vec(lane_count(floats[0].type), "i32")), 0, 1)
 
 
-for _name, _how in _COMPARED.items():
-    _compared(_name, _how)
+for _name, _how in _COMPARISONS.items():
+    _register_comparison(_name, _how)
 
 
-def _truth(i: RangedIntBuilder, x: RangedInt, value: Value) -> RangedInt:
+def _as_bool(i: RangedIntBuilder, x: RangedInt, value: Value) -> RangedInt:
     if value.q is not None:
         raise IntRangeError("truths of real numbers")
     return x if value.dtype == np.dtype(bool) else i.compare("ne", x, i.constant(0))
 
 
 @elementwise_rule(*(f"{PREFIX}ElementWise{name}" for name in _BITS))
-def _logic(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    a, b = (_truth(i, x, v) for x, v in zip(given, op.args["inputs"], strict=True))
+def _logic(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    a, b = (_as_bool(i, x, v) for x, v in zip(args, op.args["inputs"], strict=True))
     return RangedInt(i.f.op(_BITS[op.kind.partition("ElementWise")[2]], a.reg, b.reg), 0, 1)
 
 
 @elementwise_rule(f"{PREFIX}ElementWiseNot")
-def _not(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    return i.sub(i.constant(1), _truth(i, given[0], op.args["inputs"][0]))
+def _not(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    return i.sub(i.constant(1), _as_bool(i, args[0], op.args["inputs"][0]))
 
 
 @elementwise_rule(f"{PREFIX}ElementWiseSelect")
-def _select(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    values, out = _ends(op)
-    which = _truth(i, given[0], values[0])
+def _select(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    values, out = _io(op)
+    which = _as_bool(i, args[0], values[0])
     if all(v.q is None for v in (*values, out)) or all(v.q == out.q for v in values[1:]):
-        return i.select(which, given[1], given[2])
-    f, reals = i.f, [dequantize(i, x, v) for x, v in zip(given[1:], values[1:], strict=True)]
-    return quantize(i, f.select(f.compare("ne", which.reg, 0), *reals), out)
+        return i.select(which, args[1], args[2])
+    f, floats = i.f, [dequantize(i, x, v) for x, v in zip(args[1:], values[1:], strict=True)]
+    return quantize(i, f.select(f.compare("ne", which.reg, 0), *floats), out)
 
 
-# ----------------------------------------------------------------------------------------------------- one operand
+# ------------------------------------------------------------------------------------------------------------ unary
 
 
-def _sloped(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
-    below = i.f.compare("olt", given[0], const(0, given[0].type))
-    return i.f.select(below, i.f.op("fmul", *given), given[0])
+def _prelu(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
+    negative = i.f.compare("olt", floats[0], const(0, floats[0].type))
+    return i.f.select(negative, i.f.op("fmul", *floats), floats[0])
 
 
-def _affine(i: RangedIntBuilder, op: Op, given: list[Reg]) -> Reg:
-    """Times the first constant, plus the second."""
-    made = i.f.op("fmul", *given[:2])
-    return i.f.op("fadd", made, given[2]) if len(given) > 2 else made
+def _affine(i: RangedIntBuilder, op: Op, floats: list[Reg]) -> Reg:
+    """Multiply by the first constant, add the second."""
+    product = i.f.op("fmul", *floats[:2])
+    return i.f.op("fadd", product, floats[2]) if len(floats) > 2 else product
 
 
-_mapped(("Batchnorm",), _affine)
+_register(("Batchnorm",), _affine)
 
 
 @elementwise_rule(f"{PREFIX}Relu")
-def _relu(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
+def _relu(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
     if op.args["inputs"][0].q is None:
-        return i.largest(given[0], i.constant(0))
-    return _kept_within(i, op, given[0])
+        return i.largest(args[0], i.constant(0))
+    return _clamp_quantized(i, op, args[0])
 
 
 @elementwise_rule(f"{PREFIX}Relu6")
-def _relu6(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    return _kept_within(i, op, given[0])
+def _relu6(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    return _clamp_quantized(i, op, args[0])
 
 
-def _kept_within(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
-    values, out = _ends(op)
-    words = word_limits(op)
-    if words is not None:
-        return i.clamp(_word_scaled(i, words[0], x), *words[1:])
+def _clamp_quantized(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
+    values, out = _io(op)
+    int16_params = word_limits(op)
+    if int16_params is not None:
+        return i.clamp(_int16_rescale(i, int16_params[0], x), *int16_params[1:])
     low, high = map(float, limits_of(op))
     if not low <= high:
         raise IntRangeError("limits that are not in order")
@@ -223,48 +227,48 @@ def _kept_within(i: RangedIntBuilder, op: Op, x: RangedInt) -> RangedInt:
 
 
 @elementwise_rule(f"{PREFIX}ReluMinMax")
-def _between(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    (x,), out = _ends(op)
+def _between(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    (x,), out = _io(op)
     if x.q is not None:
-        return _kept_within(i, op, given[0])
+        return _clamp_quantized(i, op, args[0])
     low, high = (float(np.float32(op.args[name])) for name in ("min_value", "max_value"))
     least, most = dtype_range(out)
     if x.dtype != out.dtype or not low <= high or any(n != int(n) for n in (low, high) if abs(n) < 1 << 31):
         raise IntRangeError("limits between integers")
-    return i.clamp(given[0], int(max(low, least)), int(min(high, most)))
+    return i.clamp(args[0], int(max(low, least)), int(min(high, most)))
 
 
-_mapped(("Prelu",), _sloped)
+_register(("Prelu",), _prelu)
 for _name, _function in {"Neg": "neg", "Floor": "floor", "Ceil": "ceil", "SquareRoot": "sqrt"}.items():
-    _mapped((f"ElementWise{_name}",), lambda i, op, given, made=_function: FUNCTIONS[made](i.f, given[0]))  # type: ignore[misc]
+    _register((f"ElementWise{_name}",), lambda i, op, given, made=_function: FUNCTIONS[made](i.f, given[0]))  # type: ignore[misc]
 
 
 @elementwise_rule(f"{PREFIX}Convert", f"{PREFIX}Cast")
-def _converted(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    (x,), out = _ends(op)
+def _convert(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    (x,), out = _io(op)
     if x.q is None and out.q is None:
         if out.dtype == np.dtype(bool):
-            return i.compare("ne", given[0], i.constant(0))
+            return i.compare("ne", args[0], i.constant(0))
         low, high = dtype_range(out)
-        if given[0].low < low or given[0].high > high:
+        if args[0].low < low or args[0].high > high:
             if out.dtype != np.dtype(np.int32):
                 raise IntRangeError("what does not fit")
-            return RangedInt(i.f.cast("trunc", given[0].reg, vec(lane_count(given[0].reg.type), "i32")), low, high)
-        return given[0]
+            return RangedInt(i.f.cast("trunc", args[0].reg, vec(lane_count(args[0].reg.type), "i32")), low, high)
+        return args[0]
     if x.q == out.q:
-        return given[0]
-    words = word_scaling(x, out) if op.kind == f"{PREFIX}Convert" else None
-    if words is not None:
-        return _word_scaled(i, words, given[0])
-    return quantize(i, dequantize(i, given[0], x), out)
+        return args[0]
+    int16_params = word_scaling(x, out) if op.kind == f"{PREFIX}Convert" else None
+    if int16_params is not None:
+        return _int16_rescale(i, int16_params, args[0])
+    return quantize(i, dequantize(i, args[0], x), out)
 
 
 @elementwise_rule(f"{PREFIX}ElementWiseAbs")
-def _size(i: RangedIntBuilder, op: Op, given: Args) -> RangedInt:
-    (x,), out = _ends(op)
+def _abs(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
+    (x,), out = _io(op)
     if x.q is not None:
-        return quantize(i, FUNCTIONS["abs"](i.f, dequantize(i, given[0], x)), out)
-    return _cut(i, i.largest(given[0], i.sub(i.constant(0), given[0])), out)
+        return quantize(i, FUNCTIONS["abs"](i.f, dequantize(i, args[0], x)), out)
+    return _wrap(i, i.largest(args[0], i.sub(i.constant(0), args[0])), out)
 
 
 TABLE_ONLY |= {f"{PREFIX}ElementWiseNeuron", f"{PREFIX}ElementWiseUnary"}

@@ -1,5 +1,4 @@
-"""QNN's operators on single real numbers as the engine's, each result rounded to half precision; comparisons and
-conversions between types."""
+"""Translation of QNN's float elementwise operators, with results rounded to fp16; comparisons and casts."""
 
 from __future__ import annotations
 
@@ -33,75 +32,77 @@ _BINARY = {
     "Add": "add", "Subtract": "sub", "Multiply": "mul", "Divide": "div", "Maximum": "maximum", "Minimum": "minimum",
     "Power": "pow",
 }  # fmt: skip
-_COMPARED = {
+_COMPARISONS = {
     "Equal": "eq", "NotEqual": "ne", "Greater": "gt", "GreaterEqual": "ge", "Less": "lt", "LessEqual": "le",
 }  # fmt: skip
 _ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Gelu": "gelu", "HardSwish": "hardswish"}
 
 
-def _one(made: QnnRewrite, op: Op) -> tuple[Value, Value] | None:
-    """The operand in half precision, and the result; None of integers."""
+def _unary_operands(rw: QnnRewrite, op: Op) -> tuple[Value, Value] | None:
+    """The operand rounded to fp16, and the result; None if they are not float."""
     (x,), out = io_of(op)
-    return (made.half(op, x), out) if is_float32(x, out) and not x.constant and non_empty(x) else None
+    return (rw.round_half(op, x), out) if is_float32(x, out) and not x.constant and non_empty(x) else None
 
 
-def _unary(names: dict[str, str], prefix: str, exact: bool) -> None:
+def _register_unary(names: dict[str, str], prefix: str, exact: bool) -> None:
     for name, kind in names.items():
 
         @rule(prefix + name)
-        def way(made: QnnRewrite, op: Op, kind: str = kind) -> bool:
-            found = _one(made, op)
-            if found is None:
+        def translate(rw: QnnRewrite, op: Op, kind: str = kind) -> bool:
+            operands = _unary_operands(rw, op)
+            if operands is None:
                 return False
-            (made.exact if exact else made.computed)(kind, op, found[1], self=found[0])
+            (rw.emit_exact if exact else rw.emit_rounded)(kind, op, operands[1], self=operands[0])
             return True
 
 
-_unary(_UNARY, "ElementWise", False)
-_unary(_EXACT, "ElementWise", True)
-_unary(_ACTIVATIONS, "", False)
+_register_unary(_UNARY, "ElementWise", False)
+_register_unary(_EXACT, "ElementWise", True)
+_register_unary(_ACTIVATIONS, "", False)
 
 
-def emit_clamp(made: QnnRewrite, op: Op, low: float, high: float) -> bool:
-    """Of limits that are not in order, the upper one has the last word."""
-    found, low = _one(made, op), min(low, high)
-    if found is None or not low <= high:
+def emit_clamp(rw: QnnRewrite, op: Op, low: float, high: float) -> bool:
+    """Emit a clamp; the upper limit wins if limits are not ordered."""
+    operands, low = _unary_operands(rw, op), min(low, high)
+    if operands is None or not low <= high:
         return False
-    made.computed("clamp", op, found[1], self=found[0], limits=(float(np.float32(low)), float(np.float32(high))))
+    rw.emit_rounded(
+        "clamp", op, operands[1], self=operands[0], limits=(float(np.float32(low)), float(np.float32(high)))
+    )
     return True
 
 
 @rule("Relu")
-def _relu(made: QnnRewrite, op: Op) -> bool:
-    return emit_clamp(made, op, 0.0, float("inf"))
+def _relu(rw: QnnRewrite, op: Op) -> bool:
+    return emit_clamp(rw, op, 0.0, float("inf"))
 
 
 @rule("Relu6")
-def _relu6(made: QnnRewrite, op: Op) -> bool:
-    return emit_clamp(made, op, 0.0, 6.0)
+def _relu6(rw: QnnRewrite, op: Op) -> bool:
+    return emit_clamp(rw, op, 0.0, 6.0)
 
 
 @rule("ReluMinMax")
-def _relu_min_max(made: QnnRewrite, op: Op) -> bool:
-    return emit_clamp(made, op, float(op.args["min_value"]), float(op.args["max_value"]))
+def _relu_min_max(rw: QnnRewrite, op: Op) -> bool:
+    return emit_clamp(rw, op, float(op.args["min_value"]), float(op.args["max_value"]))
 
 
 @rule("Elu")
-def _elu(made: QnnRewrite, op: Op) -> bool:
-    found = _one(made, op)
-    if found is None:
+def _elu(rw: QnnRewrite, op: Op) -> bool:
+    operands = _unary_operands(rw, op)
+    if operands is None:
         return False
-    made.computed("elu", op, found[1], self=found[0], alpha=float(op.args["alpha"]), scale=1, input_scale=1)
+    rw.emit_rounded("elu", op, operands[1], self=operands[0], alpha=float(op.args["alpha"]), scale=1, input_scale=1)
     return True
 
 
-def _hard_sigmoid(made: QnnRewrite, op: Op) -> bool:
-    found = _one(made, op)
-    if found is None:
+def _hard_sigmoid(rw: QnnRewrite, op: Op) -> bool:
+    operands = _unary_operands(rw, op)
+    if operands is None:
         return False
-    x, out = found
-    scaled = made.then("mul", op, x, x.bound, self=x, other=scalar(op.args["alpha"]))
-    made.computed("add", op, out, self=scaled, other=scalar(op.args["beta"]), limits=(0.0, 1.0))
+    x, out = operands
+    scaled = rw.emit_temporary("mul", op, x, x.bound, self=x, other=scalar(op.args["alpha"]))
+    rw.emit_rounded("add", op, out, self=scaled, other=scalar(op.args["beta"]), limits=(0.0, 1.0))
     return True
 
 
@@ -109,153 +110,164 @@ def scalar(given: float) -> Value:
     return make_constant("number", np.asarray([given], np.float32))
 
 
-_WAYS: dict[str, Callable[[QnnRewrite, Op], bool]] = {
+_NEURON_RULES: dict[str, Callable[[QnnRewrite, Op], bool]] = {
     "elu": _elu, "hard_sigmoid": _hard_sigmoid, "relu": _relu, "relu_min_max": _relu_min_max,
 }  # fmt: skip
 
 
 @rule("ElementWiseNeuron")
-def _neuron(made: QnnRewrite, op: Op) -> bool:
+def _neuron(rw: QnnRewrite, op: Op) -> bool:
     name = NEURONS[op.args["operation"]]
-    if name in _WAYS:
-        return _WAYS[name](made, op)
-    found, kind = _one(made, op), {"gelu": "gelu", "hard_swish": "hardswish", "sigmoid": "sigmoid", "tanh": "tanh"}
-    if found is None or name not in kind:
+    if name in _NEURON_RULES:
+        return _NEURON_RULES[name](rw, op)
+    operands, kinds = (
+        _unary_operands(rw, op),
+        {"gelu": "gelu", "hard_swish": "hardswish", "sigmoid": "sigmoid", "tanh": "tanh"},
+    )
+    if operands is None or name not in kinds:
         return False
-    made.computed(kind[name], op, found[1], self=found[0])
+    rw.emit_rounded(kinds[name], op, operands[1], self=operands[0])
     return True
 
 
-# ------------------------------------------------------------------------------------------------------ two operands
+# ------------------------------------------------------------------------------------------------------------ binary
 
 
-def _reals(made: QnnRewrite, op: Op, values: list[Value]) -> list[Value] | None:
+def _round_operands(rw: QnnRewrite, op: Op, values: list[Value]) -> list[Value] | None:
     if not is_float32(*values) or all(v.constant for v in values) or not non_empty(*values):
         return None
-    return [made.half(op, v) for v in values]
+    return [rw.round_half(op, v) for v in values]
 
 
-def _binary(name: str, kind: str) -> Callable[[QnnRewrite, Op], bool]:
-    def way(made: QnnRewrite, op: Op) -> bool:
-        given, out = io_of(op)
-        found = _reals(made, op, given) if is_float32(out) else None
-        if found is None:
+def _binary_rule(name: str, kind: str) -> Callable[[QnnRewrite, Op], bool]:
+    def translate(rw: QnnRewrite, op: Op) -> bool:
+        inputs, out = io_of(op)
+        operands = _round_operands(rw, op, inputs) if is_float32(out) else None
+        if operands is None:
             return False
         key = "exponent" if kind == "pow" else "other"
-        (made.exact if kind in ("maximum", "minimum") else made.computed)(
-            kind, op, out, self=found[0], **{key: found[1]}
+        (rw.emit_exact if kind in ("maximum", "minimum") else rw.emit_rounded)(
+            kind, op, out, self=operands[0], **{key: operands[1]}
         )
         return True
 
-    return way
+    return translate
 
 
-BINARY = {name: _binary(name, kind) for name, kind in _BINARY.items()}
+BINARY = {name: _binary_rule(name, kind) for name, kind in _BINARY.items()}
 for _name in ("Multiply", "Divide", "Maximum", "Minimum", "Power"):
     rule(f"ElementWise{_name}")(BINARY[_name])
 
 
-def _compared(kind: str) -> Callable[[QnnRewrite, Op], bool]:
-    def way(made: QnnRewrite, op: Op) -> bool:
-        given, out = io_of(op)
-        found = _reals(made, op, given) if out.dtype == np.dtype(bool) else None
-        if found is None:
+def _comparison_rule(kind: str) -> Callable[[QnnRewrite, Op], bool]:
+    def translate(rw: QnnRewrite, op: Op) -> bool:
+        inputs, out = io_of(op)
+        operands = _round_operands(rw, op, inputs) if out.dtype == np.dtype(bool) else None
+        if operands is None:
             return False
-        made.emit(kind, op, out, self=found[0], other=found[1])
+        rw.emit(kind, op, out, self=operands[0], other=operands[1])
         return True
 
-    return way
+    return translate
 
 
-for _name, _kind in _COMPARED.items():
-    rule(f"ElementWise{_name}")(_compared(_kind))
+for _name, _kind in _COMPARISONS.items():
+    rule(f"ElementWise{_name}")(_comparison_rule(_kind))
 
 
 @rule("Prelu")
-def _prelu(made: QnnRewrite, op: Op) -> bool:
-    """By one slope, or one for each channel."""
-    given, out = io_of(op)
-    found = _reals(made, op, given) if is_float32(out) else None
-    channels = given[0].bound[-1:] or (1,)
-    if found is None or not given[1].constant or (given[1].bound or (1,)) not in ((1,), channels):
+def _prelu(rw: QnnRewrite, op: Op) -> bool:
+    """One slope, or one per channel."""
+    inputs, out = io_of(op)
+    operands = _round_operands(rw, op, inputs) if is_float32(out) else None
+    channels = inputs[0].bound[-1:] or (1,)
+    if operands is None or not inputs[1].constant or (inputs[1].bound or (1,)) not in ((1,), channels):
         return False
-    x, slope = (made.view(op, v, v.bound or (1,)) for v in found)
-    last = made.then("prelu", op, out, x.bound, self=x, weight=slope)
-    made.finish_as(op, made.half(op, last), out)
-    made.halves[out] = out
+    x, slope = (rw.reshape(op, v, v.bound or (1,)) for v in operands)
+    result = rw.emit_temporary("prelu", op, out, x.bound, self=x, weight=slope)
+    rw.emit_reshape(op, rw.round_half(op, result), out)
+    rw.rounded[out] = out
     return True
 
 
 @rule("Batchnorm")
-def _batch_norm(made: QnnRewrite, op: Op) -> bool:
+def _batch_norm(rw: QnnRewrite, op: Op) -> bool:
     (x, *factors), out = io_of(op)
     if not is_float32(x, out, *factors) or x.constant or not non_empty(x):
         return False
-    kept = [made.half(op, v) for v in factors]
-    product: dict[str, Any] = {"self": made.half(op, x), "other": kept[0]}
-    if len(kept) == 1:
-        made.computed("mul", op, out, **product)
+    rounded = [rw.round_half(op, v) for v in factors]
+    product: dict[str, Any] = {"self": rw.round_half(op, x), "other": rounded[0]}
+    if len(rounded) == 1:
+        rw.emit_rounded("mul", op, out, **product)
     else:
-        made.computed("add", op, out, self=made.then("mul", op, out, out.bound, **product), other=kept[1])
+        rw.emit_rounded("add", op, out, self=rw.emit_temporary("mul", op, out, out.bound, **product), other=rounded[1])
     return True
 
 
 @rule("ElementWiseSelect")
-def _select(made: QnnRewrite, op: Op) -> bool:
-    (which, *given), out = io_of(op)
-    found = _reals(made, op, given) if is_float32(out) and which.dtype == np.dtype(bool) else None
-    if found is None or which.constant:
+def _select(rw: QnnRewrite, op: Op) -> bool:
+    (condition, *inputs), out = io_of(op)
+    operands = _round_operands(rw, op, inputs) if is_float32(out) and condition.dtype == np.dtype(bool) else None
+    if operands is None or condition.constant:
         return False
-    made.exact("where", op, out, condition=which, self=found[0], other=found[1])
+    rw.emit_exact("where", op, out, condition=condition, self=operands[0], other=operands[1])
     return True
 
 
 @rule("IsNan", "IsInf")
-def _odd(made: QnnRewrite, op: Op) -> bool:
+def _is_nan_or_inf(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
-    both = op.args.get("detect_negative", True) and op.args.get("detect_positive", True)
-    if x.q is not None or x.constant or not non_empty(x) or not both or x.dtype not in (FLOAT32, np.dtype(np.float16)):
+    both_signs = op.args.get("detect_negative", True) and op.args.get("detect_positive", True)
+    if (
+        x.q is not None
+        or x.constant
+        or not non_empty(x)
+        or not both_signs
+        or x.dtype not in (FLOAT32, np.dtype(np.float16))
+    ):
         return False
-    given = made.half(op, x if is_float32(x) else made.then("convert", op, replace(x, dtype=FLOAT32), x.bound, self=x))
-    made.emit("isnan" if op.kind.endswith("IsNan") else "isinf", op, out, self=given)
+    operand = rw.round_half(
+        op, x if is_float32(x) else rw.emit_temporary("convert", op, replace(x, dtype=FLOAT32), x.bound, self=x)
+    )
+    rw.emit("isnan" if op.kind.endswith("IsNan") else "isinf", op, out, self=operand)
     return True
 
 
 @rule("ElementWiseBinary")
-def _by_number(made: QnnRewrite, op: Op) -> bool:
-    name, (given, out) = BY_NUMBER[op.args["operation"]], io_of(op)
+def _numbered_binary(rw: QnnRewrite, op: Op) -> bool:
+    name, (inputs, out) = BY_NUMBER[op.args["operation"]], io_of(op)
     if name in BINARY:
-        return BINARY[name](made, op)
-    found = _reals(made, op, given) if name == "FloorDiv" and is_float32(out) else None
-    if found is None:
+        return BINARY[name](rw, op)
+    operands = _round_operands(rw, op, inputs) if name == "FloorDiv" and is_float32(out) else None
+    if operands is None:
         return False
-    made.computed("floor_divide", op, out, self=found[0], other=found[1])
+    rw.emit_rounded("floor_divide", op, out, self=operands[0], other=operands[1])
     return True
 
 
 @rule("Cast", "Convert", "Quantize", "Dequantize")
-def _cast(made: QnnRewrite, op: Op) -> bool:
+def _cast(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
     if is_int8(x) and (is_int8(out) or is_float32(out)) and not op.kind.endswith("Cast"):
-        made.emit("convert", op, out, self=x)
+        rw.emit("convert", op, out, self=x)
         return True
     if is_float32(x) and (is_int8(out) or is_int16(out)):
-        given = x if op.kind.endswith("Quantize") else made.half(op, x)
-        made.emit(
+        operand = x if op.kind.endswith("Quantize") else rw.round_half(op, x)
+        rw.emit(
             "convert" if is_int8(out) else op.kind,
             op,
             out,
-            **({"self": given} if is_int8(out) else {"inputs": [given]}),
+            **({"self": operand} if is_int8(out) else {"inputs": [operand]}),
         )
         return True
     if x.q is not None or out.q is not None or not non_empty(x) or x.constant:
         return False
     if is_float32(x, out):
-        made.exact("clone", op, out, self=made.half(op, x))
+        rw.emit_exact("clone", op, out, self=rw.round_half(op, x))
     elif same_type(x, out):
-        made.emit("clone", op, out, self=x)
+        rw.emit("clone", op, out, self=x)
     else:
-        made.emit("cast", op, out, self=made.half(op, x) if is_float32(x) else x)
+        rw.emit("cast", op, out, self=rw.round_half(op, x) if is_float32(x) else x)
         if is_float32(out):
-            made.halves.pop(out, None)
+            rw.rounded.pop(out, None)
     return True

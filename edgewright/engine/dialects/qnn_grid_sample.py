@@ -1,4 +1,4 @@
-"""QNN's sampling at the points of a grid as the engine's operators: in real numbers, as the reference has it."""
+"""Translation of QNN's GridSample to core operators in float32."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from edgewright.ir.qnn.dtypes import real as numbers_of
 
 
 @rule("GridSample")
-def _sampled(made: QnnRewrite, op: Op) -> bool:
+def _grid_sample(rw: QnnRewrite, op: Op) -> bool:
     (x, grid), out = io_of(op)
     if not non_empty(x, grid, out) or x.constant or not all(is_float32(v) or is_quantized(v) for v in (x, grid, out)):
         return False
     batch, *sizes, channels = x.bound
-    pixels = made.view(op, _reals(made, op, x), (element_count(x.bound) // channels, channels))
-    points = made.view(op, _reals(made, op, grid), (element_count(grid.bound) // len(sizes), len(sizes)))
-    how = Sampling(int(op.args["mode"]), int(op.args["padding_mode"]), bool(op.args["align_corners"]))
+    pixels = rw.reshape(op, _float_operand(rw, op, x), (element_count(x.bound) // channels, channels))
+    points = rw.reshape(op, _float_operand(rw, op, grid), (element_count(grid.bound) // len(sizes), len(sizes)))
+    sampling = Sampling(int(op.args["mode"]), int(op.args["padding_mode"]), bool(op.args["align_corners"]))
 
     def make(kind: str, shape: Sequence[int], args: dict[str, Any], dtype: Any) -> Value:
-        return made.then(kind, op, replace(pixels, dtype=dtype), shape, **args)
+        return rw.emit_temporary(kind, op, replace(pixels, dtype=dtype), shape, **args)
 
-    total = made.view(op, lower_grid_sample(make, pixels, points, batch, sizes, how), out.bound)
+    sampled = rw.reshape(op, lower_grid_sample(make, pixels, points, batch, sizes, sampling), out.bound)
     if is_float32(out):
-        made.computed("clone", op, out, self=total)
+        rw.emit_rounded("clone", op, out, self=sampled)
     else:
-        made.emit(QUANTIZE, op, out, inputs=[total])
+        rw.emit(QUANTIZE, op, out, inputs=[sampled])
     return True
 
 
-def _reals(made: QnnRewrite, op: Op, x: Value) -> Value:
-    """What a tensor stands for, in half precision if it is of real numbers."""
+def _float_operand(rw: QnnRewrite, op: Op, x: Value) -> Value:
+    """The float32 values of a tensor; float tensors are rounded to fp16."""
     if x.data is not None:
         return make_constant("numbers", numbers_of(x, x.data))
     if is_float32(x):
-        return made.half(op, x)
-    return made.then(DEQUANTIZE, op, replace(x, q=None, dtype=FLOAT32), x.bound, inputs=[x])
+        return rw.round_half(op, x)
+    return rw.emit_temporary(DEQUANTIZE, op, replace(x, q=None, dtype=FLOAT32), x.bound, inputs=[x])

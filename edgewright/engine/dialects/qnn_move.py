@@ -1,4 +1,4 @@
-"""QNN's operators that only move elements, as the engine's."""
+"""Translation of QNN's data movement to core operators."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from edgewright.ir.qnn.table import PREFIX
 IndexLists = Sequence[Any]
 
 
-def movable_input(made: QnnRewrite, op: Op, x: Value, out: Value | None = None) -> Value | None:
-    """What is moved, stored as the result is; None if the engine cannot have it so."""
+def movable_input(rw: QnnRewrite, op: Op, x: Value, out: Value | None = None) -> Value | None:
+    """The operand in the result's storage type, converted if necessary; None if that is not possible."""
     out = result_of(op) if out is None else out
     if not is_movable(x) or not is_movable(out) or not non_empty(x, out):
         return None
@@ -36,52 +36,52 @@ def movable_input(made: QnnRewrite, op: Op, x: Value, out: Value | None = None) 
         return x
     if not is_quantized(x, out):
         return None
-    changed = made.temporary(out, x.bound)
-    made.emit("qnn.Convert", op, changed, inputs=[x])
-    return changed
+    converted = rw.temporary(out, x.bound)
+    rw.emit("qnn.Convert", op, converted, inputs=[x])
+    return converted
 
 
-def emit_result(made: QnnRewrite, op: Op, x: Value, out: Value) -> bool:
-    """The result is what is there, in its own shape."""
-    made.finish_as(op, x, out)
+def emit_result(rw: QnnRewrite, op: Op, x: Value, out: Value) -> bool:
+    """Emit ``out`` as a reshape of ``x``."""
+    rw.emit_reshape(op, x, out)
     return True
 
 
 @rule("Reshape")
-def _reshape(made: QnnRewrite, op: Op) -> bool:
-    x = movable_input(made, op, op.args["inputs"][0])
+def _reshape(rw: QnnRewrite, op: Op) -> bool:
+    x = movable_input(rw, op, op.args["inputs"][0])
     if x is None:
         return False
-    made.emit("view", op, result_of(op), self=x, size=list(result_of(op).bound))
+    rw.emit("view", op, result_of(op), self=x, size=list(result_of(op).bound))
     return True
 
 
 @rule("Transpose")
-def _transpose(made: QnnRewrite, op: Op) -> bool:
-    x = movable_input(made, op, op.args["inputs"][0])
+def _transpose(rw: QnnRewrite, op: Op) -> bool:
+    x = movable_input(rw, op, op.args["inputs"][0])
     if x is None:
         return False
-    made.emit("permute", op, result_of(op), self=x, dims=list(op.args["perm"]))
+    rw.emit("permute", op, result_of(op), self=x, dims=list(op.args["perm"]))
     return True
 
 
 @rule("Concat", "Pack")
-def _concat(made: QnnRewrite, op: Op) -> bool:
-    given, out = io_of(op)
+def _concat(rw: QnnRewrite, op: Op) -> bool:
+    inputs, out = io_of(op)
     axis, parts = int(op.args["axis"]), []
-    for value in given:
-        x = movable_input(made, op, value)
+    for value in inputs:
+        x = movable_input(rw, op, value)
         if x is None:
             return False
         parts.append(x)
     if op.kind.endswith("Pack"):
         shape = [1 if d == axis else n for d, n in enumerate(out.bound)]
-        parts = [made.view(op, x, shape) for x in parts]
-    made.emit("cat", op, out, tensors=parts, dim=axis)
+        parts = [rw.reshape(op, x, shape) for x in parts]
+    rw.emit("cat", op, out, tensors=parts, dim=axis)
     return True
 
 
-def _slices(made: QnnRewrite, op: Op, starts: Sequence[int], sizes: Sequence[int], axis: int) -> bool:
+def _slices(rw: QnnRewrite, op: Op, starts: Sequence[int], sizes: Sequence[int], axis: int) -> bool:
     (x, *_), outs = op.args["inputs"], op.outputs
     if any(v is not None and not (is_movable(v) and same_type(x, v)) for v in outs) or not non_empty(x):
         return False
@@ -89,49 +89,49 @@ def _slices(made: QnnRewrite, op: Op, starts: Sequence[int], sizes: Sequence[int
         if out is None:
             continue
         shape = [size if d == axis else n for d, n in enumerate(x.bound)]
-        part = made.cut(op, x, [start if d == axis else 0 for d in range(len(x.bound))], shape)
-        emit_result(made, op, part, out)
+        part = rw.slice(op, x, [start if d == axis else 0 for d in range(len(x.bound))], shape)
+        emit_result(rw, op, part, out)
     return True
 
 
 @rule("Split")
-def _split(made: QnnRewrite, op: Op) -> bool:
+def _split(rw: QnnRewrite, op: Op) -> bool:
     x, axis = op.args["inputs"][0], int(op.args["axis"])
     marks = [0, *(int(n) for n in op.args["split_index"]), x.bound[axis]]
-    return _slices(made, op, marks[:-1], np.diff(marks).tolist(), axis)
+    return _slices(rw, op, marks[:-1], np.diff(marks).tolist(), axis)
 
 
 @rule("UnPack")
-def _unpack(made: QnnRewrite, op: Op) -> bool:
+def _unpack(rw: QnnRewrite, op: Op) -> bool:
     x, axis = op.args["inputs"][0], int(op.args["axis"])
-    return _slices(made, op, range(x.bound[axis]), [1] * x.bound[axis], axis)
+    return _slices(rw, op, range(x.bound[axis]), [1] * x.bound[axis], axis)
 
 
-# -------------------------------------------------------------------------------------------------- lists of places
+# ---------------------------------------------------------------------------------------------------- static gathers
 
 
 def _ranges(op: Op) -> list[Array]:
-    """Which elements a slice takes along each dimension; of one that is left out, the first of its range."""
-    x, found = op.args["inputs"][0], []
+    """Indices of a strided slice along each dimension; a dropped dimension keeps its first index."""
+    x, tables = op.args["inputs"][0], []
     for axis, (begin, end, step) in enumerate(op.args["ranges"]):
-        every = np.arange(x.bound[axis])
+        positions = np.arange(x.bound[axis])
         if op.args["shrink_axes"] >> axis & 1:
-            found.append(every[begin : begin + 1 or None])
+            tables.append(positions[begin : begin + 1 or None])
             continue
         first = None if op.args["begin_mask"] >> axis & 1 else begin
         last = None if op.args["end_mask"] >> axis & 1 or (step < 0 and end < 0) else end
-        found.append(every[first:last:step])
-    return found
+        tables.append(positions[first:last:step])
+    return tables
 
 
 def _nearest(op: Op) -> list[Array]:
     x, out = op.args["inputs"][0], result_of(op)
-    found = [np.arange(n) for n in x.bound]
-    middle = 0.5 if op.args["half_pixel_centers"] else 0.0
+    tables = [np.arange(n) for n in x.bound]
+    center = 0.5 if op.args["half_pixel_centers"] else 0.0
     for d in (1, 2):
         n, m = x.bound[d], out.bound[d]
-        found[d] = np.clip(np.floor((np.arange(m) + middle) * (n / m)).astype(np.int64), 0, n - 1)
-    return found
+        tables[d] = np.clip(np.floor((np.arange(m) + center) * (n / m)).astype(np.int64), 0, n - 1)
+    return tables
 
 
 _MODES: dict[int, Any] = {1: "symmetric", 2: "reflect", 3: "edge"}
@@ -145,65 +145,65 @@ def _mirrored(op: Op) -> list[Array]:
     return [np.pad(np.arange(n), pair, mode=mode) for n, pair in zip(op.args["inputs"][0].bound, pairs, strict=True)]
 
 
-_LISTS = {"StridedSlice": _ranges, "ResizeNearestNeighbor": _nearest, "Pad": _mirrored}
-for _name, _lists in _LISTS.items():
-    static_gather_rule(PREFIX + _name)(lambda op, lists=_lists: (op.args["inputs"][0], lists(op)))  # type: ignore[misc]
+_INDEX_TABLES = {"StridedSlice": _ranges, "ResizeNearestNeighbor": _nearest, "Pad": _mirrored}
+for _name, _tables in _INDEX_TABLES.items():
+    static_gather_rule(PREFIX + _name)(lambda op, lists=_tables: (op.args["inputs"][0], lists(op)))  # type: ignore[misc]
 
 
-def _steady(listed: Array) -> bool:
+def _is_range(listed: Array) -> bool:
     return listed.size > 0 and np.array_equal(listed, np.arange(listed[0], listed[0] + listed.size))
 
 
 @rule("StridedSlice", "ResizeNearestNeighbor")
-def _picked(made: QnnRewrite, op: Op) -> bool:
-    """The elements at places that are known now, along each dimension."""
+def _static_gather(rw: QnnRewrite, op: Op) -> bool:
+    """A slice if all tables are consecutive, else a gather by tables."""
     source, out = op.args["inputs"][0], result_of(op)
-    x = movable_input(made, op, source)
+    x = movable_input(rw, op, source)
     if x is None:
         return False
-    lists = _LISTS[op.kind.removeprefix(PREFIX)](op)
-    shape = [listed.size for listed in lists]
-    if all(_steady(listed) for listed in lists):
-        last = made.cut(op, x, [int(listed[0]) for listed in lists], shape)
+    tables = _INDEX_TABLES[op.kind.removeprefix(PREFIX)](op)
+    shape = [table.size for table in tables]
+    if all(_is_range(table) for table in tables):
+        gathered = rw.slice(op, x, [int(table[0]) for table in tables], shape)
     else:
         args = {**op.args, "inputs": [x]}
         if args.get("shrink_axes"):
             ranges = enumerate(op.args["ranges"])
             args["ranges"] = [[b, b + 1, 1] if args["shrink_axes"] >> d & 1 else [b, e, s] for d, (b, e, s) in ranges]
             args["shrink_axes"] = 0
-        last = made.then(op.kind, op, x, shape, **args)
-    return emit_result(made, op, last, out)
+        gathered = rw.emit_temporary(op.kind, op, x, shape, **args)
+    return emit_result(rw, op, gathered, out)
 
 
 @rule("Tile")
-def _tile(made: QnnRewrite, op: Op) -> bool:
+def _tile(rw: QnnRewrite, op: Op) -> bool:
     out, source = result_of(op), op.args["inputs"][0]
-    x = movable_input(made, op, source)
+    x = movable_input(rw, op, source)
     if x is None:
         return False
-    apart = [n for size in x.bound for n in (1, size)]
-    wide = [n for size, many in zip(x.bound, op.args["multiples"], strict=True) for n in (many, size)]
-    x = made.view(op, x, apart)
-    return emit_result(made, op, made.then("expand", op, x, wide, self=x, size=wide), out)
+    interleaved = [n for size in x.bound for n in (1, size)]
+    repeated = [n for size, many in zip(x.bound, op.args["multiples"], strict=True) for n in (many, size)]
+    x = rw.reshape(op, x, interleaved)
+    return emit_result(rw, op, rw.emit_temporary("expand", op, x, repeated, self=x, size=repeated), out)
 
 
 def _fill(op: Op) -> float:
-    """What a border is filled with; real numbers are in half precision."""
-    given = np.asarray(op.args["pad_constant_value"], np.float32)
-    return float(half(given) if is_float32(result_of(op)) else given)
+    """The padding value; for float tensors rounded to fp16."""
+    value = np.asarray(op.args["pad_constant_value"], np.float32)
+    return float(half(value) if is_float32(result_of(op)) else value)
 
 
 @rule("Pad")
-def _pad(made: QnnRewrite, op: Op) -> bool:
+def _pad(rw: QnnRewrite, op: Op) -> bool:
     out, source = result_of(op), op.args["inputs"][0]
-    x = movable_input(made, op, source)
+    x = movable_input(rw, op, source)
     if x is None:
         return False
     pairs = [(int(a), int(b)) for a, b in op.args["pad_amount"]]
     if op.args["scheme"]:
-        made.emit(op.kind, op, out, **{**op.args, "inputs": [x]})
+        rw.emit(op.kind, op, out, **{**op.args, "inputs": [x]})
         return True
-    made.emit("pad", op, out, self=x, before=[a for a, _ in pairs], after=[b for _, b in pairs],
+    rw.emit("pad", op, out, self=x, before=[a for a, _ in pairs], after=[b for _, b in pairs],
               value=_fill(op))  # fmt: skip
     return True
 
@@ -211,37 +211,37 @@ def _pad(made: QnnRewrite, op: Op) -> bool:
 # ----------------------------------------------------------------------------------------------------------- blocks
 
 
-def _regrouped(made: QnnRewrite, op: Op, shape: Sequence[int], dims: Sequence[int]) -> bool:
-    """Cut into dimensions, turned, and put together again."""
+def _emit_permuted_blocks(rw: QnnRewrite, op: Op, shape: Sequence[int], dims: Sequence[int]) -> bool:
+    """Split into dimensions, permute, and merge."""
     source, out = op.args["inputs"][0], result_of(op)
-    x = movable_input(made, op, source)
+    x = movable_input(rw, op, source)
     if x is None:
         return False
-    return emit_result(made, op, made.turned(op, made.view(op, x, shape), dims), out)
+    return emit_result(rw, op, rw.transpose(op, rw.reshape(op, x, shape), dims), out)
 
 
 @rule("ChannelShuffle")
-def _shuffle(made: QnnRewrite, op: Op) -> bool:
+def _shuffle(rw: QnnRewrite, op: Op) -> bool:
     shape, axis, groups = op.args["inputs"][0].bound, int(op.args["axis"]), int(op.args["num_groups"])
-    apart = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
-    dims = list(range(len(apart)))
+    split = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+    dims = list(range(len(split)))
     dims[axis], dims[axis + 1] = axis + 1, axis
-    return _regrouped(made, op, apart, dims)
+    return _emit_permuted_blocks(rw, op, split, dims)
 
 
 @rule("DepthToSpace")
-def _to_space(made: QnnRewrite, op: Op) -> bool:
+def _depth_to_space(rw: QnnRewrite, op: Op) -> bool:
     batch, high, wide, channels = op.args["inputs"][0].bound
     down, along = op.args["block_size"]
     each = channels // (down * along)
     if op.args["mode"]:
-        return _regrouped(made, op, (batch, high, wide, each, down, along), (0, 1, 4, 2, 5, 3))
-    return _regrouped(made, op, (batch, high, wide, down, along, each), (0, 1, 3, 2, 4, 5))
+        return _emit_permuted_blocks(rw, op, (batch, high, wide, each, down, along), (0, 1, 4, 2, 5, 3))
+    return _emit_permuted_blocks(rw, op, (batch, high, wide, down, along, each), (0, 1, 3, 2, 4, 5))
 
 
 @rule("SpaceToDepth")
-def _to_depth(made: QnnRewrite, op: Op) -> bool:
+def _space_to_depth(rw: QnnRewrite, op: Op) -> bool:
     batch, high, wide, channels = op.args["inputs"][0].bound
     down, along = op.args["block_size"]
-    apart = (batch, high // down, down, wide // along, along, channels)
-    return _regrouped(made, op, apart, (0, 1, 3, 5, 2, 4) if op.args["mode"] else (0, 1, 3, 2, 4, 5))
+    split = (batch, high // down, down, wide // along, along, channels)
+    return _emit_permuted_blocks(rw, op, split, (0, 1, 3, 5, 2, 4) if op.args["mode"] else (0, 1, 3, 2, 4, 5))

@@ -1,4 +1,4 @@
-"""QNN's softmax and norms as the engine's: of integers, those that Samsung's are, which have the same meaning."""
+"""Translation of QNN's softmax and norms. Integer ones become ENN's operators, which have the same meaning."""
 
 from __future__ import annotations
 
@@ -25,45 +25,51 @@ from edgewright.ir.qnn.norm_softmax import rows_of
 _SOFTMAX = {"Softmax": "enn.SOFTMAX", "LogSoftmax": "enn.LOGSOFTMAX"}
 
 
-def _last(made: QnnRewrite, op: Op, x: Value, axis: int) -> tuple[Value, list[int]]:
-    """A tensor with one dimension last, and the order that brings it back."""
+def _move_axis_last(rw: QnnRewrite, op: Op, x: Value, axis: int) -> tuple[Value, list[int]]:
+    """The tensor with one dimension moved last, and the inverse permutation."""
     dims = [*(d for d in range(len(x.bound)) if d != axis), axis]
-    return made.turned(op, x, dims), [dims.index(d) for d in range(len(dims))]
+    return rw.transpose(op, x, dims), [dims.index(d) for d in range(len(dims))]
 
 
 @rule("Softmax", "LogSoftmax")
-def _softmax(made: QnnRewrite, op: Op) -> bool:
+def _softmax(rw: QnnRewrite, op: Op) -> bool:
     (x,), out = io_of(op)
     if not non_empty(x, out) or x.constant or float(op.args["beta"]) != 1.0 or not x.bound:
         return False
     name = op.kind.partition(".")[2]
     if is_quantized(x, out):
-        given, back = _last(made, op, x, int(op.args["axis"]))
-        last = made.then(_SOFTMAX[name], op, out, given.bound, inputs=[given], axis=len(x.bound) - 1)
+        operand, inverse = _move_axis_last(rw, op, x, int(op.args["axis"]))
+        result = rw.emit_temporary(_SOFTMAX[name], op, out, operand.bound, inputs=[operand], axis=len(x.bound) - 1)
     elif is_float32(x, out):
-        given, back = _last(made, op, made.half(op, x), int(op.args["axis"]))
-        last = made.then("softmax", op, out, given.bound, self=given) if name == "Softmax" else _log(made, op, given)
-        last = made.half(op, last)
+        operand, inverse = _move_axis_last(rw, op, rw.round_half(op, x), int(op.args["axis"]))
+        result = (
+            rw.emit_temporary("softmax", op, out, operand.bound, self=operand)
+            if name == "Softmax"
+            else _emit_log_softmax(rw, op, operand)
+        )
+        result = rw.round_half(op, result)
     else:
         return False
-    made.emit("permute", op, out, self=last, dims=back)
+    rw.emit("permute", op, out, self=result, dims=inverse)
     if is_float32(out):
-        made.halves[out] = out
+        rw.rounded[out] = out
     return True
 
 
-def _log(made: QnnRewrite, op: Op, x: Value) -> Value:
-    """Below the largest, by the logarithm of the exponentials' sum."""
-    axis, one = [len(x.bound) - 1], (*x.bound[:-1], 1)
-    largest = made.then("amax", op, x, one, self=x, dim=axis, keepdim=True)
-    below = made.then("sub", op, x, x.bound, self=x, other=largest)
-    powers = made.then("exp", op, x, x.bound, self=below)
-    total = made.then("sum", op, x, one, self=powers, dim=axis, keepdim=True)
-    return made.then("sub", op, x, x.bound, self=below, other=made.then("log", op, x, one, self=total))
+def _emit_log_softmax(rw: QnnRewrite, op: Op, x: Value) -> Value:
+    """Subtract the maximum, then the logarithm of the sum of exponentials."""
+    axis, reduced_shape = [len(x.bound) - 1], (*x.bound[:-1], 1)
+    largest = rw.emit_temporary("amax", op, x, reduced_shape, self=x, dim=axis, keepdim=True)
+    shifted = rw.emit_temporary("sub", op, x, x.bound, self=x, other=largest)
+    exponentials = rw.emit_temporary("exp", op, x, x.bound, self=shifted)
+    total = rw.emit_temporary("sum", op, x, reduced_shape, self=exponentials, dim=axis, keepdim=True)
+    return rw.emit_temporary(
+        "sub", op, x, x.bound, self=shifted, other=rw.emit_temporary("log", op, x, reduced_shape, self=total)
+    )
 
 
 @rule("LayerNorm", "RmsNorm", "GroupNorm", "InstanceNorm")
-def _norm(made: QnnRewrite, op: Op) -> bool:
+def _norm(rw: QnnRewrite, op: Op) -> bool:
     (x, *factors), out = io_of(op)
     order = rows_of(op)
     if order is None or not non_empty(x, out) or x.constant or any(v.data is None for v in factors):
@@ -72,76 +78,80 @@ def _norm(made: QnnRewrite, op: Op) -> bool:
         return False
     dims, shape = order
     name = op.kind.partition(".")[2]
-    factors = [_flat(v) for v in factors]
+    factors = [_flatten_constant(v) for v in factors]
     rows = name in ("LayerNorm", "RmsNorm")
     size = shape[1] if rows else x.bound[-1]
     if (rows and dims != list(range(len(dims)))) or any(v.bound != (size,) for v in factors):
         return False
-    given = made.turned(op, x if is_quantized(x) else made.half(op, x), dims)
-    last = (_whole_rows if is_quantized(x) else _real_rows)(made, op, name, given, out, factors, shape)
-    made.emit("permute", op, out, self=last, dims=[dims.index(d) for d in range(len(dims))])
+    operand = rw.transpose(op, x if is_quantized(x) else rw.round_half(op, x), dims)
+    result = (_emit_int_norm if is_quantized(x) else _emit_float_norm)(rw, op, name, operand, out, factors, shape)
+    rw.emit("permute", op, out, self=result, dims=[dims.index(d) for d in range(len(dims))])
     if is_float32(out):
-        made.halves[out] = out
+        rw.rounded[out] = out
     return True
 
 
-def _whole_rows(made: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
+def _emit_int_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
                 shape: tuple[int, ...]) -> Value:  # fmt: skip
     epsilon = float(op.args["epsilon"])
     if name in ("LayerNorm", "RmsNorm"):
-        flat = made.view(op, x, shape)
-        ones = _filled(factors, shape[1])
-        kind, more = ("enn.LAYERNORM", {}) if name == "LayerNorm" else ("enn.RMSNORM", {"normalize_shape": [shape[1]]})
-        kept = ones if name == "LayerNorm" else ones[: max(1, len(factors))]
-        last = made.then(kind, op, out, shape, inputs=[flat, *kept], epsilon=epsilon, **more)
+        flat = rw.reshape(op, x, shape)
+        params = _default_params(factors, shape[1])
+        kind, extra_args = (
+            ("enn.LAYERNORM", {}) if name == "LayerNorm" else ("enn.RMSNORM", {"normalize_shape": [shape[1]]})
+        )
+        used_params = params if name == "LayerNorm" else params[: max(1, len(factors))]
+        result = rw.emit_temporary(kind, op, out, shape, inputs=[flat, *used_params], epsilon=epsilon, **extra_args)
     else:
         groups = x.bound[1] if name == "InstanceNorm" else int(op.args["group"])
         images = (x.bound[0], x.bound[1], shape[0] * shape[1] // (x.bound[0] * x.bound[1]))
-        flat, wide = _stored_as(made, op, made.view(op, x, images), _words(x)), _words(out)
-        given = [flat, *_filled(factors, x.bound[1])]
-        last = made.then("enn.GROUPNORM", op, wide, images, inputs=given, epsilon=epsilon, num_groups=groups)
-        last = _stored_as(made, op, last, out)
-    return made.view(op, last, x.bound)
+        flat, int16_out = _convert_to(rw, op, rw.reshape(op, x, images), _as_int16(x)), _as_int16(out)
+        operands = [flat, *_default_params(factors, x.bound[1])]
+        result = rw.emit_temporary(
+            "enn.GROUPNORM", op, int16_out, images, inputs=operands, epsilon=epsilon, num_groups=groups
+        )
+        result = _convert_to(rw, op, result, out)
+    return rw.reshape(op, result, x.bound)
 
 
-def _stored_as(made: QnnRewrite, op: Op, x: Value, like: Value) -> Value:
-    return x if same_type(x, like) else made.then("qnn.Convert", op, like, x.bound, inputs=[x])
+def _convert_to(rw: QnnRewrite, op: Op, x: Value, like: Value) -> Value:
+    return x if same_type(x, like) else rw.emit_temporary("qnn.Convert", op, like, x.bound, inputs=[x])
 
 
-def _words(value: Value) -> Value:
-    """Bytes as the same integers of 16 bits: rows of groups must lie densely, which bytes need not."""
+def _as_int16(value: Value) -> Value:
+    """An int8 tensor as int16: group norms need dense rows, which int8 tensors may not have."""
     if not is_int8(value) or value.q is None:
         return value
     dtype = np.dtype(np.uint16 if value.q.dtype.kind == "u" else np.int16)
     return replace(value, dtype=dtype, q=replace(value.q, dtype=dtype))
 
 
-def _flat(value: Value) -> Value:
-    """A constant of one dimension."""
+def _flatten_constant(value: Value) -> Value:
+    """A constant with one dimension."""
     assert value.data is not None
     q = value.q if value.q is None or value.q.axis is None else replace(value.q, axis=0)
     return make_constant("factor", np.ascontiguousarray(value.data).reshape(-1), q)
 
 
-def _filled(factors: list[Value], size: int) -> list[Value]:
-    """A factor and something to add for each element of a row."""
-    missing = [make_constant("factor", np.full(size, n, np.float32)) for n in (1, 0)]
-    return [*factors, *missing[len(factors) :]]
+def _default_params(factors: list[Value], size: int) -> list[Value]:
+    """Weight and bias, with ones and zeros where they are missing."""
+    defaults = [make_constant("factor", np.full(size, n, np.float32)) for n in (1, 0)]
+    return [*factors, *defaults[len(factors) :]]
 
 
-def _real_rows(made: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
+def _emit_float_norm(rw: QnnRewrite, op: Op, name: str, x: Value, out: Value, factors: list[Value],
                shape: tuple[int, ...]) -> Value:  # fmt: skip
     size = shape[1] if name in ("LayerNorm", "RmsNorm") else x.bound[1]
-    kept = [make_constant("factor", numbers_of(v, np.asarray(v.data))) for v in _filled(factors, size)]
-    args: dict[str, Any] = {"weight": kept[0], "bias": kept[1], "eps": float(op.args["epsilon"])}
+    params = [make_constant("factor", numbers_of(v, np.asarray(v.data))) for v in _default_params(factors, size)]
+    args: dict[str, Any] = {"weight": params[0], "bias": params[1], "eps": float(op.args["epsilon"])}
     if name in ("LayerNorm", "RmsNorm"):
         kind = "layer_norm" if name == "LayerNorm" else "rms_norm"
         bias = args.pop("bias") if name == "RmsNorm" else None
-        flat = made.view(op, x, shape)
-        last = made.then(kind, op, out, shape, input=flat, normalized_shape=[size], **args)
+        flat = rw.reshape(op, x, shape)
+        result = rw.emit_temporary(kind, op, out, shape, input=flat, normalized_shape=[size], **args)
         if bias is not None and len(factors) > 1:
-            last = made.then("add", op, out, shape, self=last, other=bias)
+            result = rw.emit_temporary("add", op, out, shape, self=result, other=bias)
     else:
         groups = size if name == "InstanceNorm" else int(op.args["group"])
-        last = made.then("group_norm", op, out, x.bound, input=x, num_groups=groups, **args)
-    return made.view(op, made.half(op, last), x.bound)
+        result = rw.emit_temporary("group_norm", op, out, x.bound, input=x, num_groups=groups, **args)
+    return rw.reshape(op, rw.round_half(op, result), x.bound)

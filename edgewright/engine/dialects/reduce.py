@@ -1,4 +1,10 @@
-"""Vendors' pools and reductions: which elements are folded, and how a result is made of what they give."""
+"""Vendors' integer pools and reductions: which elements reduce to a result, and how it is requantized.
+
+Each vendor divides and rounds differently: TFLite's AVERAGE_POOL_2D adds half the count and truncates, its MEAN uses a
+fixed-point multiplier with two roundings (gemmlowp's SaturatingRoundingDoublingHighMul, then a rounding shift), XNNPACK
+multiplies in float32 and rounds to nearest even, TOSA multiplies by a reciprocal with one rounding. ``reduce_epilogue``
+registers each as published by the vendor's reference.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ REDUCE_EPILOGUES: dict[str, ReduceEpilogue] = {}
 
 @dataclass(frozen=True)
 class IntReduction:
-    """``data`` folded over windows of an image, or over ``axes``. ``extras`` are 32-bit constants that results need."""
+    """A reduction of ``data`` over image windows or over ``axes``. ``extras``: int32 constants per result."""
 
     data: Value
     how: str  # sum, max or min
@@ -35,29 +41,31 @@ class IntReduction:
     window: tuple[int, ...] | None = None
     stride: tuple[int, ...] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)  # above, below, left, right
-    zero: int = 0  # what padding holds
+    zero: int = 0  # value of padding
     extras: tuple[Value, ...] = field(default=())
 
     @property
     def count(self) -> int:
-        """Elements that make one."""
+        """Elements per result."""
         return math.prod(self.window or (self.data.bound[a] for a in self.axes))
 
 
-REDUCTIONS: dict[str, Callable[[Op], IntReduction]] = {}  # of dialects that say so themselves
+REDUCTIONS: dict[str, Callable[[Op], IntReduction]] = {}  # registered by dialects with their own windows
 
 
 def reduce_epilogue(*kinds: str) -> Callable[[ReduceEpilogue], ReduceEpilogue]:
-    def register(made: ReduceEpilogue) -> ReduceEpilogue:
+    """Register the requantization of operators of these kinds."""
+
+    def register(epilogue: ReduceEpilogue) -> ReduceEpilogue:
         for kind in kinds:
-            REDUCE_EPILOGUES[kind] = made
-        return made
+            REDUCE_EPILOGUES[kind] = epilogue
+        return epilogue
 
     return register
 
 
 def find_epilogue(op: Op, numerics: Numerics) -> ReduceEpilogue | None:
-    """How results are made under these numerics, or None if nothing here does it."""
+    """The requantization under these numerics, or None if it is not supported."""
     if op.kind.startswith("tflite.") and op.kind.removeprefix("tflite.") in named(numerics.name):
         return REDUCE_EPILOGUES.get(f"{op.kind} {numerics.name}")
     return REDUCE_EPILOGUES.get(op.kind)
@@ -70,19 +78,19 @@ def _result(op: Op) -> Value:
 
 
 def int_reduction(op: Op) -> IntReduction:
-    """What an operator of ``FOLDS`` folds; raises if sizes are none that it can have."""
+    """The reduction of an operator in ``REDUCE_EPILOGUES``; raises if its sizes are inconsistent."""
     if op.kind in REDUCTIONS:
         return REDUCTIONS[op.kind](op)
     name = op.kind.partition(".")[2]
     if name in ("AVERAGE_POOL_2D", "avg_pool2d", "max_pool2d"):
         return _pool(op)
     data = op.args["inputs"][0] if "inputs" in op.args else op.args["input"]
-    listed = op.args["axis"] if isinstance(op.args.get("axis"), list) else None  # ENN's
-    given = listed or (np.atleast_1d(op.args["inputs"][1].data) if "inputs" in op.args else [op.args["axis"]])
-    axes = tuple(sorted({int(a) % max(len(data.bound), 1) for a in given}))
+    enn_axes = op.args["axis"] if isinstance(op.args.get("axis"), list) else None  # ENN's
+    axis_values = enn_axes or (np.atleast_1d(op.args["inputs"][1].data) if "inputs" in op.args else [op.args["axis"]])
+    axes = tuple(sorted({int(a) % max(len(data.bound), 1) for a in axis_values}))
     keep = bool(op.args.get("keep_dims", True))
     shape = tuple(1 if d in axes else n for d, n in enumerate(data.bound) if keep or d not in axes)
-    if shape != _result(op).bound or not axes or 0 in data.bound or any(int(a) >= len(data.bound) for a in given):
+    if shape != _result(op).bound or not axes or 0 in data.bound or any(int(a) >= len(data.bound) for a in axis_values):
         raise IntRangeError("results are not as many")
     how = "max" if name in ("REDUCE_MAX", "reduce_max", "reduce_any") else "min"
     return IntReduction(
@@ -93,10 +101,10 @@ def int_reduction(op: Op) -> IntReduction:
 def _pool(op: Op) -> IntReduction:
     out = _result(op).bound
     if op.kind.startswith("tflite."):
-        data, pads, origin = op.args["inputs"][0], (0, 0, 0, 0), 0
+        data, pads, zero_point = op.args["inputs"][0], (0, 0, 0, 0), 0
         high, wide, down, across = (int(op.args[n]) for n in ("filter_h", "filter_w", "stride_h", "stride_w"))
     else:
-        data, origin = op.args["input"], int(op.args.get("input_zp", 0))
+        data, zero_point = op.args["input"], int(op.args.get("input_zp", 0))
         (high, wide), (down, across) = ([int(n) for n in op.args[name]] for name in ("kernel", "stride"))
         top, bottom, left, right = (int(n) for n in op.args["pad"])
         pads = (top, bottom, left, right)
@@ -112,12 +120,12 @@ def _pool(op: Op) -> IntReduction:
         if any(pads):
             raise IntRangeError("padding that is less than anything")
         return IntReduction(data, "max", (), True, (high, wide), (down, across))
-    extras = () if op.kind.startswith("tflite.") else _inverses(op, data, (high, wide))
-    return IntReduction(data, "sum", (), True, (high, wide), (down, across), pads, origin, extras)
+    extras = () if op.kind.startswith("tflite.") else _reciprocal_constants(op, data, (high, wide))
+    return IntReduction(data, "sum", (), True, (high, wide), (down, across), pads, zero_point, extras)
 
 
-def _inverses(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, ...]:
-    """For each pixel of the result the multiplier and shift that divide by how many of its window are inside."""
+def _reciprocal_constants(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, ...]:
+    """Multiplier and shift per output pixel that divide by the number of window elements inside the image."""
     counts: Array = np.ones((1, 1, 1, 1), np.int64)
     for axis, (k, s) in enumerate(zip(window, op.args["stride"], strict=True)):
         starts = np.arange(_result(op).bound[1 + axis]) * int(s) - int(op.args["pad"][2 * axis])
@@ -132,10 +140,11 @@ def _inverses(op: Op, data: Value, window: tuple[int, int]) -> tuple[Value, ...]
 
 @reduce_epilogue("tflite.AVERAGE_POOL_2D")
 def _average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
+    """Round half away from zero: add half the count with the sum's sign, then truncate."""
     count = int(op.args["filter_h"]) * int(op.args["filter_w"])
-    below = i.compare("slt", total, i.constant(0))
-    moved = i.add(total, i.select(below, i.constant(-(count // 2)), i.constant(count // 2)))
-    return RangedInt(i.f.op("sdiv", moved.reg, count), -128, 127)
+    negative = i.compare("slt", total, i.constant(0))
+    rounded = i.add(total, i.select(negative, i.constant(-(count // 2)), i.constant(count // 2)))
+    return RangedInt(i.f.op("sdiv", rounded.reg, count), -128, 127)
 
 
 @reduce_epilogue("tflite.MEAN")
@@ -148,27 +157,28 @@ def _mean(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> R
 
 @reduce_epilogue("tflite.MEAN xnnpack", "tflite.SUM xnnpack")
 def _nearest(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
+    """XNNPACK: multiply in float32, round to nearest even."""
     factor, start = nearest_factor(op, int_reduction(op).count)
     f, real = i.f, to_float32(i.f, total.reg)
-    made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
-    return RangedInt(round_to_int(f, clamp(f, made, -128, 127)), -128, 127)
+    scaled = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
+    return RangedInt(round_to_int(f, clamp(f, scaled, -128, 127)), -128, 127)
 
 
 @reduce_epilogue("tflite.SUM")
 def _real_sum(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Reg]) -> RangedInt:
-    """In single precision; halves go away from zero."""
+    """TFLite's reference SUM: float32, round half away from zero."""
     x, out, f = op.args["inputs"][0], _result(op), i.f
     factor = scale(x) / scale(out)
     start = np.float32(-zero(x)) * factor * np.float32(int_reduction(op).count)
     real = to_float32(f, total.reg)
-    made = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
-    near = clamp(f, made, -512, 512)  # beyond every byte, whatever the zero point
-    whole = f.cast("fptosi", near, total.reg.type)
-    rest = f.op("fsub", near, to_float32(f, whole))  # exact
-    up, down = (f.cast("zext", f.compare(how, rest, const(by, rest.type)), total.reg.type) for how, by in
+    scaled = f.op("fadd", f.op("fmul", real, const(float(factor), real.type)), const(float(start), real.type))
+    clamped = clamp(f, scaled, -512, 512)  # outside int8 for any zero point
+    truncated = f.cast("fptosi", clamped, total.reg.type)
+    fraction = f.op("fsub", clamped, to_float32(f, truncated))  # exact
+    up, down = (f.cast("zext", f.compare(how, fraction, const(by, fraction.type)), total.reg.type) for how, by in
                 (("oge", 0.5), ("ole", -0.5)))  # fmt: skip
-    steps = f.op("sub", f.op("add", whole, up), down)
-    return i.clamp(i.plus(RangedInt(steps, -513, 513), zero(out)), -128, 127)
+    rounded = f.op("sub", f.op("add", truncated, up), down)
+    return i.clamp(i.plus(RangedInt(rounded, -513, 513), zero(out)), -128, 127)
 
 
 @reduce_epilogue("tflite.REDUCE_MAX", "tflite.REDUCE_MIN", "tosa.reduce_max", "tosa.reduce_min", "tosa.reduce_any",
@@ -187,5 +197,5 @@ def _tosa_average(i: RangedIntBuilder, op: Op, total: RangedInt, extras: list[Re
     out = _result(op)
     window = int(np.prod(op.args["kernel"]))
     centred = i.plus(total, -int(op.args["input_zp"]) * window)
-    made = RangedInt(scale_by(i.f, "single", extras[0], extras[1], False)(i.narrow(centred).reg), -(1 << 16), 1 << 16)
-    return i.clamp(i.plus(made, int(op.args["output_zp"])), *dtype_range(out))
+    scaled = RangedInt(scale_by(i.f, "single", extras[0], extras[1], False)(i.narrow(centred).reg), -(1 << 16), 1 << 16)
+    return i.clamp(i.plus(scaled, int(op.args["output_zp"])), *dtype_range(out))

@@ -1,4 +1,4 @@
-"""What translations are written with: a graph's operators, replaced one by one."""
+"""Infrastructure of dialect translations: rewrite a graph operator by operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgewright.ir.graph import Graph, Op, Value
 
 
 class GraphRewrite:
-    """A graph under translation. ``ops`` are the new ones; ``value`` gives what now stands for an old value."""
+    """A graph being translated. ``ops`` holds the new operators; ``value`` maps an old value to its replacement."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -20,64 +20,65 @@ class GraphRewrite:
             for value in dict.fromkeys(op.inputs()):
                 self.readers.setdefault(value, []).append(op)
         self.outputs = set(graph.outputs)
-        self.done: set[Op] = set()  # operators that are part of another's translation
+        self.done: set[Op] = set()  # operators that another's translation already covers
         self.values: dict[Value, Value] = {}
 
     def value(self, old: Value) -> Value:
         return self.values.get(old, old)
 
     def only_reader(self, value: Value) -> Op | None:
-        """The operator that is alone in reading a value that nobody outside sees."""
+        """The single reader of a value that is not a graph output, or None."""
         readers = self.readers.get(value, [])
         return readers[0] if len(readers) == 1 and value not in self.outputs else None
 
     def emit(self, kind: str, source: Op, out: Value, /, **args: Any) -> None:
-        self.ops.append(Op(kind, self._given(args), [self.value(out)], source.origin))
+        """Append an operator with remapped operands."""
+        self.ops.append(Op(kind, self._remap(args), [self.value(out)], source.origin))
 
     def keep(self, op: Op) -> None:
-        """An operator as it is, on the new values."""
+        """Append an operator unchanged, with remapped operands."""
         outputs = [None if v is None else self.value(v) for v in op.outputs]
-        self.ops.append(Op(op.kind, self._given(op.args), outputs, op.origin, op.graphs))
+        self.ops.append(Op(op.kind, self._remap(op.args), outputs, op.origin, op.graphs))
 
-    def _given(self, args: Any) -> Any:
+    def _remap(self, args: Any) -> Any:
         if isinstance(args, dict):
-            return {name: self._given(a) for name, a in args.items()}
+            return {name: self._remap(a) for name, a in args.items()}
         if isinstance(args, list | tuple):
-            return type(args)(self._given(a) for a in args)
+            return type(args)(self._remap(a) for a in args)
         return self.value(args) if isinstance(args, Value) else args
 
     def finish(self) -> Graph:
-        """The new graph, without what nobody reads any more."""
-        ends = [[self.value(v) for v in side] for side in (self.graph.inputs, self.graph.outputs)]
-        wanted, kept = set(ends[1]), []
+        """The new graph, without dead operators."""
+        io = [[self.value(v) for v in side] for side in (self.graph.inputs, self.graph.outputs)]
+        live, live_ops = set(io[1]), []
         for op in reversed(self.ops):
-            if any(v in wanted for v in op.outputs):
-                kept.append(op)
-                wanted |= set(op.inputs())
-        return Graph(self.graph.name, ends[0], ends[1], kept[::-1])
+            if any(v in live for v in op.outputs):
+                live_ops.append(op)
+                live |= set(op.inputs())
+        return Graph(self.graph.name, io[0], io[1], live_ops[::-1])
 
 
 R = TypeVar("R", bound=GraphRewrite)
-Rule = Callable[[R, Op], bool]  # False if it has no way for this one
+Rule = Callable[[R, Op], bool]  # False if the rule does not support the operator
 
 
 class RuleTable(Generic[R]):
-    """A dialect's translations, by the names of its operators: ``@rule("CONV_2D")`` above each."""
+    """Translation rules of a dialect by operator name; ``@rule("CONV_2D")`` registers one."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._known: dict[str, Rule[R]] = {}
+        self._rules: dict[str, Rule[R]] = {}
 
     def __call__(self, *names: str) -> Callable[[Rule[R]], Rule[R]]:
-        def register(made: Rule[R]) -> Rule[R]:
+        def register(function: Rule[R]) -> Rule[R]:
             for name in names:
-                self._known[self._prefix + name] = made
-            return made
+                self._rules[self._prefix + name] = function
+            return function
 
         return register
 
-    def apply(self, made: R, op: Op, otherwise: Rule[R] | None = None) -> None:
-        """Translate an operator, or keep it as it is."""
-        chosen = self._known.get(op.kind, otherwise)
-        if op not in made.done and (chosen is None or not chosen(made, op)):
-            made.keep(op)
+    def apply(self, rewrite: R, op: Op, default: Rule[R] | None = None) -> None:
+        """Translate an operator, or keep it if no rule supports it."""
+        rule = self._rules.get(op.kind, default)
+        if op not in rewrite.done and (rule is None or not rule(rewrite, op)):
+            rewrite.keep(op)

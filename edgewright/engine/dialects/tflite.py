@@ -1,4 +1,10 @@
-"""TFLite's operators as the engine's."""
+"""Translation of TFLite operators to core operators.
+
+Under "tflite" numerics a convolution carries a ``Scaling`` with TFLite's own rounding: "twice" is
+MultiplyByQuantizedMultiplier with two roundings (doubling high multiply, then rounding shift), as in the reference
+convolution kernels; "once" is the single rounding of FULLY_CONNECTED. Under "xnnpack" numerics it carries none, because
+XNNPACK's float32 requantization is the engine's own.
+"""
 
 from __future__ import annotations
 
@@ -21,36 +27,37 @@ rule: RuleTable[_TfliteRewrite] = RuleTable(PREFIX)
 
 
 def translate(graph: Graph, numerics: Numerics) -> Graph:
-    made = _TfliteRewrite(graph, numerics)
+    rw = _TfliteRewrite(graph, numerics)
     for op in graph.ops:
-        rule.apply(made, op)
-    return made.finish()
+        rule.apply(rw, op)
+    return rw.finish()
 
 
 class _TfliteRewrite(GraphRewrite):
     def __init__(self, graph: Graph, numerics: Numerics) -> None:
         super().__init__(graph)
-        self.fixed = numerics.name == "tflite"  # else XNNPACK's rounding, which is the engine's own
+        self.fixed_point = numerics.name == "tflite"  # otherwise XNNPACK's rounding, the engine's own
 
-    def scaled(
+    def fuse_requantization(
         self, op: Op, rounding: str, factor: Callable[[Value, Value, Value], Any] = factor_of
     ) -> tuple[dict[str, Any], Value]:
-        """How sums become stored integers, and the value they are: an activation that follows only narrows limits."""
+        """The requantization arguments of a convolution, and its result; a following activation narrows the clamp
+        range.
+        """
         out = _result(op)
         low, high, following = -128, 127, self.only_reader(out)
-        if following is not None and (bounds := _bounds(following)) is not None:
-            low, high = bounds
+        if following is not None and (clamp_range := _clamp_range(following)) is not None:
+            low, high = clamp_range
             self.done.add(following)
         last = out if following is None or following not in self.done else _result(following)
-        if not self.fixed:
-            return {"limits": _real(last, low, high)}, last
+        if not self.fixed_point:
+            return {"limits": _float_limits(last, low, high)}, last
         mantissa, exponent = multiplier(factor(*operands(op), out))
-        return {
-            "scaling": FixedPointScale(_numbers(mantissa), _numbers(31 - exponent), rounding, zero(out), low, high)
-        }, last
+        scaling = FixedPointScale(_int_tuple(mantissa), _int_tuple(31 - exponent), rounding, zero(out), low, high)
+        return {"scaling": scaling}, last
 
 
-def _numbers(array: Any) -> tuple[int, ...]:
+def _int_tuple(array: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in np.atleast_1d(array))
 
 
@@ -60,8 +67,8 @@ def _result(op: Op) -> Value:
     return out
 
 
-def _real(out: Value, low: int, high: int) -> tuple[float, float] | None:
-    """Limits of stored integers as real numbers, as the engine's own operators have them."""
+def _float_limits(out: Value, low: int, high: int) -> tuple[float, float] | None:
+    """The clamp range in real units, as core operators express it; None if it is the full range."""
     if (low, high) == (-128, 127):
         return None
     assert out.q is not None
@@ -69,8 +76,8 @@ def _real(out: Value, low: int, high: int) -> tuple[float, float] | None:
     return (low - zero(out)) * step, (high - zero(out)) * step
 
 
-def _bounds(op: Op) -> tuple[int, int] | None:
-    """The limits of stored integers that an operator is nothing but; None if it is more."""
+def _clamp_range(op: Op) -> tuple[int, int] | None:
+    """The clamp range of an operator that only clamps, in quantized units; None for other operators."""
     name, out = op.kind.removeprefix(PREFIX), _result(op)
     values = op.args["inputs"]
     if any(v.q is None for v in (*values, out)) or values[0].q != out.q:
@@ -83,141 +90,141 @@ def _bounds(op: Op) -> tuple[int, int] | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------- products
+# ------------------------------------------------------------------------------------------------------ convolutions
 
 
-def _steps(op: Op, name: str) -> list[int]:
+def _hw_pair(op: Op, name: str) -> list[int]:
     return [int(op.args.get(f"{name}_{side}", 1)) for side in ("h", "w")]
 
 
-def _padding(made: _TfliteRewrite, x: Value) -> tuple[Value, list[int]]:
-    """An image without the zeros around it, and how many there were: above, below, left, right."""
-    maker = made.makers.get(x)
-    if maker is None or maker.kind != f"{PREFIX}PADV2":
+def _fold_padding(rw: _TfliteRewrite, x: Value) -> tuple[Value, list[int]]:
+    """Fold an explicit zero-point padding of the input: the unpadded image, and top, bottom, left, right."""
+    producer = rw.makers.get(x)
+    if producer is None or producer.kind != f"{PREFIX}PADV2":
         return x, [0] * 4
-    image, widths, value = maker.args["inputs"]
+    image, widths, value = producer.args["inputs"]
     if value.data is None or widths.data is None or widths.data.shape != (4, 2) or image.q != x.q:
         return x, [0] * 4
     (before, _), *sides, (last, _) = [[int(n) for n in pair] for pair in widths.data]
-    plain = not any((*map(int, widths.data[0]), *map(int, widths.data[3])))
-    if not plain or before or last or int(value.data.reshape(-1)[0]) != zero(image):
+    spatial_only = not any((*map(int, widths.data[0]), *map(int, widths.data[3])))
+    if not spatial_only or before or last or int(value.data.reshape(-1)[0]) != zero(image):
         return x, [0] * 4
     return image, [n for pair in sides for n in pair]
 
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D")
-def _convolution(made: _TfliteRewrite, op: Op) -> bool:
+def _convolution(rw: _TfliteRewrite, op: Op) -> bool:
     x, weight, bias = op.args["inputs"]
     if weight.data is None or bias.data is None:
         return False
-    image, pads = _padding(made, x)
-    deep = "DEPTHWISE" in op.kind
-    scaling, out = made.scaled(op, "twice")
-    made.emit("depthwise_conv2d" if deep else "conv2d", op, out, input=image, weight=weight, bias=bias,
-              stride=_steps(op, "stride"), padding=pads, dilation=_steps(op, "dilation"),
-              groups=x.bound[-1] if deep else 1, **scaling)  # fmt: skip
+    image, padding = _fold_padding(rw, x)
+    depthwise = "DEPTHWISE" in op.kind
+    scaling, out = rw.fuse_requantization(op, "twice")
+    rw.emit("depthwise_conv2d" if depthwise else "conv2d", op, out, input=image, weight=weight, bias=bias,
+              stride=_hw_pair(op, "stride"), padding=padding, dilation=_hw_pair(op, "dilation"),
+              groups=x.bound[-1] if depthwise else 1, **scaling)  # fmt: skip
     return True
 
 
 @rule("FULLY_CONNECTED")
-def _linear(made: _TfliteRewrite, op: Op) -> bool:
+def _linear(rw: _TfliteRewrite, op: Op) -> bool:
     x, weight, bias = op.args["inputs"]
     if weight.data is None or bias.data is None or np.size(weight.q.scale) > 1:
         return False
-    scaling, out = made.scaled(op, "once")
-    made.emit("linear", op, out, input=x, weight=weight, bias=bias, **scaling)
+    scaling, out = rw.fuse_requantization(op, "once")
+    rw.emit("linear", op, out, input=x, weight=weight, bias=bias, **scaling)
     return True
 
 
 @rule("BATCH_MATMUL")
-def _matmul(made: _TfliteRewrite, op: Op) -> bool:
+def _matmul(rw: _TfliteRewrite, op: Op) -> bool:
     (a, b), out = op.args["inputs"], _result(op)
     if a.data is not None or b.data is not None:
         return False
-    if made.fixed:
-        scaling, out = made.scaled(op, "twice", pair_factor)
+    if rw.fixed_point:
+        scaling, out = rw.fuse_requantization(op, "twice", pair_factor)
     else:
         factor = float(scale(a) * scale(b) / scale(out))
         scaling = {"scaling": FloatScale((factor,), zero(out), -128, 127, "even")}
-    made.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero(a), zero(b)), **scaling)
+    rw.emit("whole_matmul", op, out, self=a, other=b, zeros=(zero(a), zero(b)), **scaling)
     return True
 
 
 @rule("TRANSPOSE_CONV")
-def _transposed(made: _TfliteRewrite, op: Op) -> bool:
+def _transposed(rw: _TfliteRewrite, op: Op) -> bool:
     _, weight, x, bias = op.args["inputs"]
     if weight.data is None or bias.data is None or len(x.bound) != 4:
         return False
-    stride, size = _steps(op, "stride"), _result(op).bound[1:3]
+    stride, size = _hw_pair(op, "stride"), _result(op).bound[1:3]
     full = [(n - 1) * s + k for n, s, k in zip(x.bound[1:3], stride, weight.bound[1:3], strict=True)]
-    cut = [f - n for f, n in zip(full, size, strict=True)]
-    if min(cut) < 0:
+    cropped = [f - n for f, n in zip(full, size, strict=True)]
+    if min(cropped) < 0:
         return False
-    scaling, out = made.scaled(op, "twice")
-    made.emit("conv_transpose2d", op, out, input=x, weight=weight, bias=bias, stride=stride, dilation=[1, 1], groups=1,
-              padding=[0, cut[0], 0, cut[1]], output_padding=[0, 0], **scaling)  # fmt: skip
+    scaling, out = rw.fuse_requantization(op, "twice")
+    rw.emit("conv_transpose2d", op, out, input=x, weight=weight, bias=bias, stride=stride, dilation=[1, 1], groups=1,
+              padding=[0, cropped[0], 0, cropped[1]], output_padding=[0, 0], **scaling)  # fmt: skip
     return True
 
 
-# ------------------------------------------------------------------------------------------------------------- moves
+# ----------------------------------------------------------------------------------------------------- data movement
 
 
 @rule("RESHAPE")
-def _reshape(made: _TfliteRewrite, op: Op) -> bool:
+def _reshape(rw: _TfliteRewrite, op: Op) -> bool:
     x, shape = op.args["inputs"]
-    made.emit("view", op, _result(op), self=x, size=[int(n) for n in shape.data])
+    rw.emit("view", op, _result(op), self=x, size=[int(n) for n in shape.data])
     return True
 
 
 @rule("TRANSPOSE")
-def _transpose(made: _TfliteRewrite, op: Op) -> bool:
+def _transpose(rw: _TfliteRewrite, op: Op) -> bool:
     x, dims = op.args["inputs"]
-    made.emit("permute", op, _result(op), self=x, dims=[int(d) for d in dims.data])
+    rw.emit("permute", op, _result(op), self=x, dims=[int(d) for d in dims.data])
     return True
 
 
 @rule("CONCATENATION")
-def _concatenation(made: _TfliteRewrite, op: Op) -> bool:
+def _concatenation(rw: _TfliteRewrite, op: Op) -> bool:
     axis = int(op.args["axis"])
-    made.emit("cat", op, _result(op), tensors=list(op.args["inputs"]), dim=axis % len(_result(op).bound))
+    rw.emit("cat", op, _result(op), tensors=list(op.args["inputs"]), dim=axis % len(_result(op).bound))
     return True
 
 
 @rule("SLICE")
-def _slice(made: _TfliteRewrite, op: Op) -> bool:
+def _slice(rw: _TfliteRewrite, op: Op) -> bool:
     x, begin, size = op.args["inputs"]
     if tuple(int(n) for n in size.data) != _result(op).bound or 0 in _result(op).bound:
         return False
-    made.emit("slice", op, _result(op), self=x, start=[int(n) for n in begin.data], length=list(_result(op).bound))
+    rw.emit("slice", op, _result(op), self=x, start=[int(n) for n in begin.data], length=list(_result(op).bound))
     return True
 
 
 @rule("PADV2")
-def _pad(made: _TfliteRewrite, op: Op) -> bool:
+def _pad(rw: _TfliteRewrite, op: Op) -> bool:
     x, widths, value = op.args["inputs"]
     if value.data is None or value.data.size != 1 or x.q != _result(op).q:
         return False
     before, after = ([int(pair[i]) for pair in widths.data] for i in (0, 1))
-    real = (int(value.data.reshape(-1)[0]) - zero(x)) * float(np.asarray(x.q.scale))
-    made.emit("pad", op, _result(op), self=x, before=before, after=after, value=real)
+    fill = (int(value.data.reshape(-1)[0]) - zero(x)) * float(np.asarray(x.q.scale))
+    rw.emit("pad", op, _result(op), self=x, before=before, after=after, value=fill)
     return True
 
 
 @rule("MAX_POOL_2D")
-def _max_pool(made: _TfliteRewrite, op: Op) -> bool:
+def _max_pool(rw: _TfliteRewrite, op: Op) -> bool:
     x, out = op.args["inputs"][0], _result(op)
     if x.q != out.q:
         return False
-    made.emit("max_pool2d", op, out, self=x, kernel_size=_steps(op, "filter"), stride=_steps(op, "stride"),
+    rw.emit("max_pool2d", op, out, self=x, kernel_size=_hw_pair(op, "filter"), stride=_hw_pair(op, "stride"),
               padding=[0] * 4, dilation=[1, 1])  # fmt: skip
     return True
 
 
 @rule("ADD", "SUB", "MUL")
-def _binary(made: _TfliteRewrite, op: Op) -> bool:
-    """As the engine's own, where XNNPACK's rounding is asked for."""
-    if made.fixed:
+def _binary(rw: _TfliteRewrite, op: Op) -> bool:
+    """Core add, sub and mul under XNNPACK's rounding; TFLite's rounding has its own rules."""
+    if rw.fixed_point:
         return False
     a, b = op.args["inputs"]
-    made.emit(op.kind.removeprefix(PREFIX).lower(), op, _result(op), self=a, other=b)
+    rw.emit(op.kind.removeprefix(PREFIX).lower(), op, _result(op), self=a, other=b)
     return True

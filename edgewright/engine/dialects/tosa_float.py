@@ -1,4 +1,4 @@
-"""TOSA's operators on single precision, as the engine's: sums in the engine's order, functions within its bounds."""
+"""Translation of TOSA's float32 operators to core operators; sums and functions use the engine's order and accuracy."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from edgewright.engine.dialects.tosa_rewrite import TosaRewrite, int_pairs, make
 from edgewright.ir.graph import Op, Value
 from edgewright.ir.tosa.table import PREFIX
 
-_SINGLE = np.dtype(np.float32)
+_FLOAT32 = np.dtype(np.float32)
 _SAME = ("abs", "exp", "log", "ceil", "floor", "sin", "cos", "tanh", "erf", "reciprocal", "rsqrt", "sigmoid")
 _PAIRS = ("add", "sub", "mul", "maximum", "minimum")
 _REDUCED = {"reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin"}
 
 
-def translate_float(made: TosaRewrite, op: Op) -> bool:
-    """False if it is not of single precision alone, or there is no way for it."""
+def translate_float(rw: TosaRewrite, op: Op) -> bool:
+    """Translate an operator on float32 tensors; False if it has other types or no rule."""
     rule = _RULES.get(op.kind.removeprefix(PREFIX))
-    if rule is None or any(v.dtype != _SINGLE for v in (*op.inputs(), result_of(op))):
+    if rule is None or any(v.dtype != _FLOAT32 for v in (*op.inputs(), result_of(op))):
         return False
-    return rule(made, op)
+    return rule(rw, op)
 
 
-def _unary(made: TosaRewrite, op: Op) -> bool:
+def _unary(rw: TosaRewrite, op: Op) -> bool:
     name = op.kind.removeprefix(PREFIX)
-    made.emit("neg" if name == "negate" else name, op, result_of(op), self=op.args["input"])
+    rw.emit("neg" if name == "negate" else name, op, result_of(op), self=op.args["input"])
     return True
 
 
-def _binary(made: TosaRewrite, op: Op) -> bool:
+def _binary(rw: TosaRewrite, op: Op) -> bool:
     if op.args.get("shift") or all(v.data is not None for v in op.inputs()):
         return False
-    made.emit(op.kind.removeprefix(PREFIX), op, result_of(op), self=op.args["a"], other=op.args["b"])
+    rw.emit(op.kind.removeprefix(PREFIX), op, result_of(op), self=op.args["a"], other=op.args["b"])
     return True
 
 
-def _clamp(made: TosaRewrite, op: Op) -> bool:
+def _clamp(rw: TosaRewrite, op: Op) -> bool:
     limits = float(op.args["min_val"]), float(op.args["max_val"])
     if not limits[0] <= limits[1]:
         return False
-    made.emit("clamp", op, result_of(op), self=op.args["input"], limits=limits)
+    rw.emit("clamp", op, result_of(op), self=op.args["input"], limits=limits)
     return True
 
 
-def _reduce(made: TosaRewrite, op: Op) -> bool:
+def _reduce(rw: TosaRewrite, op: Op) -> bool:
     kind = _REDUCED[op.kind.removeprefix(PREFIX)]
-    made.emit(kind, op, result_of(op), self=op.args["input"], dim=[int(op.args["axis"])], keepdim=True)
+    rw.emit(kind, op, result_of(op), self=op.args["input"], dim=[int(op.args["axis"])], keepdim=True)
     return True
 
 
@@ -59,52 +59,52 @@ def _bias(op: Op, channels: int) -> Value | None:
     return make_constant(np.broadcast_to(bias.reshape(-1), channels).astype(np.float32))
 
 
-def _convolve(made: TosaRewrite, op: Op, kind: str, filters: Any, channels: int, **sizes: Any) -> bool:
+def _convolve(rw: TosaRewrite, op: Op, kind: str, filters: Any, channels: int, **sizes: Any) -> bool:
     bias = _bias(op, channels)
     if bias is None or op.args["input_zp"] or op.args["weight_zp"]:
         return False
-    made.emit(kind, op, result_of(op), input=op.args["input"], weight=make_constant(filters), bias=bias, **sizes)
+    rw.emit(kind, op, result_of(op), input=op.args["input"], weight=make_constant(filters), bias=bias, **sizes)
     return True
 
 
-def _conv2d(made: TosaRewrite, op: Op) -> bool:
+def _conv2d(rw: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
     return weight.data is not None and _convolve(
-        made, op, "conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
+        rw, op, "conv2d", weight.data, weight.bound[0], padding=[int(n) for n in op.args["pad"]], groups=1,
         **int_pairs(op, "stride", "dilation"),
     )  # fmt: skip
 
 
-def _depthwise(made: TosaRewrite, op: Op) -> bool:
+def _depthwise(rw: TosaRewrite, op: Op) -> bool:
     weight = op.args["weight"]
     if weight.data is None or weight.bound[3] != 1:
         return False
     channels = weight.bound[2]
-    return _convolve(made, op, "depthwise_conv2d", weight.data.reshape(1, *weight.bound[:3]), channels, groups=channels,
+    return _convolve(rw, op, "depthwise_conv2d", weight.data.reshape(1, *weight.bound[:3]), channels, groups=channels,
                      padding=[int(n) for n in op.args["pad"]], **int_pairs(op, "stride", "dilation"))  # fmt: skip
 
 
-def _transposed(made: TosaRewrite, op: Op) -> bool:
-    weight, edges = op.args["weight"], [int(n) for n in op.args["out_pad"]]
-    if weight.data is None or max(edges) > 0:
+def _transposed(rw: TosaRewrite, op: Op) -> bool:
+    weight, out_pad = op.args["weight"], [int(n) for n in op.args["out_pad"]]
+    if weight.data is None or max(out_pad) > 0:
         return False
-    return _convolve(made, op, "conv_transpose2d", weight.data, weight.bound[0], padding=[-n for n in edges], groups=1,
+    return _convolve(rw, op, "conv_transpose2d", weight.data, weight.bound[0], padding=[-n for n in out_pad], groups=1,
                      dilation=[1, 1], output_padding=[0, 0], **int_pairs(op, "stride"))  # fmt: skip
 
 
-def _matmul(made: TosaRewrite, op: Op) -> bool:
+def _matmul(rw: TosaRewrite, op: Op) -> bool:
     if op.args["a_zp"] or op.args["b_zp"]:
         return False
-    made.emit("bmm", op, result_of(op), self=op.args["a"], other=op.args["b"])
+    rw.emit("bmm", op, result_of(op), self=op.args["a"], other=op.args["b"])
     return True
 
 
-def _pool(made: TosaRewrite, op: Op) -> bool:
-    kind, sizes = op.kind.removeprefix(PREFIX), int_pairs(op, "kernel", "stride")
+def _pool(rw: TosaRewrite, op: Op) -> bool:
+    kind, window = op.kind.removeprefix(PREFIX), int_pairs(op, "kernel", "stride")
     if op.args.get("input_zp") or op.args.get("output_zp"):
         return False
     dilation = {"dilation": [1, 1]} if kind == "max_pool2d" else {}
-    made.emit(kind, op, result_of(op), self=op.args["input"], kernel_size=sizes["kernel"], stride=sizes["stride"],
+    rw.emit(kind, op, result_of(op), self=op.args["input"], kernel_size=window["kernel"], stride=window["stride"],
               padding=[int(n) for n in op.args["pad"]], **dilation)  # fmt: skip
     return True
 

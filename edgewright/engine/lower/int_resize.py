@@ -75,8 +75,8 @@ class IntResize(Lowering):
         context.step(name, [data.at(), out.at(), rows, columns], batch * high, batch * high * wide * channels * 0.5)
 
     def _table(self, axis: ResizeAxis, step: int) -> Array:
-        entries = np.zeros((axis.places.shape[1], _ENTRY // 8), np.int64)
-        entries[:, :2] = axis.places.T * step
+        entries = np.zeros((axis.indices.shape[1], _ENTRY // 8), np.int64)
+        entries[:, :2] = axis.indices.T * step
         weights = axis.weights.T
         entries[:, 2:] = weights.astype(np.float64).view(np.int64) if self.is_float else weights
         return entries.view(np.uint8)
@@ -140,7 +140,7 @@ def _storage_offset(value: Value) -> int:
 def _accumulator(spec: IntResizeSpec) -> tuple[str, tuple[int, int]]:
     """The LLVM type that holds every sum, and the range of the sums."""
     low, high = dtype_range(spec.data)
-    weight_bound = spec.axes[0].most * spec.axes[1].most
+    weight_bound = spec.axes[0].weight_bound * spec.axes[1].weight_bound
     low, high = min(low, 0) * weight_bound, max(high, 0) * weight_bound
     if any(int(axis.weights.min()) < 0 for axis in spec.axes):
         low, high = -max(-low, high), max(-low, high)
