@@ -185,7 +185,9 @@ _BITWISE = {
 
 @elementwise_rule(*(f"tosa.{name}" for name in _BITWISE))
 def _bitwise(i: RangedIntBuilder, op: Op, args: Args) -> RangedInt:
-    return RangedInt(i.f.op(_BITWISE[op.kind.removeprefix("tosa.")], args[0].reg, args[1].reg), *dtype_range(result_of(op)))
+    return RangedInt(
+        i.f.op(_BITWISE[op.kind.removeprefix("tosa.")], args[0].reg, args[1].reg), *dtype_range(result_of(op))
+    )
 
 
 @elementwise_rule("tosa.bitwise_not", "tosa.logical_not")

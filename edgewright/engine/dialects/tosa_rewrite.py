@@ -101,7 +101,9 @@ class TosaRewrite(GraphRewrite):
                 result_of(clamp),
             )
         multipliers, shifts = (tuple(int(n) for n in a.reshape(-1)) for a in (multiplier, shift))
-        return FixedPointScale(multipliers, shifts, rescale.args["rounding"], int(rescale.args["output_zp"]), low, high), out
+        return FixedPointScale(
+            multipliers, shifts, rescale.args["rounding"], int(rescale.args["output_zp"]), low, high
+        ), out
 
 
 def has_int_limits(clamp: Op) -> bool:

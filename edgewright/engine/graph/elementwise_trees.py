@@ -59,7 +59,9 @@ def tree_inputs(tree: Sequence[Op]) -> list[Value]:
     from edgewright.engine.dialects.elementwise import elementwise_operands
 
     produced = {v for op in tree for v in op.outputs}
-    return list(dict.fromkeys(v for op in tree for v in elementwise_operands(op) if v not in produced and not _is_scalar(v)))
+    return list(
+        dict.fromkeys(v for op in tree for v in elementwise_operands(op) if v not in produced and not _is_scalar(v))
+    )
 
 
 def single_int8_input(tree: Sequence[Op]) -> Value | None:

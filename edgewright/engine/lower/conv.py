@@ -137,7 +137,9 @@ class FloatConv(ConvLowering):
         filters = self.filters[span].reshape(conv.outputs, -1)
         row = None if bias is None else np.asarray(bias.data).reshape(-1)[span]
         weight_bytes = gemm.packed_size(panels, filters.shape[1])
-        return context.weights.reserve(weight_bytes, lambda room: gemm.pack_weights(room, filters, row, panels), filters)
+        return context.weights.reserve(
+            weight_bytes, lambda room: gemm.pack_weights(room, filters, row, panels), filters
+        )
 
     def _kernel(self, context: LoweringContext, part: GemmPart, panels: list[gemm.Panel], window: gemm.Window,
                 by_panel: bool, panels_outer: bool) -> str:  # fmt: skip
@@ -222,7 +224,8 @@ class FloatDepthwiseConv(ConvLowering):
             data.pixel,
             out.pixel,
             second.pixel,
-            self.epilogue)
+            self.epilogue,
+        )
         emit_row = lambda module: depthwise.emit_row(module, isa, row)  # noqa: E731
         weights = context.weights.add(self.pack(context))
         emit_depthwise_steps(context, self, "depthwise", row, emit_row, weights, conv.macs / _RATE * 1.5)

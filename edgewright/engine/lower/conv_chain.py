@@ -137,14 +137,23 @@ class FloatConvChain(Lowering):
         context: LoweringContext,
         chain: ConvChainSpec,
         panels: list[list[gemm.Panel]],
-               storages: tuple[Storage, Storage, Storage],
+        storages: tuple[Storage, Storage, Storage],
     ) -> None:
         isa, conv = context.isa, self.depthwise.conv
         data, out, second = (h.layout for h in storages)
         steps = (data.pixel, chain.pixel, 0), (chain.pixel, out.pixel, second.pixel)
         expand_row = self._pointwise_row(module, context, "expand", self.expand, panels[0], steps[0], chain.wide)
         row = depthwise.DepthwiseRow(
-            conv.kernel, conv.stride[1], 1, conv.size[1], conv.groups, chain.pixel, chain.pixel, 0, self.depthwise.epilogue)
+            conv.kernel,
+            conv.stride[1],
+            1,
+            conv.size[1],
+            conv.groups,
+            chain.pixel,
+            chain.pixel,
+            0,
+            self.depthwise.epilogue,
+        )
         depthwise_row = depthwise.emit_row(module, isa, row)
         project_row = self._pointwise_row(module, context, "project", self.project, panels[1], steps[1], conv.size[1])
         emit_conv_chain(module, name, isa.lanes, chain, [expand_row, depthwise_row, project_row])

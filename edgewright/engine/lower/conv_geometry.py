@@ -130,7 +130,9 @@ def gemm_parts(
         return
     (high, wide), (down, along) = conv.size, conv.stride
     input_steps = PixelStrides(down * data.layout.row, along * data.layout.pixel)
-    output_steps = [PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in storages[1:]]
+    output_steps = [
+        PixelStrides(conv.spacing[0] * h.layout.row, conv.spacing[1] * h.layout.pixel) for h in storages[1:]
+    ]
     corner = _pixel_offset(data, conv.origin)
     for n in range(conv.images):
         for g in range(conv.groups):

@@ -124,20 +124,36 @@ class DynamicQuantizedGemm(Lowering):
     def _kernel(
         self,
         context: LoweringContext,
-        grid: TileGrid, panels: list[dynamic_gemm.DynamicGemmPanel],
+        grid: TileGrid,
+        panels: list[dynamic_gemm.DynamicGemmPanel],
         by_panel: bool,
-                panels_outer: bool, prefetch: bool,
+        panels_outer: bool,
+        prefetch: bool,
     ) -> str:
         def build(module: Module, name: str) -> None:
             emit_tile_loops(
                 module, name, grid, self.runs(module, context.isa, grid, panels, prefetch), by_panel, panels_outer
             )
 
-        spec = (grid, tuple(panels), self.weights, QuantizedRows(self.depth), self.epilogue, by_panel, panels_outer, prefetch)
+        spec = (
+            grid,
+            tuple(panels),
+            self.weights,
+            QuantizedRows(self.depth),
+            self.epilogue,
+            by_panel,
+            panels_outer,
+            prefetch,
+        )
         return context.kernel("rowgemm", spec, build)
 
     def runs(
-        self, module: Module, isa: ISA, grid: TileGrid, panels: list[dynamic_gemm.DynamicGemmPanel], prefetch: bool = False
+        self,
+        module: Module,
+        isa: ISA,
+        grid: TileGrid,
+        panels: list[dynamic_gemm.DynamicGemmPanel],
+        prefetch: bool = False,
     ) -> list[PanelGroup]:
         """Group equal panels into runs, each with the emitter of its tile function."""
         weights, rows, epilogue = self.weights, QuantizedRows(self.depth), self.epilogue
@@ -173,6 +189,8 @@ class DynamicQuantizedGemm(Lowering):
         def write(room: Array) -> None:
             padded = np.zeros((self.columns, 4 * weights.steps), np.int8)
             padded[:, : self.depth] = self.filters
-            dynamic_gemm.pack_weights(room, isa, padded, per_block.reshape(self.columns, -1), bias_data, weights, panels)
+            dynamic_gemm.pack_weights(
+                room, isa, padded, per_block.reshape(self.columns, -1), bias_data, weights, panels
+            )
 
         return write

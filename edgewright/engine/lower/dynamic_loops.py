@@ -13,7 +13,9 @@ from edgewright.engine.lower.base import LoweringContext
 
 
 def emit_dynamic_loops(
-    context: LoweringContext, kind: str, storages: Sequence[Storage],
+    context: LoweringContext,
+    kind: str,
+    storages: Sequence[Storage],
     shape: Sequence[int],
     operands: Sequence[LoopOperand],
     key: object,

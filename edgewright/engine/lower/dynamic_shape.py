@@ -159,7 +159,9 @@ class DynamicShapeMatMul(MatMul):
         column_step = 4 if self.columns == 1 else column_step
         step = 4 if self.depth == 1 and column_step != 4 else step
         access = "straight" if column_step == 4 else "turned" if step == 4 else "any"
-        name = context.kernel("open_packing", access, lambda module, name: emit_dynamic_packing(module, name, isa, access))
+        name = context.kernel(
+            "open_packing", access, lambda module, name: emit_dynamic_packing(module, name, isa, access)
+        )
         panels = sizes.panels(isa)
         slots: list[KernelArg] = [
             source,

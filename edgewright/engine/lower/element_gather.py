@@ -94,10 +94,11 @@ def element_gather_spec(op: Op) -> ElementGatherSpec | None:
     x, index, dim = op.args["self"], op.args["index"], int(op.args["dim"])
     rank = len(x.bound)
     supported = (
-        x.q is None and index.q is None and x.dtype is not None
+        x.q is None
+        and index.q is None
+        and x.dtype is not None
         and has_vector_arithmetic(x.dtype)
         and index.dtype in _INDEX_TYPES
-    )
     )
     if not supported or not rank or len(index.bound) != rank:
         return None

@@ -173,7 +173,9 @@ class Int8Conv(_Int8ConvLowering):
             for g, target in enumerate(room.reshape(self.conv.groups, -1)):
                 span = slice(g * count, (g + 1) * count)
                 operands = (filters[span], params.bias[span], params.factors[:, span])
-                int8_gemm.pack_weights(target[:group_bytes], context.isa, *operands, panels, params.requant, params.notes)
+                int8_gemm.pack_weights(
+                    target[:group_bytes], context.isa, *operands, panels, params.requant, params.notes
+                )
 
         stride = -(-group_bytes // ALIGN) * ALIGN
         first = context.weights.reserve(self.conv.groups * stride, write, params.filters)
@@ -265,9 +267,13 @@ class Int8DepthwiseConv(_Int8ConvLowering):
             stored,
             data.pixel,
             out.pixel,
-            second.pixel, params.requant)
+            second.pixel,
+            params.requant,
+        )
         emit_row = lambda module: int8_depthwise.emit_row(module, isa, row)  # noqa: E731
         filters = params.filters[..., 0].transpose(1, 2, 0)
         nanoseconds = conv.macs / _RATE * 3
-        weights = context.weights.add(int8_depthwise.pack_weights(isa, row, filters, params.bias, params.factors, params.notes))
+        weights = context.weights.add(
+            int8_depthwise.pack_weights(isa, row, filters, params.bias, params.factors, params.notes)
+        )
         emit_depthwise_steps(context, self, "depthwise8", row, emit_row, weights, nanoseconds)

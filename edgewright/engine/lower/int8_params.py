@@ -77,7 +77,7 @@ class Int8ConvParams:
         if self.scaling is None:
             return self.max_accumulator < _INT32
         limit = _HALF_INT32 if self.scaling.rounding == "twice" else _INT32
-        return self.scaling.possible and self.max_accumulator < limit
+        return self.scaling.is_valid and self.max_accumulator < limit
 
     def _requantization(self) -> tuple[Int8Epilogue, EpilogueParams]:
         node, numerics = self.node, self.context.numerics
@@ -89,9 +89,13 @@ class Int8ConvParams:
             low, high = (n + storage_offset(out_q) for n in (self.scaling.low, self.scaling.high))
         factors = self._residual_factors(conv_q, out_q) if node.sum else ()
         rounding = "even" if self.scaling is None else self.scaling.rounding
-        large = self.max_accumulator * self.gain >= _HALF_INT32 or (self.scaling is not None and self.scaling.may_exceed_int32)
+        large = self.max_accumulator * self.gain >= _HALF_INT32 or (
+            self.scaling is not None and self.scaling.may_exceed_int32
+        )
         zero_point = affine_of(out_q).zero if self.scaling is None else self.scaling.zero + storage_offset(out_q)
-        requant = Int8Epilogue(zero_point != 0, low > 0, high < 255, large, bool(node.sum), node.table is not None, rounding)
+        requant = Int8Epilogue(
+            zero_point != 0, low > 0, high < 255, large, bool(node.sum), node.table is not None, rounding
+        )
         return requant, EpilogueParams(zero_point, low, high, factors, node.table)
 
     def _residual_factors(self, conv_q: QParams, out_q: QParams) -> tuple[int, ...]:

@@ -75,7 +75,9 @@ class Int8WinogradConv(Int8Conv):
         emitter = Int8WinogradEmitter(context, self)
         weight_bytes = 72 * self.conv.inputs * self.conv.outputs
         weights = context.weights.reserve(
-            weight_bytes, lambda room: int8_winograd.pack_weights(room, lanes, params.filters, emitter.vectors), params.filters
+            weight_bytes,
+            lambda room: int8_winograd.pack_weights(room, lanes, params.filters, emitter.vectors),
+            params.filters,
         )
         epilogue = int8_winograd.pack_epilogue_params(
             lanes, params.bias, np.ascontiguousarray(params.factors), params.notes.pack()

@@ -118,7 +118,9 @@ class MatMul(Lowering):
             )
 
         def build(module: Module, name: str) -> None:
-            emit_tile_loops(module, name, grid, panel_runs(module, grid, panels, window, epilogue), by_panel, panels_outer)
+            emit_tile_loops(
+                module, name, grid, panel_runs(module, grid, panels, window, epilogue), by_panel, panels_outer
+            )
 
         name = context.kernel("matmul", (grid, tuple(panels), window, epilogue, by_panel, panels_outer), build)
         macs = grid.rows * grid.columns * self.depth * self.columns

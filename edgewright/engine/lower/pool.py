@@ -48,7 +48,9 @@ class Pool2d(Lowering):
         op, node = self.node.op, self.node
         x, data, out = op.args["self"], context.storage(op.args["self"]), context.storage(node.out)
         batch, high, wide, channels = node.out.bound
-        clamp_range = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
+        clamp_range = (
+            (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
+        )
         is_average = op.kind == "avg_pool2d"
         in_affine, out_affine = (affine_of(q) if is_average and q is not None else None for q in (x.q, node.out.q))
         epilogue = fused_clamp(op) if x.q is None else ()

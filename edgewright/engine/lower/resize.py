@@ -33,7 +33,9 @@ class BilinearResize(Lowering):
         batch, high, wide, channels = (int(n) for n in node.out.bound)
         sizes = (int(x.bound[1]), int(x.bound[2]))
         in_affine, out_affine = (None if v.q is None else affine_of(v.q) for v in (x, node.out))
-        clamp_range = (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
+        clamp_range = (
+            (0, 255) if node.out.q is None else clamp_limits(context.numerics, node.out.q, op.args.get("limits"))
+        )
         epilogue = fused_clamp(op) if node.out.q is None else ()
         resize = ResizeSpec(data.layout.item, wide, channels, out.layout.row, out.layout.pixel,
                         cheaper_first(sizes, (high, wide))[0] == -1, epilogue, in_affine, out_affine,

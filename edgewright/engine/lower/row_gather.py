@@ -50,15 +50,13 @@ def _gather_spec(op: Op) -> tuple[Value, Value, RowGatherSpec] | None:
     run, item = math.prod(shape[dim + 1 :]) * data.dtype.itemsize, index.dtype.itemsize
     outer, size, count = math.prod(shape[:dim]), shape[dim], math.prod(int(n) for n in index.bound)
     skip_outside = op.kind == "index_put" and isinstance(op.args.get("outside"), OutOfRangePolicy)
-    return (
-        data,
-        index,
-        RowGatherSpec(outer, size, count, run, item, (size * run, run), (count * run, run), (0, item), skip_outside),
-    ),
-    )
+    strides = ((size * run, run), (count * run, run), (0, item))
+    return data, index, RowGatherSpec(outer, size, count, run, item, *strides, skip_outside)
 
 
-def _emit_bounds_check(context: LoweringContext, outside: OutOfRangePolicy | None, indices: Storage, spec: RowGatherSpec) -> None:
+def _emit_bounds_check(
+    context: LoweringContext, outside: OutOfRangePolicy | None, indices: Storage, spec: RowGatherSpec
+) -> None:
     """Emit a check of the indices, if out-of-range ones are an error."""
     if outside is None or not outside.subject:
         return
@@ -102,7 +100,11 @@ class RowGather(DenseLowering):
         data, index, spec = operands
         _emit_bounds_check(context, self.node.op.args.get("outside"), context.storage(index), spec)
         _emit_rows(
-            context, (context.storage(data), context.storage(index), context.storage(self.node.out)), spec, emit_row_gather)
+            context,
+            (context.storage(data), context.storage(index), context.storage(self.node.out)),
+            spec,
+            emit_row_gather,
+        )
 
 
 class RowScatter(DenseLowering):
@@ -127,7 +129,9 @@ class RowScatter(DenseLowering):
         if context.storage(data).address != out.address:
             emit_copy(context, context.storage(data), out)
             context.barrier = True
-        _emit_rows(context, (context.storage(self.node.op.args["values"]), context.storage(index), out), spec, emit_row_scatter)
+        _emit_rows(
+            context, (context.storage(self.node.op.args["values"]), context.storage(index), out), spec, emit_row_scatter
+        )
 
 
 class _BatchedRows(Lowering):

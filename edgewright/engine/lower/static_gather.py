@@ -58,7 +58,9 @@ def _emit_gather(context: LoweringContext, data: Storage, out: Storage, tables: 
     if len(shape) < 2 or run >= _LONG_RUN:
         shape, strides, tables = [*shape, 1], [*strides, 0], [*tables, np.zeros(1, np.int64)]
     spec = (
-        StaticGatherSpec(len(shape), run) if dynamic else StaticGatherSpec(len(shape), run, tuple(shape), tuple(strides))
+        StaticGatherSpec(len(shape), run)
+        if dynamic
+        else StaticGatherSpec(len(shape), run, tuple(shape), tuple(strides))
     )
     name = context.kernel("picks", spec, lambda module, name: emit_static_gather(module, name, spec))
     packed_tables = context.weights.add(offset_table(shape, strides, tables))
