@@ -38,15 +38,15 @@ from edgewright.program.config import ExecutorchBackendConfig
 from edgewright.runtime.method_io import to_array
 
 log = logging.getLogger("edgewright.api")
-_HERE = "xnnpack"  # runs as fast here as the engine is: worth measuring
-_ROUNDS = 10
+_TIMED_TARGET = "xnnpack"  # the target whose time on the host is meaningful
+_TIMING_RUNS = 10
 
 Metric = Callable[[Callable[..., Any]], float]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all targets of a call."""
+    """Settings of a call that apply to all targets."""
 
     recipe: Recipe
     samples: int = MAX_SAMPLES
@@ -111,28 +111,28 @@ def compile(
     names = list(target) if several else [target]
     if not names:
         raise UsageError("target", "must name at least one")
-    chosen = list(dict.fromkeys(find_target(name) for name in names))
-    known = set(Settings.__dataclass_fields__) - {"recipe"}
-    unknown = sorted(set(options) - known)
+    targets = list(dict.fromkeys(find_target(name) for name in names))
+    names_of_options = set(Settings.__dataclass_fields__) - {"recipe"}
+    unknown = sorted(set(options) - names_of_options)
     if unknown:
-        raise not_among("compile", unknown[0], sorted(known), rule="takes as further options")
+        raise not_among("compile", unknown[0], sorted(names_of_options), rule="takes as further options")
     settings = Settings(as_recipe(recipe, quantize), **options)
     with Stages(quiet) as stages, quiet_warnings():
         bench = Bench(model, inputs, calibration, settings, stages)
-        results = build_all(bench, chosen, raises=not several)
-    if not results:  # there is nothing to give
+        results = build_all(bench, targets, raises=not several)
+    if not results:  # all targets failed
         raise next(iter(results.failures.values()))
-    return results if several else results[chosen[0].name]
+    return results if several else results[targets[0].name]
 
 
 def build_all(bench: Bench, targets: Sequence[Target], *, raises: bool = False) -> CompileResults:
-    """Compile for every target. What one of them fails with does not keep the others from being compiled."""
+    """Compile for every target; a failure of one does not affect the others."""
     results: dict[str, CompileResult] = {}
     failures: dict[str, EdgewrightError] = {}
     for target in targets:
         try:
             results[target.name] = bench.build(target)
-        except (UsageError, InputError, ExportError):  # of the call, not of the target
+        except (UsageError, InputError, ExportError):  # independent of the target
             raise
         except EdgewrightError as error:
             if raises:
@@ -142,13 +142,13 @@ def build_all(bench: Bench, targets: Sequence[Target], *, raises: bool = False) 
 
 
 class Bench:
-    """A model on the bench: exported once, with its data, and what it gives in eager torch."""
+    """One compilation for several targets: the model exported once, its data, and its results in eager torch."""
 
     def __init__(self, model: Any, inputs: Any, calibration: Any, settings: Settings, stages: Stages) -> None:
         self.settings = settings
         self.stages = stages
         with stages("export"):
-            self.exported = _exported(model, inputs, settings.dynamic_shapes)
+            self.exported = _export_model(model, inputs, settings.dynamic_shapes)
         example: Any = self.exported.example_inputs
         self.example = Call(*example)
         self._module = self.exported.module()
@@ -156,14 +156,14 @@ class Bench:
         with stages("read data"):
             self.samples = self._samples(calibration)
         self.calls, self.evaluated = self.samples.calibration, self.samples.evaluation
-        again = settings.dynamic_shapes
-        if again is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
-            again = dynamic_shapes_of(self.exported)
-        self.quantization = Quantization(self.exported, self.calls, stages, again)
+        dynamic_shapes = settings.dynamic_shapes
+        if dynamic_shapes is None and isinstance(model, ExportedProgram) and settings.recipe.quantizes:
+            dynamic_shapes = dynamic_shapes_of(self.exported)
+        self.quantization = Quantization(self.exported, self.calls, stages, dynamic_shapes)
         self._expected: list[list[Any]] | None = None
 
     def _compare_with(self, original: Any) -> None:
-        """The model that results are compared with: the user's, or the one that it was quantized from."""
+        """Set the model that results are compared with: the user's, or the float model it was quantized from."""
         self.quantized_before = original is None and is_quantized(self.exported.graph)
         self.original, self._original_module = self.exported, self._module
         if original is None:
@@ -173,7 +173,7 @@ class Bench:
                 shapes = self.settings.dynamic_shapes
                 self.original = export(original.eval(), self.example.args, self.example.kwargs, shapes)
             else:
-                self.original = _exported(original, None, None, "original")
+                self.original = _export_model(original, None, None, "original")
         self._original_module = self.original.module()
 
     def _samples(self, calibration: Any) -> Samples:
@@ -200,17 +200,17 @@ class Bench:
             return self._original_module(*args, **kwargs)
 
     def expected(self) -> list[list[Any]]:
-        """What the original gives for the inputs that results are compared on."""
+        """The original's results for the evaluation inputs."""
         if self._expected is None:
             with preserve_buffers(self.original):
-                found = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in self.evaluated]
-                self._expected = [[_array(leaf) for leaf in leaves] for leaves in found]
+                results = [pytree.tree_leaves(call_model(self.eager, c, self.original)) for c in self.evaluated]
+                self._expected = [[_array(leaf) for leaf in leaves] for leaves in results]
         return self._expected
 
     def build(self, target: Target) -> CompileResult:
-        before = dict(self.stages.times)
+        times_before = dict(self.stages.times)
         recipe = self.settings.recipe.for_target(target.name)
-        self.expected()  # inputs that the model does not take are told before anything is compiled
+        self.expected()  # rejects inputs that the model cannot run on before anything is compiled
         exported = self.quantization.run(target, recipe)
         with self.stages("lower", f"{target.name}: lower"):
             pipeline, edge, simulated = self._lower(target, exported)
@@ -227,16 +227,18 @@ class Bench:
         report.check = self._check(pipeline, target, result)
         self._evaluate(target, result)
         times = self.stages.times
-        report.stages = {n: round(s - before.get(n, 0.0), 4) for n, s in times.items() if s > before.get(n, 0.0)}
+        report.stages = {
+            n: round(s - times_before.get(n, 0.0), 4) for n, s in times.items() if s > times_before.get(n, 0.0)
+        }
         return result
 
     def lowered(self, target: Target, exported: ExportedProgram) -> tuple[Any, str]:
-        """The program in the backend's hands, and why it is for this machine only, if it is."""
+        """The lowered program, and why it is for the host only ("" if it is for the device)."""
         _, edge, simulated = self._lower(target, exported)
         return edge, simulated
 
     def _lower(self, target: Target, exported: ExportedProgram) -> tuple[Pipeline, Any, str]:
-        """The pipeline that works here, what it makes of a model, and why it is for this machine only, if it is."""
+        """The pipeline, the lowered program, and why it is for the host only ("" if it is for the device)."""
         cls = find_partitioner(target.backend)
         simulation = getattr(cls, "for_simulation", None)
         if self.settings.simulate is not True or simulation is None:
@@ -258,7 +260,7 @@ class Bench:
         return Pipeline([target.backend], lambda: [partitioner(target.argument)], settings.runtime, settings.config)
 
     def _check(self, pipeline: Pipeline, target: Target, result: CompileResult) -> Check:
-        """The file beside the graph it was lowered from, on inputs of the user's."""
+        """Compare the file with the graph it was lowered from, on the user's inputs."""
         if not self.settings.check:
             return Check(skipped=NOT_ASKED)
         with self.stages("check", f"{target.name}: check"), quiet_torch():
@@ -279,22 +281,22 @@ class Bench:
         if self.quantized_before:
             report.evaluated_on = "nothing"
         else:
-            found = accuracy(GraphInterpreter(self.original).outputs, zip(self.expected(), outputs, strict=True))
-            report.sqnr, report.outputs, report.agreement = found.sqnr, found.outputs, found.agreement
-            report.nonfinite = found.nonfinite
+            figures = accuracy(GraphInterpreter(self.original).outputs, zip(self.expected(), outputs, strict=True))
+            report.sqnr, report.outputs, report.agreement = figures.sqnr, figures.outputs, figures.agreement
+            report.nonfinite = figures.nonfinite
             if report.one_sided:
                 log.warning("%s: %s", target.name, report.one_sided)
             report.shapes = self._at_bounds(target, result)
         if self.settings.metric is not None:
             with self.stages("metric", f"{target.name}: metric"):
                 report.metric = measured(self.settings.metric, result.run)
-        if target.name == _HERE:
-            report.host_ms = _time(method, self.evaluated[0])
+        if target.name == _TIMED_TARGET:
+            report.host_ms = _median_ms(method, self.evaluated[0])
         method.close()
 
     def _at_bounds(self, target: Target, result: CompileResult) -> dict[str, float]:
-        """The SQNR at the smallest, middle and largest shape, for models with dynamic ones."""
-        found, nodes = {}, GraphInterpreter(self.original).outputs
+        """The SQNR at the smallest, middle and largest of dynamic shapes."""
+        by_shape, nodes = {}, GraphInterpreter(self.original).outputs
         for name, call in calls_at_bounds(self.exported, self.evaluated[0]).items():
             with self.stages("run here", f"{target.name}: {name} shape"), preserve_buffers(self.original):
                 expected = [_array(leaf) for leaf in pytree.tree_leaves(self.eager(*call.args, **call.kwargs))]
@@ -305,12 +307,12 @@ class Bench:
                     raise
                 decibels = accuracy(nodes, [(expected, outputs)]).sqnr
                 if decibels is not None:
-                    found[name] = decibels
-        return found
+                    by_shape[name] = decibels
+        return by_shape
 
 
 def measured(metric: Metric, model: Callable[..., Any]) -> float:
-    """A metric of the user's, of a model that is called like the original."""
+    """Evaluate the user's metric on a model with the interface of the original."""
     try:
         return float(metric(model))
     except EdgewrightError:
@@ -319,9 +321,9 @@ def measured(metric: Metric, model: Callable[..., Any]) -> float:
         raise AccuracyError("metric", f"raised {type(error).__name__}: {error}") from error
 
 
-def _time(method: Any, call: Call) -> float:
+def _median_ms(method: Any, call: Call) -> float:
     leaves, times = call.leaves(), []
-    for _ in range(_ROUNDS):
+    for _ in range(_TIMING_RUNS):
         start = time.perf_counter()
         method.execute(leaves)
         times.append(time.perf_counter() - start)
@@ -334,7 +336,7 @@ def _precision(recipe: Recipe) -> str:
     return f"{named} + {', '.join(sorted(mixed))}" if mixed else named
 
 
-def _exported(model: Any, inputs: Any, dynamic_shapes: Any, name: str = "model") -> ExportedProgram:
+def _export_model(model: Any, inputs: Any, dynamic_shapes: Any, name: str = "model") -> ExportedProgram:
     if isinstance(model, ExportedProgram):
         if model.example_inputs is None:
             raise UsageError(name, "must be exported with example inputs")

@@ -1,6 +1,6 @@
 """The compile pipeline: an exported program is partitioned, lowered, planned into a program and checked.
 
-``edgewright.compile`` and ``edgewright compile`` both end here; they differ in how they choose partitioners and data.
+``edgewright.compile`` and ``edgewright compile`` share it; they differ in how they choose partitioners and data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from edgewright.program.edge import to_edge_transform_and_lower
 
 @dataclass(frozen=True)
 class Pipeline:
-    """How to make a program of an exported model. ``partitioners``: makes new ones, in order of priority."""
+    """Compiles an exported model. ``partitioners``: creates the partitioners, in order of priority."""
 
     backends: Sequence[str]
     partitioners: Callable[[], Sequence[Any]]
@@ -33,7 +33,7 @@ class Pipeline:
         return to_edge_transform_and_lower(exported, partitioner=list(self.partitioners()), compile_config=config)
 
     def finish(self, edge: Any) -> Any:
-        """A lowered model as a program (an ``ExecutorchProgramManager``): memory planned, constants stored."""
+        """Emit a lowered model as a program (an ``ExecutorchProgramManager``): plan memory, store constants."""
         return edge.to_executorch(self.config)
 
     def check(self, name: str, program: Any, exported: ExportedProgram, cases: Sequence[Sequence[Call]]) -> Check:

@@ -1,4 +1,4 @@
-"""Stages of a long call: timed, and shown with a rate while they run if stderr is a terminal."""
+"""Stages of a long call: timed, with a progress bar if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = Callable[[], None]
 
 
 class Stages:
-    """``with stages("calibrate", total=32) as step`` times a stage; ``step()`` counts a piece of it done.
+    """``with stages("calibrate", total=32) as step`` times a stage; ``step()`` advances its progress bar.
 
     ``times`` holds the seconds of every stage, summed by name.
     """

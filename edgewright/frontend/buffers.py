@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 @contextlib.contextmanager
 def preserve_buffers(exported: ExportedProgram) -> Iterator[None]:
-    """Put a model's state back as it was: modules made of one exported program share it, and running writes to it."""
+    """Restore a model's buffers on exit: modules of one exported program share them, and running writes to them."""
     before = [(buffer, buffer.clone()) for _, buffer in exported.named_buffers()]
     try:
         yield
