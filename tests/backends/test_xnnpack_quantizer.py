@@ -208,7 +208,7 @@ def test_settings_are_checked() -> None:
         XNNPACKQuantizer().set_global({"is_qat": True})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="not in the op table"):
         XNNPACKQuantizer().set_operator_type("convolve", None)
-    with pytest.raises(UsageError, match="within -128 and 127"):
+    with pytest.raises(UsageError, match="-128 <= low < high <= 127"):
         get_symmetric_quantization_config(weight_qmin=8, weight_qmax=-8)
 
 
