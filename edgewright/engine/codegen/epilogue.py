@@ -1,4 +1,4 @@
-"""What is done to a result before it is stored: activations, a second operand's sum, limits."""
+"""Epilogue: activation, residual add and clamp applied to an accumulator before the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ClampStep:
 
 @dataclass(frozen=True)
 class UnaryStep:
-    """A function of ``functions.py``, with its constants."""
+    """A function of ``math_float32.FUNCTIONS``, with its constants."""
 
     kind: str
     constants: tuple[float, ...] = ()
@@ -27,7 +27,7 @@ class UnaryStep:
 
 @dataclass(frozen=True)
 class ScalarStep:
-    """A sum, product, ... with a constant: ``flipped`` if the constant comes first."""
+    """A binary operator with a constant; ``flipped`` if the constant is the left operand."""
 
     kind: str
     value: float
@@ -36,7 +36,7 @@ class ScalarStep:
 
 @dataclass(frozen=True)
 class TensorStep:
-    """A sum, product, ... with another tensor: ``flipped`` if that one comes first."""
+    """A binary operator with another tensor; ``flipped`` if that tensor is the left operand."""
 
     kind: str
     flipped: bool = False
@@ -49,7 +49,7 @@ _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
 
 def emit_binary(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
-    """A binary operator on reals. Of NaN and a number, ``maximum`` and ``minimum`` give NaN."""
+    """A binary operator on float32. ``maximum`` and ``minimum`` propagate NaN."""
     if kind in _BINARY:
         return f.op(_BINARY[kind], a, b)
     if kind == "prelu":
@@ -59,7 +59,7 @@ def emit_binary(f: Function, kind: str, a: Reg, b: Reg) -> Reg:
 
 
 def apply_epilogue(f: Function, x: Reg, tail: Sequence[EpilogueStep], second: Callable[[], Reg] | None = None) -> Reg:
-    """``x`` after every item of the tail; ``second`` loads what the other tensor has at the same place."""
+    """Apply every step to ``x``; ``second`` loads the matching elements of the second tensor."""
     for item in tail:
         if isinstance(item, ClampStep):
             x = clamp(f, x, item.low, item.high)

@@ -1,6 +1,10 @@
-"""Products of integers and fixed-point factors on vectors, rounded as ``ir/fixed_point_scale.py`` says.
+"""Fixed-point requantization: int32 times a multiplier, shifted, rounded as in ``ir/fixed_point_scale.py``.
 
-32-bit lanes are multiplied as 64 bits: even and odd ones apart, as the instruction for it wants them.
+A real factor m is represented as multiplier * 2**-shift with a 31-bit multiplier, so that rescaling an accumulator
+needs no floating point (Jacob et al., "Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference", section 2.2). Vendors disagree only on rounding: gemmlowp and TFLite's reference
+round twice (SaturatingRoundingDoublingHighMul, then a rounding shift), TOSA and newer TFLite kernels once.
+32-bit lanes are multiplied to 64 bits, even and odd lanes separately, as pmuldq and smull take them.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from edgewright.engine.codegen.vector import int_max, int_min
 
 
 def split_even_odd(f: Function, x: Reg, signed: bool = True) -> list[Reg]:
-    """Even and odd lanes of 32 bits, as 64 bits; a number alone is one of them."""
+    """Even and odd 32-bit lanes, widened to 64 bits; a scalar is a single part."""
     lanes = lane_count(x.type)
     if lanes == 1:
         return [f.cast("sext" if signed else "zext", x, "i64")]
@@ -21,7 +25,7 @@ def split_even_odd(f: Function, x: Reg, signed: bool = True) -> list[Reg]:
 
 
 def merge_even_odd(f: Function, parts: Sequence[Reg], bit: int = 0) -> Reg:
-    """32 bits of each 64-bit lane, from ``bit`` on: the inverse of ``split_even_odd``."""
+    """Bits [bit, bit + 32) of every 64-bit lane: the inverse of ``split_even_odd``."""
     if len(parts) == 1:
         moved = f.op("lshr", parts[0], bit) if bit else parts[0]
         return f.cast("trunc", moved, vec(lane_count(moved.type), "i32"))
@@ -37,7 +41,7 @@ def clamp_int(f: Function, x: Reg, low: int, high: int) -> Reg:
 
 
 class SingleRounding:
-    """One rounding, of the whole product. ``once``: halves go away from zero; else up."""
+    """One rounding of the 64-bit product. ``once``: ties away from zero; ``single``: ties up; ``double``: TOSA's."""
 
     def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool, rounding: str) -> None:
         self.f, self.far, self.rounding = f, far, rounding
@@ -62,7 +66,7 @@ class SingleRounding:
 
 
 class DoubleRounding:
-    """Two roundings: of the product's upper half, halves up; then of the shift, halves away from zero."""
+    """Two roundings: of the product's high half, ties up; then of the shift, ties away from zero (gemmlowp)."""
 
     def __init__(self, f: Function, multiplier: Reg, shift: Reg, far: bool) -> None:
         self.f, self.far = f, far
@@ -75,14 +79,14 @@ class DoubleRounding:
     def __call__(self, total: Reg) -> Reg:
         f = self.f
         if self.up is not None:
-            total = self._raised(total, self.up)
+            total = self._shift_left_saturated(total, self.up)
         parts = [f.op("mul", x, m) for x, m in zip(split_even_odd(f, total), self.multipliers, strict=True)]
         upper = merge_even_odd(f, [f.add(p, 1 << 30) for p in parts], 31)
         below = f.call(f"llvm.umin.{_suffix(upper)}", upper.type, f.op("lshr", upper, 31), self.half)
         return f.op("ashr", f.op("add", upper, f.op("sub", self.half, below)), self.bits)
 
-    def _raised(self, total: Reg, up: Reg) -> Reg:
-        """Times a power of two; what leaves 32 bits stays far away."""
+    def _shift_left_saturated(self, total: Reg, up: Reg) -> Reg:
+        """Multiply by a power of two, saturating to int32."""
         f, most = self.f, const((1 << 31) - 1, total.type)
         limit = f.op("ashr", most, up)
         inside = int_min(f, int_max(f, total, f.op("sub", const(0, total.type), limit)), limit)
@@ -97,7 +101,10 @@ Rescale = Callable[[Reg], Reg]
 
 
 def make_rescale(f: Function, rounding: str, multiplier: Reg, shift: Reg, far: bool) -> Rescale:
-    """What multiplies 32-bit integers by factors. ``far``: products may leave 32 bits, or factors be 1 and more."""
+    """An emitter that multiplies int32 by a fixed-point factor.
+
+    ``far``: results may overflow int32, or factors may be 1 or more.
+    """
     return (
         DoubleRounding(f, multiplier, shift, far)
         if rounding == "twice"

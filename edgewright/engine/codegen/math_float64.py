@@ -1,7 +1,4 @@
-"""Functions that single precision is not enough for on the way: in doubles, and rounded once at the end.
-
-Each is within 1 of the last place of a single-precision result.
-"""
+"""Float32 functions whose intermediate steps need float64: rounded once at the end, within 1 ulp of float32."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ Float64Function = Callable[[Function, Reg], Reg]
 
 
 def call_intrinsic(f: Function, name: str, *args: Reg) -> Reg:
-    """An intrinsic on doubles or singles."""
+    """An LLVM intrinsic on float64 or float32."""
     kind = args[0].type
     suffix = "f64" if "double" in kind else "f32"
     return f.call(
@@ -34,7 +31,7 @@ def to_float32(f: Function, x: Reg) -> Reg:
 
 
 def horner(f: Function, x: Reg, coefficients: Sequence[float]) -> Reg:
-    """The highest power's coefficient first."""
+    """Horner's scheme with fused multiply-adds; the highest power's coefficient comes first."""
     total = const(coefficients[0], x.type)
     for c in coefficients[1:]:
         total = call_intrinsic(f, "fma", total, x, const(c, x.type))
@@ -45,14 +42,14 @@ def select_where(f: Function, how: str, x: Reg, bound: float, yes: Reg, no: Reg)
     return f.select(f.compare(how, x, const(bound, x.type)), yes, no)
 
 
-# atanh(s)/s in s squared, for s up to (sqrt(2)-1)/(sqrt(2)+1)
+# Taylor coefficients of atanh(s)/s in s**2, for s up to (sqrt(2)-1)/(sqrt(2)+1)
 _ATANH = [1 / n for n in range(19, 0, -2)]
 _EXP = [1 / math.factorial(n) for n in range(11, -1, -1)]
 _ATAN = [(-1) ** n / (2 * n + 1) for n in range(13, -1, -1)]
 
 
 def log(f: Function, x: Reg) -> Reg:
-    """The natural logarithm of a double that is a normal number; 0 gives minus infinity, what is below no number."""
+    """The natural logarithm of a normal float64: n ln 2 + 2 atanh((m-1)/(m+1)). 0 gives -inf, negatives give NaN."""
     kind, whole = x.type, vec(lane_count(x.type), "i64")
     bits = f.bitcast(x, whole)
     offset = f.op("sub", bits, int(np.float64(math.sqrt(0.5)).view(np.int64)))
@@ -61,26 +58,26 @@ def log(f: Function, x: Reg) -> Reg:
     one = const(1, kind)
     s = f.op("fdiv", f.op("fsub", mantissa, one), f.op("fadd", mantissa, one))
     near = f.op("fmul", f.op("fmul", horner(f, f.op("fmul", s, s), _ATANH), s), const(2, kind))
-    made = call_intrinsic(f, "fma", _int64_to_float64(f, power), const(math.log(2), kind), near)
-    made = select_where(f, "oeq", x, math.inf, x, made)
-    made = select_where(f, "oeq", x, 0, const(-math.inf, kind), made)
-    return select_where(f, "oge", x, 0, made, const(math.nan, kind))
+    result = call_intrinsic(f, "fma", _int64_to_float64(f, power), const(math.log(2), kind), near)
+    result = select_where(f, "oeq", x, math.inf, x, result)
+    result = select_where(f, "oeq", x, 0, const(-math.inf, kind), result)
+    return select_where(f, "oge", x, 0, result, const(math.nan, kind))
 
 
 def _int64_to_float64(f: Function, power: Reg) -> Reg:
-    """Small integers of 64 bits as doubles."""
+    """int64 that fits in int32, as float64."""
     lanes = lane_count(power.type)
     return f.cast("sitofp", f.cast("trunc", power, vec(lanes, "i32")), vec(lanes, "double"))
 
 
 def exp(f: Function, x: Reg) -> Reg:
-    """Of a double; beyond 400 either way single precision has nothing more to tell."""
+    """exp of a float64, clamped to [-400, 400]: beyond that, float32 has overflowed or underflowed."""
     kind, lanes = x.type, lane_count(x.type)
     bounded = select_where(f, "olt", x, -400, const(-400, kind), select_where(f, "ogt", x, 400, const(400, kind), x))
     bounded = f.select(f.compare("uno", x, x), const(0, kind), bounded)
-    turns = call_intrinsic(f, "rint", f.op("fmul", bounded, const(1 / math.log(2), kind)))
-    rest = call_intrinsic(f, "fma", turns, const(-math.log(2), kind), bounded)
-    power = f.cast("sext", f.cast("fptosi", turns, vec(lanes, "i32")), vec(lanes, "i64"))
+    exponent = call_intrinsic(f, "rint", f.op("fmul", bounded, const(1 / math.log(2), kind)))
+    rest = call_intrinsic(f, "fma", exponent, const(-math.log(2), kind), bounded)
+    power = f.cast("sext", f.cast("fptosi", exponent, vec(lanes, "i32")), vec(lanes, "i64"))
     scale = f.bitcast(f.op("shl", f.add(power, 1023), 52), kind)
     return f.select(f.compare("uno", x, x), x, f.op("fmul", horner(f, rest, _EXP), scale))
 
@@ -98,20 +95,20 @@ def expm1(f: Function, x: Reg) -> Reg:
 
 
 def atan(f: Function, x: Reg) -> Reg:
-    """Of a double of any size."""
+    """atan of a float64, reduced to |z| <= sqrt(2) - 1 around 0, pi/4 and pi/2."""
     kind, one = x.type, const(1, x.type)
     size = call_intrinsic(f, "fabs", x)
     large, middle = (f.compare("ogt", size, const(bound, kind)) for bound in (1 + math.sqrt(2), math.sqrt(2) - 1))
-    turned = f.op("fdiv", f.op("fsub", size, one), f.op("fadd", size, one))
+    shifted = f.op("fdiv", f.op("fsub", size, one), f.op("fadd", size, one))
     inverse = f.op("fdiv", const(-1, kind), size)
-    z = f.select(large, inverse, f.select(middle, turned, size))
+    z = f.select(large, inverse, f.select(middle, shifted, size))
     start = f.select(large, const(math.pi / 2, kind), f.select(middle, const(math.pi / 4, kind), const(0, kind)))
-    made = call_intrinsic(f, "fma", horner(f, f.op("fmul", z, z), _ATAN), z, start)
-    return call_intrinsic(f, "copysign", made, x)
+    result = call_intrinsic(f, "fma", horner(f, f.op("fmul", z, z), _ATAN), z, start)
+    return call_intrinsic(f, "copysign", result, x)
 
 
 def _sqrt_one_minus_square(f: Function, x: Reg) -> Reg:
-    """The root of (1 - x) * (1 + x)."""
+    """sqrt((1 - x) * (1 + x))."""
     one = const(1, x.type)
     return call_intrinsic(f, "sqrt", f.op("fmul", f.op("fsub", one, x), f.op("fadd", one, x)))
 
@@ -123,22 +120,22 @@ def _acos(f: Function, x: Reg) -> Reg:
 
 
 def _sinh(f: Function, x: Reg) -> Reg:
-    grown = expm1(f, call_intrinsic(f, "fabs", x))
-    fallen = f.op("fdiv", grown, f.op("fadd", grown, const(1, x.type)))
-    return call_intrinsic(f, "copysign", f.op("fmul", f.op("fadd", grown, fallen), const(0.5, x.type)), x)
+    growth = expm1(f, call_intrinsic(f, "fabs", x))
+    decay = f.op("fdiv", growth, f.op("fadd", growth, const(1, x.type)))
+    return call_intrinsic(f, "copysign", f.op("fmul", f.op("fadd", growth, decay), const(0.5, x.type)), x)
 
 
 def _cosh(f: Function, x: Reg) -> Reg:
-    grown = exp(f, call_intrinsic(f, "fabs", x))
-    return f.op("fmul", f.op("fadd", grown, f.op("fdiv", const(1, x.type), grown)), const(0.5, x.type))
+    growth = exp(f, call_intrinsic(f, "fabs", x))
+    return f.op("fmul", f.op("fadd", growth, f.op("fdiv", const(1, x.type), growth)), const(0.5, x.type))
 
 
 def _asinh(f: Function, x: Reg) -> Reg:
     one, size = const(1, x.type), call_intrinsic(f, "fabs", x)
     squared = f.op("fmul", size, size)
     more = f.op("fdiv", squared, f.op("fadd", one, call_intrinsic(f, "sqrt", f.op("fadd", one, squared))))
-    made = log1p(f, f.op("fadd", size, select_where(f, "oeq", size, math.inf, size, more)))
-    return call_intrinsic(f, "copysign", made, x)
+    result = log1p(f, f.op("fadd", size, select_where(f, "oeq", size, math.inf, size, more)))
+    return call_intrinsic(f, "copysign", result, x)
 
 
 def _acosh(f: Function, x: Reg) -> Reg:
@@ -152,8 +149,8 @@ def _atanh(f: Function, x: Reg) -> Reg:
     return f.op("fmul", log1p(f, twice), const(0.5, x.type))
 
 
-def _times_constant(made: Float64Function, factor: float) -> Float64Function:
-    return lambda f, x: f.op("fmul", made(f, x), const(factor, x.type))
+def _times_constant(emit: Float64Function, factor: float) -> Float64Function:
+    return lambda f, x: f.op("fmul", emit(f, x), const(factor, x.type))
 
 
 FLOAT64_FUNCTIONS: dict[str, Float64Function] = {
@@ -172,19 +169,19 @@ FLOAT64_FUNCTIONS: dict[str, Float64Function] = {
 }
 
 
-def _in_float64(made: Float64Function) -> Float64Function:
-    return lambda f, x: to_float32(f, made(f, to_float64(f, x)))
+def _in_float64(emit: Float64Function) -> Float64Function:
+    return lambda f, x: to_float32(f, emit(f, to_float64(f, x)))
 
 
-for _name, _made in FLOAT64_FUNCTIONS.items():
-    FUNCTIONS[_name] = _in_float64(_made)
+for _name, _emit in FLOAT64_FUNCTIONS.items():
+    FUNCTIONS[_name] = _in_float64(_emit)
 for _name, _intrinsic in {"round": "rint", "trunc": "trunc"}.items():
     FUNCTIONS[_name] = (lambda n: lambda f, x: call_intrinsic(f, n, x))(_intrinsic)  # exact
 
 
 @register_function("tan")
 def tan(f: Function, x: Reg) -> Reg:
-    """Within 5."""
+    """Within 5 ulp."""
     return f.op("fdiv", FUNCTIONS["sin"](f, x), FUNCTIONS["cos"](f, x))
 
 
@@ -195,7 +192,7 @@ def reciprocal(f: Function, x: Reg) -> Reg:
 
 @register_function("sign")
 def sign(f: Function, x: Reg) -> Reg:
-    """What is no number has none."""
+    """The sign of NaN is 0."""
     one, zero = const(1, x.type), const(0, x.type)
     below = select_where(f, "olt", x, 0, const(-1, x.type), zero)
     return select_where(f, "ogt", x, 0, one, below)

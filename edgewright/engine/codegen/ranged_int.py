@@ -1,6 +1,6 @@
-"""Integers on vectors with what is known of them: the least and the largest each can be.
+"""Ranged integer arithmetic: integer vectors with value bounds, tracked by interval arithmetic.
 
-Results are as wide as their bounds ask for, 32 or 64 bits, so that nothing is ever lost that the reference would keep.
+Every result gets the narrowest type that holds its bounds, int32 or int64, so that no operation can overflow.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _BOUNDS = {"i32": 1 << 31, "i64": 1 << 63}
 
 
 class IntRangeError(Exception):
-    """What cannot be computed here without loss."""
+    """The result would not fit in 64 bits, or the operation is not supported exactly."""
 
 
 @dataclass(frozen=True)
 class RangedInt:
-    """A vector of 32 or 64 bits, whose elements are from ``low`` to ``high``."""
+    """An int32 or int64 vector with all elements in [low, high]."""
 
     reg: Reg
     low: int
@@ -38,19 +38,19 @@ def _smallest_type(low: int, high: int) -> str:
 
 
 class RangedIntBuilder:
-    """Emits arithmetic."""
+    """Emits ranged integer arithmetic into a function."""
 
     def __init__(self, f: Function, lanes: int) -> None:
         self.f, self.lanes = f, lanes
 
-    # -------------------------------------------------------------------------------------------------------- ends
+    # ------------------------------------------------------------------------------------------------------ memory
 
     def load(self, reg: Reg, low: int, high: int, moved: int) -> RangedInt:
-        """What is stored between two bounds, plus ``moved``: signed bytes inside the engine are 128 higher."""
+        """A stored value with known bounds. ``moved`` is the storage offset: 128 for int8."""
         if element_type(reg.type) == "i64":
             return RangedInt(reg, low, high)
         if high >= 1 << 31 and element_type(reg.type) == "i32":
-            raise IntRangeError("may have any 32 bits without a sign")
+            raise IntRangeError("uint32 may exceed int32")
         wide = self.f.cast("zext" if low + moved >= 0 else "sext", reg, vec(lane_count(reg.type), "i32"))
         return RangedInt(self.f.add(wide, -moved), low, high)
 
@@ -58,7 +58,7 @@ class RangedIntBuilder:
         return RangedInt(const(value, vec(self.lanes, _smallest_type(value, value))), value, value)
 
     def store(self, x: RangedInt, bits: int, moved: int) -> Reg:
-        """In so many bits, plus ``moved``."""
+        """Truncate or extend to ``bits``, after adding the storage offset."""
         whole = self.f.add(x.reg, moved)
         have = int(element_type(whole.type)[1:])
         return self.f.cast("trunc" if bits < have else "sext", whole, vec(lane_count(whole.type), f"i{bits}"))
@@ -79,8 +79,8 @@ class RangedIntBuilder:
         return self._two("sub", a, b, a.low - b.high, a.high - b.low)
 
     def mul(self, a: RangedInt, b: RangedInt) -> RangedInt:
-        ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-        return self._two("mul", a, b, min(ends), max(ends))
+        products = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return self._two("mul", a, b, min(products), max(products))
 
     def plus(self, a: RangedInt, n: int) -> RangedInt:
         return a if n == 0 else self.add(a, self.constant(n))
@@ -111,17 +111,17 @@ class RangedIntBuilder:
         return a if a.low >= low else RangedInt(a.reg, low, a.high)
 
     def compare(self, how: str, a: RangedInt, b: RangedInt) -> RangedInt:
-        """1 where it holds, else 0."""
-        truth = self.f.compare(how, *self._alike(a, b))
-        return RangedInt(self.f.cast("zext", truth, vec(lane_count(a.reg.type), "i32")), 0, 1)
+        """1 where the comparison holds, else 0."""
+        mask = self.f.compare(how, *self._alike(a, b))
+        return RangedInt(self.f.cast("zext", mask, vec(lane_count(a.reg.type), "i32")), 0, 1)
 
     def select(self, which: RangedInt, yes: RangedInt, no: RangedInt) -> RangedInt:
         x, y = self._alike(yes, no)
-        truth = self.f.compare("ne", which.reg, 0)
-        return RangedInt(self.f.select(truth, x, y), min(yes.low, no.low), max(yes.high, no.high))
+        mask = self.f.compare("ne", which.reg, 0)
+        return RangedInt(self.f.select(mask, x, y), min(yes.low, no.low), max(yes.high, no.high))
 
     def narrow(self, a: RangedInt) -> RangedInt:
-        """In 32 bits, if bounds allow."""
+        """Truncate to int32 if the bounds allow."""
         if element_type(a.reg.type) == "i64" and _smallest_type(a.low, a.high) == "i32":
             return RangedInt(self.f.cast("trunc", a.reg, vec(lane_count(a.reg.type), "i32")), a.low, a.high)
         return a
@@ -129,7 +129,7 @@ class RangedIntBuilder:
     # ---------------------------------------------------------------------------------------------------- rescaling
 
     def rescale(self, a: RangedInt, multiplier: int, shift: int, rounding: str) -> RangedInt:
-        """Times a factor that is not negative, rounded as ``ir/fixed_point_scale.py`` has it."""
+        """Multiply by a non-negative fixed-point factor, rounded as in ``ir/fixed_point_scale.py``."""
         least = 1 if rounding == "twice" else 2
         if not (0 <= multiplier < 1 << 31 and least <= shift <= 62):
             raise IntRangeError(f"{multiplier} >> {shift}")
@@ -138,12 +138,12 @@ class RangedIntBuilder:
         if element_type(a.reg.type) == "i64":
             return self._rescale_wide(a, multiplier, shift, rounding, low, high)
         if rounding == "twice" and max(-a.low, a.high) >= 1 << 30 and shift > 31:
-            raise IntRangeError("a half is added to 32 bits")
+            raise IntRangeError("the rounding term would overflow int32")
         kind = a.reg.type
         far = max(-low, high) >= 1 << 30 or shift < 31
-        made = make_rescale(self.f, rounding, const(multiplier, kind), const(shift, kind), far)(a.reg)
+        result = make_rescale(self.f, rounding, const(multiplier, kind), const(shift, kind), far)(a.reg)
         bound = 1 << 31
-        return RangedInt(made, max(low, -bound), min(high, bound - 1))
+        return RangedInt(result, max(low, -bound), min(high, bound - 1))
 
     def rescale_each(
         self,
@@ -154,17 +154,17 @@ class RangedIntBuilder:
         shifts: tuple[int, int],
         rounding: str,
     ) -> RangedInt:
-        """The same by factors that are vectors themselves, between two bounds."""
+        """The same with a factor per element; ``factors`` and ``shifts`` are their bounds."""
         if factors[0] < 0 or shifts[0] < 2 or shifts[1] > 62 or rounding == "twice":
             raise IntRangeError(f"{factors} >> {shifts}")
         a = self.narrow(a)
         if element_type(a.reg.type) == "i64":
             raise IntRangeError("more than 32 bits")
-        made = make_rescale(self.f, rounding, multiplier.reg, shift.reg, True)(a.reg)
-        return RangedInt(made, -(1 << 31), (1 << 31) - 1)
+        result = make_rescale(self.f, rounding, multiplier.reg, shift.reg, True)(a.reg)
+        return RangedInt(result, -(1 << 31), (1 << 31) - 1)
 
     def _rescale_wide(self, a: RangedInt, multiplier: int, shift: int, rounding: str, low: int, high: int) -> RangedInt:
-        """Of more than 32 bits, by factors of fewer: one rounding, halves up."""
+        """Rescale an int64 vector: one rounding, ties up; the product must fit in 64 bits."""
         if rounding != "single" or max(-a.low, a.high) * multiplier + (1 << shift) >= 1 << 62:
             raise IntRangeError("more than 64 bits")
         moved = self.f.add(self.f.mul(a.reg, multiplier), 1 << (shift - 1))
@@ -172,8 +172,8 @@ class RangedIntBuilder:
 
 
 def _reference_rescale(rounding: str, value: int, multiplier: int, shift: int) -> int:
-    """As the reference has it, in integers of any size where 64 bits may not do."""
+    """The reference's result for one value, in Python integers where int64 could overflow."""
     if rounding == "single":
         return (value * multiplier + (1 << (shift - 1))) >> shift
-    made = ROUNDINGS[rounding](np.asarray([value]), np.asarray([multiplier]), np.asarray([shift]))
-    return int(made[0])
+    result = ROUNDINGS[rounding](np.asarray([value]), np.asarray([multiplier]), np.asarray([shift]))
+    return int(result[0])

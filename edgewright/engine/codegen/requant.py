@@ -1,6 +1,6 @@
-"""Between stored bytes and real numbers, rounded as the named numerics say.
+"""Quantize, dequantize and requantize, rounded as the backend's numerics require.
 
-Inside the engine signed bytes are kept 128 higher, as unsigned ones: all zero points and limits here are of those.
+The engine stores int8 tensors as uint8 with an offset of 128: zero points and limits here refer to that storage.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from edgewright.ir.numerics import Numerics
 
 @dataclass(frozen=True)
 class Affine:
-    """One scale and zero point for bytes."""
+    """Per-tensor affine quantization of an 8-bit tensor."""
 
     scale: float
     zero: int
-    shift: int = 0  # what is added to a stored value
+    shift: int = 0  # the storage offset
 
     def real(self, f: Function, x: Reg) -> Reg:
-        """Bytes as the real numbers they stand for."""
-        whole = f.add(widen_int8(f, x), -self.zero)
-        return f.op("fmul", to_float32(f, whole), const(self.scale, vec(lane_count(x.type), "float")))
+        """Dequantize to float32."""
+        centered = f.add(widen_int8(f, x), -self.zero)
+        return f.op("fmul", to_float32(f, centered), const(self.scale, vec(lane_count(x.type), "float")))
 
     def whole(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
-        """Real numbers in steps of the scale, rounded, between two limits; in 32 bits."""
-        bounded = clamp(f, scaled, low - self.zero, high - self.zero)
-        return f.add(round_to_int(f, bounded), self.zero)
+        """Round values in units of the scale, add the zero point and clamp; the result is int32."""
+        clamped = clamp(f, scaled, low - self.zero, high - self.zero)
+        return f.add(round_to_int(f, clamped), self.zero)
 
     def store(self, f: Function, scaled: Reg, low: int, high: int) -> Reg:
-        """The same as bytes."""
+        """The same as uint8."""
         return f.cast("trunc", self.whole(f, scaled, low, high), vec(lane_count(scaled.type), "i8"))
 
 
-def quantize_to_int32(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
-    """A real number as it is stored, in 32 bits: NaN is stored as 0."""
-    inverse = np.float32(1) / np.float32(made.scale)
+def quantize_to_int32(f: Function, x: Reg, affine: Affine, low: int, high: int) -> Reg:
+    """Quantize float32 to the stored value, in int32; NaN becomes 0."""
+    inverse = np.float32(1) / np.float32(affine.scale)
     scaled = f.op("fmul", x, const(float(inverse), x.type))
-    known = f.select(f.compare("ord", scaled, scaled), scaled, const(made.shift - made.zero, x.type))
-    return made.whole(f, known, low, high)
+    ordered = f.select(f.compare("ord", scaled, scaled), scaled, const(affine.shift - affine.zero, x.type))
+    return affine.whole(f, ordered, low, high)
 
 
-def quantize_to_uint8(f: Function, x: Reg, made: Affine, low: int, high: int) -> Reg:
-    """A real number as bytes."""
-    return f.cast("trunc", quantize_to_int32(f, x, made, low, high), vec(lane_count(x.type), "i8"))
+def quantize_to_uint8(f: Function, x: Reg, affine: Affine, low: int, high: int) -> Reg:
+    """Quantize float32 to uint8 storage."""
+    return f.cast("trunc", quantize_to_int32(f, x, affine, low, high), vec(lane_count(x.type), "i8"))
 
 
 def storage_offset(q: QParams) -> int:
-    """What is added to a stored value inside the engine."""
+    """The offset the engine adds to a stored value: 128 for int8."""
     return 128 if q.dtype == np.dtype(np.int8) else 0
 
 
@@ -67,7 +67,7 @@ def affine_of(q: QParams) -> Affine:
 
 
 def clamp_limits(numerics: Numerics, q: QParams, limits: tuple[float, float] | None) -> tuple[int, int]:
-    """The least and the largest byte of a result."""
+    """The smallest and the largest stored value of a result."""
     low, high = numerics.limits(q, limits)
     return low + storage_offset(q), high + storage_offset(q)
 
@@ -77,34 +77,37 @@ def bounded_ints(f: Function, x: Reg, low: int, high: int) -> Reg:
 
 
 Requantize = Callable[[Reg], Reg]
-_MAX_MAGNITUDE = 1.0e9  # farther than any limit, and still 32 bits
+_MAX_MAGNITUDE = 1.0e9  # beyond any limit, within int32
 
 
 def _float32_half_even(f: Function, words: Sequence[Reg], far: bool) -> Requantize:
-    """By single precision, rounded once, halves to even: XNNPACK's."""
+    """Scale in float32, round once, ties to even (XNNPACK)."""
 
-    def made(total: Reg) -> Reg:
+    def requantize(total: Reg) -> Reg:
         scaled = f.op("fmul", to_float32(f, total), words[0])
         return round_to_int(f, clamp(f, scaled, -_MAX_MAGNITUDE, _MAX_MAGNITUDE) if far else scaled)
 
-    return made
+    return requantize
 
 
 @dataclass(frozen=True)
 class Requantizer:
-    """``words``: LLVM's types of what each channel's factor is made of. ``emit`` is given vectors of them, and whether
-    results may leave 32 bits."""
+    """A requantization scheme.
+
+    ``words``: the LLVM types of the 32-bit words of each channel's factor. ``emit`` takes vectors of them, and whether
+    results may overflow int32.
+    """
 
     words: tuple[str, ...]
     emit: Callable[[Function, Sequence[Reg], bool], Requantize]
-    nothing: tuple[int, ...]  # the words of channels that are not there
+    nothing: tuple[int, ...]  # the words of padding channels
 
 
 def _fixed_point(name: str) -> Requantizer:
     return Requantizer(("i32", "i32"), lambda f, words, far: make_rescale(f, name, words[0], words[1], far), (0, 1))
 
 
-# From sums in 32 bits to integers of the output, still without its zero point.
+# From int32 accumulators to the output's integers, before the zero point is added.
 REQUANTIZERS: dict[str, Requantizer] = {
     "even": Requantizer(("float",), _float32_half_even, (0,)),
     **{name: _fixed_point(name) for name in ("single", "double", "twice", "once")},

@@ -1,8 +1,9 @@
-"""Sine and cosine of any angle.
+"""Sine and cosine over the entire float32 range, by table-driven argument reduction.
 
-An angle is ``m * 2**e`` with 24 bits of ``m``, and only what is left of it after whole turns matters. For every ``e`` a
-table holds 2/pi times that power of two, without what makes whole turns: as a number of 29 bits, whose product with
-``m`` is exact in double precision, and the rest. So angles of any size keep all their digits.
+The angle is ``m * 2**e`` with a 24-bit ``m``, and only its remainder modulo pi/2 and the quadrant modulo 4 matter. For
+every exponent ``e`` a table holds ``2/pi * 2**e mod 4`` in two parts: a 29-bit head, whose product with ``m`` is exact
+in float64, and the remainder. This is Payne and Hanek's reduction ("Radian reduction for trigonometric functions",
+1983) with the digits of 2/pi selected ahead of time, which float32's 256 exponents make affordable.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ _DIGITS = (  # of pi
     "328230664709384460955058223172535940812848111745028410270193852110555964462294895493038196"
 )
 _HALF_PI = float(Fraction(_DIGITS) / 2)
-# Taylor's terms in the square of an angle up to pi/4
+# Taylor coefficients in the square of an angle up to pi/4
 _SINE = [1 / 362880, -1 / 5040, 1 / 120, -1 / 6]
 _COSINE = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -0.5]
 
 
 @cache
 def quadrant_factors() -> tuple[list[float], list[float]]:
-    """By the bits of an exponent: what an angle is multiplied by to be counted in quarter turns, in two parts."""
+    """For each biased exponent, the factor from an angle to quadrants (multiples of pi/2) modulo 4, in two parts."""
     ratio, first, second = 2 / Fraction(_DIGITS), [], []
     for bits in range(256):
-        if bits == 255:  # infinite, or no number
+        if bits == 255:  # infinity or NaN
             first.append(float("nan"))
             second.append(0.0)
             continue
-        unit = Fraction(2) ** (max(bits, 1) - 150)  # what the last bit of m stands for
+        unit = Fraction(2) ** (max(bits, 1) - 150)  # the value of m's last bit
         left = (ratio * unit) % 4
         scale = Fraction(2) ** (28 - left.numerator.bit_length() + left.denominator.bit_length())
         high = Fraction(int(left * scale)) / scale
@@ -50,22 +51,22 @@ def _float64_const(value: float, lanes: int) -> Reg:
 
 
 def _gather_float64(f: Function, name: str, values: list[float], index: Reg) -> Reg:
-    """Elements of a table, one by one."""
+    """Gather table entries, lane by lane."""
     lanes = lane_count(index.type)
     listed = [int(v) for v in np.array(values).view(np.int64)]
-    place = f.module.constant_array(name, listed, "i64")
+    base = f.module.constant_array(name, listed, "i64")
     kind = vec(lanes, "double")
-    made = Reg("poison", kind)
+    result = Reg("poison", kind)
     for i in range(lanes):
-        one = f.emit("i32", f"extractelement {index.type} {index}, i32 {i}") if lanes > 1 else index
-        at = f.mul(f.cast("zext", one, I64), 8)
-        loaded = f.load("double", f.gep(place, at), align=8)
-        made = f.emit(kind, f"insertelement {kind} {made}, double {loaded}, i32 {i}") if lanes > 1 else loaded
-    return made
+        lane_index = f.emit("i32", f"extractelement {index.type} {index}, i32 {i}") if lanes > 1 else index
+        at = f.mul(f.cast("zext", lane_index, I64), 8)
+        loaded = f.load("double", f.gep(base, at), align=8)
+        result = f.emit(kind, f"insertelement {kind} {result}, double {loaded}, i32 {i}") if lanes > 1 else loaded
+    return result
 
 
 def _reduce_argument(f: Function, x: Reg) -> tuple[Reg, Reg]:
-    """An angle's size less its quarter turns (at most pi/4), and their number."""
+    """|x| reduced to [-pi/4, pi/4], and the number of quadrants subtracted."""
     lanes = lane_count(x.type)
     whole, wide = vec(lanes, "i32"), vec(lanes, "double")
     size = f.op("and", f.bitcast(x, whole), 0x7FFFFFFF)
@@ -74,36 +75,36 @@ def _reduce_argument(f: Function, x: Reg) -> tuple[Reg, Reg]:
     angle = f.cast("fpext", f.bitcast(size, x.type), wide)
     most, more = f.op("fmul", angle, high), f.op("fmul", angle, low)
     suffix = f"v{lanes}f64" if lanes > 1 else "f64"
-    turns = f.call(f"llvm.rint.{suffix}", wide, f.op("fadd", most, more))
-    left = f.op("fadd", f.op("fsub", most, turns), more)
-    known = f.select(f.compare("ord", turns, turns), turns, _float64_const(0, lanes))
+    quadrants = f.call(f"llvm.rint.{suffix}", wide, f.op("fadd", most, more))
+    left = f.op("fadd", f.op("fsub", most, quadrants), more)
+    known = f.select(f.compare("ord", quadrants, quadrants), quadrants, _float64_const(0, lanes))
     return f.cast("fptrunc", f.op("fmul", left, _float64_const(_HALF_PI, lanes)), x.type), f.cast(
         "fptosi", known, whole
     )
 
 
-def _sin_in_quadrant(f: Function, left: Reg, quarter: Reg) -> Reg:
-    """The sine of an angle and some quarter turns."""
+def _sin_in_quadrant(f: Function, left: Reg, quadrant: Reg) -> Reg:
+    """sin(left + quarter * pi/2): sine or cosine by the quadrant's parity, negated in quadrants 2 and 3."""
     kind = left.type
     squared = f.op("fmul", left, left)
     sine = fma(f, f.op("fmul", polynomial(f, squared, _SINE), squared), left, left)
     cosine = fma(f, polynomial(f, squared, _COSINE), squared, const(1, kind))
-    odd = f.compare("ne", f.op("and", quarter, 1), const(0, quarter.type))
-    flip = f.op("shl", f.op("and", quarter, 2), 30)
-    return f.bitcast(f.op("xor", f.bitcast(f.select(odd, cosine, sine), quarter.type), flip), kind)
+    odd = f.compare("ne", f.op("and", quadrant, 1), const(0, quadrant.type))
+    flip = f.op("shl", f.op("and", quadrant, 2), 30)
+    return f.bitcast(f.op("xor", f.bitcast(f.select(odd, cosine, sine), quadrant.type), flip), kind)
 
 
 @register_function("sin")
 def sin(f: Function, x: Reg) -> Reg:
-    """Within 2."""
-    left, quarter = _reduce_argument(f, x)
-    whole = quarter.type
+    """Within 2 ulp."""
+    left, quadrant = _reduce_argument(f, x)
+    whole = quadrant.type
     sign = f.op("and", f.bitcast(x, whole), -0x80000000)
-    return f.bitcast(f.op("xor", f.bitcast(_sin_in_quadrant(f, left, quarter), whole), sign), x.type)
+    return f.bitcast(f.op("xor", f.bitcast(_sin_in_quadrant(f, left, quadrant), whole), sign), x.type)
 
 
 @register_function("cos")
 def cos(f: Function, x: Reg) -> Reg:
-    """Within 2."""
-    left, quarter = _reduce_argument(f, x)
-    return _sin_in_quadrant(f, left, f.add(quarter, 1))
+    """Within 2 ulp."""
+    left, quadrant = _reduce_argument(f, x)
+    return _sin_in_quadrant(f, left, f.add(quadrant, 1))

@@ -1,4 +1,4 @@
-"""Vector arithmetic: everything that names an instruction, or must be written so that LLVM finds it."""
+"""Vector arithmetic that maps to target instructions: x86 and AArch64 intrinsics, or IR patterns LLVM selects."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from edgewright.engine.codegen.builder import Function, Reg, const, element_type
 from edgewright.engine.host_arch import is_aarch64
 from edgewright.engine.isa import ISA
 
-CACHE_LINE = 64  # bytes of memory that come together
-WEIGHT_STREAMS = 4  # places that are read in turn: memory gives half as much again as from one
+CACHE_LINE = 64  # bytes
+WEIGHT_STREAMS = 4  # concurrent read streams: one and a half times the memory bandwidth of a single stream
 
-# ------------------------------------------------------------------------------------------------------------ reals
+# ---------------------------------------------------------------------------------------------------------- float32
 
 
 def _suffix(kind: str) -> str:
@@ -26,41 +26,42 @@ def fma(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
 
 
 def fma_bf16_pairs(f: Function, a: Reg, b: Reg, c: Reg) -> Reg:
-    """a * b + c of numbers of 16 bits, two in the place of one, added to single precision."""
+    """c plus the dot products of bf16 pairs of a and b, accumulated in float32."""
     lanes = lane_count(c.type)
-    both = [f.bitcast(x, vec(2 * lanes, "bfloat")) for x in (a, b)]
-    return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", c.type, c, *both)
+    pairs = [f.bitcast(x, vec(2 * lanes, "bfloat")) for x in (a, b)]
+    return f.call(f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", c.type, c, *pairs)
 
 
 def scalef(f: Function, x: Reg, power: Reg) -> Reg:
-    """x * 2**power, of 16 reals; powers are whole."""
+    """x * 2**power for 16 floats with integral powers."""
     return f.call("llvm.x86.avx512.mask.scalef.ps.512", x.type, x, power, x, Reg("-1", "i16"), Reg("4", "i32"))
 
 
 def split_integer_fraction(f: Function, x: Reg) -> tuple[Reg, Reg]:
-    """16 reals that are not negative, as integers below them and what is left."""
+    """Split 16 non-negative floats into their integer parts (int32) and fractions."""
     kind, all_lanes, as_set = vec(16, "i32"), Reg("-1", "i16"), Reg("4", "i32")
     whole = f.call("llvm.x86.avx512.mask.cvttps2dq.512", kind, x, const(0, kind), all_lanes, as_set)
     toward_zero = Reg("11", "i32")
     return whole, f.call("llvm.x86.avx512.mask.reduce.ps.512", x.type, x, toward_zero, x, all_lanes, as_set)
 
 
-def permute_float32(f: Function, x: Reg, places: Reg) -> Reg:
-    """Elements of 16 by their places."""
-    return f.call("llvm.x86.avx512.permvar.sf.512", x.type, x, places)
+def permute_float32(f: Function, x: Reg, indices: Reg) -> Reg:
+    """x[indices] within a vector of 16 floats."""
+    return f.call("llvm.x86.avx512.permvar.sf.512", x.type, x, indices)
 
 
 def fast_max(f: Function, x: Reg, bound: Reg) -> Reg:
-    """The larger one; x if it is NaN. (One instruction: x86 gives the second operand if either is NaN.)"""
+    """max(x, bound); x if either is NaN, as x86's maxps returns its second operand, so this is one instruction."""
     return f.select(f.compare("ogt", bound, x), bound, x)
 
 
 def fast_min(f: Function, x: Reg, bound: Reg) -> Reg:
+    """min(x, bound), with the NaN semantics of ``fast_max``."""
     return f.select(f.compare("olt", bound, x), bound, x)
 
 
 def clamp(f: Function, x: Reg, low: float, high: float) -> Reg:
-    """Between two constants, either of which may be infinite."""
+    """Clamp to two constants; an infinite one costs nothing. NaN stays NaN."""
     if low != float("-inf"):
         x = fast_max(f, x, const(low, x.type))
     if high != float("inf"):
@@ -73,7 +74,7 @@ def to_float32(f: Function, x: Reg) -> Reg:
 
 
 def round_to_int(f: Function, x: Reg) -> Reg:
-    """The nearest integer, the even one of two. Beyond 32 bits, the lowest one."""
+    """Round to int32, ties to even. Values out of range become INT32_MIN, as cvtps2dq returns."""
     lanes = lane_count(x.type)
     kind = vec(lanes, "i32")
     if is_aarch64():
@@ -86,7 +87,7 @@ def round_to_int(f: Function, x: Reg) -> Reg:
     if lanes == 1:
         four = f.emit("<4 x float>", f"insertelement <4 x float> zeroinitializer, float {x}, i32 0")
         return f.emit("i32", f"extractelement <4 x i32> {round_to_int(f, four)}, i32 0")
-    if lanes < 4:  # part of the shortest vector there is an instruction for
+    if lanes < 4:  # pad to the shortest vector with an instruction
         own = list(range(lanes))
         four = round_to_int(f, f.shuffle(x, x, [*own, *own][:4]))
         return f.shuffle(four, four, own)
@@ -94,7 +95,7 @@ def round_to_int(f: Function, x: Reg) -> Reg:
 
 
 def prefetch(f: Function, pointer: Reg, offset: int, near: bool = True) -> None:
-    """Have a line of memory come nearer, while something else is computed: to the first cache, or to the second."""
+    """Prefetch a cache line for reading: into L1 if ``near``, else into L2."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     f.emit_void(f"call void @llvm.prefetch.p0(ptr {f.gep(pointer, offset)}, i32 0, i32 {3 if near else 2}, i32 1)")
 
@@ -111,16 +112,23 @@ def int_min(f: Function, a: Reg, b: Reg, signed: bool = True) -> Reg:
 
 
 def widen_int8(f: Function, x: Reg, signed: bool = False) -> Reg:
-    """Bytes to 32 bits."""
+    """int8 or uint8 lanes to 32 bits."""
     return f.cast("sext" if signed else "zext", x, vec(lane_count(x.type), "i32"))
 
 
 class Int8Dot:
-    """Sums of four products of an unsigned byte and a signed one, into 32-bit lanes.
+    """Dot products of four uint8 activations and four int8 weights, accumulated in int32 lanes.
 
-    Without the instruction, even and odd bytes are multiplied as 16 bits, which is exact; where both bytes must be
-    signed, data are taken less 128, and 128 times the weights added. What either needs of an operand is prepared once
-    (``data``, ``weights``) however often it is used.
+    Three implementations, all exact:
+
+    - VNNI (vpdpbusd) and AArch64 I8MM (usdot) take unsigned by signed operands directly.
+    - AArch64 dotprod (sdot) takes only signed by signed. Since x = (x - 128) + 128, data are XORed with 0x80 and
+      128 * sum(w) is added back: two sdot with the constant 64, computed once per weight vector.
+    - Without a dot product instruction, even and odd bytes are widened to int16 and multiplied by pmaddwd. (pmaddubsw
+      would be shorter, but it saturates at int16.)
+
+    ``data`` and ``weights`` prepare an operand once, however often ``add`` uses it. See Intel's "Deep Learning Boost"
+    chapter of the optimization reference manual, and SDOT/USDOT in the Arm ARM.
     """
 
     def __init__(self, f: Function, isa: ISA) -> None:
@@ -160,8 +168,10 @@ class Int8Dot:
 
 
 class Int16Dot:
-    """Sums of two products of 16 bits, into 32-bit lanes; whatever leaves those is cut off, and nothing is lost of a
-    sum that ends within them."""
+    """Dot products of two int16 pairs, accumulated in int32 lanes modulo 2**32.
+
+    Intermediate overflow is harmless if the final sum fits in int32.
+    """
 
     def __init__(self, f: Function, isa: ISA) -> None:
         self.f, self.isa = f, isa
@@ -179,7 +189,7 @@ class Int16Dot:
 
 
 def madd_int16(f: Function, x: Reg, w: Reg) -> Reg:
-    """Products of 16 bits, two that lie side by side added, in 32 bits."""
+    """pmaddwd: products of int16 lanes, adjacent pairs summed to int32."""
     lanes = lane_count(x.type) // 2
     kind = vec(lanes, "i32")
     if not is_aarch64():
@@ -191,22 +201,22 @@ def madd_int16(f: Function, x: Reg, w: Reg) -> Reg:
 
 
 def _pack_saturated(f: Function, a: Reg, b: Reg, low: int, high: int, to: str) -> Reg:
-    """Both saturated to half their size, 128 bits of a and of b in turn; the compiler has an instruction for it."""
+    """x86's pack semantics in portable IR: saturate both to half width, alternating 128-bit blocks of a and b."""
     lanes, each = lane_count(a.type), 128 // int(element_type(a.type)[1:])
     kind = vec(lanes, to)
-    least, most = const(low, a.type), const(high, a.type)
-    first, second = (f.cast("trunc", int_min(f, int_max(f, x, least), most), kind) for x in (a, b))
+    minimum, maximum = const(low, a.type), const(high, a.type)
+    first, second = (f.cast("trunc", int_min(f, int_max(f, x, minimum), maximum), kind) for x in (a, b))
     order = [part + start + i for start in range(0, lanes, each) for part in (0, lanes) for i in range(each)]
     return f.shuffle(first, second, order)
 
 
-def permute_int8(f: Function, first: Reg, places: Reg, second: Reg) -> Reg:
-    """Bytes of two vectors of 64, by their places in both."""
-    return f.call("llvm.x86.avx512.vpermi2var.qi.512", first.type, first, places, second)
+def permute_int8(f: Function, first: Reg, indices: Reg, second: Reg) -> Reg:
+    """Bytes selected from the concatenation of two 64-byte vectors."""
+    return f.call("llvm.x86.avx512.vpermi2var.qi.512", first.type, first, indices, second)
 
 
 def pack_int16(f: Function, a: Reg, b: Reg) -> Reg:
-    """32 bits to 16, saturated, 128 bits of a and of b in turn."""
+    """packssdw: int32 to int16 with saturation, alternating 128-bit blocks of a and b."""
     lanes = lane_count(a.type)
     if is_aarch64():
         return _pack_saturated(f, a, b, -(1 << 15), (1 << 15) - 1, "i16")
@@ -215,7 +225,7 @@ def pack_int16(f: Function, a: Reg, b: Reg) -> Reg:
 
 
 def pack_uint8(f: Function, a: Reg, b: Reg) -> Reg:
-    """Signed 16 bits to unsigned 8, saturated, 128 bits of a and of b in turn."""
+    """packuswb: int16 to uint8 with saturation, alternating 128-bit blocks of a and b."""
     lanes = lane_count(a.type)
     if is_aarch64():
         return _pack_saturated(f, a, b, 0, 255, "i8")
@@ -228,9 +238,9 @@ def saturating_add(f: Function, a: Reg, b: Reg) -> Reg:
 
 
 def pack_four_to_uint8(f: Function, four: Sequence[Reg], zero: Reg | None) -> Reg:
-    """Four vectors of 32 bits as bytes, ``zero`` (16 bits) added on the way.
+    """Saturate four int32 vectors to one of uint8, adding ``zero`` (int16) in between.
 
-    In each 128 bits lie four bytes of the first, then of the second, the third and the fourth.
+    Every 128-bit block of the result holds four bytes of the first vector, then of the second, third and fourth.
     """
     words = [pack_int16(f, four[0], four[1]), pack_int16(f, four[2], four[3])]
     if zero is not None:
@@ -239,7 +249,7 @@ def pack_four_to_uint8(f: Function, four: Sequence[Reg], zero: Reg | None) -> Re
 
 
 def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
-    """Elements of a and b in turn, inside each 128 bits: the lower halves, the upper halves."""
+    """x86's unpack: interleave a and b within each 128-bit block; returns the low halves and the high halves."""
     lanes, size = lane_count(a.type), int(element_type(a.type)[1:])
     each = 128 // size
     low, high = [], []
@@ -251,7 +261,7 @@ def interleave(f: Function, a: Reg, b: Reg) -> tuple[Reg, Reg]:
 
 
 def unpack_uint8_to_four(f: Function, x: Reg) -> list[Reg]:
-    """The inverse of ``pack_four_to_uint8`` for unsigned bytes, without its addition."""
+    """The inverse of ``pack_four_to_uint8``, without the zero point."""
     zero = const(0, x.type)
     wide = vec(lane_count(x.type) // 2, "i16")
     halves = [f.bitcast(h, wide) for h in interleave(f, x, zero)]
@@ -260,13 +270,19 @@ def unpack_uint8_to_four(f: Function, x: Reg) -> list[Reg]:
 
 
 def transpose(f: Function, rows: Sequence[Reg]) -> list[Reg]:
-    """As many rows as each has elements, turned: a power of two."""
-    made, size = list(rows), len(rows)
+    """Transpose a square matrix held in registers; its size is a power of two.
+
+    log2(n) rounds of butterflies, as in a fast Fourier transform: round k exchanges bit k of the row index with bit k
+    of the column index, by swapping the off-diagonal blocks of size 2**k between rows i and i | 2**k. Each round is n
+    two-input shuffles, so the total is n log2(n) shuffles and no memory traffic. See Eklundh, "A fast computer method
+    for matrix transposing" (1972), and Hacker's Delight, section 7-3, for the same scheme on bit matrices.
+    """
+    columns, size = list(rows), len(rows)
     bit = 1
     while bit < size:
         for i in (i for i in range(size) if not i & bit):
-            a, b = made[i], made[i | bit]
-            made[i] = f.shuffle(a, b, [size + lane - bit if lane & bit else lane for lane in range(size)])
-            made[i | bit] = f.shuffle(a, b, [size + lane if lane & bit else lane + bit for lane in range(size)])
+            a, b = columns[i], columns[i | bit]
+            columns[i] = f.shuffle(a, b, [size + lane - bit if lane & bit else lane for lane in range(size)])
+            columns[i | bit] = f.shuffle(a, b, [size + lane if lane & bit else lane + bit for lane in range(size)])
         bit *= 2
-    return made
+    return columns

@@ -1,8 +1,12 @@
-"""Attention by blocks of queries: scores, softmax and the product with values, while the scores are in the cache.
+"""Fused scaled dot-product attention, blocked by queries.
 
-Keys and values are packed before, as other products' weights are. Scores of a block lie in the thread's scratch: a row
-for each query, then, for each query again, one over the sum of its powers, as often as a panel of values is wide.
-Shares are never divided: their products are, which are fewer.
+A tile of queries computes its rows of scores Q K^T into the thread's scratch, turns them into exp(score - max), and
+multiplies by V, while the scores are in cache; the full score matrix is never stored. As in FlashAttention, the
+division by the softmax denominator is deferred to the output, which has fewer elements than the scores. Unlike it, keys
+are not blocked: a tile sees complete rows of scores, so the maximum is known before the exponentials and no online
+rescaling is needed (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
+"FlashAttention", 2022). Scratch holds one row of scores per query, then per query 1 / sum, replicated over the width of
+a panel of values so that the gemm's epilogue can load it as a second operand. K and V are packed like weights.
 """
 
 from __future__ import annotations
@@ -21,19 +25,19 @@ from edgewright.engine.kernels import gemm, int8_gemm
 from edgewright.engine.kernels.row_reduce import reduce_lanes
 from edgewright.engine.kernels.softmax import LOG2E
 
-_ROWS_AT_ONCE = 4  # rows of scores: as many hide each other's latency
+_ROWS_AT_ONCE = 4  # rows of scores interleaved to hide latency
 
 
 @dataclass(frozen=True)
 class BatchStrides:
-    """Bytes to the next matrix along each dimension of a batch, and from a row to the next."""
+    """Strides of a batch of matrices: of each batch dimension, and between rows, in bytes."""
 
     batch: tuple[int, ...]
     strides: tuple[int, ...]
     row: int
 
     def at(self, f: Function, pointer: Reg, index: Reg) -> Reg:
-        """Where matrix number ``index`` starts."""
+        """The address of matrix ``index``."""
         for n, stride in zip(reversed(self.batch), reversed(self.strides), strict=True):
             pointer = f.gep(pointer, f.mul(f.op("urem", index, n), stride)) if stride and n > 1 else pointer
             index = f.op("udiv", index, n) if n > 1 else index
@@ -42,10 +46,10 @@ class BatchStrides:
 
 @dataclass(frozen=True)
 class AttentionSpec:
-    """``queries`` by ``keys``, in tiles of at most ``largest`` queries; ``depth`` of both.
+    """``queries`` by ``keys`` of ``depth`` elements, in tiles of at most ``largest`` queries.
 
-    ``factor``: queries and keys are bytes, and the sums of their products are so many times too small; else 0.
-    ``safe``: queries all of whose keys are masked get zeros.
+    ``factor``: the scale of int8 scores if queries and keys are int8; else 0. ``safe``: a query whose keys are all
+    masked yields zeros, not NaN.
     """
 
     queries: int
@@ -67,7 +71,7 @@ class AttentionSpec:
 
     @property
     def key_size(self) -> int:
-        """Bytes of one matrix of packed keys."""
+        """Size of one packed key matrix in bytes."""
         return gemm.packed_size(self.key_panels, self.depth // 4 if self.factor else self.depth)
 
     @property
@@ -75,92 +79,94 @@ class AttentionSpec:
         return gemm.packed_size(self.value_panels, self.keys)
 
     def pitch(self, isa: ISA) -> int:
-        """Bytes from a row of scores to the next: whole vectors, and one more that stands for what is no key."""
+        """Stride between rows of scores in bytes: full vectors, and one more for padding."""
         return isa.bytes * (-(-self.keys // isa.lanes) + 1)
 
     def width(self, isa: ISA) -> int:
-        """Bytes of a query's factors."""
+        """Size of a query's replicated 1 / sum in bytes."""
         return isa.bytes * max(len(p.widths) for p in self.value_panels)
 
     def scratch(self, isa: ISA) -> int:
         return self.largest * (self.pitch(isa) + self.width(isa))
 
 
-def emit_attention(module: Module, name: str, isa: ISA, given: AttentionSpec) -> None:
-    """Units are tiles of queries, of one matrix after the other. Slots: queries, packed keys, values, output, mask."""
-    small, longer = divmod(given.queries, given.tiles)
-    made = [_emit_tile(module, isa, given, size) for size in ((small + 1, small) if longer else (small,))]
+def emit_attention(module: Module, name: str, isa: ISA, spec: AttentionSpec) -> None:
+    """Work units are tiles of queries, matrix by matrix. Arguments: queries, packed keys and values, output, mask."""
+    small, longer = divmod(spec.queries, spec.tiles)
+    tiles = [_emit_tile(module, isa, spec, size) for size in ((small + 1, small) if longer else (small,))]
     f = module.kernel(name)
     query, keys, values, out, mask = (f.load_arg(PTR, i) for i in range(5))
 
     def unit(index: Reg) -> None:
-        place, matrix = f.op("urem", index, given.tiles), f.op("udiv", index, given.tiles)
-        first = f.mul(place, small)
-        chosen = Reg(f"@{made[-1].name}", PTR)
+        tile_index, matrix = f.op("urem", index, spec.tiles), f.op("udiv", index, spec.tiles)
+        first = f.mul(tile_index, small)
+        chosen = Reg(f"@{tiles[-1].name}", PTR)
         if longer:
-            first = f.op("add", first, f.call("llvm.umin.i64", I64, place, const(longer, I64)))
-            chosen = f.select(f.compare("ult", place, longer), Reg(f"@{made[0].name}", PTR), chosen)
-        rows = [(query, given.query), (out, given.out), (mask, given.mask or given.query)]
-        here, there, beside = (f.gep(walk.at(f, p, matrix), f.mul(first, walk.row)) for p, walk in rows)
-        packed = [f.gep(p, f.mul(matrix, size)) for p, size in ((keys, given.key_size), (values, given.value_size))]
-        f.call_void(chosen, here, *packed, there, beside, f.arg("scratch"))
+            first = f.op("add", first, f.call("llvm.umin.i64", I64, tile_index, const(longer, I64)))
+            chosen = f.select(f.compare("ult", tile_index, longer), Reg(f"@{tiles[0].name}", PTR), chosen)
+        rows = [(query, spec.query), (out, spec.out), (mask, spec.mask or spec.query)]
+        query_rows, out_rows, mask_rows = (f.gep(walk.at(f, p, matrix), f.mul(first, walk.row)) for p, walk in rows)
+        packed = [f.gep(p, f.mul(matrix, size)) for p, size in ((keys, spec.key_size), (values, spec.value_size))]
+        f.call_void(chosen, query_rows, *packed, out_rows, mask_rows, f.arg("scratch"))
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
 
 
-def _emit_tile(module: Module, isa: ISA, given: AttentionSpec, size: int) -> Function:
-    """``tile(query, keys, values, out, mask, scratch)`` of so many queries."""
+def _emit_tile(module: Module, isa: ISA, spec: AttentionSpec, size: int) -> Function:
+    """Emit ``tile(query, keys, values, out, mask, scratch)`` for ``size`` queries."""
     names = ("query", "keys", "values", "out", "mask", "scratch")
     f = module.function(f"attend_{size}", [(PTR, n) for n in names])
-    pitch, width = given.pitch(isa), given.width(isa)
+    pitch, width = spec.pitch(isa), spec.width(isa)
     query, keys, values, out, mask, scratch = (f.arg(n) for n in names)
     factors = f.gep(scratch, size * pitch)
-    depth = given.depth // 4 if given.factor else given.depth
+    depth = spec.depth // 4 if spec.factor else spec.depth
 
     def scores(panel: gemm.Panel) -> Function:
-        window = gemm.Window((), depth, given.query.row)
-        if given.factor:
+        window = gemm.Window((), depth, spec.query.row)
+        if spec.factor:
             return _emit_int8_scores(module, isa, size, panel, window, pitch)
-        beside = given.mask.row if given.mask else 0
-        return gemm.emit_tile(module, size, panel, window, pitch, beside, given.tail, "score_")
+        beside = spec.mask.row if spec.mask else 0
+        return gemm.emit_tile(module, size, panel, window, pitch, beside, spec.tail, "score_")
 
     def products(panel: gemm.Panel) -> Function:
-        window = gemm.Window((), given.keys, pitch)
-        return gemm.emit_tile(module, size, panel, window, given.out.row, width, (TensorStep("mul"),), "product_")
+        window = gemm.Window((), spec.keys, pitch)
+        return gemm.emit_tile(module, size, panel, window, spec.out.row, width, (TensorStep("mul"),), "product_")
 
-    _for_each_panel(f, given.key_panels, depth, scores, [query, keys, scratch, mask], (0, 4, 4 if given.mask else 0))
+    _for_each_panel(f, spec.key_panels, depth, scores, [query, keys, scratch, mask], (0, 4, 4 if spec.mask else 0))
     here = [scratch, factors]
     for rows, times in ((_ROWS_AT_ONCE, size // _ROWS_AT_ONCE), (size % _ROWS_AT_ONCE, 1)):
         if rows and times:
-            here = _call_in_loop(f, _emit_softmax(module, isa, given, rows), times, here, (rows * pitch, rows * width))
-    _for_each_panel(f, given.value_panels, given.keys, products, [scratch, values, out, factors], (0, 4, 0))
+            here = _call_in_loop(f, _emit_softmax(module, isa, spec, rows), times, here, (rows * pitch, rows * width))
+    _for_each_panel(f, spec.value_panels, spec.keys, products, [scratch, values, out, factors], (0, 4, 0))
     f.ret()
     return f
 
 
-def _call_in_loop(f: Function, function: Function, times: int, places: list[Reg], steps: tuple[int, ...]) -> list[Reg]:
-    """A function so many times, on places so far apart."""
+def _call_in_loop(
+    f: Function, function: Function, times: int, pointers: list[Reg], steps: tuple[int, ...]
+) -> list[Reg]:
+    """Call a function ``times`` times, advancing its pointers by ``steps``."""
 
     def once(_: Reg, now: list[Reg]) -> list[Reg]:
         f.call_void(function, *now)
         return [f.gep(p, n) for p, n in zip(now, steps, strict=True)]
 
-    return f.loop(times, places, once)
+    return f.loop(times, pointers, once)
 
 
 def _for_each_panel(f: Function, panels: Sequence[gemm.Panel], elements: int, tile: Callable[[gemm.Panel], Function],
-                places: list[Reg], moves: tuple[int, int, int]) -> None:  # fmt: skip
-    """``tile(data, weights, out, second)`` of all panels; ``moves``: how far a column moves all but the weights."""
+                args: list[Reg], moves: tuple[int, int, int]) -> None:  # fmt: skip
+    """Call the tile function for all panels; ``moves``: bytes per column of data, output and second operand."""
     for panel, run in groupby(panels):
         weights = 4 * panel.columns * (elements + 1)
         steps = (moves[0] * panel.used, weights, moves[1] * panel.used, moves[2] * panel.used)
-        places = _call_in_loop(f, tile(panel), len(list(run)), places, steps)
+        args = _call_in_loop(f, tile(panel), len(list(run)), args, steps)
 
 
 def _emit_int8_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, window: gemm.Window,
                       pitch: int) -> Function:  # fmt: skip
-    """Sums of 32 bits; all of the panel's columns are stored."""
+    """int32 scores of int8 queries and keys; all columns of the panel are stored."""
     f = module.function(
         f"score_{size}_{panel.columns}_{len(panel.widths)}", [(PTR, n) for n in ("data", "weights", "out", "second")]
     )
@@ -179,58 +185,58 @@ def _emit_int8_scores(module: Module, isa: ISA, size: int, panel: gemm.Panel, wi
     return f
 
 
-def _emit_softmax(module: Module, isa: ISA, given: AttentionSpec, rows: int) -> Function:
-    """``softmax(scores, factors)`` of some rows at a time: powers in their place, and one over their sums.
+def _emit_softmax(module: Module, isa: ISA, spec: AttentionSpec, rows: int) -> Function:
+    """Emit ``softmax(scores, factors)`` for some rows: exponentials in place, and the reciprocals of their sums.
 
-    Powers are within 3e-7 of the largest; of scores that are bytes' products, differences are exact before.
+    Exponentials are within 3e-7 of the largest. Differences of int8 scores are exact integers.
     """
     name = f"softmax_{rows}"
     if name in module.functions:
         return module.functions[name]
     f = module.function(name, [(PTR, "scores"), (PTR, "factors")])
-    lanes, whole = isa.lanes, bool(given.factor)
-    kind, real = vec(lanes, "i32" if whole else "float"), vec(lanes, "float")
-    lines = [f.gep(f.arg("scores"), r * given.pitch(isa)) for r in range(rows)]
-    tops = _row_maxima(f, isa, given, lines, kind)
+    lanes, is_int8 = isa.lanes, bool(spec.factor)
+    kind, real = vec(lanes, "i32" if is_int8 else "float"), vec(lanes, "float")
+    rows_of_scores = [f.gep(f.arg("scores"), r * spec.pitch(isa)) for r in range(rows)]
+    tops = _row_maxima(f, isa, spec, rows_of_scores, kind)
 
     def powers(i: Reg, now: list[Reg]) -> list[Reg]:
         totals = []
-        for line, top, total in zip(lines, tops, now, strict=True):
+        for line, top, total in zip(rows_of_scores, tops, now, strict=True):
             x = f.load(kind, f.gep(line, i))
-            less = to_float32(f, f.op("sub", x, top)) if whole else f.op("fsub", x, top)
-            made = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E * (given.factor or 1), real)))
+            less = to_float32(f, f.op("sub", x, top)) if is_int8 else f.op("fsub", x, top)
+            made = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E * (spec.factor or 1), real)))
             f.store(made, f.gep(line, i))
             totals.append(f.op("fadd", total, made))
         return totals
 
-    length = -(-given.keys // lanes) * isa.bytes
+    length = -(-spec.keys // lanes) * isa.bytes
     for r, sums in enumerate(f.loop(length, [const(0, real)] * rows, powers, isa.bytes)):
         total = reduce_lanes(f, sums, lambda a, b: f.op("fadd", a, b))
         inverse = f.op("fdiv", const(1, "float"), total)
-        if given.safe:
+        if spec.safe:
             inverse = f.select(f.compare("oeq", total, const(0, "float")), const(0, "float"), inverse)
         inverse = f.splat(inverse, lanes)
-        for at in range(0, given.width(isa), isa.bytes):
-            f.store(inverse, f.arg("factors"), r * given.width(isa) + at)
+        for at in range(0, spec.width(isa), isa.bytes):
+            f.store(inverse, f.arg("factors"), r * spec.width(isa) + at)
     f.ret()
     return f
 
 
-def _row_maxima(f: Function, isa: ISA, given: AttentionSpec, lines: list[Reg], kind: str) -> list[Reg]:
-    """Of each line, in all lanes; what lies behind a line is made as low as can be before."""
-    whole = bool(given.factor)
-    none = const(-(1 << 30) if whole else float("-inf"), kind)  # no sum of bytes' products is as low
-    for line in lines:
-        f.store(none, line, 4 * given.keys)
+def _row_maxima(f: Function, isa: ISA, spec: AttentionSpec, rows_of_scores: list[Reg], kind: str) -> list[Reg]:
+    """The maximum of each row, in all lanes. Pads the rows with the lowest value first."""
+    is_int8 = bool(spec.factor)
+    none = const(-(1 << 30) if is_int8 else float("-inf"), kind)  # below any int8 dot product
+    for line in rows_of_scores:
+        f.store(none, line, 4 * spec.keys)
 
     def most(a: Reg, b: Reg) -> Reg:
-        return int_max(f, a, b) if whole else fast_max(f, a, b)
+        return int_max(f, a, b) if is_int8 else fast_max(f, a, b)
 
     def greater(i: Reg, now: list[Reg]) -> list[Reg]:
-        return [most(n, f.load(kind, f.gep(line, i))) for n, line in zip(now, lines, strict=True)]
+        return [most(n, f.load(kind, f.gep(line, i))) for n, line in zip(now, rows_of_scores, strict=True)]
 
-    length = -(-given.keys // isa.lanes) * isa.bytes
-    found = [reduce_lanes(f, x, most) for x in f.loop(length, [none] * len(lines), greater, isa.bytes)]
-    if given.safe and not whole:
-        found = [f.select(f.compare("oeq", x, const(-math.inf, "float")), const(0, "float"), x) for x in found]
-    return [f.splat(x, isa.lanes) for x in found]
+    length = -(-spec.keys // isa.lanes) * isa.bytes
+    maxima = [reduce_lanes(f, x, most) for x in f.loop(length, [none] * len(rows_of_scores), greater, isa.bytes)]
+    if spec.safe and not is_int8:
+        maxima = [f.select(f.compare("oeq", x, const(-math.inf, "float")), const(0, "float"), x) for x in maxima]
+    return [f.splat(x, isa.lanes) for x in maxima]

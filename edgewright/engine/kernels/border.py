@@ -1,4 +1,4 @@
-"""Borders of images: the bytes before, between and after the rows of one image."""
+"""Fills the padding of an image: the bytes before, between and after its rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 
 @dataclass(frozen=True)
 class BorderSpec:
-    """Bytes; ``before`` lies before the first pixel, ``after`` behind the last row, which ends with ``between`` too."""
+    """Sizes in bytes: ``before`` precedes the first pixel, ``between`` follows every row, ``after`` the last row's."""
 
     rows: int
     row: int
-    width: int  # of a row's own pixels
+    width: int  # of a row without padding
     before: int
     between: int
     after: int
@@ -24,10 +24,11 @@ class BorderSpec:
 
 
 def emit_border_kernel(module: Module, name: str, item: int = 1) -> None:
-    """Units are the gaps: before the first row, after each. Slots: the first pixel, the element, those of the frame.
+    """Work units are the gaps: before the first row, after each row.
 
-    One kernel does for all images of elements of ``item`` bytes: there is too little to fill for it to matter, and much
-    to compile.
+    Arguments: first pixel, fill value, ``BorderSpec.slots``.
+
+    One kernel serves all images of ``item``-byte elements: there is little to fill, and compiling costs more.
     """
     f = module.kernel(name)
     first, one = f.load_arg(PTR, 0), f.cast("trunc", f.load_arg(I64, 1), f"i{8 * item}")
@@ -46,7 +47,7 @@ def emit_border_kernel(module: Module, name: str, item: int = 1) -> None:
 
 
 def _fill(f: Function, at: Reg, length: Reg, one: Reg, wide: Reg, item: int) -> None:
-    """Exactly so many bytes; from 16 on the last vector lies over the one before it."""
+    """Fill exactly ``length`` bytes; from 16 on the last vector overlaps the one before it."""
     zero = const(0, I64)
     small = f.compare("ult", length, 16)
     f.if_then(small, lambda: f.for_range(zero, length, lambda i: f.store(one, f.gep(at, i)), item))

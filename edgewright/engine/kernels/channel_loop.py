@@ -1,6 +1,6 @@
-"""All channels of a pixel, vector by vector: few are written out one after another, many are a loop.
+"""Vectorized loop over the channels of a pixel: unrolled for few channels, a loop for many.
 
-The text of a kernel is bounded so, whatever number of channels a file asks for.
+This bounds a kernel's code size, whatever number of channels a file declares.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Callable
 from edgewright.engine.codegen.builder import Function, Operand, Reg
 
 Cover = Callable[[int, int], list[tuple[int, int]]]
-MAX_UNROLLED = 8  # vectors that are written out
+MAX_UNROLLED = 8  # vectors
 
 
 def vector_widths(total: int, most: int) -> list[tuple[int, int]]:
-    """Vectors that cover so many elements: (width, of which so many count)."""
-    made: list[tuple[int, int]] = []
+    """Vectors that cover ``total`` elements: (width, used lanes)."""
+    vectors: list[tuple[int, int]] = []
     while total:
         width = most
         while width > 4 and width // 2 >= total:
             width //= 2
-        made.append((width, min(width, total)))
+        vectors.append((width, min(width, total)))
         total -= min(width, total)
-    return made
+    return vectors
 
 
 def for_each_channel_vector(
     f: Function, channels: int, most: int, cover: Cover, body: Callable[[Operand, int, int], None]
 ) -> None:
-    """``body(first channel, width of the vector, of which so many count)`` for all of them.
+    """``body(first_channel, width, used)`` for every vector of channels.
 
-    ``cover``: the vectors of what is left beside whole ones, as ``vector_widths`` gives them.
+    ``cover`` splits the channels after the loop into vectors, like ``vector_widths``.
     """
     step = MAX_UNROLLED // 2 * most
     looped = 0 if channels <= MAX_UNROLLED * most else channels // step * step
@@ -49,5 +49,5 @@ def for_each_channel_vector(
 
 
 def byte_offset(f: Function, first: Operand, item: int) -> Operand:
-    """Bytes to an element."""
+    """The byte offset of an element."""
     return f.mul(first, item) if isinstance(first, Reg) else first * item

@@ -1,4 +1,4 @@
-"""Planes to pixels: images of few channels, one plane after the other, become channels-last, perhaps as bytes."""
+"""Planar to channels-last conversion (NCHW to NHWC) for few channels, optionally quantized to 8 bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgewright.engine.codegen.requant import Affine, quantize_to_int32
 
 @dataclass(frozen=True)
 class PlanesSpec:
-    """Steps in bytes. With ``made`` pixels are bytes, as it stores them between two limits."""
+    """Strides in bytes. With ``affine`` the output is quantized, clamped to [low, high]."""
 
     channels: int
     columns: int
@@ -18,13 +18,13 @@ class PlanesSpec:
     in_row: int
     out_row: int
     pixel: int  # of the output
-    made: Affine | None = None
+    affine: Affine | None = None
     low: int = 0
     high: int = 255
 
 
 def emit_planes_to_channels_last(module: Module, name: str, lanes: int, planes: PlanesSpec) -> None:
-    """Units are rows of one image, at least ``lanes`` pixels long. Slots: the first plane, the output."""
+    """Work units are rows of one image, at least ``lanes`` pixels long. Arguments: first plane, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
 
@@ -41,38 +41,38 @@ def emit_planes_to_channels_last(module: Module, name: str, lanes: int, planes: 
 
         last = planes.columns - lanes
         f.for_range(const(0, I64), const(last, I64), pixels, lanes)
-        pixels(const(last, I64))  # may cover some again
+        pixels(const(last, I64))  # overlaps the vector before it
 
     f.for_range(f.arg("begin"), f.arg("end"), row)
     f.ret()
 
 
 def _interleave_or_quantize(f: Function, planes: PlanesSpec, loaded: list[Reg], lanes: int) -> list[Reg]:
-    if planes.made is None:
+    if planes.affine is None:
         return _interleave(f, loaded, lanes)
     word = None
     for c, x in enumerate(loaded):
-        byte = quantize_to_int32(f, x, planes.made, planes.low, planes.high)
+        byte = quantize_to_int32(f, x, planes.affine, planes.low, planes.high)
         moved = f.op("shl", byte, 8 * c) if c else byte
         word = moved if word is None else f.op("or", word, moved)
     assert word is not None
     if planes.pixel == 4:
         return [word]
     spread = f.bitcast(word, vec(4 * lanes, "i8"))
-    kept = [4 * p + c for p in range(lanes) for c in range(planes.channels)]
-    return [f.shuffle(spread, spread, kept)]
+    mask = [4 * p + c for p in range(lanes) for c in range(planes.channels)]
+    return [f.shuffle(spread, spread, mask)]
 
 
 def _interleave(f: Function, loaded: list[Reg], lanes: int) -> list[Reg]:
-    """As many vectors as there are channels: element t belongs to pixel t // channels."""
-    made = []
+    """Interleave the channels: element t of the result belongs to pixel t // channels."""
+    vectors = []
     for start in range(0, lanes * len(loaded), lanes):
-        places = range(start, start + lanes)
+        elements = range(start, start + lanes)
         vector = loaded[0]
-        first = [t // len(loaded) if t % len(loaded) == 0 else -1 for t in places]
+        first = [t // len(loaded) if t % len(loaded) == 0 else -1 for t in elements]
         vector = f.shuffle(vector, vector, first)
         for c in range(1, len(loaded)):
-            mine = [lanes + t // len(loaded) if t % len(loaded) == c else t - start for t in places]
-            vector = f.shuffle(vector, loaded[c], mine)
-        made.append(vector)
-    return made
+            mask = [lanes + t // len(loaded) if t % len(loaded) == c else t - start for t in elements]
+            vector = f.shuffle(vector, loaded[c], mask)
+        vectors.append(vector)
+    return vectors

@@ -1,4 +1,9 @@
-"""A pointwise convolution, a depthwise one and a pointwise one, row by row: what is between never leaves the cache."""
+"""Fused pointwise, depthwise and pointwise convolutions (an inverted residual block), row by row.
+
+The expanded rows that a depthwise window needs are kept in a ring buffer of ``kernel`` rows in scratch, and each output
+row expands only the ``stride`` new ones; intermediate tensors never leave the cache. A thread recomputes the rows that
+overlap with its neighbour's.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 
 @dataclass(frozen=True)
 class ConvChainSpec:
-    """Sizes of the depthwise convolution's input, and steps in bytes. Rows of it are kept in a ring."""
+    """Sizes of the depthwise convolution's input, and strides in bytes."""
 
     high: int  # rows of its input
     wide: int
@@ -35,20 +40,20 @@ class ConvChainSpec:
 
 
 def emit_conv_chain(module: Module, name: str, lanes: int, chain: ConvChainSpec, steps: Sequence[Function]) -> None:
-    """Units are output rows. ``steps`` are the three parts, each for one row.
+    """Work units are output rows. ``steps`` are the functions of the three convolutions, each for one row.
 
-    Slots: data, output, second operand, the weights of the three, a row of zeros.
+    Arguments: data, output, second operand, the weights of the three, a row of zeros.
     """
     f = module.kernel(name)
-    made = _RowLoop(f, chain, steps)
-    _zero_side_padding(f, lanes, chain, made.ring)
+    loop = _RowLoop(f, chain, steps)
+    _zero_side_padding(f, lanes, chain, loop.ring)
     row_count = f.op("sub", f.arg("end"), f.arg("begin"))
-    f.if_then(f.compare("sgt", row_count, 0), lambda: made.emit(row_count))
+    f.if_then(f.compare("sgt", row_count, 0), lambda: loop.emit(row_count))
     f.ret()
 
 
 class _RowLoop:
-    """The loop over output rows: each needs ``kernel`` rows of the ring, of which ``stride`` are new."""
+    """The loop over output rows: each reads ``kernel`` rows of the ring buffer, of which ``stride`` are new."""
 
     def __init__(self, f: Function, chain: ConvChainSpec, steps: Sequence[Function]) -> None:
         self.f, self.chain = f, chain
@@ -63,21 +68,24 @@ class _RowLoop:
         self.f.loop(row_count, [const(0, I64)], lambda y, now: [self._row(y, now[0])])
 
     def _slot(self, row: Reg) -> Reg:
-        """Where a row is kept, its left border included."""
+        """The ring buffer slot of a row, including its left padding."""
         f = self.f
         return f.gep(self.ring, f.mul(f.op("urem", row, self.chain.kernel), self.chain.ring_row))
 
     def _row(self, y: Reg, done: Reg) -> Reg:
-        """One output row; rows of the ring below ``done`` are there. Returns how far they are there now."""
+        """Compute one output row. Input rows below ``done`` are already expanded; returns the new value of ``done``."""
         f, chain = self.f, self.chain
-        line = f.op("add", f.arg("begin"), y)
-        start = f.add(f.mul(line, chain.stride), -chain.top)
+        out_y = f.op("add", f.arg("begin"), y)
+        start = f.add(f.mul(out_y, chain.stride), -chain.top)
         end = f.call("llvm.smin.i64", I64, f.add(start, chain.kernel), const(chain.high, I64))
-        fresh = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, done), const(0, I64))
-        f.for_range(fresh, end, self._expand)
+        first_new = f.call("llvm.smax.i64", I64, f.call("llvm.smax.i64", I64, start, done), const(0, I64))
+        f.for_range(first_new, end, self._expand)
         f.call_void(self.across, *self._window(start), self.middle, self.taps, self.middle)
-        target, beside = f.gep(self.out, f.mul(line, chain.out_row)), f.gep(self.second, f.mul(line, chain.second_row))
-        f.call_void(self.project, self.middle, self.last, target, beside)
+        target, second_row = (
+            f.gep(self.out, f.mul(out_y, chain.out_row)),
+            f.gep(self.second, f.mul(out_y, chain.second_row)),
+        )
+        f.call_void(self.project, self.middle, self.last, target, second_row)
         return end
 
     def _expand(self, row: Reg) -> None:
@@ -86,13 +94,13 @@ class _RowLoop:
         f.call_void(self.expand, f.gep(self.data, f.mul(row, chain.in_row)), self.first, target, target)
 
     def _window(self, start: Reg) -> list[Reg]:
-        """The rows that a window covers: zeros above and below the image."""
-        f, kept = self.f, []
+        """The rows of a window; a row of zeros above and below the image."""
+        f, rows = self.f, []
         for dy in range(self.chain.kernel):
             row = f.add(start, dy)
-            inside = f.compare("ult", row, self.chain.high)  # negative ones are large
-            kept.append(f.select(inside, self._slot(f.select(inside, row, const(0, I64))), self.zeros))
-        return kept
+            inside = f.compare("ult", row, self.chain.high)  # unsigned: negative rows are out of range too
+            rows.append(f.select(inside, self._slot(f.select(inside, row, const(0, I64))), self.zeros))
+        return rows
 
 
 def _fill(f: Function, at: Reg, length: int, zero: Reg) -> None:
@@ -101,7 +109,7 @@ def _fill(f: Function, at: Reg, length: int, zero: Reg) -> None:
 
 
 def _zero_side_padding(f: Function, lanes: int, chain: ConvChainSpec, ring: Reg) -> None:
-    """Zeros left and right of every row of the ring. Pixels are whole vectors."""
+    """Zero the left and right padding of every ring buffer row. Pixels are full vectors."""
     zero = const(0, vec(lanes, "float"))
     ranges = [(0, chain.left * chain.pixel), ((chain.left + chain.wide) * chain.pixel, chain.right * chain.pixel)]
     for row in range(chain.kernel):

@@ -1,4 +1,8 @@
-"""Depthwise convolution in single precision: one row of output pixels at a time."""
+"""Float32 depthwise convolution, one row of output pixels at a time.
+
+A tile of output pixels shares its input columns: each column is loaded once per kernel row and used by every window
+that covers it. Channels are the vector dimension.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from edgewright.ir.graph import Array
 
 @dataclass(frozen=True)
 class DepthwiseRow:
-    """A row of output pixels and what it is made of; steps in bytes."""
+    """A row of output pixels; strides in bytes."""
 
     kernel: tuple[int, int]
     stride: int
@@ -30,14 +34,14 @@ class DepthwiseRow:
 
 
 def channel_blocks(isa: ISA, channels: int) -> list[tuple[int, int]]:
-    """Vectors that cover the channels: (width, channels of it that count)."""
+    """Vectors that cover the channels: (width, used lanes)."""
     full, rest = divmod(channels, isa.lanes)
     last = [(max(4, 1 << (rest - 1).bit_length()), rest)] if rest else []
     return [(isa.lanes, isa.lanes)] * full + last
 
 
 def pack_weights(isa: ISA, filters: Array, bias: Array | None) -> Array:
-    """``filters`` [taps, channels]: for each vector of channels its bias, then its taps."""
+    """Pack ``filters`` [taps, channels]: for each vector of channels its bias, then its taps."""
     parts, start = [], 0
     for width, used in channel_blocks(isa, filters.shape[1]):
         block = np.zeros((1 + filters.shape[0], width), np.float32)
@@ -50,7 +54,7 @@ def pack_weights(isa: ISA, filters: Array, bias: Array | None) -> Array:
 
 
 def pixels_at_once(isa: ISA, row: DepthwiseRow) -> int:
-    """As many as registers hold beside the taps; a divisor of the row if there is a large one."""
+    """Pixels per tile: what the registers hold beside the taps, preferably a divisor of the row length."""
     taps = row.kernel[0] * row.kernel[1]
     kept = taps if taps <= 9 and isa.registers >= 32 else row.kernel[1]
     most = max(4, min(isa.registers - kept - 6, 8 if taps > 9 else 7)) if isa.registers >= 32 else 4
@@ -59,13 +63,13 @@ def pixels_at_once(isa: ISA, row: DepthwiseRow) -> int:
 
 
 def emit_row(module: Module, isa: ISA, row: DepthwiseRow) -> Function:
-    """``row(data of each kernel row..., out, weights, second)``."""
+    """Emit ``row(data0, data1, ..., out, weights, second)``, with a data pointer per kernel row."""
     names = [f"data{i}" for i in range(row.kernel[0])]
     f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
-    made = channel_blocks(isa, row.channels)
+    blocks = channel_blocks(isa, row.channels)
     start = [f.arg(n) for n in (*names, "out", "second", "weights")]
-    full = sum(1 for b in made if b == made[0])
-    for block, times in ((made[0], full), (made[-1], len(made) - full)):
+    full = sum(1 for b in blocks if b == blocks[0])
+    for block, times in ((blocks[0], full), (blocks[-1], len(blocks) - full)):
         if not times:
             continue
 
@@ -87,21 +91,21 @@ def _emit_row_tiles(f: Function, isa: ISA, row: DepthwiseRow, block: tuple[int, 
     *data, out, second, weights = now
     steps = [row.stride * row.data_pixel] * len(data) + [row.out_pixel, row.second_pixel]
 
-    def tile(_: Reg, places: list[Reg]) -> list[Reg]:
-        _emit_tile(f, row, block, places, weights, at_once)
-        return [f.gep(p, at_once * s) for p, s in zip(places, steps, strict=True)]
+    def tile(_: Reg, pointers: list[Reg]) -> list[Reg]:
+        _emit_tile(f, row, block, pointers, weights, at_once)
+        return [f.gep(p, at_once * s) for p, s in zip(pointers, steps, strict=True)]
 
-    places = f.loop(times, [*data, out, second], tile)
+    pointers = f.loop(times, [*data, out, second], tile)
     if rest:
-        _emit_tile(f, row, block, places, weights, rest)
+        _emit_tile(f, row, block, pointers, weights, rest)
 
 
 def _emit_tile(
-    f: Function, row: DepthwiseRow, block: tuple[int, int], places: Sequence[Reg], weights: Reg, pixels: int
+    f: Function, row: DepthwiseRow, block: tuple[int, int], pointers: Sequence[Reg], weights: Reg, pixels: int
 ) -> None:
     width, used = block
     kind, size = vec(width, "float"), 4 * width
-    *data, out, second = places
+    *data, out, second = pointers
     sums = [f.load(kind, weights, 0, 16)] * pixels
     high, wide = row.kernel
     for dy in range(high):
@@ -120,7 +124,7 @@ def _emit_tile(
 
 def emit_depthwise(module: Module, name: str, function: Function, height: int, in_row: int, down: int, out_row: int,
                    second_row: int, dilation: int) -> None:  # fmt: skip
-    """Units are output rows, each made by ``function``. Slots: data, weights, output, second operand."""
+    """Work units are output rows, computed by ``function``. Arguments: data, weights, output, second operand."""
     f = module.kernel(name)
     data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
 

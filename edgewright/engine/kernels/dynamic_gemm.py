@@ -1,9 +1,10 @@
-"""Products of rows that were quantized on the fly with weights of 8 or 4 bits, into single precision.
+"""Gemm of dynamically quantized activations (int8, one scale per row) with int8 or int4 weights, into float32.
 
-Four bytes of a row and of each column at a time. A panel is: sums of weights (32 bits), scales, bias (both single
-precision), then the weights. Those of 4 bits lie two steps in a byte, the first one low; they are unpacked to 16 times
-themselves, which costs one instruction less and is taken back at the end. With ``block``, each so many steps of a
-column have a scale of their own, which lies after their weights; in 16 bits, if the lower ones are all 0.
+A packed panel is: weight sums (int32) for the zero-point correction, scales and bias (float32), then the weights, four
+depth elements per column and step. int4 weights have two steps per byte, the first in the low nibble. A nibble is
+unpacked to the high half of a byte, that is to 16 times its value, which needs only a shift and a mask and no sign
+extension; the factor 16 is undone once at the end, exactly. With ``block``, every ``block`` steps of a column have a
+scale of their own, stored after their weights, in 16 bits if the low halves of all float32 scales are zero.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from edgewright.ir.graph import Array
 
 @dataclass(frozen=True)
 class DynamicGemmWeights:
-    """``steps`` of four elements; ``block`` steps share a scale, all of them if it is 0."""
+    """``steps`` of four elements; ``block`` steps share a scale, or all of them if 0."""
 
-    four: bool  # 4 bits
+    four: bool  # int4
     steps: int
     block: int = 0
-    short: bool = False  # scales of blocks have 16 bits
+    short: bool = False  # 16-bit block scales
 
     @property
     def times(self) -> int:
-        """Rounds of the innermost loop: 4-bit weights come two steps at a time."""
+        """Trip count of the innermost loop: int4 weights take two steps per iteration."""
         return (self.block or self.steps) // (2 if self.four else 1)
 
     @property
@@ -40,36 +41,36 @@ class DynamicGemmWeights:
         return self.steps // self.block if self.block else 1
 
     def size(self, columns: int) -> int:
-        """Bytes of a panel."""
+        """Size of a packed panel in bytes."""
         scales = self.blocks * (2 if self.short else 4) if self.block else 0
         return columns * (12 + self.steps * (2 if self.four else 4) + scales)
 
 
 @dataclass(frozen=True)
 class DynamicGemmPanel:
-    """Weights of ``streams`` parts of the columns lie one after the other: memory is read faster in several places."""
+    """A panel of columns; weights are split into ``streams``, see ``gemm.Panel``."""
 
     vectors: int
-    used: int  # columns that count
+    used: int  # columns to store
     streams: int = 1
 
     @property
     def together(self) -> int:
-        """Vectors of a stream."""
+        """Vectors per stream."""
         return self.vectors // self.streams
 
 
 def make_panels(isa: ISA, columns: int, rows: int) -> list[DynamicGemmPanel]:
-    """The more rows a tile has, the less its weights are loaded, and unpacked."""
+    """Wide panels for a single row; otherwise narrower ones, whose taller tiles load and unpack weights less often."""
     wide = isa.registers >= 32
     vectors = (8 if wide else 4) if rows == 1 else 4 if wide else 2
     full, rest = divmod(columns, vectors * isa.lanes)
-    made = [DynamicGemmPanel(vectors, vectors * isa.lanes, WEIGHT_STREAMS if rows == 1 else 1)] * full
-    return made + ([DynamicGemmPanel(-(-rest // isa.lanes), rest)] if rest else [])
+    panels = [DynamicGemmPanel(vectors, vectors * isa.lanes, WEIGHT_STREAMS if rows == 1 else 1)] * full
+    return panels + ([DynamicGemmPanel(-(-rest // isa.lanes), rest)] if rest else [])
 
 
 def max_tile_rows(isa: ISA, weights: DynamicGemmWeights, vectors: int) -> int:
-    """Rows of a tile: sums, and with blocks real ones beside them, must fit in the registers."""
+    """Maximum rows per tile: int32 accumulators, and float32 ones with block scales, must fit in the registers."""
     if isa.registers < 32:
         return max(1, (4 if vectors > 1 else 6) // (2 if weights.block else 1))
     if weights.block:
@@ -77,29 +78,29 @@ def max_tile_rows(isa: ISA, weights: DynamicGemmWeights, vectors: int) -> int:
     return max(1, 24 // vectors)
 
 
-def pack_weights(room: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weights: DynamicGemmWeights,
-         made: Sequence[DynamicGemmPanel]) -> None:  # fmt: skip
-    """``filters`` [columns, 4 * steps] of int8; ``scales`` [columns, blocks]."""
+def pack_weights(buffer: Array, isa: ISA, filters: Array, scales: Array, bias: Array, weights: DynamicGemmWeights,
+         panels: Sequence[DynamicGemmPanel]) -> None:  # fmt: skip
+    """Pack ``filters`` [columns, 4 * steps] of int8 and ``scales`` [columns, blocks]."""
     start = 0
-    for panel in made:
+    for panel in panels:
         width = panel.vectors * isa.lanes
-        here, room = np.split(room, [weights.size(width)])
-        own = np.zeros((width, filters.shape[1]), np.int8)
-        own[: panel.used] = filters[start : start + panel.used]
+        packed, buffer = np.split(buffer, [weights.size(width)])
+        filters_padded = np.zeros((width, filters.shape[1]), np.int8)
+        filters_padded[: panel.used] = filters[start : start + panel.used]
         factors = np.zeros((width, scales.shape[1]), np.float32)
         factors[: panel.used] = scales[start : start + panel.used]
-        added = np.zeros(width, np.float32)
-        added[: panel.used] = bias[start : start + panel.used]
-        head = here[: 12 * width].view(np.float32).reshape(3, width)
-        _pack_head(head, own, factors, added, weights)
-        bodies, columns, scaled = (np.split(a, panel.streams) for a in (here[12 * width :], own, factors))
+        bias_padded = np.zeros(width, np.float32)
+        bias_padded[: panel.used] = bias[start : start + panel.used]
+        head = packed[: 12 * width].view(np.float32).reshape(3, width)
+        _pack_head(head, filters_padded, factors, bias_padded, weights)
+        bodies, columns, scaled = (np.split(a, panel.streams) for a in (packed[12 * width :], filters_padded, factors))
         for body, filter_, scale in zip(bodies, columns, scaled, strict=True):
             _pack_body(body, filter_, scale, weights)
         start += panel.used
 
 
 def _pack_head(head: Array, own: Array, factors: Array, added: Array, weights: DynamicGemmWeights) -> None:
-    """Of weights in blocks, the sum is real: each counts as much as its block's scale."""
+    """The header of a panel. With block scales the weight sum is float32: sums of blocks, weighted by their scales."""
     if weights.block:
         sums = own.reshape(len(own), weights.blocks, -1).sum(2, dtype=np.int64)
         head[0] = (sums * factors.astype(np.float64)).sum(1)
@@ -126,12 +127,12 @@ def _pack_body(body: Array, own: Array, factors: Array, weights: DynamicGemmWeig
 
 
 def block_scale_bits(factors: Array, four: bool) -> Array:
-    """The bits of blocks' scales, as weights of 4 bits want them."""
+    """The bit patterns of block scales, with int4's factor 16 divided out."""
     return np.ascontiguousarray(factors / np.float32(16 if four else 1)).view(np.uint32)
 
 
 class _Tile:
-    """Writes one function: so many rows by a panel."""
+    """Emits the micro-kernel of ``count`` rows by a panel."""
 
     def __init__(
         self,
@@ -144,21 +145,21 @@ class _Tile:
         ahead: bool,
     ) -> None:
         self.f, self.isa, self.count, self.panel, self.weights, self.rows = f, isa, count, panel, weights, rows
-        self.ahead = weights.size(panel.vectors * isa.lanes) if ahead else 0  # bytes to the panel that follows
+        self.ahead = weights.size(panel.vectors * isa.lanes) if ahead else 0  # prefetch distance
         self.size = 4 * isa.lanes  # bytes of a vector
         self.whole, self.real = vec(isa.lanes, "i32"), vec(isa.lanes, "float")
         self.dots = Int8Dot(f, isa)
 
     def multiply(self, data: Reg, weights: Reg, sums: list[Reg]) -> list[Reg]:
-        """Steps that share a scale: where data and weights go on, and the sums."""
+        """The depth loop over steps that share a scale; returns the advanced pointers, then the sums."""
         f, vectors = self.f, self.panel.vectors
 
         def step(_: Reg, now: list[Reg]) -> list[Reg]:
             here, there, *totals = now
-            loaded = [f.load(vec(self.size, "i8"), there, self.place(j, self.size), 4) for j in range(vectors)]
+            loaded = [f.load(vec(self.size, "i8"), there, self.vector_offset(j, self.size), 4) for j in range(vectors)]
             for offset in range(0, vectors * self.size if self.ahead else 0, CACHE_LINE):
                 prefetch(f, there, self.ahead + offset, near=False)
-            for part, row in enumerate(self._unpacked(loaded)):
+            for part, row in enumerate(self._unpack(loaded)):
                 for p in range(self.count):
                     x = f.load("i32", here, p * self.rows.pitch + 4 * part)
                     x4 = self.dots.data(f.bitcast(f.splat(x, self.isa.lanes), vec(self.size, "i8")))
@@ -169,14 +170,14 @@ class _Tile:
 
         return f.loop(self.weights.times, [data, weights, *sums], step)
 
-    def place(self, vector: int, size: int) -> int:
-        """Where a vector of so many bytes lies, from where those of the first stream do."""
+    def vector_offset(self, vector: int, size: int) -> int:
+        """The offset of a vector's ``size`` bytes from those of the first stream."""
         stream, rest = divmod(vector, self.panel.together)
         columns = self.panel.together * self.isa.lanes
         return stream * (self.weights.size(columns) - 12 * columns) + rest * size
 
-    def _unpacked(self, loaded: list[Reg]) -> list[list[tuple[Reg, ...]]]:
-        """Weights of each step in a round."""
+    def _unpack(self, loaded: list[Reg]) -> list[list[tuple[Reg, ...]]]:
+        """The weights of each step of an iteration, unpacked."""
         if not self.weights.four:
             return [[self.dots.weights(w) for w in loaded]]
         f, halves = self.f, vec(self.size // 2, "i16")
@@ -185,8 +186,8 @@ class _Tile:
         second = [f.op("and", w, high) for w in loaded]
         return [[self.dots.weights(w) for w in part] for part in (first, second)]
 
-    def note(self, row: int, kind: str, which: int) -> Reg:
-        """Something a row carries, in every lane."""
+    def row_param(self, row: int, kind: str, which: int) -> Reg:
+        """A quantization parameter of a row, broadcast."""
         at = row * self.rows.pitch + self.rows.notes + which
         return self.f.splat(self.f.load(kind, self.f.arg("data"), at), self.isa.lanes)
 
@@ -195,27 +196,27 @@ class _Tile:
         return self.f.load(vec(self.isa.lanes, kind), self.f.arg("weights"), at, 4)
 
     def scale(self, scales: Reg, vector: int) -> Reg:
-        """Of a block, for each column."""
+        """The block scales of a vector of columns."""
         if not self.weights.short:
-            return self.f.load(self.real, scales, self.place(vector, self.size), 4)
-        halves = self.f.load(vec(self.isa.lanes, "i16"), scales, self.place(vector, self.size // 2), 2)
+            return self.f.load(self.real, scales, self.vector_offset(vector, self.size), 4)
+        halves = self.f.load(vec(self.isa.lanes, "i16"), scales, self.vector_offset(vector, self.size // 2), 2)
         return self.f.bitcast(self.f.op("shl", self.f.cast("zext", halves, self.whole), 16), self.real)
 
     def exact(self, begin: Reg) -> list[Reg]:
-        """One scale for a column: sums are integers to the end, and what they become is the reference's, bit by bit."""
+        """One scale per column: sums stay integers to the end, and results equal the reference bit by bit."""
         f, vectors = self.f, self.panel.vectors
         sums = self.multiply(f.arg("data"), begin, [const(0, self.whole)] * (self.count * vectors))[2:]
-        made = []
+        results = []
         for p in range(self.count):
-            zero, inverse = self.note(p, "i32", ZERO), self.note(p, "float", INVERSE)
+            zero, inverse = self.row_param(p, "i32", ZERO), self.row_param(p, "float", INVERSE)
             for j in range(vectors):
                 total = f.op("sub", sums[p * vectors + j], f.op("mul", self.head(0, j, "i32"), zero))
                 total = f.op("ashr", total, 4) if self.weights.four else total
-                made.append(f.op("fmul", f.op("fmul", to_float32(f, total), inverse), self.head(1, j, "float")))
-        return made
+                results.append(f.op("fmul", f.op("fmul", to_float32(f, total), inverse), self.head(1, j, "float")))
+        return results
 
     def blocked(self, begin: Reg) -> list[Reg]:
-        """A scale for each block: its sum is an integer, sums of blocks are single precision."""
+        """Block scales: sums of a block are int32, sums over blocks float32."""
         f, vectors = self.f, self.panel.vectors
         many = self.count * vectors
 
@@ -230,13 +231,13 @@ class _Tile:
 
         start = [f.arg("data"), begin, *[const(0, self.real)] * many]
         sums = f.loop(self.weights.blocks, start, block)[2:]
-        made = []
+        results = []
         for p in range(self.count):
-            zero, scale = to_float32(f, self.note(p, "i32", ZERO)), self.note(p, "float", SCALE)
+            zero, scale = to_float32(f, self.row_param(p, "i32", ZERO)), self.row_param(p, "float", SCALE)
             for j in range(vectors):
-                taken = f.op("fmul", zero, self.head(0, j, "float"))
-                made.append(f.op("fdiv", f.op("fsub", sums[p * vectors + j], taken), scale))
-        return made
+                correction = f.op("fmul", zero, self.head(0, j, "float"))
+                results.append(f.op("fdiv", f.op("fsub", sums[p * vectors + j], correction), scale))
+        return results
 
 
 def emit_tile(
@@ -248,22 +249,24 @@ def emit_tile(
     rows: QuantizedRows,
     out_step: int,
     second_step: int,
-    tail: Epilogue,
+    epilogue: Epilogue,
     ahead: bool = False,
 ) -> Function:
-    """``tile(data, weights, out, second)``. ``ahead``: the panel that follows is brought to the second cache."""
+    """Emit ``tile(data, weights, out, second)``. ``ahead``: prefetch the next panel into L2."""
     name = f"tile_{count}_{panel.vectors}_{panel.used}"
     if name in module.functions:
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     tile = _Tile(f, isa, count, panel, weights, rows, ahead)
     begin = f.gep(f.arg("weights"), 3 * panel.vectors * tile.size)
-    made = tile.blocked(begin) if weights.block else tile.exact(begin)
+    results = tile.blocked(begin) if weights.block else tile.exact(begin)
     for p in range(count):
         for j in range(panel.vectors):
             column = j * isa.lanes
             load = lambda at=p * second_step + 4 * column: f.load(tile.real, f.arg("second"), at)  # noqa: E731
-            x = apply_epilogue(f, f.op("fadd", made[p * panel.vectors + j], tile.head(2, j, "float")), tail, load)
+            x = apply_epilogue(
+                f, f.op("fadd", results[p * panel.vectors + j], tile.head(2, j, "float")), epilogue, load
+            )
             f.store_first(x, min(isa.lanes, panel.used - column), f.arg("out"), p * out_step + 4 * column)
     f.ret()
     return f

@@ -1,4 +1,4 @@
-"""Element by element, over tensors whose sizes and strides are known when the graph runs."""
+"""Elementwise loops over tensors with dynamic shapes: sizes and strides are kernel arguments."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, c
 from edgewright.engine.kernels.elementwise import Body, LoopOperand, collapse_dims
 from edgewright.engine.kernels.lane_mask import first_lanes_mask, masked_load, masked_store
 
-_MAX_ROW = 1024  # elements that a single long dimension is cut in
-_UNIT_ELEMENTS = 4096  # elements of a unit, about
+_MAX_ROW = 1024  # a single long dimension is split into rows of this length
+_UNIT_ELEMENTS = 4096  # elements per work unit, approximately
 _UNROLL = 4
-DYNAMIC_STRIDE = -1  # bytes from an element to the next that are known when the graph runs
+DYNAMIC_STRIDE = -1  # a stride known only at run time
 
 
 @dataclass(frozen=True)
 class DynamicLoops:
-    """What code depends on: ``outer`` dimensions around rows, and operands by type, size and ``inner`` stride.
+    """What the code depends on: the ``outer`` dimensions, and operands as (LLVM type, item size, inner stride).
 
-    The inputs come first, then the output.
+    Inputs come first, then the output.
     """
 
     outer: int
@@ -27,9 +27,9 @@ class DynamicLoops:
 
 
 def plan_dynamic_loops(shape: Sequence[int], operands: Sequence[LoopOperand]) -> tuple[DynamicLoops, list[int], int]:
-    """Loops over all elements, the numbers their kernel is given after the operands' addresses, and how many units.
+    """The loop specification, the kernel's arguments after the operands' addresses, and the number of work units.
 
-    A unit is some rows of ``inner`` elements. A tensor that is one long row is cut; its last piece is shorter.
+    A unit is some rows of ``inner`` elements. A single long dimension is split; the last row may be shorter.
     """
     dims, strides = collapse_dims(list(shape), [list(o.strides) for o in operands])
     total = dims[-1]
@@ -41,7 +41,7 @@ def plan_dynamic_loops(shape: Sequence[int], operands: Sequence[LoopOperand]) ->
     *outer, middle, inner = dims
     rows = max(1, min(middle, _UNIT_ELEMENTS // inner))
     blocks = -(-middle // rows)
-    made = tuple(
+    operand_keys = tuple(
         (o.kind, o.item, s[-1] if s[-1] in (0, o.item) else DYNAMIC_STRIDE)
         for o, s in zip(operands, strides, strict=True)
     )
@@ -49,21 +49,21 @@ def plan_dynamic_loops(shape: Sequence[int], operands: Sequence[LoopOperand]) ->
     for n in outer:
         units *= n
     numbers = [rows, blocks, middle, inner, total, *outer, *(step for s in strides for step in s)]
-    return DynamicLoops(len(outer), made), numbers, units
+    return DynamicLoops(len(outer), operand_keys), numbers, units
 
 
 def emit_dynamic_loop_kernel(module: Module, name: str, lanes: int, loops: DynamicLoops, body: Body) -> None:
-    """Slots: the operands' addresses, the output's last, then ``plan_dynamic_loops``'s numbers."""
+    """Arguments: the operands' addresses, the output's last, then the numbers of ``plan_dynamic_loops``."""
     f = module.kernel(name)
-    made = len(loops.operands)
-    places = [f.load_arg(PTR, i) for i in range(made)]
-    rows, blocks, middle, inner, total = (f.load_arg(I64, made + i) for i in range(5))
-    sizes = [f.load_arg(I64, made + 5 + i) for i in range(loops.outer)]
-    first, rank = made + 5 + loops.outer, loops.outer + 2
-    strides = [[f.load_arg(I64, first + k * rank + d) for d in range(rank)] for k in range(made)]
+    operand_count = len(loops.operands)
+    pointers = [f.load_arg(PTR, i) for i in range(operand_count)]
+    rows, blocks, middle, inner, total = (f.load_arg(I64, operand_count + i) for i in range(5))
+    sizes = [f.load_arg(I64, operand_count + 5 + i) for i in range(loops.outer)]
+    first, rank = operand_count + 5 + loops.outer, loops.outer + 2
+    strides = [[f.load_arg(I64, first + k * rank + d) for d in range(rank)] for k in range(operand_count)]
 
     def unit(index: Reg) -> None:
-        block, left, now = f.op("urem", index, blocks), f.op("udiv", index, blocks), list(places)
+        block, left, now = f.op("urem", index, blocks), f.op("udiv", index, blocks), list(pointers)
         for d in range(loops.outer - 1, -1, -1):
             here = f.op("urem", left, sizes[d])
             left = f.op("udiv", left, sizes[d])
@@ -83,12 +83,12 @@ def emit_dynamic_loop_kernel(module: Module, name: str, lanes: int, loops: Dynam
 
 
 class _Row:
-    """One row: vectors where every operand lies side by side or is one number, else elements one by one."""
+    """One row: vectorized if every operand is contiguous or broadcast, else scalar."""
 
     def __init__(
-        self, f: Function, lanes: int, loops: DynamicLoops, places: list[Reg], steps: list[Reg], body: Body
+        self, f: Function, lanes: int, loops: DynamicLoops, pointers: list[Reg], steps: list[Reg], body: Body
     ) -> None:
-        self.f, self.loops, self.places, self.steps, self.body = f, loops, places, steps, body
+        self.f, self.loops, self.pointers, self.steps, self.body = f, loops, pointers, steps, body
         straight = all(inner != DYNAMIC_STRIDE for *_, inner in loops.operands) and loops.operands[-1][2] != 0
         self.lanes = lanes if straight else 1
         self.masked = self.lanes > 1 and all(item == 4 for _, item, _ in loops.operands)
@@ -116,21 +116,21 @@ class _Row:
         else:
             f.for_range(done, length, lambda i: self._element(i, 1))
 
-    def _place(self, k: int, at: Reg) -> Reg:
+    def _address(self, k: int, at: Reg) -> Reg:
         inner = self.loops.operands[k][2]
         step = self.steps[k] if inner == DYNAMIC_STRIDE else const(inner, I64)
-        return self.places[k] if inner == 0 else self.f.gep(self.places[k], self.f.op("mul", at, step))
+        return self.pointers[k] if inner == 0 else self.f.gep(self.pointers[k], self.f.op("mul", at, step))
 
     def _element(self, at: Reg, lanes: int, mask: Reg | None = None) -> None:
-        f, given = self.f, []
+        f, args = self.f, []
         for k, (kind, _, inner) in enumerate(self.loops.operands[:-1]):
             if inner == 0:
-                given.append(f.splat(f.load(kind, self.places[k]), lanes))
+                args.append(f.splat(f.load(kind, self.pointers[k]), lanes))
             elif mask is not None:
-                given.append(masked_load(f, vec(lanes, kind), self._place(k, at), mask))
+                args.append(masked_load(f, vec(lanes, kind), self._address(k, at), mask))
             else:
-                given.append(f.load(vec(lanes, kind), self._place(k, at)))
-        result, place = self.body(f, given), self._place(len(self.loops.operands) - 1, at)
+                args.append(f.load(vec(lanes, kind), self._address(k, at)))
+        result, place = self.body(f, args), self._address(len(self.loops.operands) - 1, at)
         if mask is not None:
             masked_store(f, result, place, mask)
         else:

@@ -1,7 +1,7 @@
-"""Products of two tensors that the graph makes, of sizes that are known when it runs.
+"""Matmul of two run-time operands with dynamic shapes.
 
-The second operand is packed first: in panels of some vectors' width, a row for each of ``depth``, 0 where there are no
-columns. Nothing but the operands' own elements is read, and nothing but the result's is written.
+The second operand is packed first into panels, one row per depth element, zero-padded to full vectors. Masked loads and
+stores keep all accesses within the tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edgewright.engine.kernels.dynamic_tile_loops import for_each_tile, tile_siz
 from edgewright.engine.kernels.gemm import max_tile_pixels
 from edgewright.engine.kernels.lane_mask import first_lanes_mask, masked_load, masked_store
 
-PANEL_VECTORS = 2  # of a panel
+PANEL_VECTORS = 2  # per panel
 
 
 def panel_columns(isa: ISA) -> int:
@@ -29,7 +29,7 @@ def max_tile_rows(isa: ISA) -> int:
 
 @dataclass(frozen=True)
 class MatmulShape:
-    """Of one product."""
+    """The shape of one matrix product."""
 
     rows: int
     depth: int
@@ -39,7 +39,7 @@ class MatmulShape:
         return -(-self.columns // panel_columns(isa))
 
     def panel(self, isa: ISA) -> int:
-        """Bytes of a packed panel: whole squares are turned at a time."""
+        """Size of a packed panel in bytes; the depth is rounded up to full transposition tiles."""
         return 4 * panel_columns(isa) * (-(-self.depth // isa.lanes) * isa.lanes)
 
     def packed(self, isa: ISA) -> int:
@@ -47,9 +47,10 @@ class MatmulShape:
 
 
 def emit_dynamic_packing(module: Module, name: str, isa: ISA, how: str) -> None:
-    """Units are panels, of one matrix after the other; ``how``: rows are ``straight``, columns are, or none (``any``).
+    """Work units are panels, matrix by matrix. ``how``: rows are contiguous (``straight``), columns (``turned``), or
+    neither (``any``).
 
-    Slots: matrices, panels, depth, columns, bytes between rows, columns, matrices, panels; panels of a matrix.
+    Arguments: matrices, panels, depth, columns, strides of rows, columns, matrices, panels; panels per matrix.
     """
     f, lanes = module.kernel(name), isa.lanes
     source, target = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
@@ -73,8 +74,8 @@ def emit_dynamic_packing(module: Module, name: str, isa: ISA, how: str) -> None:
     f.ret()
 
 
-def _pack_rows(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
-    (source, packed, column), (depth, columns, step) = places, numbers
+def _pack_rows(f: Function, isa: ISA, pointers: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
+    (source, packed, column), (depth, columns, step) = pointers, numbers
     mask = first_lanes_mask(f, f.op("sub", columns, column), isa.lanes)
     start = f.gep(source, f.mul(column, 4))
 
@@ -85,9 +86,9 @@ def _pack_rows(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tup
     f.for_range(const(0, I64), depth, row)
 
 
-def _pack_transposed(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
-    """Squares of as many columns as rows, turned in registers; columns that are not there are 0."""
-    (source, packed, column), (depth, columns, along) = places, numbers
+def _pack_transposed(f: Function, isa: ISA, pointers: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg]) -> None:
+    """Transpose square tiles in registers; missing columns are 0."""
+    (source, packed, column), (depth, columns, along) = pointers, numbers
     lanes, kind = isa.lanes, vec(isa.lanes, "float")
 
     def square(k: Reg) -> None:
@@ -95,42 +96,42 @@ def _pack_transposed(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], number
         for i in range(lanes):
             own = f.add(column, i)
             some = f.splat(f.compare("slt", own, columns), lanes)
-            kept = f.op("and", mask, some)
-            rows.append(masked_load(f, kind, f.gep(f.gep(source, f.op("mul", own, along)), f.mul(k, 4)), kept))
+            valid = f.op("and", mask, some)
+            rows.append(masked_load(f, kind, f.gep(f.gep(source, f.op("mul", own, along)), f.mul(k, 4)), valid))
         for i, x in enumerate(transpose(f, rows)):
             f.store(x, f.gep(packed, f.mul(f.add(k, i), 4 * panel_columns(isa))))
 
     f.for_range(const(0, I64), depth, square, lanes)
 
 
-def _pack_strided(f: Function, isa: ISA, places: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg, Reg]) -> None:
-    (source, packed, column), (depth, columns, step, along) = places, numbers
+def _pack_strided(f: Function, isa: ISA, pointers: tuple[Reg, Reg, Reg], numbers: tuple[Reg, Reg, Reg, Reg]) -> None:
+    (source, packed, column), (depth, columns, step, along) = pointers, numbers
 
     def row(k: Reg) -> None:
-        place = f.gep(packed, f.mul(k, 4 * panel_columns(isa)))
-        f.store(const(0, vec(isa.lanes, "float")), place)
+        row_address = f.gep(packed, f.mul(k, 4 * panel_columns(isa)))
+        f.store(const(0, vec(isa.lanes, "float")), row_address)
         left = f.call("llvm.smin.i64", I64, f.op("sub", columns, column), const(isa.lanes, I64))
 
         def one(i: Reg) -> None:
             own = f.op("add", f.op("mul", k, step), f.op("mul", f.op("add", column, i), along))
-            f.store(f.load("float", f.gep(source, own)), f.gep(place, f.mul(i, 4)))
+            f.store(f.load("float", f.gep(source, own)), f.gep(row_address, f.mul(i, 4)))
 
         f.for_range(const(0, I64), left, one)
 
     f.for_range(const(0, I64), depth, row)
 
 
-# A tile's arguments after its addresses: depth, bytes between rows of data, output and second operand, columns left.
+# A tile's arguments after its pointers: depth, row strides of data, output and second operand, remaining columns.
 _TILE_PARAMS = ("depth", "data_step", "out_step", "second_step", "left")
 
 
-def emit_dynamic_matmul(module: Module, name: str, isa: ISA, tail: Epilogue) -> None:
-    """Units are tiles of rows, of one product after the other.
+def emit_dynamic_matmul(module: Module, name: str, isa: ISA, epilogue: Epilogue) -> None:
+    """Work units are tiles of rows, matrix by matrix.
 
-    Slots: data, panels, output, second operand; rows, depth, columns; bytes between rows of data, output and second
-    operand, then between their matrices and those of panels; bytes of a panel; tiles and panels of a product.
+    Arguments: data, panels, output, second operand; rows, depth, columns; row strides of data, output and second
+    operand, then their matrix strides and that of the panels; panel size in bytes; tiles and panels per matrix.
     """
-    made = {size: _emit_tile(module, isa, size, tail) for size in tile_sizes(max_tile_rows(isa))}
+    tile_functions = {size: _emit_tile(module, isa, size, epilogue) for size in tile_sizes(max_tile_rows(isa))}
     f, wide = module.kernel(name), panel_columns(isa)
     addresses = [f.load_arg(PTR, i) for i in range(4)]
     rows, depth, columns, *rest = (f.load_arg(I64, i) for i in range(4, 17))
@@ -143,13 +144,13 @@ def emit_dynamic_matmul(module: Module, name: str, isa: ISA, tail: Epilogue) -> 
 
         def one(which: Reg) -> None:
             start = f.mul(which, wide)
-            left, beside = f.op("sub", columns, start), f.mul(start, 4)
+            left, column_offset = f.op("sub", columns, start), f.mul(start, 4)
             weights = f.gep(packed, f.op("mul", which, panel))
 
             def call(size: int, row: Reg) -> None:
                 there = [f.gep(p, f.op("mul", row, s)) for p, s in zip((data, out, second), steps, strict=True)]
-                places = (there[0], weights, f.gep(there[1], beside), f.gep(there[2], beside))
-                f.call_void(made[size], *places, depth, *steps, left)
+                pointers = (there[0], weights, f.gep(there[1], column_offset), f.gep(there[2], column_offset))
+                f.call_void(tile_functions[size], *pointers, depth, *steps, left)
 
             for_each_tile(f, rows, max_tile_rows(isa), tile, call)
 
@@ -159,7 +160,7 @@ def emit_dynamic_matmul(module: Module, name: str, isa: ISA, tail: Epilogue) -> 
     f.ret()
 
 
-def _emit_tile(module: Module, isa: ISA, rows: int, tail: Epilogue) -> Function:
+def _emit_tile(module: Module, isa: ISA, rows: int, epilogue: Epilogue) -> Function:
     names = ("data", "weights", "out", "second")
     f = module.function(f"open_{rows}", [*((PTR, n) for n in names), *((I64, n) for n in _TILE_PARAMS)])
     kind = vec(isa.lanes, "float")
@@ -167,10 +168,10 @@ def _emit_tile(module: Module, isa: ISA, rows: int, tail: Epilogue) -> Function:
 
     def multiply(_: Reg, now: list[Reg]) -> list[Reg]:
         data, weights, *sums = now
-        line = [f.load(kind, weights, 4 * v * isa.lanes) for v in range(PANEL_VECTORS)]
+        weight_row = [f.load(kind, weights, 4 * v * isa.lanes) for v in range(PANEL_VECTORS)]
         for r in range(rows):
             x = f.splat(f.load("float", f.gep(data, offsets[r])), isa.lanes)
-            for v, w in enumerate(line):
+            for v, w in enumerate(weight_row):
                 sums[r * PANEL_VECTORS + v] = fma(f, x, w, sums[r * PANEL_VECTORS + v])
         return [f.gep(data, 4), f.gep(weights, 4 * panel_columns(isa)), *sums]
 
@@ -180,10 +181,11 @@ def _emit_tile(module: Module, isa: ISA, rows: int, tail: Epilogue) -> Function:
     for r in range(rows):
         out, second = (f.gep(f.arg(n), f.mul(f.arg(f"{n}_step"), r)) if r else f.arg(n) for n in ("out", "second"))
         for v, mask in enumerate(masks):
-            beside = (
-                masked_load(f, kind, f.gep(second, 4 * v * isa.lanes), mask) if reads_second_operand(tail) else None
+            second_value = (
+                masked_load(f, kind, f.gep(second, 4 * v * isa.lanes), mask) if reads_second_operand(epilogue) else None
             )
-            total = apply_epilogue(f, sums[r * PANEL_VECTORS + v], tail, None if beside is None else lambda b=beside: b)  # type: ignore[misc]
+            load = None if second_value is None else lambda b=second_value: b
+            total = apply_epilogue(f, sums[r * PANEL_VECTORS + v], epilogue, load)
             masked_store(f, total, f.gep(out, 4 * v * isa.lanes), mask)
     f.ret()
     return f

@@ -1,4 +1,4 @@
-"""Softmax along rows that lie densely, of a length that is known when the graph runs."""
+"""Softmax over contiguous rows of dynamic length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = Callable[[Reg, Reg, "Reg | None"], Reg]
 
 
 class _RowVectors:
-    """Vectors of a row, then what is left of it: those have a mask of the lanes that are in it."""
+    """Iterates over the full vectors of a row, then over the remainder with a lane mask."""
 
     def __init__(self, f: Function, lanes: int, length: Reg) -> None:
         self.f, self.lanes, self.kind = f, lanes, vec(lanes, "float")
@@ -21,24 +21,24 @@ class _RowVectors:
         self.left = f.op("sub", length, self.whole)
         self.mask = first_lanes_mask(f, self.left, lanes)
 
-    def along(self, start: Reg, body: Step) -> Reg:
-        """``body(place, total, mask)`` of each, from a first total to the last."""
+    def reduce(self, start: Reg, body: Step) -> Reg:
+        """``body(index, total, mask)`` for each vector, carrying the total."""
         total = _loop_or_skip(self.f, self.whole, start, lambda i, now: body(i, now, None), self.lanes)
         return _loop_or_skip(self.f, self.left, total, lambda _, now: body(self.whole, now, self.mask), self.lanes)
 
-    def load(self, row: Reg, at: Reg, kept: Reg | None, other: Reg) -> Reg:
-        f, there = self.f, self.f.gep(row, self.f.mul(at, 4))
-        if kept is None:
-            return f.load(self.kind, there)
-        return f.select(kept, masked_load(f, self.kind, there, kept), other)
+    def load(self, row: Reg, at: Reg, mask: Reg | None, other: Reg) -> Reg:
+        f, address = self.f, self.f.gep(row, self.f.mul(at, 4))
+        if mask is None:
+            return f.load(self.kind, address)
+        return f.select(mask, masked_load(f, self.kind, address, mask), other)
 
-    def store(self, made: Reg, row: Reg, at: Reg, kept: Reg | None) -> None:
-        there = self.f.gep(row, self.f.mul(at, 4))
-        self.f.store(made, there) if kept is None else masked_store(self.f, made, there, kept)
+    def store(self, result: Reg, row: Reg, at: Reg, mask: Reg | None) -> None:
+        address = self.f.gep(row, self.f.mul(at, 4))
+        self.f.store(result, address) if mask is None else masked_store(self.f, result, address, mask)
 
 
 def emit_dynamic_softmax(module: Module, name: str, lanes: int) -> None:
-    """Units are rows. Slots: data, output, length. Results are within 1e-6 of the largest."""
+    """Work units are rows. Arguments: data, output, length. Results are within 1e-6 of the largest."""
     f = module.kernel(name)
     data, out, length = f.load_arg(PTR, 0), f.load_arg(PTR, 1), f.load_arg(I64, 2)
     v = _RowVectors(f, lanes, length)
@@ -47,28 +47,28 @@ def emit_dynamic_softmax(module: Module, name: str, lanes: int) -> None:
     def row(y: Reg) -> None:
         offset = f.op("mul", y, f.mul(length, 4))
         source, target = f.gep(data, offset), f.gep(out, offset)
-        largest = lane_max(f, v.along(low, lambda at, now, kept: nan_max(f, now, v.load(source, at, kept, low))))
+        largest = lane_max(f, v.reduce(low, lambda at, now, mask: nan_max(f, now, v.load(source, at, mask, low))))
         moved = f.splat(largest, lanes)
 
-        def power(at: Reg, now: Reg, kept: Reg | None) -> Reg:
-            made = exp(f, f.op("fsub", v.load(source, at, kept, low), moved))
-            v.store(made, target, at, kept)
-            return f.op("fadd", now, made if kept is None else f.select(kept, made, zero))
+        def power(at: Reg, now: Reg, mask: Reg | None) -> Reg:
+            result = exp(f, f.op("fsub", v.load(source, at, mask, low), moved))
+            v.store(result, target, at, mask)
+            return f.op("fadd", now, result if mask is None else f.select(mask, result, zero))
 
-        total = f.splat(lane_sum(f, v.along(zero, power)), lanes)
+        total = f.splat(lane_sum(f, v.reduce(zero, power)), lanes)
 
-        def divide(at: Reg, now: Reg, kept: Reg | None) -> Reg:
-            v.store(f.op("fdiv", v.load(target, at, kept, zero), total), target, at, kept)
+        def divide(at: Reg, now: Reg, mask: Reg | None) -> Reg:
+            v.store(f.op("fdiv", v.load(target, at, mask, zero), total), target, at, mask)
             return now
 
-        v.along(zero, divide)
+        v.reduce(zero, divide)
 
     f.for_range(f.arg("begin"), f.arg("end"), row)
     f.ret()
 
 
 def _loop_or_skip(f: Function, count: Reg, start: Reg, body: Callable[[Reg, Reg], Reg], step: int) -> Reg:
-    """``body(i, value)`` for i from 0 while less than ``count``: perhaps never."""
+    """``body(i, value)`` for i in [0, count), which may be empty."""
 
     def run() -> list[Reg]:
         return f.loop(count, [start], lambda i, now: [body(i, now[0])], step)

@@ -1,7 +1,7 @@
-"""The loops around a product's tiles when the number of rows is known only when the graph runs.
+"""The loops around a gemm's tiles when the number of rows is dynamic.
 
-Rows are cut in tiles of one size; the last one reaches back over rows of the tile before it, which are made twice, and
-the same. Fewer rows than a tile has are made by smaller ones.
+Rows are split into tiles of one size; the last tile overlaps the one before it and recomputes the same results. Fewer
+rows than one tile are covered by smaller tiles.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TileCall = Callable[[int, Reg], None]
 
 @dataclass(frozen=True)
 class DynamicTileGrid:
-    """Tiles of ``largest`` rows; bytes from a row to the next of data, output and second operand."""
+    """Tiles of ``largest`` rows; row strides of data, output and second operand in bytes."""
 
     largest: int
     data: int
@@ -29,12 +29,12 @@ class DynamicTileGrid:
 
 
 def tile_sizes(largest: int) -> list[int]:
-    """Of tiles: the usual one, and those that any smaller number of rows is a sum of."""
+    """Tile sizes: the usual one, and powers of two that sum to any smaller number of rows."""
     return [largest, *(n for n in (8, 4, 2, 1) if n < largest)]
 
 
 def for_each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: TileCall) -> None:
-    """``call(size, first row)`` for what belongs to a tile."""
+    """``call(size, first_row)`` for the rows of a tile."""
     enough = f.compare("uge", rows, largest)
 
     def whole() -> None:
@@ -59,20 +59,22 @@ def for_each_tile(f: Function, rows: Reg, largest: int, tile: Reg, call: TileCal
 def emit_dynamic_tile_loops(
     module: Module, name: str, grid: DynamicTileGrid, runs: list[PanelGroup], panels_outside: bool
 ) -> None:
-    """A kernel whose units are tiles. Its slots: data, weights, output, second operand, rows."""
+    """A kernel whose work units are tiles. Arguments: data, weights, output, second operand, rows."""
     functions = {(run.offset, size): run.tile(size) for run in runs for size in tile_sizes(grid.largest)}
     f = module.kernel(name)
     data, weights, out, second = (f.load_arg(PTR, i) for i in range(4))
     rows = f.load_arg(I64, 4)
 
     def one(run: PanelGroup, panel: Reg, tile: Reg) -> None:
-        own = f.gep(weights, f.add(f.mul(panel, run.size), run.offset))
-        beside = f.add(f.mul(panel, run.width), run.column)
+        panel_weights = f.gep(weights, f.add(f.mul(panel, run.size), run.offset))
+        column_offset = f.add(f.mul(panel, run.width), run.column)
 
         def call(size: int, row: Reg) -> None:
-            places = [f.gep(data, f.mul(row, grid.data)), own]
-            places += [f.gep(f.gep(p, f.mul(row, n)), beside) for p, n in ((out, grid.out), (second, grid.second))]
-            f.call_void(functions[run.offset, size], *places)
+            pointers = [f.gep(data, f.mul(row, grid.data)), panel_weights]
+            pointers += [
+                f.gep(f.gep(p, f.mul(row, n)), column_offset) for p, n in ((out, grid.out), (second, grid.second))
+            ]
+            f.call_void(functions[run.offset, size], *pointers)
 
         for_each_tile(f, rows, grid.largest, tile, call)
 

@@ -1,7 +1,9 @@
-"""Depthwise convolution of bytes: one row of output pixels at a time.
+"""Int8 depthwise convolution, one row of output pixels at a time.
 
-Four neighbouring pixels are interleaved so that each 32-bit lane holds four taps of one channel: a quad. Quads begin at
-even columns and serve every output that meets them, each with weights moved to its own place.
+A dot product instruction sums four products within a 32-bit lane, but in channels-last data neighbouring bytes are
+different channels. So four neighbouring pixels are interleaved by two levels of unpack instructions: each 32-bit lane
+of such a quad holds four taps of one channel. Quads start at even columns and are shared by all windows that overlap
+them; each window has its own copy of the weights, shifted to its position within the quad, with zeros elsewhere.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from edgewright.ir.graph import Array
 
 @dataclass(frozen=True)
 class Int8DepthwiseRow:
-    """A row of output pixels and what it is made of; steps in bytes."""
+    """A row of output pixels; strides in bytes."""
 
     kernel: tuple[int, int]
     stride: int
     dilation: int
     columns: int  # output pixels
-    stored: int  # bytes of a pixel
+    stored: int  # bytes per pixel
     data_pixel: int
     out_pixel: int
     second_pixel: int
@@ -41,29 +43,29 @@ class Int8DepthwiseRow:
 
 
 def channel_blocks(isa: ISA, stored: int) -> list[tuple[int, list[int]]]:
-    """Widths of vectors and where they begin: wide ones, and a narrower one if little is left."""
-    whole, made = stored // isa.bytes * isa.bytes, []
-    if whole:
-        made.append((isa.bytes, list(range(0, whole, isa.bytes))))
-    rest = stored - whole
+    """Vector widths and their first channels: full vectors, and a narrower one for the remainder."""
+    covered, blocks = stored // isa.bytes * isa.bytes, []
+    if covered:
+        blocks.append((isa.bytes, list(range(0, covered, isa.bytes))))
+    rest = stored - covered
     if rest:
         width = next(w for w in (16, 32, 64) if w >= rest)
-        if width == isa.bytes and whole:  # lies over the one before it
-            made[0][1].append(stored - width)
+        if width == isa.bytes and covered:  # overlaps the one before it
+            blocks[0][1].append(stored - width)
         else:
-            made.append((width, [whole]))
-    return made
+            blocks.append((width, [covered]))
+    return blocks
 
 
 def window_quads(row: Int8DepthwiseRow, column: int) -> list[tuple[int, int, int]]:
-    """The quads that the window at ``column`` is made of: (first column, odd start, number among those)."""
+    """The quads of the window at ``column``: (first column, 1 if the window starts at an odd column, index)."""
     odd = column % 2 if row.dilation == 1 else 0
     starts = _quad_starts(row.kernel[1], odd, row.dilation)
     return [(column - odd + s * row.dilation, odd, i) for i, s in enumerate(starts)]
 
 
 def _quad_starts(taps: int, odd: int, dilation: int) -> list[int]:
-    """Where quads begin, in taps after the first; all even, so that neighbours share them."""
+    """First taps of the quads, relative to the window; all even, so that neighbours share quads."""
     reach = taps + odd
     starts = list(range(0, max(1, reach - 3), 4))
     if starts[-1] + 4 < reach:
@@ -73,53 +75,53 @@ def _quad_starts(taps: int, odd: int, dilation: int) -> list[int]:
 
 
 def quad_patterns(row: Int8DepthwiseRow) -> list[tuple[int, int, tuple[int, ...]]]:
-    """For each way a quad is used: odd start, its number, and the taps of its four places (-1: none)."""
-    made = []
+    """The distinct uses of a quad: (odd start, index, the taps of its four positions, -1 for none)."""
+    patterns = []
     for odd in (0, 1) if row.stride % 2 and row.dilation == 1 else (0,):
         covered = odd
         for i, start in enumerate(_quad_starts(row.kernel[1], odd, row.dilation)):
-            places = [p if covered <= p < row.kernel[1] + odd else -1 for p in range(start, start + 4)]
-            made.append((odd, i, tuple(p - odd if p >= 0 else -1 for p in places)))
+            positions = [p if covered <= p < row.kernel[1] + odd else -1 for p in range(start, start + 4)]
+            patterns.append((odd, i, tuple(p - odd if p >= 0 else -1 for p in positions)))
             covered = start + 4
-    return made
+    return patterns
 
 
 def block_bytes(row: Int8DepthwiseRow, width: int) -> int:
-    """Bytes of weights of one block of channels."""
+    """Size of a channel block's packed weights in bytes."""
     return head_bytes(row, width) + row.kernel[0] * len(quad_patterns(row)) * 4 * width
 
 
 def head_bytes(row: Int8DepthwiseRow, width: int) -> int:
-    """Of those, what comes before the filters: bias, factors, notes."""
+    """Size of the header: bias, requantization factors, epilogue parameters."""
     return 4 * width * (1 + row.ending.words) + row.ending.notes
 
 
 def pack_weights(
-    isa: ISA, row: Int8DepthwiseRow, filters: Array, bias: Array, factors: Array, notes: EpilogueParams
+    isa: ISA, row: Int8DepthwiseRow, filters: Array, bias: Array, factors: Array, params: EpilogueParams
 ) -> Array:
-    """``filters`` [height, width, channels] of int8; factors [words, channels]."""
-    made = channel_blocks(isa, row.stored)
-    total = max(starts[-1] + width for width, starts in made)
-    wide = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column for no tap
-    wide[:, :-1, : filters.shape[2]] = filters
-    spaced = wide[:, [list(taps) for *_, taps in quad_patterns(row)]]
+    """Pack ``filters`` [height, width, channels] of int8 and ``factors`` [words, channels]."""
+    blocks = channel_blocks(isa, row.stored)
+    total = max(starts[-1] + width for width, starts in blocks)
+    padded = np.zeros((row.kernel[0], row.kernel[1] + 1, total), np.int8)  # the last column is zero, for tap -1
+    padded[:, :-1, : filters.shape[2]] = filters
+    spaced = padded[:, [list(taps) for *_, taps in quad_patterns(row)]]
     biases, words = np.zeros(total, np.int32), np.tile(padding_factors(row.ending)[:, None], (1, total))
     biases[: len(bias)], words[:, : factors.shape[1]] = bias, factors.view(np.int32)
     parts = []
-    for width, start in ((width, start) for width, starts in made for start in starts):
+    for width, start in ((width, start) for width, starts in blocks for start in starts):
         chosen = start + channel_order(width // 4, 4)
-        parts += [biases[chosen].view(np.uint8), words[:, chosen].reshape(-1).view(np.uint8), notes.pack()]
+        parts += [biases[chosen].view(np.uint8), words[:, chosen].reshape(-1).view(np.uint8), params.pack()]
         parts.append(np.ascontiguousarray(spaced[..., chosen].swapaxes(2, 3)).reshape(-1).view(np.uint8))
     return np.concatenate(parts)
 
 
 def pixels_at_once(isa: ISA, row: Int8DepthwiseRow) -> int:
-    """Sums of four vectors for each, and a quad, fit in the registers."""
+    """Pixels per tile: four accumulators each, and a quad, must fit in the registers."""
     return min(4 if isa.registers >= 32 else 2, row.columns)
 
 
 def emit_row(module: Module, isa: ISA, row: Int8DepthwiseRow) -> Function:
-    """``row(data of each kernel row..., out, weights, second)``."""
+    """Emit ``row(data0, data1, ..., out, weights, second)``, with a data pointer per kernel row."""
     names = [f"data{i}" for i in range(row.kernel[0])]
     f = module.function("row", [(PTR, n) for n in (*names, "out", "weights", "second")])
     start = [f.arg(n) for n in (*names, "out", "second")]
@@ -132,7 +134,7 @@ def emit_row(module: Module, isa: ISA, row: Int8DepthwiseRow) -> Function:
             if starts[-1] % width:
                 offset = f.call("llvm.umin.i64", I64, offset, const(starts[-1], I64))
             own = f.gep(weights, f.mul(index, block_bytes(row, width)))
-            _Block(f, isa, row, width, own).along([f.gep(p, offset) for p in start])
+            _Block(f, isa, row, width, own).emit([f.gep(p, offset) for p in start])
             return []
 
         f.loop(len(starts), [], channels)
@@ -142,7 +144,7 @@ def emit_row(module: Module, isa: ISA, row: Int8DepthwiseRow) -> Function:
 
 
 class _Block:
-    """One block of channels along the row."""
+    """Emits one block of channels over the row."""
 
     def __init__(self, f: Function, isa: ISA, row: Int8DepthwiseRow, width: int, weights: Reg) -> None:
         self.f, self.isa, self.row, self.weights = f, isa, row, weights
@@ -151,7 +153,7 @@ class _Block:
         self.numbers = {(odd, i): n for n, (odd, i, _) in enumerate(quad_patterns(row))}
         self.dots = Int8Dot(f, isa)
 
-    def along(self, places: Sequence[Reg]) -> None:
+    def emit(self, pointers: Sequence[Reg]) -> None:
         f, row = self.f, self.row
         at_once = pixels_at_once(self.isa, row)
         times, rest = divmod(row.columns, at_once)
@@ -161,28 +163,28 @@ class _Block:
             self._tile(now, at_once)
             return [f.gep(p, at_once * s) for p, s in zip(now, steps, strict=True)]
 
-        after = f.loop(times, places, tile)
-        if rest * 10 > 9 * at_once or (rest and times > 9):  # little is done again if the last tile is a whole one
+        after = f.loop(times, pointers, tile)
+        if rest * 10 > 9 * at_once or (rest and times > 9):  # a full last tile recomputes little
             back = rest - at_once
             self._tile([f.gep(p, back * s) for p, s in zip(after, steps, strict=True)], at_once)
         elif rest:
             self._tile(after, rest)
 
-    def _tile(self, places: Sequence[Reg], pixels: int) -> None:
+    def _tile(self, pointers: Sequence[Reg], pixels: int) -> None:
         f, row, width = self.f, self.row, self.width
-        *data, out, second = places
+        *data, out, second = pointers
         bias = [f.load(self.whole, self.weights, j * width, 16) for j in range(4)]
         sums = [list(bias) for _ in range(pixels)]
         for dy in range(row.kernel[0]):
             self._line(data[dy], dy, sums)
         factors = load_requantizers(f, row.ending, f.gep(self.weights, 4 * width), width // 4, 4, 16)
-        finish = Int8EpilogueEmitter(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.words)))
+        emitter = Int8EpilogueEmitter(f, row.ending, f.gep(self.weights, 4 * width * (1 + row.ending.words)))
         for p, four in enumerate(sums):
             other = f.load(self.kind, second, p * row.second_pixel) if row.ending.sum else None
-            f.store_first(finish.store(four, factors, other), self.used, out, p * row.out_pixel)
+            f.store_first(emitter.store(four, factors, other), self.used, out, p * row.out_pixel)
 
     def _line(self, data: Reg, dy: int, sums: list[list[Reg]]) -> None:
-        """One row of taps for all pixels: quads from left to right, each made once."""
+        """One row of taps for all pixels: quads from left to right, each interleaved once."""
         f, row = self.f, self.row
         uses: dict[int, list[tuple[int, int]]] = {}
         for p in range(len(sums)):

@@ -1,7 +1,11 @@
-"""Products of bytes: one tile of pixels by one panel of output channels, into 32-bit sums, stored as bytes again.
+"""Int8 gemm micro-kernel: one tile of pixels by one panel of output channels, int32 accumulators, requantized to int8.
 
-Data are unsigned bytes, weights signed ones, four of each at a time. A panel is: bias (32 bits), factors (32 bits
-or more), notes of its ending, then the weights, four bytes for each channel at each step.
+Activations are uint8 and weights int8, four of each per dot product (see ``vector.Int8Dot``), so the depth loop
+broadcasts four consecutive bytes of a pixel and weights are packed four depth elements per channel. Zero points cost
+nothing in the loop: with symmetric weights, sum((x - zx) * w) = sum(x * w) - zx * sum(w), and the second term is
+constant and folded into the int32 bias (gemmlowp, "doc/quantization.md"; Jacob et al. 2018, section 2.3).
+
+A packed panel is: bias (int32), requantization factors (one or two 32-bit words), epilogue parameters, weights.
 """
 
 from __future__ import annotations
@@ -32,9 +36,9 @@ from edgewright.ir.graph import Array
 
 @dataclass(frozen=True)
 class Int8Panel:
-    """``vectors`` of sums (1, 2 or 4), whose first ``used`` bytes are stored.
+    """``vectors`` (1, 2 or 4) of accumulators per pixel, whose first ``used`` bytes are stored.
 
-    Weights of ``streams`` parts of the vectors lie one after the other: memory is read faster in several places.
+    The vectors are split into ``streams`` parts with weights stored one after the other, see ``gemm.Panel``.
     """
 
     vectors: int
@@ -43,9 +47,9 @@ class Int8Panel:
 
 
 def make_panels(isa: ISA, stored: int, vectors: int, pixels: int = 0) -> list[Int8Panel]:
-    """Panels of so many vectors for so many stored bytes of a pixel, and a narrower one if little is left.
+    """Panels of ``vectors`` vectors for ``stored`` bytes of a pixel, and a narrower one for the remainder.
 
-    For a single pixel each vector's weights are read in a place of their own.
+    For a single pixel every vector's weights are a stream of their own.
     """
     lanes = isa.lanes
     full, rest = divmod(stored, vectors * lanes)
@@ -54,18 +58,18 @@ def make_panels(isa: ISA, stored: int, vectors: int, pixels: int = 0) -> list[In
     return [whole] * full + ([Int8Panel(last, rest)] if rest else [])
 
 
-_L1_WEIGHT_BYTES = 24 << 10  # bytes of it that weights may fill
-_TWO_SIZES_PENALTY = 1.03  # as if tiles of two sizes took longer: they are twice the code to compile
+_L1_WEIGHT_BYTES = 24 << 10  # the share of L1 that weights may fill
+_TWO_SIZES_PENALTY = 1.03  # two tile sizes compile twice the code
 
 
 @lru_cache(256)
 def rank_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threads: int) -> tuple[tuple[int, int], ...]:
-    """Vectors and pixels of tiles, those first that take the fewest cycles by a model of the ports and caches."""
+    """Candidate tiles (vectors, pixels), fastest first by a cost model of execution ports and caches."""
     if rows * columns == 1:
         return ((4, 1),)
-    most = {4: 6, 2: 14, 1: 24} if isa.registers >= 32 else {2: 4, 1: 8}
-    found: dict[tuple[int, int], float] = {}
-    for vectors, limit in most.items():
+    max_pixels = {4: 6, 2: 14, 1: 24} if isa.registers >= 32 else {2: 4, 1: 8}
+    cycles_of: dict[tuple[int, int], float] = {}
+    for vectors, limit in max_pixels.items():
         if vectors > 1 and stored < vectors * isa.lanes // 2 + 1:
             continue
         width = vectors * isa.lanes
@@ -78,14 +82,14 @@ def rank_tiles(isa: ISA, stored: int, steps: int, rows: int, columns: int, threa
                 tile_count * _tile_cycles(vectors, size, steps, 4 * width * steps) for size, tile_count in sizes
             )
             cycles *= _TWO_SIZES_PENALTY if longer else 1.0
-            found[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
-    return tuple(sorted(found, key=lambda tile: (found[tile], -tile[0], -tile[1])))
+            cycles_of[vectors, small + bool(longer)] = cycles * share * -(-stored // width)
+    return tuple(sorted(cycles_of, key=lambda tile: (cycles_of[tile], -tile[0], -tile[1])))
 
 
 def _tile_cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
-    """Of one tile. A step multiplies pixels * vectors times, its loads run beside; four vectors at a time are stored.
+    """Estimated cycles of one tile: dot products or loads, whichever port is busier, plus the epilogue.
 
-    Weights that do not stay in the first cache come again for every tile: the more pixels, the less that matters.
+    Weights beyond L1 are reloaded for every tile, which more pixels amortize.
     """
     if not pixels:
         return 0.0
@@ -95,60 +99,68 @@ def _tile_cycles(vectors: int, pixels: int, steps: int, weights: int) -> float:
     return rounds + -(-pixels * vectors // 4) * (24 if vectors == 4 else 40) + 12
 
 
-def panel_bytes(isa: ISA, panel: Int8Panel, ending: Int8Epilogue, steps: int) -> int:
+def panel_bytes(isa: ISA, panel: Int8Panel, epilogue: Int8Epilogue, steps: int) -> int:
     width = panel.vectors * isa.lanes
-    return width * 4 * (1 + ending.words) + ending.notes + steps * width * 4
+    return width * 4 * (1 + epilogue.words) + epilogue.notes + steps * width * 4
 
 
 def pack_weights(
-    room: Array, isa: ISA, filters: Array, bias: Array, factors: Array, made: Sequence[Int8Panel], ending: Int8Epilogue,
-    notes: EpilogueParams,
-) -> None:  # fmt: skip
-    """``filters`` [channels, steps * 4] of int8; bias and factors [words, channels] of 32 bits."""
+    buffer: Array,
+    isa: ISA,
+    filters: Array,
+    bias: Array,
+    factors: Array,
+    panels: Sequence[Int8Panel],
+    epilogue: Int8Epilogue,
+    params: EpilogueParams,
+) -> None:
+    """Pack ``filters`` [channels, steps * 4] of int8, ``bias`` [channels] and ``factors`` [words, channels]."""
     fours = np.ascontiguousarray(filters).view(np.int32)
-    left, start, tail = room, 0, notes.pack()
-    for panel, run in groupby(made):
+    remaining, start, packed_params = buffer, 0, params.pack()
+    for panel, run in groupby(panels):
         panel_count, order = len(list(run)), channel_order(isa.lanes, panel.vectors)
         width = len(order)
-        front = 4 * width * (1 + ending.words)
-        head = front + len(tail)
+        front = 4 * width * (1 + epilogue.words)
+        head = front + len(packed_params)
         size = head + 4 * width * fours.shape[1]
-        here, left = np.split(left, [panel_count * size])
-        blocks = here.reshape(panel_count, size)
-        wanted = start + panel.used * np.arange(panel_count)[:, None] + order
-        there, channels = wanted < len(fours), np.minimum(wanted, len(fours) - 1)
+        packed, remaining = np.split(remaining, [panel_count * size])
+        blocks = packed.reshape(panel_count, size)
+        wanted_channels = start + panel.used * np.arange(panel_count)[:, None] + order
+        valid, channels = wanted_channels < len(fours), np.minimum(wanted_channels, len(fours) - 1)
         body = fours[channels]
-        body[~there] = 0
-        blocks[:, : 4 * width].view(np.int32)[:] = np.where(there, bias[channels], 0)
-        words = np.where(there, factors.view(np.int32)[:, channels], padding_factors(ending)[:, None, None])
-        blocks[:, 4 * width : front].view(np.int32).reshape(panel_count, ending.words, width)[:] = words.swapaxes(0, 1)
-        blocks[:, front:head] = tail
+        body[~valid] = 0
+        blocks[:, : 4 * width].view(np.int32)[:] = np.where(valid, bias[channels], 0)
+        words = np.where(valid, factors.view(np.int32)[:, channels], padding_factors(epilogue)[:, None, None])
+        blocks[:, 4 * width : front].view(np.int32).reshape(panel_count, epilogue.words, width)[:] = words.swapaxes(
+            0, 1
+        )
+        blocks[:, front:head] = packed_params
         parts = body.reshape(panel_count, panel.streams, -1, fours.shape[1])
         blocks[:, head:].view(np.int32).reshape(*parts.shape[:2], fours.shape[1], -1)[:] = parts.swapaxes(2, 3)
         start += panel_count * panel.used
-    assert not len(left)
+    assert not len(remaining)
 
 
 def emit_tile(module: Module, isa: ISA, pixels: int, panel: Int8Panel, window: Window, out_step: int, second_step: int,
-              ending: Int8Epilogue, ahead: bool = False) -> Function:  # fmt: skip
-    """``tile(data, weights, out, second)``. The window's depth is in steps of four bytes.
+              epilogue: Int8Epilogue, ahead: bool = False) -> Function:  # fmt: skip
+    """Emit ``tile(data, weights, out, second)``. The window's depth is in steps of four bytes.
 
-    ``ahead``: the panel that follows is brought to the second cache.
+    ``ahead``: prefetch the next panel into L2.
     """
     name = f"tile_{pixels}_{panel.vectors}_{panel.used}"
     if name in module.functions:
         return module.functions[name]
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
-    sums = _multiply(f, isa, pixels, panel, window, ending, ahead)
+    sums = _multiply(f, isa, pixels, panel, window, epilogue, ahead)
     lanes, head = isa.lanes, panel.vectors * isa.lanes * 4
-    factors = load_requantizers(f, ending, f.gep(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
-    finish = Int8EpilogueEmitter(f, ending, f.gep(f.arg("weights"), (1 + ending.words) * head))
+    factors = load_requantizers(f, epilogue, f.gep(f.arg("weights"), head), lanes, panel.vectors, 4 * lanes)
+    emitter = Int8EpilogueEmitter(f, epilogue, f.gep(f.arg("weights"), (1 + epilogue.words) * head))
     together = 4 // panel.vectors
     for start in range(0, pixels, together):
         chosen = [min(start + i, pixels - 1) for i in range(together)]
         four = [sums[p * panel.vectors + j] for p in chosen for j in range(panel.vectors)]
-        second = _load_second(f, isa, panel, chosen, second_step) if ending.sum else None
-        packed = finish.store(four, factors * together, second)
+        second = _load_second(f, isa, panel, chosen, second_step) if epilogue.sum else None
+        packed = emitter.store(four, factors * together, second)
         for p, row in zip(dict.fromkeys(chosen), split_pixels(f, packed, panel.vectors), strict=False):
             f.store_first(row, panel.used, f.arg("out"), p * out_step)
     f.ret()
@@ -161,28 +173,39 @@ def _load_second(f: Function, isa: ISA, panel: Int8Panel, chosen: Sequence[int],
     return join_pixels(f, [loaded[p] for p in chosen], panel.vectors)
 
 
-def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Window, ending: Int8Epilogue,
+def _multiply(f: Function, isa: ISA, pixels: int, panel: Int8Panel, window: Window, epilogue: Int8Epilogue,
               ahead: bool) -> list[Reg]:  # fmt: skip
     size, weights = 4 * isa.lanes, f.arg("weights")
     bias = [f.load(vec(isa.lanes, "i32"), weights, j * size, size) for j in range(panel.vectors)]
-    begin = f.gep(weights, (1 + ending.words) * panel.vectors * size + ending.notes)
-    further = panel_bytes(isa, panel, ending, window.elements) if ahead else 0
-    return accumulate_tile(f, Int8Dot(f, isa), pixels, window, begin, bias, further, near=False, streams=panel.streams)
+    begin = f.gep(weights, (1 + epilogue.words) * panel.vectors * size + epilogue.notes)
+    prefetch_distance = panel_bytes(isa, panel, epilogue, window.elements) if ahead else 0
+    return accumulate_tile(
+        f, Int8Dot(f, isa), pixels, window, begin, bias, prefetch_distance, near=False, streams=panel.streams
+    )
 
 
-def accumulate_tile(f: Function, dots: Int8Dot | Int16Dot, pixels: int, window: Window, begin: Reg, bias: list[Reg],
-             ahead: int = 0, near: bool = True, streams: int = 1) -> list[Reg]:  # fmt: skip
-    """The sums of each pixel, a vector for each of ``bias``: four bytes of data by as many of the weights at a time.
+def accumulate_tile(
+    f: Function,
+    dots: Int8Dot | Int16Dot,
+    pixels: int,
+    window: Window,
+    begin: Reg,
+    bias: list[Reg],
+    ahead: int = 0,
+    near: bool = True,
+    streams: int = 1,
+) -> list[Reg]:
+    """The depth loop: accumulators of every pixel, one vector for each of ``bias``.
 
-    ``ahead``: the weights so many bytes farther on will be needed next; ``near``: in the first cache.
+    ``ahead``: distance in bytes of a weight prefetch, into L1 if ``near``.
     """
     vectors, lanes = len(bias), lane_count(bias[0].type)
     size, bytes_, each = 4 * lanes, vec(4 * lanes, "i8"), vectors // streams
-    places = [s * each * size * window.elements + j * size for s in range(streams) for j in range(each)]
+    offsets = [s * each * size * window.elements + j * size for s in range(streams) for j in range(each)]
 
     def step(_: Reg, carried: list[Reg]) -> list[Reg]:
         data, weights, *sums = carried
-        row = [dots.weights(f.load(bytes_, weights, place, size)) for place in places]
+        row = [dots.weights(f.load(bytes_, weights, place, size)) for place in offsets]
         for offset in range(0, vectors * size if ahead else 0, CACHE_LINE):
             prefetch(f, weights, ahead + offset, near)
         for p in range(pixels):
@@ -195,5 +218,5 @@ def accumulate_tile(f: Function, dots: Int8Dot | Int16Dot, pixels: int, window: 
 
 
 def max_accumulator(limit: Array, bias: Array) -> int:
-    """The largest that a sum can become, for weights whose sizes sum to ``limit``."""
+    """The largest magnitude of an accumulator, for weights whose absolute values sum to ``limit``."""
     return int((limit.astype(np.int64) * 255 + np.abs(bias.astype(np.int64))).max(initial=0))

@@ -1,4 +1,4 @@
-"""TFLite's softmax of bytes, in fixed point: tables of exponentials, and an inverse for each row."""
+"""TFLite's int8 softmax in fixed point: a table of exponentials and a Newton-Raphson reciprocal per row."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from edgewright.engine.kernels.row_reduce import reduce_lanes
 from edgewright.ir.tflite.fixed_point_math import FIRST, ROUNDS, SUM_BITS
 
 _LOW, _HIGH = -(1 << 31), (1 << 31) - 1
-_OUTPUT_BITS = 8  # bits of a result
+_OUTPUT_BITS = 8
 RowBody = Callable[[Reg, int, Reg], Reg]
 
 
 @dataclass(frozen=True)
 class Int8SoftmaxSpec:
-    """``loops`` are over rows, each of ``length`` bytes."""
+    """``loops`` iterate over rows of ``length`` bytes."""
 
     loops: LoopNest
     length: int
 
 
 def emit_softmax(module: Module, name: str, lanes: int, rows: Int8SoftmaxSpec) -> None:
-    """Slots: data, exponentials (256 of 32 bits), what each adds to a sum, output."""
+    """Arguments: data, exponentials (256 of int32), their contributions to the sum, output."""
     f = module.kernel(name)
     data, powers, parts, out = (f.load_arg(PTR, i) for i in range(4))
 
     def row(now: list[Reg], at: Reg, _: int) -> None:
         source, target = (f.gep(p, f.mul(at, o.strides[-1])) for p, o in zip(now, rows.loops.operands, strict=True))
 
-        def bytes_at(place: Reg, width: int) -> Reg:
-            return widen_int8(f, f.load(vec(width, "i8"), f.gep(source, place)))
+        def bytes_at(index: Reg, width: int) -> Reg:
+            return widen_int8(f, f.load(vec(width, "i8"), f.gep(source, index)))
 
         largest = _reduce_row(f, lanes, rows.length, 0, lambda p, w, now: int_max(f, now, bytes_at(p, w)), _lane_max)
 
-        def below(place: Reg, width: int) -> Reg:
-            return f.op("sub", f.splat(largest, width), bytes_at(place, width))
+        def below(index: Reg, width: int) -> Reg:
+            return f.op("sub", f.splat(largest, width), bytes_at(index, width))
 
         total = _reduce_row(f, lanes, rows.length, 0,
                         lambda p, w, now: f.add(now, gather_table(f, parts, below(p, w))), _lane_sum)  # fmt: skip
         inverse, bits = _reciprocal(f, total)
 
-        def store(place: Reg, width: int, now: Reg) -> Reg:
-            made = _probabilities(f, gather_table(f, powers, below(place, width)), inverse, bits)
-            f.store(f.cast("trunc", made, vec(width, "i8")), f.gep(target, place))
+        def store(index: Reg, width: int, now: Reg) -> Reg:
+            probabilities = _probabilities(f, gather_table(f, powers, below(index, width)), inverse, bits)
+            f.store(f.cast("trunc", probabilities, vec(width, "i8")), f.gep(target, index))
             return now
 
         _reduce_row(f, lanes, rows.length, 0, store, lambda f, x: const(0, "i32"))
@@ -66,7 +66,7 @@ def _lane_sum(f: Function, x: Reg) -> Reg:
 def _reduce_row(
     f: Function, lanes: int, length: int, start: int, each: RowBody, join: Callable[[Function, Reg], Reg]
 ) -> Reg:
-    """``each(place, width, value)`` along a row: vectors, made one number by ``join``, then what is left one by one."""
+    """``each(index, width, value)`` over a row: vectors, reduced by ``join``, then the remaining elements."""
     whole = length // lanes * lanes
     value = const(start, "i32")
     if whole:
@@ -78,7 +78,7 @@ def _reduce_row(
 
 
 def gather_table(f: Function, table: Reg, at: Reg) -> Reg:
-    """Words of 32 bits of a table."""
+    """Gather int32 entries of a table."""
     lanes = lane_count(at.type)
     if lanes == 1:
         return f.load("i32", f.gep(table, f.mul(f.cast("zext", at, I64), 4)))
@@ -88,31 +88,35 @@ def gather_table(f: Function, table: Reg, at: Reg) -> Reg:
 
 
 def _doubling_high_mul(f: Function, a: Reg, b: Reg | int) -> Reg:
-    """The upper half of twice a product, of 64 bits each; halves go up."""
+    """gemmlowp's SaturatingRoundingDoublingHighMul on 64-bit lanes: (2ab + 2**31) >> 32, ties up."""
     return f.op("ashr", f.add(f.op("mul", a, b), 1 << 30), 31)
 
 
 def _reciprocal(f: Function, total: Reg) -> tuple[Reg, Reg]:
-    """One over a row's sum, and how far its products are shifted: as ``ir/tflite/fixed_point_math.py`` has it."""
+    """The reciprocal of a row's sum, and the right shift of its products: as in ``ir/tflite/fixed_point_math.py``.
+
+    The sum is normalized by its leading zeros to [1/2, 1), then ROUNDS Newton-Raphson iterations x += x * (1 - d * x)
+    refine a linear first guess.
+    """
     f.module.declare("declare i32 @llvm.ctlz.i32(i32, i1)")
-    room = f.cast("zext", f.emit("i32", f"call i32 @llvm.ctlz.i32(i32 {total}, i1 true)"), I64)
-    scaled = f.op("shl", f.cast("zext", total, I64), room)
+    leading_zeros = f.cast("zext", f.emit("i32", f"call i32 @llvm.ctlz.i32(i32 {total}, i1 true)"), I64)
+    scaled = f.op("shl", f.cast("zext", total, I64), leading_zeros)
     half = f.op("ashr", scaled, 1)  # the sum less 2**31, plus 2**31
     x = f.add(_doubling_high_mul(f, half, FIRST[1]), FIRST[0])
     for _ in range(ROUNDS):
         missing = f.op("sub", const(1 << 29, I64), _doubling_high_mul(f, half, x))
         x = f.op("add", x, clamp_int(f, f.op("shl", _doubling_high_mul(f, x, missing), 2), _LOW, _HIGH))
-    made = clamp_int(f, f.op("shl", x, 1), _LOW, _HIGH)
-    return made, f.op("sub", const(SUM_BITS + 31 - _OUTPUT_BITS, I64), room)
+    result = clamp_int(f, f.op("shl", x, 1), _LOW, _HIGH)
+    return result, f.op("sub", const(SUM_BITS + 31 - _OUTPUT_BITS, I64), leading_zeros)
 
 
 def _probabilities(f: Function, power: Reg, inverse: Reg, bits: Reg) -> Reg:
-    """Products of exponentials and the inverse, in steps of 1/256, at most 255 of them."""
-    made = []
+    """Exponentials times the reciprocal, in units of 1/256, at most 255."""
+    parts = []
     for part in split_even_odd(f, power):
         lanes = lane_count(part.type)
         share = _doubling_high_mul(f, part, f.splat(inverse, lanes))
         half = f.op("shl", const(1, I64), f.add(bits, -1))
-        made.append(f.op("ashr", f.op("add", share, f.splat(half, lanes)), f.splat(bits, lanes)))
-    whole = merge_even_odd(f, made)
-    return int_min(f, whole, const(255, whole.type))
+        parts.append(f.op("ashr", f.op("add", share, f.splat(half, lanes)), f.splat(bits, lanes)))
+    merged = merge_even_odd(f, parts)
+    return int_min(f, merged, const(255, merged.type))

@@ -1,4 +1,4 @@
-"""What integer kernels have in common: from 32-bit sums to stored bytes."""
+"""Epilogue of the int8 kernels: requantize int32 accumulators, add a residual, clamp, look up and store as uint8."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from edgewright.ir.graph import Array
 
 @dataclass(frozen=True)
 class Int8Epilogue:
-    """Which parts the way from sums to bytes has; their numbers are in the notes that lie with the weights."""
+    """Which steps the epilogue has. Their constants are stored with the weights, so that layers can share code."""
 
-    zero: bool  # a zero point that is not 0
-    low: bool  # a least byte above 0
-    high: bool  # a largest byte below 255
-    far: bool  # products that may leave 32 bits
-    sum: bool  # another tensor's bytes are added
-    table: bool  # each byte is looked up at the end
+    zero: bool  # a nonzero zero point
+    low: bool  # a lower clamp above 0
+    high: bool  # an upper clamp below 255
+    far: bool  # rescaled accumulators may overflow int32
+    sum: bool  # a residual add with a second tensor
+    table: bool  # a lookup table, for activations
     rounding: str = "even"
 
     @property
     def words(self) -> int:
-        """Numbers of 32 bits that each channel's factor has."""
+        """32-bit words per channel of a requantization factor."""
         return len(REQUANTIZERS[self.rounding].words)
 
     @property
     def notes(self) -> int:
-        """Bytes of the notes."""
+        """Size of the parameters in bytes."""
         return 64 + 256 * self.table
 
 
 @dataclass(frozen=True)
 class EpilogueParams:
-    """``factors`` of a sum: (least, largest, first, second, rest, shift), see ``ops/maps.py``."""
+    """The constants of an epilogue. ``factors`` of the residual add: (low, high, first, second, rest, shift)."""
 
     zero: int
     low: int
@@ -55,59 +55,62 @@ class EpilogueParams:
 
 
 def load_requantizers(
-    f: Function, ending: Int8Epilogue, place: Reg, lanes: int, vectors: int, align: int
+    f: Function, epilogue: Int8Epilogue, pointer: Reg, lanes: int, vectors: int, align: int
 ) -> list[Requantize]:
-    """The factors of so many vectors of channels: all their first words, then all their second ones."""
-    rounding, size = REQUANTIZERS[ending.rounding], 4 * lanes
-    made = []
+    """Requantizers of ``vectors`` vectors of channels; factors are stored word by word."""
+    rounding, size = REQUANTIZERS[epilogue.rounding], 4 * lanes
+    requantizers = []
     for j in range(vectors):
-        places = [(kind, (w * vectors + j) * size) for w, kind in enumerate(rounding.words)]
-        words = [f.load(vec(lanes, kind), place, offset, align) for kind, offset in places]
-        made.append(rounding.emit(f, words, ending.far))
-    return made
+        offsets = [(kind, (w * vectors + j) * size) for w, kind in enumerate(rounding.words)]
+        words = [f.load(vec(lanes, kind), pointer, offset, align) for kind, offset in offsets]
+        requantizers.append(rounding.emit(f, words, epilogue.far))
+    return requantizers
 
 
-def padding_factors(ending: Int8Epilogue) -> Array:
-    """The words of channels that are not there: nothing is shifted by less than one bit, or divided by 0."""
-    return np.array(REQUANTIZERS[ending.rounding].nothing, np.int32)
+def padding_factors(epilogue: Int8Epilogue) -> Array:
+    """Factors of padding channels; a shift is at least 1, so that the rounding term is defined."""
+    return np.array(REQUANTIZERS[epilogue.rounding].nothing, np.int32)
 
 
 class Int8EpilogueEmitter:
-    """Emits the way from four vectors of sums to one of bytes."""
+    """Emits the epilogue of four accumulator vectors, which become one vector of uint8."""
 
-    def __init__(self, f: Function, ending: Int8Epilogue, notes: Reg) -> None:
-        self.f, self.ending, self.notes = f, ending, notes
+    def __init__(self, f: Function, epilogue: Int8Epilogue, params: Reg) -> None:
+        self.f, self.epilogue, self.params = f, epilogue, params
 
     def _word(self, index: int, lanes: int, kind: str = "i32") -> Reg:
-        return self.f.splat(self.f.load(kind, self.notes, 4 * index, 4), lanes)
+        return self.f.splat(self.f.load(kind, self.params, 4 * index, 4), lanes)
 
     def store(self, sums: Sequence[Reg], factors: Sequence[Requantize], second: Reg | None) -> Reg:
-        f, ending = self.f, self.ending
+        f, epilogue = self.f, self.epilogue
         lanes = lane_count(sums[0].type)
         whole = [factor(total) for total, factor in zip(sums, factors, strict=True)]
         if second is not None:
             whole = self._add(whole, unpack_uint8_to_four(f, second), lanes)
-        x = pack_four_to_uint8(f, whole, self._word(0, 2 * lanes, "i16") if ending.zero else None)
-        if ending.low:
+        x = pack_four_to_uint8(f, whole, self._word(0, 2 * lanes, "i16") if epilogue.zero else None)
+        if epilogue.low:
             x = int_max(f, x, self._word(1, 4 * lanes, "i8"), signed=False)
-        if ending.high:
+        if epilogue.high:
             x = int_min(f, x, self._word(2, 4 * lanes, "i8"), signed=False)
-        return lookup_uint8(f, f.gep(self.notes, 64), x) if ending.table else x
+        return lookup_uint8(f, f.gep(self.params, 64), x) if epilogue.table else x
 
     def _add(self, whole: Sequence[Reg], others: Sequence[Reg], lanes: int) -> list[Reg]:
-        """Both in the output's steps, as the reference has it: integers, half a step rounded up."""
+        """The residual add in fixed point, rounded like the reference: ties up."""
         f = self.f
         least, largest, first, second, rest, shift = (self._word(3 + i, lanes) for i in range(6))
-        made = []
+        sums = []
         for x, y in zip(whole, others, strict=True):
             inside = int_min(f, int_max(f, x, least), largest)
             both = f.op("add", f.op("mul", inside, first), f.op("mul", y, second))
-            made.append(f.op("ashr", f.op("add", both, rest), shift))
-        return made
+            sums.append(f.op("ashr", f.op("add", both, rest), shift))
+        return sums
 
 
 def lookup_uint8(f: Function, table: Reg, x: Reg) -> Reg:
-    """Each byte by a table of 256: two halves, each in one instruction; shorter vectors as a part of a long one."""
+    """A 256-entry table lookup per byte: two vpermi2b over 128 entries each, selected by the top bit.
+
+    Shorter vectors are padded to 64 bytes.
+    """
     if lane_count(x.type) < 64:
         own = list(range(lane_count(x.type)))
         first = f.emit("<2 x i8>", f"insertelement <2 x i8> poison, i8 {x}, i32 0") if len(own) == 1 else x
@@ -119,14 +122,18 @@ def lookup_uint8(f: Function, table: Reg, x: Reg) -> Reg:
 
 
 def channel_order(lanes: int, vectors: int) -> Array:
-    """Which output channel each lane of a panel's vectors has, so that packing them to bytes puts channels in order."""
-    places: Array = np.arange(lanes * vectors)
-    vector, lane = places // lanes, places % lanes
+    """The output channel of each lane of a panel, such that ``pack_four_to_uint8`` yields channels in order.
+
+    x86's pack instructions work within 128-bit blocks and interleave their operands. Permuting the channels of the
+    packed weights ahead of time cancels that, instead of a shuffle after every store.
+    """
+    index: Array = np.arange(lanes * vectors)
+    vector, lane = index // lanes, index % lanes
     return np.asarray(4 * vectors * (lane // 4) + 4 * vector + lane % 4)
 
 
 def split_pixels(f: Function, packed: Reg, vectors: int) -> list[Reg]:
-    """The bytes of each of 4/vectors pixels."""
+    """Split a packed vector into the bytes of its 4 / vectors pixels."""
     if vectors == 4:
         return [packed]
     together = 4 // vectors
@@ -149,5 +156,5 @@ def join_pixels(f: Function, rows: Sequence[Reg], vectors: int) -> Reg:
     while len(joined) > 1:
         wide = lane_count(joined[0].type)
         joined = [f.shuffle(a, b, range(2 * wide)) for a, b in zip(joined[::2], joined[1::2], strict=True)]
-    turned = f.shuffle(joined[0], joined[0], [each * r + i for i in range(each) for r in range(together)])
-    return f.bitcast(turned, vec(each * together * size, "i8"))
+    interleaved = f.shuffle(joined[0], joined[0], [each * r + i for i in range(each) for r in range(together)])
+    return f.bitcast(interleaved, vec(each * together * size, "i8"))

@@ -1,10 +1,13 @@
-"""Winograd's F(4x4) for 3x3 windows of bytes, without any loss.
+"""Exact Winograd F(4x4, 3x3) for int8 convolutions, in int32 arithmetic modulo 2**32.
 
-Its factors are fractions, but 576 times the result is whole: with rows of the weights' transform multiplied by 4, 6, 6,
-24, 24 and 1, weights and points are integers that fit in 16 bits, and only sums may leave 32. They may: cut off to 32
-bits, 576 results r still say what r is, if it lies within 26 bits. 576 is 9 * 64, 9 has an inverse among the integers
-of 32 bits, and what is left, 64 r, is shifted down. So four times fewer products, of 16 bits instead of 8, give the
-very sums of the plain way.
+The filter transform G has fractions, but with its rows scaled by 4, 6, 6, 24, 24 and 1 it is integral, and with the
+matching factors in the output transform the algorithm computes 24 * 24 = 576 times the convolution, in integers.
+Transformed weights and inputs fit in int16, so the gemms use int16 dot products (pmaddwd, vpdpwssd). Their int32 sums
+may overflow, which is harmless: integers modulo 2**32 form a ring, so 576 r is right modulo 2**32.
+576 = 9 * 64: multiplying by the inverse of the odd factor 9 modulo 2**32 leaves 64 r, and an arithmetic shift by 6
+recovers r if |r| < 2**25, which a bound on the weights guarantees (``max_abs_output``). The result equals the direct
+convolution bit by bit, with four times fewer multiplications. For exact division by a modular inverse see Hacker's
+Delight, chapter 10.
 """
 
 from __future__ import annotations
@@ -23,28 +26,28 @@ from edgewright.ir.graph import Array
 _FILTER_TRANSFORM = np.array([[1, 0, 0], [-1, -1, -1], [-1, 1, -1], [1, 2, 4], [1, -2, 4], [0, 0, 1]], np.int32)
 _INVERSE_OF_9 = pow(9, -1, 1 << 32) - (1 << 32)
 _SHIFT_64 = 6
-MAX_ABS_OUTPUT = 1 << 25  # of a result's size
+MAX_ABS_OUTPUT = 1 << 25
 
 
 def max_abs_output(filters: Array) -> int:
-    """The largest size of a result, of ``filters`` [channels, 3, 3, inputs] over bytes from 0 to 255."""
+    """The largest magnitude of an output, for ``filters`` [channels, 3, 3, inputs] and uint8 inputs."""
     flat = filters.reshape(len(filters), -1)
     above, below = (np.maximum(sign * flat, 0, dtype=np.int32).sum(axis=1, dtype=np.int64) for sign in (1, -1))
     return 255 * int(max(above.max(initial=0), below.max(initial=0)))
 
 
 def transform_weights(filters: Array) -> Array:
-    """``filters`` [channels, 3, 3, inputs] as [points, channels, inputs] of 16 bits."""
+    """The scaled G g G^T: ``filters`` [channels, 3, 3, inputs] to [points, channels, inputs] of int16."""
     taps = filters.transpose(1, 2, 0, 3).reshape(9, -1).astype(np.int32)
-    made = np.kron(_FILTER_TRANSFORM, _FILTER_TRANSFORM) @ taps
-    return made.astype(np.int16).reshape(36, filters.shape[0], filters.shape[3])
+    points = np.kron(_FILTER_TRANSFORM, _FILTER_TRANSFORM) @ taps
+    return points.astype(np.int16).reshape(36, filters.shape[0], filters.shape[3])
 
 
-def pack_weights(room: Array, lanes: int, filters: Array, vectors: int) -> None:
-    """For each point panels of so many vectors: at each step two inputs' weights for every channel."""
+def pack_weights(buffer: Array, lanes: int, filters: Array, vectors: int) -> None:
+    """Pack per point panels of ``vectors`` vectors: each step has the weights of two inputs for every channel."""
     channels, block = len(filters), 4 * lanes
     steps = filters.shape[3] // 2
-    panels = room.view(np.int32).reshape(36, channels // (vectors * lanes), steps, vectors * lanes)
+    panels = buffer.view(np.int32).reshape(36, channels // (vectors * lanes), steps, vectors * lanes)
     each = block // (vectors * lanes)
     for start in range(0, channels, block):
         pairs = transform_weights(filters[start : start + block]).view(np.int32)[:, channel_order(lanes, 4)]
@@ -53,7 +56,7 @@ def pack_weights(room: Array, lanes: int, filters: Array, vectors: int) -> None:
 
 
 def pack_epilogue_params(lanes: int, bias: Array, factors: Array, notes: Array) -> Array:
-    """For each block of channels its bias and its factors' words, then the notes."""
+    """Per block of channels its bias and requantization factors, then the epilogue's parameters."""
     order = channel_order(lanes, 4)
     rows = np.concatenate((bias[None], factors.view(np.int32)))
     blocks = rows.reshape(len(rows), -1, 4 * lanes)[:, :, order].transpose(1, 0, 2)
@@ -61,7 +64,7 @@ def pack_epilogue_params(lanes: int, bias: Array, factors: Array, notes: Array) 
 
 
 def emit_tile(module: Module, isa: ISA, pixels: int, vectors: int, window: Window, out_step: int) -> Function:
-    """``tile(data, weights, out, second)``: sums of 32 bits."""
+    """Emit ``tile(data, weights, out, second)``: int32 sums of one point."""
     name = f"tile_{pixels}_{vectors}"
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
     zeros = [const(0, vec(isa.lanes, "i32"))] * vectors
@@ -75,7 +78,7 @@ def emit_tile(module: Module, isa: ISA, pixels: int, vectors: int, window: Windo
 
 
 def _output_transform(f: Function, x: list[Reg]) -> list[Reg]:
-    """One dimension of the output transform, 24 times as large."""
+    """24 * A^T x in one dimension."""
 
     def times(a: Reg, factor: int) -> Reg:
         return f.op("mul", a, const(factor, a.type))
@@ -94,43 +97,43 @@ def _output_transform(f: Function, x: list[Reg]) -> list[Reg]:
 
 
 def _accumulators(f: Function, patches: PatchRow, lanes: int, now: list[Reg]) -> list[Reg]:
-    """A vector of channels: its points become the tile's sums."""
-    kind, vector, (points, ends), lines = vec(lanes, "i32"), 4 * lanes, now, []
+    """A vector of channels: transform its points to the tile's accumulators, in place."""
+    kind, vector, (points, params), half_transformed = vec(lanes, "i32"), 4 * lanes, now, []
     for c in range(patches.side):
-        lines.append(
+        half_transformed.append(
             _output_transform(f, [f.load(kind, points, (r * patches.side + c) * patches.point, 4) for r in range(6)])
         )
-    bias = f.load(kind, ends, 0, 4)
+    bias = f.load(kind, params, 0, 4)
     for r in range(4):
-        for c, x in enumerate(_output_transform(f, [line[r] for line in lines])):
-            whole = f.op("ashr", f.op("mul", x, const(_INVERSE_OF_9, kind)), _SHIFT_64)
-            f.store(f.op("add", whole, bias), points, (r * 4 + c) * patches.point, 4)
-    return [f.gep(points, vector), f.gep(ends, vector)]
+        for c, x in enumerate(_output_transform(f, [line[r] for line in half_transformed])):
+            exact = f.op("ashr", f.op("mul", x, const(_INVERSE_OF_9, kind)), _SHIFT_64)
+            f.store(f.op("add", exact, bias), points, (r * 4 + c) * patches.point, 4)
+    return [f.gep(points, vector), f.gep(params, vector)]
 
 
-def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, ending: Int8Epilogue) -> Function:
-    """``outputs(points, out, second, ends, rows)``, see ``winograd.emit_tiles``; points are written over."""
+def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles, epilogue: Int8Epilogue) -> Function:
+    """Emit ``outputs(points, out, second, params, rows)``, see ``winograd.emit_output_tiles``; overwrites points."""
     kind, patches = vec(lanes, "i32"), outputs.patches
-    vector, head = 4 * lanes, 16 * lanes * (1 + ending.words)
-    notes = patches.channels // (4 * lanes) * head
+    vector, head = 4 * lanes, 16 * lanes * (1 + epilogue.words)
+    params_offset = patches.channels // (4 * lanes) * head
 
     def tile(f: Function, now: list[Reg], columns: int) -> list[Reg]:
-        points, out, second, ends = now
-        f.loop(4, [points, ends], lambda _, each: _accumulators(f, patches, lanes, each))
-        factors = load_requantizers(f, ending, f.gep(ends, 4 * vector), lanes, 4, 4)
-        finish = Int8EpilogueEmitter(f, ending, f.gep(f.arg("bias"), notes))
+        points, out, second, params = now
+        f.loop(4, [points, params], lambda _, each: _accumulators(f, patches, lanes, each))
+        factors = load_requantizers(f, epilogue, f.gep(params, 4 * vector), lanes, 4, 4)
+        finish = Int8EpilogueEmitter(f, epilogue, f.gep(f.arg("bias"), params_offset))
 
         def store(r: int) -> None:
             for c in range(columns):
                 at = (r * 4 + c) * patches.point
                 four = [f.load(kind, points, at + vector * j, 4) for j in range(4)]
                 beside = r * outputs.second_row + c * outputs.second_pixel
-                other = f.load(vec(4 * lanes, "i8"), second, beside) if ending.sum else None
+                other = f.load(vec(4 * lanes, "i8"), second, beside) if epilogue.sum else None
                 f.store(finish.store(four, factors, other), out, r * patches.row + c * patches.pixel)
 
         store(0)
         for r in range(1, 4):
             f.if_then(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
-        return [f.gep(points, 4 * vector), f.gep(out, vector), f.gep(second, vector), f.gep(ends, head)]
+        return [f.gep(points, 4 * vector), f.gep(out, vector), f.gep(second, vector), f.gep(params, head)]
 
     return emit_output_tiles(module, outputs, 4 * lanes, tile)

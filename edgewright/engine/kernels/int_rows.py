@@ -1,5 +1,5 @@
-"""Softmax and norms of rows of integers: exact sums, and what ``ir/int_rows.py`` makes of them, operation by
-operation."""
+"""Softmax and normalization of integer rows: exact integer sums, then the float operations of ``ir/int_rows.py`` in
+the same order, so that results match the reference bit by bit."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from edgewright.engine.kernels.int8_softmax import gather_table
 from edgewright.engine.kernels.row_reduce import reduce_lanes, reduce_row
 from edgewright.ir.int_rows import ATANH_SERIES, LN2, SQRT2
 
-_ONE = 1023 << 52  # 1 in double precision, as bits
+_ONE = 1023 << 52  # the bits of 1.0 in float64
 
 
 @dataclass(frozen=True)
 class QuantizedStorage:
-    """Integers of ``bits``: ``moved`` is what the engine adds to them, so that bytes have no sign."""
+    """The storage of a quantized tensor: ``moved`` is the offset the engine adds (128 for int8)."""
 
     bits: int
     signed: bool
     moved: int
-    affine: Affine  # of the integers themselves
+    affine: Affine  # without the storage offset
     low: int
     high: int
 
-    def load(self, f: Function, place: Reg, width: int) -> Reg:
-        """In 32 bits, as the engine stores them."""
-        given = f.load(vec(width, f"i{self.bits}"), place)
-        return f.cast("sext" if self.signed and not self.moved else "zext", given, vec(width, "i32"))
+    def load(self, f: Function, pointer: Reg, width: int) -> Reg:
+        """Load as int32, with the storage offset."""
+        stored = f.load(vec(width, f"i{self.bits}"), pointer)
+        return f.cast("sext" if self.signed and not self.moved else "zext", stored, vec(width, "i32"))
 
-    def store(self, f: Function, real: Reg, place: Reg) -> None:
+    def store(self, f: Function, real: Reg, pointer: Reg) -> None:
         whole = f.add(quantize_to_int32(f, real, self.affine, self.low, self.high), self.moved)
-        f.store(f.cast("trunc", whole, vec(lane_count(real.type), f"i{self.bits}")), place)
+        f.store(f.cast("trunc", whole, vec(lane_count(real.type), f"i{self.bits}")), pointer)
 
 
 @dataclass(frozen=True)
 class IntSoftmaxSpec:
-    """``loops`` are over rows. ``one``: the logarithm of what stands for 1 in the table, if logarithms of shares are
-    wanted."""
+    """``loops`` iterate over rows. ``one``: for log-softmax, the logarithm of the table entry that represents 1."""
 
     loops: LoopNest
     length: int
@@ -51,7 +50,7 @@ class IntSoftmaxSpec:
 
 
 def emit_softmax(module: Module, name: str, lanes: int, rows: IntSoftmaxSpec) -> None:
-    """Slots: data, output, exponentials of 32 bits."""
+    """Arguments: data, output, table of int32 exponentials."""
     f = module.kernel(name)
     data, out, table = (f.load_arg(PTR, i) for i in range(3))
     given, made = rows.given, rows.made
@@ -110,20 +109,20 @@ def _log_probabilities(f: Function, rows: IntSoftmaxSpec, total: Reg) -> Callabl
     assert rows.one is not None
     log = f.op("fsub", _log(f, total), const(rows.one, "double"))
 
-    def made(below: Reg) -> Reg:
+    def log_probability(below: Reg) -> Reg:
         wide = f.cast("sitofp", below, vec(lane_count(below.type), "double"))
-        far = f.op(
+        distance = f.op(
             "fadd", f.op("fmul", wide, const(rows.given.affine.scale, wide.type)), f.splat(log, lane_count(below.type))
         )
-        minus = f.emit(far.type, f"fneg {far.type} {far}")
-        return f.cast("fptrunc", minus, vec(lane_count(below.type), "float"))
+        result = f.emit(distance.type, f"fneg {distance.type} {distance}")
+        return f.cast("fptrunc", result, vec(lane_count(below.type), "float"))
 
-    return made
+    return log_probability
 
 
-def _log(f: Function, whole: Reg) -> Reg:
-    """Of an integer from 1."""
-    bits = f.bitcast(f.cast("sitofp", whole, "double"), I64)
+def _log(f: Function, x: Reg) -> Reg:
+    """The float64 logarithm of a positive integer: n ln 2 + 2 atanh((m-1)/(m+1))."""
+    bits = f.bitcast(f.cast("sitofp", x, "double"), I64)
     power = f.add(f.op("lshr", bits, 52), -1023)
     rest = f.bitcast(f.op("or", f.op("and", bits, (1 << 52) - 1), _ONE), "double")
     above = f.compare("ogt", rest, const(SQRT2, "double"))
@@ -144,8 +143,8 @@ def _log(f: Function, whole: Reg) -> Reg:
 
 @dataclass(frozen=True)
 class IntNormSpec:
-    """``loops`` are over rows of which each element has a factor; without them rows are dense, ``spread`` elements have
-    one factor, and after ``groups`` rows factors begin anew."""
+    """With ``loops``, rows are strided and each element has its own weight. Without, rows are contiguous, ``spread``
+    elements share a weight, and rows cycle through ``groups`` lists of weights."""
 
     loops: LoopNest | None
     length: int
@@ -159,7 +158,7 @@ class IntNormSpec:
 
 
 def emit_norm(module: Module, name: str, lanes: int, norm: IntNormSpec) -> None:
-    """Slots: data, output, factors, and what is added, in single precision."""
+    """Arguments: data, output, weight and bias in float32."""
     f = module.kernel(name)
     data, out, weights, biases = (f.load_arg(PTR, i) for i in range(4))
     items = [s.bits // 8 for s in (norm.given, norm.made)]
@@ -201,7 +200,7 @@ def emit_norm(module: Module, name: str, lanes: int, norm: IntNormSpec) -> None:
 
 
 def _moments(f: Function, lanes: int, norm: IntNormSpec, centred: Callable[[Reg, int], Reg]) -> tuple[Reg, Reg]:
-    """The mean and the factor that elements are brought to, in single precision."""
+    """The mean, and scale / standard deviation, as float32."""
 
     def wide(place: Reg, like: Reg) -> Reg:
         return f.cast("sext", centred(place, lane_count(like.type)), like.type)
@@ -237,7 +236,7 @@ def _normalize(f: Function, x: Reg, mean: Reg, factor: Reg, factors: list[Reg], 
 
 def _by_channel(f: Function, lanes: int, norm: IntNormSpec, tables: tuple[Reg, Reg], first: Reg,
                 centred: Callable[[Reg, int], Reg], target: Reg, moments: tuple[Reg, Reg]) -> None:  # fmt: skip
-    """Channel after channel of a group, each with one factor."""
+    """Normalize channel by channel of a group, each with one weight."""
     item = norm.made.bits // 8
 
     def channel(c: Reg, _: list[Reg]) -> list[Reg]:

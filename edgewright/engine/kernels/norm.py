@@ -1,4 +1,4 @@
-"""Normalisation of rows that lie densely, by their own mean and variance."""
+"""Layer, group and RMS normalization of contiguous rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgewright.engine.kernels.row_reduce import for_each, lane_sum, load, reduc
 
 @dataclass(frozen=True)
 class NormSpec:
-    """Rows of ``length``, less their mean if ``centred``.
+    """Rows of ``length`` elements; the mean is subtracted if ``centred``.
 
-    Each factor (and sum) holds for ``spread`` elements in a row; rows take turns with ``groups`` lists of them.
+    Each weight (and bias) applies to ``spread`` consecutive elements; rows cycle through ``groups`` lists of them.
     """
 
     length: int
@@ -27,7 +27,7 @@ class NormSpec:
 
 
 def emit_norm(module: Module, name: str, lanes: int, norm: NormSpec) -> None:
-    """Units are rows. Slots: data, output, factors, sums. Within 1e-6 of the largest result."""
+    """Work units are rows. Arguments: data, output, weight, bias. Within 1e-6 of the largest result."""
     f = module.kernel(name)
     data, out, weight, bias = (f.load_arg(PTR, i) for i in range(4))
 
@@ -43,7 +43,7 @@ def emit_norm(module: Module, name: str, lanes: int, norm: NormSpec) -> None:
 
 
 def _moments(f: Function, lanes: int, norm: NormSpec, source: Reg) -> tuple[Reg, Reg]:
-    """The mean of a row, and one over its deviation."""
+    """The mean of a row, and the reciprocal of its standard deviation."""
     share, zero = const(1 / norm.length, "float"), const(0, "float")
     mean = zero
     if norm.centred:
@@ -61,9 +61,9 @@ def _moments(f: Function, lanes: int, norm: NormSpec, source: Reg) -> tuple[Reg,
 
 
 def _normalize_row(
-    f: Function, lanes: int, norm: NormSpec, places: tuple[Reg, Reg, Reg, Reg], mean: Reg, scale: Reg
+    f: Function, lanes: int, norm: NormSpec, pointers: tuple[Reg, Reg, Reg, Reg], mean: Reg, scale: Reg
 ) -> None:
-    source, target, weight, bias = places
+    source, target, weight, bias = pointers
 
     def finish(at: Reg, like: Reg, w: Reg | None, b: Reg | None, source: Reg, target: Reg) -> None:
         x, lanes_ = load(f, source, at, like), lane_count(like.type)

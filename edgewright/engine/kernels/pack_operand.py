@@ -1,4 +1,4 @@
-"""Packs a product's second operand when it is made by the graph itself, so that the kernels of weights can read it."""
+"""Packs a gemm operand computed at run time into panels, so that the micro-kernels for constant weights can read it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from edgewright.engine.kernels.gemm import Panel
 
 @dataclass(frozen=True)
 class PackSpec:
-    """``batch`` matrices of ``depth`` rows, ``step`` bytes apart, in ``panels``; ``along`` bytes between columns.
+    """``batch`` matrices of ``depth`` rows in ``panels``; ``step`` and ``along`` are row and column strides in bytes.
 
-    ``strides`` are the bytes from one matrix to the next, for each dimension of ``batch``. ``affine``: what is packed
-    are bytes, as the reals they stand for. With ``zero``, four bytes at a time are an element: they become signed, and
-    in the place of a bias lies what makes up for that number in whatever they will be multiplied with.
+    ``strides`` are those of the ``batch`` dimensions. ``affine``: the operand is 8-bit and is dequantized. With
+    ``zero`` the operand stays int8, four bytes per element; since sum((x - zero) * w) = sum(x * w) - zero * sum(w),
+    the bias row holds -zero * sum(w), the zero-point correction for the other operand.
     """
 
     batch: tuple[int, ...]
@@ -31,7 +31,7 @@ class PackSpec:
     zero: int | None = None
 
     def size(self, panel: Panel) -> int:
-        """Bytes of a packed panel, with the row of zeros that stands for a bias."""
+        """Size of a packed panel in bytes, including the bias row, which is zero."""
         return 4 * panel.columns * (self.depth + 1)
 
     @property
@@ -40,8 +40,8 @@ class PackSpec:
 
 
 def emit_pack_operand(module: Module, name: str, isa: ISA, packing: PackSpec) -> None:
-    """Units are panels, of one matrix after the other. Slots: the matrices, where panels go."""
-    made = {panel: _emit_panel(module, isa, packing, panel) for panel in dict.fromkeys(packing.panels)}
+    """Work units are panels, matrix by matrix. Arguments: matrices, packed panels."""
+    functions = {panel: _emit_panel(module, isa, packing, panel) for panel in dict.fromkeys(packing.panels)}
     f = module.kernel(name)
     source, target = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     count, first, rest = len(packing.panels), packing.panels[0], packing.panels[-1]
@@ -50,7 +50,7 @@ def emit_pack_operand(module: Module, name: str, isa: ISA, packing: PackSpec) ->
         panel, matrix = f.op("urem", index, count), f.op("udiv", index, count)
         there = f.gep(target, f.add(f.mul(matrix, packing.matrix), f.mul(panel, packing.size(first))))
         here = f.gep(_matrix_pointer(f, packing, source, matrix), f.mul(panel, first.used * packing.along))
-        whole, last = (Reg(f"@{made[p].name}", PTR) for p in (first, rest))
+        whole, last = (Reg(f"@{functions[p].name}", PTR) for p in (first, rest))
         chosen = whole if first == rest else f.select(f.compare("eq", panel, count - 1), last, whole)
         f.call_void(chosen, here, there)
 
@@ -59,7 +59,7 @@ def emit_pack_operand(module: Module, name: str, isa: ISA, packing: PackSpec) ->
 
 
 def _matrix_pointer(f: Function, packing: PackSpec, source: Reg, index: Reg) -> Reg:
-    """Where a matrix starts."""
+    """The address of a matrix of the batch."""
     for n, stride in zip(reversed(packing.batch), reversed(packing.strides), strict=True):
         source = f.gep(source, f.mul(f.op("urem", index, n), stride))
         index = f.op("udiv", index, n)
@@ -67,21 +67,21 @@ def _matrix_pointer(f: Function, packing: PackSpec, source: Reg, index: Reg) -> 
 
 
 def power_of_two_chunks(count: int, most: int) -> list[tuple[int, int]]:
-    """(start, length) of pieces that are powers of two.
+    """Split ``count`` into chunks (start, length) whose lengths are powers of two.
 
     >>> pieces(21, 16)
     [(0, 16), (16, 4), (20, 1)]
     """
-    made, start = [], 0
+    chunks, start = [], 0
     while start < count:
         length = min(most, 1 << (count - start).bit_length() - 1)
-        made.append((start, length))
+        chunks.append((start, length))
         start += length
-    return made
+    return chunks
 
 
 def _emit_panel(module: Module, isa: ISA, packing: PackSpec, panel: Panel) -> Function:
-    """``pack(source, target)``: nothing but the panel's own columns is read."""
+    """Emit ``pack(source, target)``; it reads no columns beyond the panel."""
     f = module.function(f"pack_{panel.columns}_{panel.used}", [(PTR, "source"), (PTR, "target")])
     start = 0
     for width in panel.widths:
@@ -110,26 +110,26 @@ def _pack_rows(f: Function, lanes: int, packing: PackSpec, panel: Panel, packed:
     f.loop(packing.depth, [f.arg("source"), packed], row)
 
 
-def _load_float32(f: Function, packing: PackSpec, place: Reg, length: int, offset: int = 0) -> Reg:
-    """So many elements."""
+def _load_float32(f: Function, packing: PackSpec, address: Reg, length: int, offset: int = 0) -> Reg:
+    """Load ``length`` elements as float32, dequantized if 8-bit."""
     if packing.affine is None:
-        return f.load(vec(length, "float"), place, offset)
-    return packing.affine.real(f, f.load(vec(length, "i8"), place, offset))
+        return f.load(vec(length, "float"), address, offset)
+    return packing.affine.real(f, f.load(vec(length, "i8"), address, offset))
 
 
 def _pack_transposed(f: Function, lanes: int, packing: PackSpec, panel: Panel, packed: Reg) -> None:
-    """Squares of as many columns as rows are turned in registers; the last square lies over the one before it."""
+    """Transpose square tiles in registers; the last tile overlaps the one before it."""
     side = next(n for n in (lanes, 8, 4) if n <= min(lanes, packing.depth))
 
     def square(at: Reg) -> None:
         for start in range(0, panel.used, side):
-            here = min(side, panel.used - start)
+            width = min(side, panel.used - start)
             rows = [f.load(vec(side, "float"), f.gep(f.arg("source"), f.mul(at, 4)), (start + i) * packing.along)
-                    for i in range(here)]  # fmt: skip
-            turned = transpose(f, [*rows, *rows[:1] * (side - here)])
-            for i, x in enumerate(turned):
-                place = f.gep(packed, f.mul(at, 4 * panel.columns))
-                f.store_first(x, here, place, 4 * (i * panel.columns + start))
+                    for i in range(width)]  # fmt: skip
+            columns = transpose(f, [*rows, *rows[:1] * (side - width)])
+            for i, x in enumerate(columns):
+                row_address = f.gep(packed, f.mul(at, 4 * panel.columns))
+                f.store_first(x, width, row_address, 4 * (i * panel.columns + start))
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:
         square(i)
@@ -152,33 +152,33 @@ def _pack_scalar(f: Function, packing: PackSpec, panel: Panel, packed: Reg) -> N
     f.loop(packing.depth, [f.arg("source"), packed], row)
 
 
-_SIGN_BITS = -0x7F7F7F80  # 0x80 in each of four bytes
+_SIGN_BITS = -0x7F7F7F80  # 0x80808080 as int32: flips the sign bit of four bytes
 
 
 def _pack_int8_columns(f: Function, isa: ISA, packing: PackSpec, panel: Panel, packed: Reg) -> None:
-    """A column's bytes lie side by side: squares of four bytes each are turned in registers."""
+    """Columns are contiguous: transpose square tiles of 4-byte elements in registers."""
     assert packing.zero is not None
     side = next(n for n in (isa.lanes, 8, 4) if n <= isa.lanes and packing.depth % n == 0)
     kind, dots = vec(side, "i32"), Int8Dot(f, isa)
     zero = dots.data(const(packing.zero, vec(4 * side, "i8")))
     for start in range(0, panel.used, side):
-        here = min(side, panel.used - start)
+        width = min(side, panel.used - start)
 
-        def square(at: Reg, now: list[Reg], start: int = start, here: int = here) -> list[Reg]:
+        def square(at: Reg, now: list[Reg], start: int = start, width: int = width) -> list[Reg]:
             source, total = f.gep(f.arg("source"), f.mul(at, 4)), now[0]
-            loaded = [f.load(kind, source, (start + i) * packing.along) for i in range(here)]
+            loaded = [f.load(kind, source, (start + i) * packing.along) for i in range(width)]
             rows = [f.op("xor", x, _SIGN_BITS) for x in loaded]
-            for i, x in enumerate(transpose(f, [*rows, *rows[:1] * (side - here)])):
-                f.store_first(x, here, f.gep(packed, f.mul(at, 4 * panel.columns)), 4 * (i * panel.columns + start))
+            for i, x in enumerate(transpose(f, [*rows, *rows[:1] * (side - width)])):
+                f.store_first(x, width, f.gep(packed, f.mul(at, 4 * panel.columns)), 4 * (i * panel.columns + start))
                 total = dots.add(total, zero, dots.weights(f.bitcast(x, vec(4 * side, "i8"))))
             return [total]
 
         total = f.loop(packing.depth, [const(0, kind)], square, side)[0]
-        f.store_first(f.op("sub", const(0, kind), total), here, f.arg("target"), 4 * start)
+        f.store_first(f.op("sub", const(0, kind), total), width, f.arg("target"), 4 * start)
 
 
 def _pack_int8_scalar(f: Function, isa: ISA, packing: PackSpec, panel: Panel, packed: Reg) -> None:
-    """Bytes lie anyhow: one after the other."""
+    """Arbitrary strides: byte by byte."""
     assert packing.zero is not None
 
     def column(_: Reg, now: list[Reg]) -> list[Reg]:
@@ -200,14 +200,14 @@ def _pack_int8_scalar(f: Function, isa: ISA, packing: PackSpec, panel: Panel, pa
 
 
 def merge_batch_dims(batch: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Dimensions of a batch with those that are one for every operand made one; at least one dimension.
+    """Collapse adjacent batch dimensions that are contiguous for every operand; at least one dimension remains.
 
     >>> merged([2, 3], [[12, 4], [24, 8]])
     ([6], [[4], [8]])
     """
-    kept = [i for i, n in enumerate(batch) if n != 1] or [-1]
-    sizes = [batch[i] for i in kept] if batch else [1]
-    steps = [[s[i] for i in kept] if batch else [0] for s in strides]
+    kept_dims = [i for i, n in enumerate(batch) if n != 1] or [-1]
+    sizes = [batch[i] for i in kept_dims] if batch else [1]
+    steps = [[s[i] for i in kept_dims] if batch else [0] for s in strides]
     for i in range(len(sizes) - 2, -1, -1):
         if all(s[i] == s[i + 1] * sizes[i + 1] for s in steps):
             sizes[i] *= sizes.pop(i + 1)

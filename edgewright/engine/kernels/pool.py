@@ -1,4 +1,4 @@
-"""Pooling: windows that are cut off at the image's edges, and means over whole images."""
+"""Max and average pooling with windows clipped at the image's edges, and global average pooling."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from edgewright.engine.kernels.row_reduce import nan_max
 
 @dataclass(frozen=True)
 class PoolAxis:
-    """Windows along one dimension."""
+    """Pooling windows in one dimension."""
 
     size: int
     kernel: int
     stride: int
     padding: int
     dilation: int
-    step: int  # bytes of the input from an element to the next
+    step: int  # input stride in bytes
 
 
 @dataclass(frozen=True)
 class PoolSpec:
-    """``kind`` is ``max`` or ``mean``; bytes are quantized by ``given`` and ``made`` if they are averaged."""
+    """``kind`` is ``max`` or ``mean``. A quantized mean dequantizes with ``given`` and quantizes with ``made``."""
 
     kind: str
     item: int
@@ -46,7 +46,7 @@ class PoolSpec:
 
 
 def emit_pool(module: Module, name: str, isa: ISA, pool: PoolSpec) -> None:
-    """Units are output rows of one image. Slots: data, output."""
+    """Work units are output rows of one image. Arguments: data, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     most = isa.lanes if pool.item == 4 or pool.kind == "mean" else isa.bytes
@@ -74,7 +74,7 @@ def emit_pool(module: Module, name: str, isa: ISA, pool: PoolSpec) -> None:
 
 
 def _window_bounds(f: Function, axis: PoolAxis, index: Reg) -> tuple[Reg, Reg, Reg]:
-    """Bytes to a window's corner (perhaps outside), and the taps that lie inside."""
+    """Byte offset of a window's first tap (which may be outside), and the range of taps inside the image."""
     corner = f.add(f.mul(index, axis.stride), -axis.padding)
     zero, d = const(0, I64), axis.dilation
     below = f.op("sub", const(d - 1, I64), corner)
@@ -88,12 +88,12 @@ def _window(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg,
     kind = vec(width, "float" if pool.item == 4 else "i8")
     if pool.kind == "max":
         lowest = const(float("-inf") if pool.item == 4 else 0, kind)
-        best = _loop_over_window(f, pool, here, rows, taps, lowest, lambda best, at: _larger(f, best, f.load(kind, at)))
+        best = _loop_over_window(f, pool, here, rows, taps, lowest, lambda best, at: _max(f, best, f.load(kind, at)))
         return _clamp(f, pool, best)
     return _mean(f, pool, width, here, rows, taps)
 
 
-def _larger(f: Function, best: Reg, x: Reg) -> Reg:
+def _max(f: Function, best: Reg, x: Reg) -> Reg:
     if x.type.endswith("i8>"):
         return int_max(f, best, x, signed=False)
     return nan_max(f, best, x)  # NaN stays NaN, as in PyTorch
@@ -110,7 +110,7 @@ def _clamp(f: Function, pool: PoolSpec, x: Reg) -> Reg:
 
 def _loop_over_window(f: Function, pool: PoolSpec, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg], start: Reg,
             body: Callable[[Reg, Reg], Reg]) -> Reg:  # fmt: skip
-    """``body(value, address)`` for every tap inside, row after row."""
+    """``body(value, address)`` for every tap inside the image, row by row."""
 
     def line(y: Reg, now: list[Reg]) -> list[Reg]:
         at = f.gep(here, f.mul(f.op("add", rows[0], y), pool.high.dilation * pool.high.step))
@@ -131,7 +131,7 @@ def _row(
 
 
 def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, Reg], taps: tuple[Reg, Reg]) -> Reg:
-    """Sums along rows, then over them, then divided: in the reference's order, so rounded as there."""
+    """Sum along rows, then over rows, then divide: the reference's order, for identical rounding."""
     kind, zero = vec(width, "float"), const(0, vec(width, "float"))
 
     def load(total: Reg, at: Reg) -> Reg:
@@ -152,7 +152,7 @@ def _mean(f: Function, pool: PoolSpec, width: int, here: Reg, rows: tuple[Reg, R
 
 @dataclass(frozen=True)
 class GlobalMeanSpec:
-    """The mean of whole images. Bytes: a sum of integers times ``factor`` plus ``offset``, as ``made`` stores it."""
+    """Global average pooling. Quantized: an integer sum times ``factor`` plus ``offset``, quantized with ``made``."""
 
     item: int
     rows: int
@@ -160,9 +160,9 @@ class GlobalMeanSpec:
     row: int
     pixel: int
     channels: int
-    block: int  # channels of a unit
+    block: int  # channels per work unit
     tail: Epilogue = ()
-    shift: int = 0  # what is subtracted from the sum
+    shift: int = 0  # subtracted from the sum
     factor: float = 0.0
     offset: float = 0.0  # added before rounding
     made: Affine | None = None
@@ -171,7 +171,7 @@ class GlobalMeanSpec:
 
 
 def emit_global_mean(module: Module, name: str, isa: ISA, mean: GlobalMeanSpec) -> None:
-    """Units are blocks of channels; the last may be shorter. Slots: data, output."""
+    """Work units are blocks of channels; the last may be shorter. Arguments: data, output."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     whole, rest = divmod(mean.channels, mean.block)

@@ -1,6 +1,7 @@
-"""Rows of reals made bytes by their own range: each row carries what its bytes stand for.
+"""Dynamic quantization of activations to int8, one scale and zero point per row.
 
-A row is its bytes, then at ``Rows.notes`` one over its scale, its zero point and its scale (see ``Numerics.choose``).
+A quantized row is its bytes, followed at ``QuantizedRows.notes`` by inverse scale, zero point and scale (see
+``Numerics.choose``).
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from edgewright.engine.codegen.vector import (
 )
 from edgewright.engine.kernels.row_reduce import for_each_overlapping, reduce_lanes
 
-INVERSE, ZERO, SCALE = 0, 4, 8  # where they are in the notes
-_VECTORS_AT_ONCE = 4  # vectors of a row at a time: as many hide each other's latency
+INVERSE, ZERO, SCALE = 0, 4, 8  # byte offsets of a row's parameters
+_VECTORS_AT_ONCE = 4  # independent reductions, to hide latency
 
 
 @dataclass(frozen=True)
 class QuantizedRows:
-    """``length`` elements of a row; ``step`` bytes from a row of reals to the next. With ``columns``, every so many
-    rows begin ``line`` bytes after the ones before, as the pixels of an image with a border do."""
+    """Rows of ``length`` elements, ``step`` bytes apart in the float32 input. With ``columns``, every ``columns`` rows
+    are ``line`` bytes apart, like the pixels of a padded image."""
 
     length: int
     step: int = 0
@@ -36,17 +37,17 @@ class QuantizedRows:
 
     @property
     def notes(self) -> int:
-        """Bytes from a row's start to its notes."""
+        """Offset of a row's parameters in bytes."""
         return -(-self.length // 16) * 16
 
     @property
     def pitch(self) -> int:
-        """Bytes from a row to the next."""
+        """Stride between quantized rows in bytes."""
         return self.notes + 16
 
 
 def emit_quantize_rows(module: Module, name: str, lanes: int, rows: QuantizedRows) -> None:
-    """Units are rows. Slots: reals, bytes. Bytes are kept 128 higher, as unsigned ones."""
+    """Work units are rows. Arguments: float32 input, quantized output, which is uint8 with an offset of 128."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
 
@@ -65,7 +66,7 @@ def emit_quantize_rows(module: Module, name: str, lanes: int, rows: QuantizedRow
 
 
 def _offset(f: Function, rows: QuantizedRows, y: Reg) -> Reg:
-    """Bytes to row ``y`` of the reals."""
+    """Byte offset of row ``y`` of the input."""
     if not rows.columns:
         return f.mul(y, rows.step)
     line = f.op("udiv", y, rows.columns)
@@ -74,7 +75,7 @@ def _offset(f: Function, rows: QuantizedRows, y: Reg) -> Reg:
 
 
 def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale: Reg, zero: Reg) -> None:
-    """Bytes of a row: four vectors at a time, then those that are left."""
+    """Quantize a row: four vectors at a time, then the remainder."""
 
     def scaled(at: Reg, wide: int) -> Reg:
         x = f.load(vec(wide, "float"), f.gep(source, f.mul(at, 4)))
@@ -102,40 +103,40 @@ def _store(f: Function, lanes: int, length: int, source: Reg, target: Reg, scale
 
 
 def _min_max(f: Function, lanes: int, length: int, source: Reg) -> tuple[Reg, Reg]:
-    """The least and the largest element, or 0: several vectors at a time."""
+    """Minimum and maximum of a row and 0, several vectors at a time."""
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
     vectors, rest = divmod(length, lanes)
-    together = min(_VECTORS_AT_ONCE, vectors)
+    at_once = min(_VECTORS_AT_ONCE, vectors)
     kind = vec(lanes, "float")
 
-    def take(places: list[Reg], now: list[Reg]) -> list[Reg]:
-        read = [f.load(kind, f.gep(source, f.mul(p, 4))) for p in places]
-        pairs = zip(now[::2], now[1::2], read, strict=False)
-        made = [x for low, high, new in pairs for x in (fast_min(f, low, new), fast_max(f, high, new))]
-        return [*made, *now[len(made) :]]
+    def update(indices: list[Reg], now: list[Reg]) -> list[Reg]:
+        loaded = [f.load(kind, f.gep(source, f.mul(p, 4))) for p in indices]
+        pairs = zip(now[::2], now[1::2], loaded, strict=False)
+        updated = [x for low, high, new in pairs for x in (fast_min(f, low, new), fast_max(f, high, new))]
+        return [*updated, *now[len(updated) :]]
 
     def once(i: Reg, now: list[Reg]) -> list[Reg]:
-        return take([f.add(i, k * lanes) for k in range(together)], now)
+        return update([f.add(i, k * lanes) for k in range(at_once)], now)
 
-    rounds = vectors // together * together
-    found = f.loop(rounds * lanes, [const(0, kind)] * (2 * together), once, together * lanes)
+    rounds = vectors // at_once * at_once
+    extremes = f.loop(rounds * lanes, [const(0, kind)] * (2 * at_once), once, at_once * lanes)
     left = [const(k * lanes, I64) for k in range(rounds, vectors)]
-    if rest:  # the last vector covers some elements again, which changes nothing
+    if rest:  # the last vector overlaps the one before it, which is harmless
         left.append(const(length - lanes, I64))
-    for start in range(0, len(left), together):
-        found = take(left[start : start + together], found)
-    return tuple(_reduce(f, found[i::2], better) for i, better in enumerate((fast_min, fast_max)))  # type: ignore[return-value]
+    for start in range(0, len(left), at_once):
+        extremes = update(left[start : start + at_once], extremes)
+    return tuple(_reduce(f, extremes[i::2], better) for i, better in enumerate((fast_min, fast_max)))  # type: ignore[return-value]
 
 
-def _reduce(f: Function, found: list[Reg], better: Callable[[Function, Reg, Reg], Reg]) -> Reg:
-    best = found[0]
-    for other in found[1:]:
+def _reduce(f: Function, vectors: list[Reg], better: Callable[[Function, Reg, Reg], Reg]) -> Reg:
+    best = vectors[0]
+    for other in vectors[1:]:
         best = better(f, best, other)
     return reduce_lanes(f, best, lambda a, b: better(f, a, b))
 
 
 def _choose_qparams(f: Function, low: Reg, high: Reg) -> tuple[Reg, Reg]:
-    """Steps per unit, and the byte that stands for 0."""
+    """The inverse scale (quantization steps per unit) and the zero point, as XNNPACK chooses them."""
     flat = f.compare("oeq", low, high)
     one = const(1, "float")
     scale = f.op("fdiv", const(255, "float"), f.select(flat, one, f.op("fsub", high, low)))

@@ -1,4 +1,4 @@
-"""Sums, means, products and extremes over some dimensions of a dense tensor."""
+"""Sum, mean, product, maximum and minimum over some dimensions of a dense float32 tensor."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ COMBINERS: dict[str, tuple[float, Combine]] = {
 
 @dataclass(frozen=True)
 class ReduceSpec:
-    """``kept`` and ``gone`` dimensions as (size, bytes to the next), outermost first.
+    """``kept`` and reduced (``gone``) dimensions as (size, stride in bytes), outermost first.
 
-    ``inner``: how many elements lie side by side at the end; ``inside``: they are among those that are made one.
+    ``inner``: size of the contiguous innermost dimension; ``inside``: whether it is reduced.
     """
 
     kind: str
@@ -31,11 +31,11 @@ class ReduceSpec:
     gone: tuple[tuple[int, int], ...]
     inner: int
     inside: bool
-    share: float = 1.0  # what a mean is multiplied by
+    share: float = 1.0  # the factor of a mean: 1 / count
 
 
 def plan_reduce(kind: str, shape: Sequence[int], axes: Sequence[int]) -> ReduceSpec:
-    """Over ``axes`` of a dense tensor of single precision."""
+    """Reduce ``axes`` of a dense float32 tensor."""
     dims: list[tuple[int, bool]] = []
     for d, n in enumerate(shape):
         if dims and dims[-1][1] == (d in axes):
@@ -56,7 +56,7 @@ def plan_reduce(kind: str, shape: Sequence[int], axes: Sequence[int]) -> ReduceS
 
 
 def unit_results(lanes: int) -> int:
-    """Results of a unit, where they lie side by side."""
+    """Results per work unit, if the innermost dimension is kept."""
     return 4 * lanes
 
 
@@ -68,19 +68,19 @@ def units(lanes: int, reduce: ReduceSpec) -> int:
 
 
 def without_sizes(reduce: ReduceSpec) -> ReduceSpec:
-    """What code depends on that is given all sizes but the innermost."""
+    """The specification without sizes, which are kernel arguments then, except the innermost."""
     kept, gone = (((0, 0),) * len(dims) for dims in (reduce.kept, reduce.gone))
     return replace(reduce, kept=kept, gone=gone, share=0.0)
 
 
 def runtime_params(reduce: ReduceSpec) -> list[int | float]:
-    """What such code is given."""
+    """The arguments of a kernel emitted for ``without_sizes``."""
     return [n for pair in (*reduce.kept, *reduce.gone) for n in pair] + [float(reduce.share)]
 
 
 @dataclass(frozen=True)
 class _Dims:
-    """Sizes and strides that are numbers, or in registers."""
+    """Sizes and strides, as constants or registers."""
 
     kept: tuple[tuple[Operand, Operand], ...]
     gone: tuple[tuple[Operand, Operand], ...]
@@ -88,7 +88,7 @@ class _Dims:
 
 
 def _load_dims(f: Function, reduce: ReduceSpec) -> _Dims:
-    """From slots, after the addresses."""
+    """Load the dimensions from the kernel's arguments, after the addresses."""
     dim_count = len(reduce.kept) + len(reduce.gone)
     pairs = tuple((f.load_arg(I64, 2 + 2 * i), f.load_arg(I64, 3 + 2 * i)) for i in range(dim_count))
     share = f.load_arg("float", 2 + 2 * dim_count) if reduce.kind == "mean" else None
@@ -96,7 +96,7 @@ def _load_dims(f: Function, reduce: ReduceSpec) -> _Dims:
 
 
 def emit_reduce(module: Module, name: str, lanes: int, reduce: ReduceSpec, given: bool = False) -> None:
-    """Units are results, or blocks of them. Slots: data, output, and with ``given`` the ``runtime_params``."""
+    """Work units are results, or blocks of them. Arguments: data, output, and with ``given`` the ``runtime_params``."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     share = None if reduce.share == 1.0 else const(reduce.share, "float")
@@ -107,7 +107,7 @@ def emit_reduce(module: Module, name: str, lanes: int, reduce: ReduceSpec, given
 
 
 def _first_element(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
-    """Where the elements of a result begin."""
+    """The address of a result's first element."""
     for n, step in reversed(dims.kept):
         data = f.gep(data, f.mul(f.op("urem", index, n), step))
         index = f.op("udiv", index, n)
@@ -116,7 +116,7 @@ def _first_element(f: Function, dims: _Dims, data: Reg, index: Reg) -> Reg:
 
 def _loop_over_reduced(f: Function, gone: Sequence[tuple[Operand, Operand]], start: Reg, sums: list[Reg],
             body: Callable[[Reg, list[Reg]], list[Reg]]) -> list[Reg]:  # fmt: skip
-    """``body(address, sums)`` at every point of the dimensions that are made one."""
+    """``body(address, sums)`` at every point of the reduced dimensions."""
     if not gone:
         return body(start, sums)
     (n, step), rest = gone[0], gone[1:]
@@ -132,12 +132,12 @@ def _scale_mean(f: Function, dims: _Dims, x: Reg) -> Reg:
 
 
 def _reduce_inner(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
-    """Elements side by side are made one number."""
+    """The innermost dimension is reduced: vector accumulators, reduced across lanes."""
     first, join = COMBINERS[reduce.kind]
 
     def row(at: Reg, now: list[Reg]) -> list[Reg]:
         step = lambda i, total: join(f, total, load(f, at, i, total))  # noqa: E731
-        made = reduce_row(
+        row_total = reduce_row(
             f,
             lanes,
             reduce.inner,
@@ -145,14 +145,14 @@ def _reduce_inner(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data
             step,
             lambda f, x: reduce_lanes(f, x, lambda a, b: join(f, a, b)),
         )
-        return [join(f, now[0], made)]
+        return [join(f, now[0], row_total)]
 
     total = _loop_over_reduced(f, dims.gone, _first_element(f, dims, data, index), [const(first, "float")], row)[0]
     f.store(_scale_mean(f, dims, total), f.gep(out, f.mul(index, 4)))
 
 
 def _reduce_outer(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data: Reg, out: Reg, index: Reg) -> None:
-    """Results side by side, as many as registers hold at a time."""
+    """The innermost dimension is kept: one accumulator per result, as many as registers hold."""
     size, blocks = unit_results(lanes), -(-reduce.inner // unit_results(lanes))
     which, outer = f.op("urem", index, blocks), f.op("udiv", index, blocks)
     column = f.mul(which, size)
@@ -167,8 +167,8 @@ def _reduce_outer(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, data
         )
 
 
-def _columns(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, places: tuple[Reg, Reg], columns: int) -> None:
-    (first, join), (source, target) = COMBINERS[reduce.kind], places
+def _columns(f: Function, lanes: int, reduce: ReduceSpec, dims: _Dims, pointers: tuple[Reg, Reg], columns: int) -> None:
+    (first, join), (source, target) = COMBINERS[reduce.kind], pointers
     parts = power_of_two_chunks(columns, lanes)
 
     def row(at: Reg, now: list[Reg]) -> list[Reg]:

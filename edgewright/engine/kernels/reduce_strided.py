@@ -1,4 +1,4 @@
-"""Sums and the like over some dimensions: each result is made of elements that lie at fixed distances from a first."""
+"""Reduction over strided dimensions: each result combines elements at fixed offsets from a first one."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ Combine = Callable[[Function, Reg, Reg], Reg]
 Body = Callable[[Function, list[Reg]], Reg]
 
 
-def emit_strided_reduce(module: Module, name: str, lanes: int, loops: LoopNest, along: Sequence[tuple[int, int]],
-              first: Callable[[Function, Reg], Reg], fold: Combine, body: Body) -> None:  # fmt: skip
-    """``first`` makes a vector of an element as it is stored, ``fold`` one of two such; ``body`` is given what became
-    of the first operand, and the others as they are. ``along``: how many elements, how many bytes apart."""
+def emit_strided_reduce(module: Module, name: str, lanes: int, loops: LoopNest, dims: Sequence[tuple[int, int]],
+              first: Callable[[Function, Reg], Reg], combine: Combine, body: Body) -> None:  # fmt: skip
+    """``first`` converts loaded elements, ``combine`` joins two; ``body`` takes the reduced first operand and the other
+    operands. ``dims``: the reduced dimensions as (size, stride in bytes)."""
     f = module.kernel(name)
     pointers = [f.load_arg(PTR, i) for i in range(len(loops.operands))]
 
     def element(now: list[Reg], at: Reg, width: int) -> None:
         data, *others = loops.operands[:-1]
         place = f.gep(now[0], f.mul(at, data.strides[-1]))
-        total = _reduce_dims(f, place, along, lambda where: first(f, f.load(vec(width, data.kind), where)), fold)
-        given = [total]
+        total = _reduce_dims(f, place, dims, lambda where: first(f, f.load(vec(width, data.kind), where)), combine)
+        args = [total]
         for where, operand in zip(now[1:-1], others, strict=True):
             step = operand.strides[-1]
             wide = vec(width, operand.kind)
-            given.append(f.load(wide, f.gep(where, f.mul(at, step))) if step else
+            args.append(f.load(wide, f.gep(where, f.mul(at, step))) if step else
                          f.splat(f.load(operand.kind, where), width))  # fmt: skip
         out = loops.operands[-1]
-        f.store(body(f, given), f.gep(now[-1], f.mul(at, out.strides[-1])))
+        f.store(body(f, args), f.gep(now[-1], f.mul(at, out.strides[-1])))
 
     emit_loop_nest(f, lanes, loops, pointers, element)
 
 
 def _reduce_dims(
-    f: Function, place: Reg, along: Sequence[tuple[int, int]], load: Callable[[Reg], Reg], fold: Combine
+    f: Function, place: Reg, dims: Sequence[tuple[int, int]], load: Callable[[Reg], Reg], combine: Combine
 ) -> Reg:
-    """The first element, folded with each other one: inner dimensions in loops of their own."""
-    if not along:
+    """Combine the first element with all others; inner dimensions are nested loops."""
+    if not dims:
         return load(place)
-    (count, step), inner = along[0], along[1:]
-    start = _reduce_dims(f, place, inner, load, fold)
+    (count, step), inner = dims[0], dims[1:]
+    start = _reduce_dims(f, place, inner, load, combine)
     if count == 1:
         return start
 
     def once(i: Reg, now: list[Reg]) -> list[Reg]:
         where = f.gep(place, f.mul(f.op("add", i, const(1, I64)), step))
-        return [fold(f, now[0], _reduce_dims(f, where, inner, load, fold))]
+        return [combine(f, now[0], _reduce_dims(f, where, inner, load, combine))]
 
     return f.loop(count - 1, [start], once)[0]

@@ -1,4 +1,4 @@
-"""Images between two sizes: each output pixel is a weighted sum of four."""
+"""Bilinear resize: each output pixel is a weighted sum of four, with offsets and weights from a table per dimension."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENTRY_BYTES = 24  # bytes: two offsets, two weights
 
 @dataclass(frozen=True)
 class ResizeSpec:
-    """``across_first``: sums along rows are made before those of columns, as the reference rounds."""
+    """``across_first``: interpolate horizontally first, for the reference's rounding."""
 
     item: int
     columns: int
@@ -32,17 +32,17 @@ class ResizeSpec:
     high: int = 255
 
 
-def bilinear_table(places: tuple[Array, Array], weights: tuple[Array, Array], step: int) -> Array:
-    """For each output along a dimension the bytes to its two inputs, and their weights."""
-    made = np.zeros(len(places[0]), np.dtype([("at", np.int64, 2), ("weight", np.float32, 2)]))
-    made["at"] = np.stack(places, 1) * step
-    made["weight"] = np.stack(weights, 1)
-    assert made.dtype.itemsize == _ENTRY_BYTES
-    return made.view(np.uint8).reshape(-1)
+def bilinear_table(indices: tuple[Array, Array], weights: tuple[Array, Array], step: int) -> Array:
+    """For each output index of a dimension, the byte offsets of its two inputs and their weights."""
+    entries = np.zeros(len(indices[0]), np.dtype([("at", np.int64, 2), ("weight", np.float32, 2)]))
+    entries["at"] = np.stack(indices, 1) * step
+    entries["weight"] = np.stack(weights, 1)
+    assert entries.dtype.itemsize == _ENTRY_BYTES
+    return entries.view(np.uint8).reshape(-1)
 
 
 def emit_resize(module: Module, name: str, lanes: int, resize: ResizeSpec) -> None:
-    """Units are output rows of one image. Slots: data, output, the table of rows, of columns."""
+    """Work units are output rows of one image. Arguments: data, output, row table, column table."""
     f = module.kernel(name)
     data, out, rows, columns = (f.load_arg(PTR, i) for i in range(4))
 
@@ -52,14 +52,14 @@ def emit_resize(module: Module, name: str, lanes: int, resize: ResizeSpec) -> No
         sources = [f.gep(data, above), f.gep(data, below)]
 
         def pixel(x: Reg, _: list[Reg]) -> list[Reg]:
-            (left, right), along = _load_entry(f, columns, x)
-            four = [[f.gep(s, at) for at in (left, right)] for s in sources]
-            place = f.gep(line, f.mul(x, resize.out_pixel))
+            (left, right), across = _load_entry(f, columns, x)
+            corners = [[f.gep(s, at) for at in (left, right)] for s in sources]
+            pixel_address = f.gep(line, f.mul(x, resize.out_pixel))
 
             def vector(first: Operand, width: int, used: int) -> None:
                 at = byte_offset(f, first, resize.item)
-                result = _interpolate(f, resize, width, four, at, down, along)
-                f.store_first(result, used, f.gep(place, at))
+                result = _interpolate(f, resize, width, corners, at, down, across)
+                f.store_first(result, used, f.gep(pixel_address, at))
 
             for_each_channel_vector(f, resize.channels, lanes, vector_widths, vector)
             return []
@@ -80,24 +80,24 @@ def _interpolate(
     f: Function,
     resize: ResizeSpec,
     width: int,
-    four: list[list[Reg]],
-    there: Operand,
+    corners: list[list[Reg]],
+    offset: Operand,
     down: tuple[Reg, Reg],
-    along: tuple[Reg, Reg],
+    across: tuple[Reg, Reg],
 ) -> Reg:
     def load(at: Reg) -> Reg:
         if resize.given is None:
-            return f.load(vec(width, "float"), at, there)
-        return resize.given.real(f, f.load(vec(width, "i8"), at, there))
+            return f.load(vec(width, "float"), at, offset)
+        return resize.given.real(f, f.load(vec(width, "i8"), at, offset))
 
-    def both(a: Reg, b: Reg, weights: tuple[Reg, Reg]) -> Reg:
+    def blend(a: Reg, b: Reg, weights: tuple[Reg, Reg]) -> Reg:
         first, second = (f.splat(w, width) for w in weights)
         return f.op("fadd", f.op("fmul", a, first), f.op("fmul", b, second))
 
-    (a, b), (c, d) = ((load(at) for at in line) for line in four)
+    (a, b), (c, d) = ((load(at) for at in line) for line in corners)
     if resize.across_first:
-        result = both(both(a, b, along), both(c, d, along), down)
+        result = blend(blend(a, b, across), blend(c, d, across), down)
     else:
-        result = both(both(a, c, down), both(b, d, down), along)
+        result = blend(blend(a, c, down), blend(b, d, down), across)
     result = apply_epilogue(f, result, resize.tail)
     return result if resize.made is None else quantize_to_uint8(f, result, resize.made, resize.low, resize.high)

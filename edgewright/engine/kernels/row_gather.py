@@ -1,8 +1,7 @@
-"""Reading and writing rows at places that are known when the graph runs.
+"""Row gather and row scatter with run-time indices.
 
-A place below 0 counts from the end. Whatever it says, nothing outside the tensor is touched: a place that is not in it
-is taken for the nearest that is, or left out. Who hands over places says what is wrong with them before, or has them
-looked at here.
+Negative indices count from the end. No index causes an access outside the tensor: out-of-range indices are clamped or
+skipped. Callers that must report them validate indices on the host, or with ``emit_index_check``.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ Strides = tuple[int, int]
 
 @dataclass(frozen=True)
 class RowGatherSpec:
-    """``outer`` times, ``count`` rows of ``run`` bytes out of ``size``, at places of ``item`` bytes each.
+    """``count`` rows of ``run`` bytes out of ``size``, ``outer`` times; indices are integers of ``item`` bytes.
 
-    Steps are in bytes, along the outer dimension and from one to the next: of the tensor that is read or written, of
-    the rows, and of the places.
+    Strides are (outer, inner) in bytes: of the indexed tensor (``whole``), the rows, and the indices (``places``).
     """
 
     outer: int
@@ -31,21 +29,21 @@ class RowGatherSpec:
     whole: Strides
     rows: Strides
     places: Strides
-    skips: bool = False  # nothing is written at places below 0 or beyond the last
+    skips: bool = False  # skip negative and out-of-range indices
 
     @property
     def code(self) -> tuple[int, ...]:
-        """What code depends on; the rest it is given."""
+        """What the code depends on; everything else is a kernel argument."""
         return (self.run, self.item, True) if self.skips else (self.run, self.item)
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What it is given, after the addresses."""
+        """The kernel's arguments after the addresses."""
         return self.count, self.size, *self.whole, *self.rows, *self.places
 
 
 class _RuntimeParams:
-    """Where things are, by numbers that code is given."""
+    """Addresses computed from the sizes and strides in the kernel's arguments."""
 
     def __init__(self, f: Function, item: int) -> None:
         self.f, self.item = f, item
@@ -56,26 +54,26 @@ class _RuntimeParams:
         f = self.f
         return f.gep(base, f.op("add", f.op("mul", outer, steps[0]), f.op("mul", row, steps[1])))
 
-    def given(self, listed: Reg, outer: Reg, row: Reg) -> Reg:
+    def load_index(self, indices: Reg, outer: Reg, row: Reg) -> Reg:
         f = self.f
-        return f.cast("sext", f.load(f"i{8 * self.item}", self.at(listed, self.places, outer, row)), I64)
+        return f.cast("sext", f.load(f"i{8 * self.item}", self.at(indices, self.places, outer, row)), I64)
 
-    def place(self, listed: Reg, outer: Reg, row: Reg) -> Reg:
-        f, given = self.f, self.given(listed, outer, row)
-        wrapped = f.select(f.compare("slt", given, 0), f.op("add", given, self.size), given)
+    def clamped_index(self, indices: Reg, outer: Reg, row: Reg) -> Reg:
+        f, load_index = self.f, self.load_index(indices, outer, row)
+        wrapped = f.select(f.compare("slt", load_index, 0), f.op("add", load_index, self.size), load_index)
         least = f.call("llvm.smax.i64", I64, wrapped, const(0, I64))
         return f.call("llvm.smin.i64", I64, least, f.add(self.size, -1))
 
 
 def emit_row_gather(module: Module, name: str, run: int, item: int) -> None:
-    """Units are rows of the result. Slots: the tensor, places, rows, then ``Places.numbers``."""
+    """Work units are rows of the result. Arguments: tensor, indices, rows, then ``RowGatherSpec.numbers``."""
     f = module.kernel(name)
-    data, listed, out = (f.load_arg(PTR, i) for i in range(3))
+    data, indices, out = (f.load_arg(PTR, i) for i in range(3))
     n = _RuntimeParams(f, item)
 
     def row(unit: Reg) -> None:
         outer, at = f.op("udiv", unit, n.count), f.op("urem", unit, n.count)
-        source = n.at(data, n.whole, outer, n.place(listed, outer, at))
+        source = n.at(data, n.whole, outer, n.clamped_index(indices, outer, at))
         copy_row(f, run, source, n.at(out, n.rows, outer, at))
 
     f.for_range(f.arg("begin"), f.arg("end"), row)
@@ -83,24 +81,24 @@ def emit_row_gather(module: Module, name: str, run: int, item: int) -> None:
 
 
 def emit_row_scatter(module: Module, name: str, run: int, item: int, skips: bool = False) -> None:
-    """Units are the outer dimension: of two rows at one place the later one stays.
+    """Work units are the outer dimension, so that with duplicate indices the last row wins.
 
-    Slots: rows, places, the tensor, then ``Places.numbers``.
+    Arguments: rows, indices, tensor, then ``Places.numbers``.
     """
     f = module.kernel(name)
-    data, listed, out = (f.load_arg(PTR, i) for i in range(3))
+    data, indices, out = (f.load_arg(PTR, i) for i in range(3))
     n = _RuntimeParams(f, item)
 
     def one(outer: Reg) -> None:
-        def put(at: Reg, place: Reg) -> None:
-            copy_row(f, run, n.at(data, n.rows, outer, at), n.at(out, n.whole, outer, place))
+        def copy(at: Reg, index: Reg) -> None:
+            copy_row(f, run, n.at(data, n.rows, outer, at), n.at(out, n.whole, outer, index))
 
         def row(at: Reg, _: list[Reg]) -> list[Reg]:
             if skips:
-                place = n.given(listed, outer, at)
-                f.if_then(f.compare("ult", place, n.size), lambda: put(at, place))
+                index = n.load_index(indices, outer, at)
+                f.if_then(f.compare("ult", index, n.size), lambda: copy(at, index))
             else:
-                put(at, n.place(listed, outer, at))
+                copy(at, n.clamped_index(indices, outer, at))
             return []
 
         f.loop(n.count, [], row)
@@ -110,37 +108,37 @@ def emit_row_scatter(module: Module, name: str, run: int, item: int, skips: bool
 
 
 def emit_index_check(module: Module, name: str, item: int) -> None:
-    """Units are lines of places. One that is not there is written down, after the number of who looks for it.
+    """Work units are rows of indices. Reports an out-of-range index as (identifier of the check, index).
 
-    Slots: places, where to write; how many are in a line, bytes to the next line and place, the least, how many there
-    are from it on, the number.
+    Arguments: indices, report; indices per row, strides of rows and indices, the smallest valid index, the number of
+    valid indices, the identifier.
     """
     f = module.kernel(name)
-    listed, found = (f.load_arg(PTR, i) for i in range(2))
-    count, line, step, least, size, who = (f.load_arg(I64, i) for i in range(2, 8))
+    indices, report = (f.load_arg(PTR, i) for i in range(2))
+    count, line, step, lowest, size, check_id = (f.load_arg(I64, i) for i in range(2, 8))
 
     def one(outer: Reg) -> None:
-        start = f.gep(listed, f.op("mul", outer, line))
+        start = f.gep(indices, f.op("mul", outer, line))
 
-        def look(at: Reg, wrong: list[Reg]) -> list[Reg]:
-            place = f.cast("sext", f.load(f"i{8 * item}", f.gep(start, f.op("mul", at, step))), I64)
-            there = f.compare("ult", f.op("sub", place, least), size)
-            return [f.select(there, wrong[0], place)]
+        def check(at: Reg, bad_index: list[Reg]) -> list[Reg]:
+            index = f.cast("sext", f.load(f"i{8 * item}", f.gep(start, f.op("mul", at, step))), I64)
+            valid = f.compare("ult", f.op("sub", index, lowest), size)
+            return [f.select(valid, bad_index[0], index)]
 
-        (wrong,) = f.loop(count, [const(0, I64)], look)  # 0 is a place that every tensor has
+        (bad_index,) = f.loop(count, [const(0, I64)], check)  # index 0 is always valid
 
         def write() -> None:
-            f.store(wrong, found, 8)
-            f.store(who, found)
+            f.store(bad_index, report, 8)
+            f.store(check_id, report)
 
-        f.if_then(f.compare("ne", wrong, 0), write)
+        f.if_then(f.compare("ne", bad_index, 0), write)
 
     f.for_range(f.arg("begin"), f.arg("end"), one)
     f.ret()
 
 
 def copy_row(f: Function, size: int, source: Reg, target: Reg) -> None:
-    """So many bytes, and no others."""
+    """Copy exactly ``size`` bytes."""
     whole = size // 64 * 64
 
     def once(i: Reg, _: list[Reg]) -> list[Reg]:

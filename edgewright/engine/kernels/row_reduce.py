@@ -1,4 +1,4 @@
-"""Along rows that lie densely: sums, largest elements, and whatever else is done element by element on the way."""
+"""Vectorized reductions and loops over contiguous rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Step = Callable[[Reg, Reg], Reg]
 
 
 def load(f: Function, source: Reg, at: Reg, like: Reg) -> Reg:
-    """Elements of four bytes from number ``at`` on, as many as ``like`` has."""
+    """Load 4-byte elements from index ``at`` on, as many as ``like`` has lanes."""
     return f.load(like.type, f.gep(source, f.mul(at, 4)))
 
 
@@ -29,7 +29,7 @@ def nan_min(f: Function, a: Reg, b: Reg) -> Reg:
 
 
 def reduce_lanes(f: Function, x: Reg, join: Callable[[Reg, Reg], Reg]) -> Reg:
-    """All elements of a vector made one."""
+    """Reduce a vector to a scalar by halving: log2(lanes) shuffles and joins."""
     while lane_count(x.type) > 1:
         half = lane_count(x.type) // 2
         x = join(f.shuffle(x, x, range(half)), f.shuffle(x, x, range(half, 2 * half)))
@@ -45,7 +45,7 @@ def lane_sum(f: Function, x: Reg) -> Reg:
 
 
 def concat(f: Function, parts: list[Reg]) -> Reg:
-    """One vector of several: a power of two of them."""
+    """Concatenate a power-of-two number of vectors."""
     while len(parts) > 1:
         size = lane_count(parts[0].type)
         parts = [f.shuffle(a, b, range(2 * size)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
@@ -55,25 +55,25 @@ def concat(f: Function, parts: list[Reg]) -> Reg:
 def reduce_row(
     f: Function, lanes: int, length: int, start: Reg, body: Step, join: Callable[[Function, Reg], Reg]
 ) -> Reg:
-    """``body(index, value)`` along a row: vectors, made one number by ``join``, then what is left one by one."""
+    """``body(index, value)`` over a row: vectors, reduced to a scalar by ``join``, then the remainder one by one."""
     whole = length // lanes * lanes
     value = start
     if whole:
         wide = Reg(f"splat ({start.type} {start})", vec(lanes, element_type(start.type))) if lanes > 1 else start
-        # As many hide each other's latency; single elements make no vector.
-        together = next(n for n in (4, 2, 1) if n == 1 or (lanes > 1 and whole % (n * lanes) == 0))
+        # Independent accumulators hide latency.
+        accumulators = next(n for n in (4, 2, 1) if n == 1 or (lanes > 1 and whole % (n * lanes) == 0))
 
         def once(i: Reg, now: list[Reg]) -> list[Reg]:
             return [body(f.add(i, k * lanes), n) for k, n in enumerate(now)]
 
-        value = join(f, concat(f, f.loop(whole, [wide] * together, once, together * lanes)))
+        value = join(f, concat(f, f.loop(whole, [wide] * accumulators, once, accumulators * lanes)))
     if length > whole:
         value = f.loop(length - whole, [value], lambda i, now: [body(f.add(i, whole), now[0])])[0]
     return value
 
 
 def for_each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
-    """``body(index, like)`` along a row; ``like`` says how many elements at a time."""
+    """``body(index, like)`` over a row; ``like`` has as many lanes as elements to process."""
 
     def step(at: Reg, now: Reg) -> Reg:
         body(at, now)
@@ -83,7 +83,7 @@ def for_each(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], No
 
 
 def for_each_overlapping(f: Function, lanes: int, length: int, body: Callable[[Reg, Reg], None]) -> None:
-    """``body(index, like)`` along a row, at least once for every element: the last vector lies over the one before."""
+    """``body(index, like)`` over a row; the last vector overlaps the one before, so ``body`` is idempotent."""
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
     like = const(0, vec(lanes, "float"))
     whole = length // lanes * lanes

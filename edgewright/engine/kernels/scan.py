@@ -1,6 +1,6 @@
-"""Along one dimension of a dense tensor of any type: running sums, reductions, and where the best elements are.
+"""Cumulative sum, reduction and top-k along one dimension of a dense tensor of any dtype.
 
-A line is what has all other indices alike. Lines that lie side by side are done together, as many as a vector has.
+A line is the sequence of elements along that dimension; adjacent lines are processed together, one per vector lane.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ REDUCE_OPS = {"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}
 
 @dataclass(frozen=True)
 class ScanSpec:
-    """``outer`` times ``size`` elements, each ``inner`` further than the one before. ``dtype`` as numpy writes it."""
+    """``outer`` lines of ``size`` elements with stride ``inner``. ``dtype`` is a numpy type string."""
 
     outer: int
     size: int
     inner: int
     dtype: str
-    picks: int = 1  # best elements that are looked for
+    picks: int = 1  # k of top-k
     largest: bool = True
 
     @property
@@ -46,28 +46,28 @@ def llvm_type(dtype: DType) -> str:
 ScanBody = Callable[[Function, Reg, Reg, int], None]
 
 
-def _emit(module: Module, name: str, lines: ScanSpec, lanes: int, out_line: int, out_item: int, line: ScanBody) -> None:
-    """``line(f, first, result, width)`` for each; ``out_line``: elements of a result's line. Slots: data, output."""
+def _emit(module: Module, name: str, scan: ScanSpec, lanes: int, out_line: int, out_item: int, line: ScanBody) -> None:
+    """``line(f, first, result, width)`` for each block of lines; ``out_line``: elements of an output line."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
-    width, item = lines.width(lanes), lines.type.itemsize
-    blocks = -(-lines.inner // width)
+    width, item = scan.width(lanes), scan.type.itemsize
+    blocks = -(-scan.inner // width)
 
     def unit(index: Reg) -> None:
         outer, block = f.op("udiv", index, blocks), f.op("urem", index, blocks)
-        # The last block lies over the one before it.
-        column = f.call("llvm.umin.i64", I64, f.mul(block, width), const(lines.inner - width, I64))
-        first = f.add(f.mul(outer, lines.size * lines.inner), column)
-        made = f.add(f.mul(outer, out_line * lines.inner), column)
-        line(f, f.gep(data, f.mul(first, item)), f.gep(out, f.mul(made, out_item)), width)
+        # The last block overlaps the one before it.
+        column = f.call("llvm.umin.i64", I64, f.mul(block, width), const(scan.inner - width, I64))
+        first = f.add(f.mul(outer, scan.size * scan.inner), column)
+        out_first = f.add(f.mul(outer, out_line * scan.inner), column)
+        line(f, f.gep(data, f.mul(first, item)), f.gep(out, f.mul(out_first, out_item)), width)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
 
 
-def emit_cumsum(module: Module, name: str, lines: ScanSpec, lanes: int) -> None:
-    """Running sums; of reals in doubles, since each feeds the next."""
-    dtype, step = lines.type, lines.inner * lines.type.itemsize
+def emit_cumsum(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
+    """Cumulative sums; of float32 in float64, because errors accumulate."""
+    dtype, step = scan.type, scan.inner * scan.type.itemsize
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
         start = const(0, vec(width, "double" if is_float(dtype) else llvm_type(dtype)))
@@ -78,69 +78,73 @@ def emit_cumsum(module: Module, name: str, lines: ScanSpec, lanes: int) -> None:
             f.store(f.cast("fptrunc", total, x.type), now[1])
             return [f.gep(now[0], step), f.gep(now[1], step), total]
 
-        f.loop(lines.size, [first, result, start], one)
+        f.loop(scan.size, [first, result, start], one)
 
-    _emit(module, name, lines, lanes, lines.size, dtype.itemsize, line)
+    _emit(module, name, scan, lanes, scan.size, dtype.itemsize, line)
 
 
-def emit_scan_reduce(module: Module, name: str, lines: ScanSpec, lanes: int, kind: str) -> None:
-    """All of a line made one, in its own type."""
-    dtype, step = lines.type, lines.inner * lines.type.itemsize
+def emit_scan_reduce(module: Module, name: str, scan: ScanSpec, lanes: int, kind: str) -> None:
+    """Reduce each line, in its own dtype."""
+    dtype, step = scan.type, scan.inner * scan.type.itemsize
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
-        kept = vec(width, llvm_type(dtype))
-        total = f.load(kept, first)
-        if lines.size > 1:
+        kind_ = vec(width, llvm_type(dtype))
+        total = f.load(kind_, first)
+        if scan.size > 1:
 
             def one(_: Reg, now: list[Reg]) -> list[Reg]:
-                return [f.gep(now[0], step), TYPED_OPS[REDUCE_OPS[kind]](f, dtype, [now[1], f.load(kept, now[0])])]
+                return [f.gep(now[0], step), TYPED_OPS[REDUCE_OPS[kind]](f, dtype, [now[1], f.load(kind_, now[0])])]
 
-            total = f.loop(lines.size - 1, [f.gep(first, step), total], one)[1]
+            total = f.loop(scan.size - 1, [f.gep(first, step), total], one)[1]
         f.store(total, result)
 
-    _emit(module, name, lines, lanes, 1, dtype.itemsize, line)
+    _emit(module, name, scan, lanes, 1, dtype.itemsize, line)
 
 
-def _order_key(f: Function, lines: ScanSpec, x: Reg) -> Reg:
-    """Integers in the order of elements; equal ones are equal."""
-    dtype, lanes = lines.type, lane_count(x.type)
+def _order_key(f: Function, scan: ScanSpec, x: Reg) -> Reg:
+    """An int64 key with the order of the elements. Floats: their bits, with the magnitude inverted if negative."""
+    dtype, lanes = scan.type, lane_count(x.type)
     wide = vec(lanes, I64)
     if not is_float(dtype):
         return f.cast("sext" if dtype.kind == "i" else "zext", x, wide)
     whole = vec(lanes, "i32")
-    bits = f.bitcast(f.op("fadd", x, const(0, x.type)), whole)  # there is one zero
+    bits = f.bitcast(f.op("fadd", x, const(0, x.type)), whole)  # -0 to +0
     rank = f.select(f.compare("slt", bits, 0), f.op("xor", bits, 0x7FFFFFFF), bits)
-    most = const(0x7FFFFFFF, whole)  # what is no number is larger than all
+    most = const(0x7FFFFFFF, whole)  # NaN is the largest
     return f.cast("sext", f.select(f.compare("uno", x, x), most, rank), wide)
 
 
-def emit_topk(module: Module, name: str, lines: ScanSpec, lanes: int) -> None:
-    """Where the best elements are, best first; of equals the earlier one. Each is the best that comes after the last.
+def emit_topk(module: Module, name: str, scan: ScanSpec, lanes: int) -> None:
+    """Indices of the k best elements, best first; ties keep the earlier one.
 
-    Truth is carried in 64 bits: 0 or -1.
+    k passes over the line: each selects the best element that comes after the previous selection in (key, index) order.
     """
-    step, above = lines.inner * lines.type.itemsize, "sgt" if lines.largest else "slt"
+    step, above = scan.inner * scan.type.itemsize, "sgt" if scan.largest else "slt"
 
     def line(f: Function, first: Reg, result: Reg, width: int) -> None:
         wide = vec(width, I64)
         none = const(-1, wide)
 
-        def pick(turn: Reg, last: list[Reg]) -> list[Reg]:
-            fresh = f.splat(f.compare("eq", turn, 0), width)
+        def select_next(rank_index: Reg, last: list[Reg]) -> list[Reg]:
+            fresh = f.splat(f.compare("eq", rank_index, 0), width)
 
             def one(i: Reg, now: list[Reg]) -> list[Reg]:
-                rank = _order_key(f, lines, f.load(vec(width, llvm_type(lines.type)), now[0]))
+                rank = _order_key(f, scan, f.load(vec(width, llvm_type(scan.type)), now[0]))
                 at = f.splat(i, width)
                 later = f.op("and", f.compare("eq", rank, last[1]), f.compare("sgt", at, last[2]))
-                left = f.op("or", fresh, f.op("or", f.compare(above, last[1], rank), later))
+                remaining = f.op("or", fresh, f.op("or", f.compare(above, last[1], rank), later))
                 better = f.op("or", f.compare("eq", now[2], none), f.compare(above, rank, now[1]))
-                take = f.op("and", left, better)
-                return [f.gep(now[0], step), f.select(take, rank, now[1]), f.select(take, at, now[2])]
+                better_and_left = f.op("and", remaining, better)
+                return [
+                    f.gep(now[0], step),
+                    f.select(better_and_left, rank, now[1]),
+                    f.select(better_and_left, at, now[2]),
+                ]
 
-            found = f.loop(lines.size, [first, const(0, wide), none], one)
-            f.store(found[2], last[0])
-            return [f.gep(last[0], 8 * lines.inner), found[1], found[2]]
+            selected = f.loop(scan.size, [first, const(0, wide), none], one)
+            f.store(selected[2], last[0])
+            return [f.gep(last[0], 8 * scan.inner), selected[1], selected[2]]
 
-        f.loop(lines.picks, [result, const(0, wide), none], pick)
+        f.loop(scan.picks, [result, const(0, wide), none], select_next)
 
-    _emit(module, name, lines, lanes, lines.picks, 8, line)
+    _emit(module, name, scan, lanes, scan.picks, 8, line)

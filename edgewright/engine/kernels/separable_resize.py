@@ -1,4 +1,4 @@
-"""Sums of neighbours along one dimension of a dense tensor, each with its weight: resizing, and means of windows."""
+"""One-dimensional filter over a dense tensor: weighted sums of neighbours, for separable resizes and window means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgewright.engine.codegen.math_float64 import call_intrinsic
 
 @dataclass(frozen=True)
 class SeparableFilterSpec:
-    """Of ``size`` elements, each ``inner`` further than the one before, ``count`` are made of at most ``taps`` each."""
+    """From ``size`` elements with stride ``inner`` to ``count`` results of at most ``taps`` taps each."""
 
     size: int
     inner: int
@@ -18,29 +18,29 @@ class SeparableFilterSpec:
     taps: int
 
 
-def emit_separable_filter(module: Module, name: str, bands: SeparableFilterSpec, lanes: int) -> None:
-    """Units are results' rows of ``inner``. Slots: data, output, starts and counts of 32 bits, weights."""
+def emit_separable_filter(module: Module, name: str, spec: SeparableFilterSpec, lanes: int) -> None:
+    """Work units are rows of ``inner`` results. Arguments: data, output, first taps and tap counts (int32), weights."""
     f = module.kernel(name)
     data, out, starts, counts, weights = (f.load_arg(PTR, i) for i in range(5))
-    row = 4 * bands.inner
-    width = lanes if bands.inner >= lanes else 1
+    row = 4 * spec.inner
+    width = lanes if spec.inner >= lanes else 1
 
     def unit(index: Reg) -> None:
-        outer, which = f.op("udiv", index, bands.count), f.op("urem", index, bands.count)
-        start, number_of = (f.cast("zext", f.load("i32", f.gep(p, f.mul(which, 4)), align=4), I64)
+        outer, which = f.op("udiv", index, spec.count), f.op("urem", index, spec.count)
+        start, tap_count = (f.cast("zext", f.load("i32", f.gep(p, f.mul(which, 4)), align=4), I64)
                             for p in (starts, counts))  # fmt: skip
-        first = f.add(f.mul(outer, bands.size), start)
+        first = f.add(f.mul(outer, spec.size), start)
         source, target = f.gep(data, f.mul(first, row)), f.gep(out, f.mul(index, row))
-        factors = f.gep(weights, f.mul(which, 4 * bands.taps))
+        factors = f.gep(weights, f.mul(which, 4 * spec.taps))
 
         def block(at: Reg, _: list[Reg]) -> list[Reg]:
-            # The last block lies over the one before it.
-            column = f.mul(f.call("llvm.umin.i64", I64, at, const(bands.inner - width, I64)), 4)
-            total = _weighted_sum(f, f.gep(source, column), factors, number_of, row, width)
+            # The last block overlaps the one before it.
+            column = f.mul(f.call("llvm.umin.i64", I64, at, const(spec.inner - width, I64)), 4)
+            total = _weighted_sum(f, f.gep(source, column), factors, tap_count, row, width)
             f.store(total, f.gep(target, column))
             return []
 
-        f.loop(bands.inner, [], block, width)
+        f.loop(spec.inner, [], block, width)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()

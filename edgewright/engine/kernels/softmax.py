@@ -1,4 +1,4 @@
-"""Softmax along rows that lie densely."""
+"""Softmax over contiguous rows: maximum, exponentials with their sum, scaling, in three passes over the row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOG2E = 1.4426950408889634
 
 
 def emit_softmax(module: Module, name: str, lanes: int, length: int) -> None:
-    """Units are rows. Slots: data, output. Results are within 1e-6 of the largest."""
+    """Work units are rows. Arguments: data, output. Results are within 1e-6 of the largest."""
     f = module.kernel(name)
     data, out = f.load_arg(PTR, 0), f.load_arg(PTR, 1)
     lanes = next(n for n in (lanes, 8, 4, 1) if n <= min(lanes, length))
@@ -25,7 +25,7 @@ def emit_softmax(module: Module, name: str, lanes: int, length: int) -> None:
 
 def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None:
     whole, kind = length // lanes * lanes, vec(lanes, "float")
-    rest, last = length - whole, const(length - lanes, I64)  # the last vector lies over the one before it
+    rest, last = length - whole, const(length - lanes, I64)  # the last vector overlaps the one before it
     lowest = const(float("-inf"), "float")
     top = reduce_row(f, lanes, whole, lowest, lambda at, now: nan_max(f, now, load(f, source, at, now)), lane_max)
     if rest:
@@ -33,9 +33,9 @@ def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None
 
     def power(at: Reg) -> Reg:
         less = f.op("fsub", f.load(kind, f.gep(source, f.mul(at, 4))), f.splat(top, lanes))
-        made = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E, kind)))
-        store(f, made, target, at)
-        return made
+        result = exp2_nonpositive(f, f.op("fmul", less, const(LOG2E, kind)))
+        store(f, result, target, at)
+        return result
 
     total = reduce_row(f, lanes, whole, const(0, "float"), lambda at, now: f.op("fadd", now, power(at)), lane_sum)
     if rest:
@@ -46,14 +46,14 @@ def _row(f: Function, lanes: int, length: int, source: Reg, target: Reg) -> None
         store(f, f.op("fmul", load(f, target, at, now), inverse), target, at)
         return now
 
-    if rest:  # before the others: they are not yet what they will be
+    if rest:  # before the loop: the overlapping elements must not be scaled twice
         x = f.op("fmul", f.load(kind, target, 4 * (length - lanes)), inverse)
         f.store_first(f.shuffle(x, x, [*range(lanes - rest, lanes), *range(lanes - rest)]), rest, target, 4 * whole)
     reduce_row(f, lanes, whole, const(0, "float"), share, lambda f, x: const(0, "float"))
 
 
 def _keep_last(f: Function, x: Reg, rest: int) -> Reg:
-    """The last elements of a vector, and 0 for the others."""
+    """Zero all but the last ``rest`` lanes."""
     lanes = lane_count(x.type)
     listed = ", ".join(f"i1 {int(lane >= lanes - rest)}" for lane in range(lanes))
     return f.select(Reg(f"<{listed}>", vec(lanes, "i1")), x, const(0, x.type))

@@ -1,4 +1,4 @@
-"""The loops around a product's tiles: which pixels, which panels of weights, in which order."""
+"""The loops around a gemm's tiles: which pixels, which weight panels, in which order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Operan
 
 @dataclass(frozen=True)
 class PixelStrides:
-    """Bytes from one pixel, or row of pixels, to the next."""
+    """Strides between rows and between pixels, in bytes."""
 
     row: int
     pixel: int
@@ -18,15 +18,18 @@ class PixelStrides:
 
 @dataclass(frozen=True)
 class TileGrid:
-    """Output pixels in rows, cut along each row in tiles that differ by one pixel at most."""
+    """Output rows, each split into tiles whose sizes differ by at most one pixel.
+
+    Equal tiles waste less than full tiles with a short remainder, at the price of two micro-kernel sizes.
+    """
 
     rows: int
     columns: int
-    largest: int  # pixels of a tile
+    largest: int  # maximum pixels per tile
     data: PixelStrides  # per output pixel
     out: PixelStrides
     second: PixelStrides = PixelStrides(0, 0)
-    weights: int = field(default=0, kw_only=True)  # bytes from a row's weights to the next row's
+    weights: int = field(default=0, kw_only=True)  # stride between the weights of rows, in bytes
 
     @property
     def tiles(self) -> int:
@@ -38,23 +41,23 @@ class TileGrid:
 
     @property
     def longer(self) -> int:
-        """Tiles that have one pixel more."""
+        """How many tiles have one pixel more."""
         return self.columns % self.tiles
 
     @property
     def sizes(self) -> list[int]:
-        """Of tiles, the larger first."""
+        """The distinct tile sizes, larger first."""
         larger = [self.small + 1] if self.longer else []
         return larger + ([self.small] if self.longer < self.tiles else [])
 
     def late(self, pixels: int) -> bool:
-        """Whether tiles of so many pixels come last, several of them; all do if few are smaller than the others."""
+        """Whether tiles of this size are the last of a row: the smaller ones, or all if fewer than two are smaller."""
         return pixels == self.small or self.tiles - self.longer < 2
 
 
 @dataclass(frozen=True)
 class PanelGroup:
-    """Panels of one form: ``tile`` makes the function for a number of pixels."""
+    """Consecutive panels of one shape; ``tile`` emits the micro-kernel for a number of pixels."""
 
     count: int
     size: int  # bytes of a panel
@@ -67,20 +70,21 @@ class PanelGroup:
 def emit_tile_loops(
     module: Module, name: str, grid: TileGrid, runs: list[PanelGroup], by_panel: bool, panels_outside: bool
 ) -> None:
-    """A kernel whose units are tiles, or with ``by_panel`` panels. Its slots: data, weights, output, second operand."""
-    nest = _TileLoops(grid, runs)
+    """A kernel whose work units are tiles, or panels with ``by_panel``; ``panels_outside`` makes panels the outer loop,
+    which keeps a panel in cache over all tiles. Arguments: data, weights, output, second operand."""
+    loops = _TileLoops(grid, runs)
     f = module.kernel(name)
-    nest.start(f, [f.load_arg(PTR, i) for i in range(4)])
-    nest.emit(f.arg("begin"), f.arg("end"), by_panel, panels_outside)
+    loops.start(f, [f.load_arg(PTR, i) for i in range(4)])
+    loops.emit(f.arg("begin"), f.arg("end"), by_panel, panels_outside)
     f.ret()
 
 
 def emit_all_tiles(module: Module, name: str, grid: TileGrid, runs: list[PanelGroup]) -> Function:
-    """``name(data, weights, out, second)``: all tiles and panels, as a function of the module."""
-    nest = _TileLoops(grid, runs)
+    """``name(data, weights, out, second)``: all tiles and panels, as an internal function."""
+    loops = _TileLoops(grid, runs)
     f = module.function(name, [(PTR, n) for n in ("data", "weights", "out", "second")])
-    nest.start(f, [f.arg(n) for n in ("data", "weights", "out", "second")])
-    nest.emit(const(0, I64), const(grid.rows * grid.tiles, I64), False, False)
+    loops.start(f, [f.arg(n) for n in ("data", "weights", "out", "second")])
+    loops.emit(const(0, I64), const(grid.rows * grid.tiles, I64), False, False)
     f.ret()
     return f
 
@@ -100,25 +104,25 @@ class _TileLoops:
         if by_panel:
             first = 0
             for run in self.runs:
-                low = self._bounded("smax", begin, first)
-                high = self._bounded("smin", end, first + run.count)
-                f.for_range(low, high, self._panel_of(run, first, *every))
+                low = self._clamp("smax", begin, first)
+                high = self._clamp("smin", end, first + run.count)
+                f.for_range(low, high, self._tiles_of_panel(run, first, *every))
                 first += run.count
         elif panels_outside:
             for run in self.runs:
-                f.for_range(const(0, I64), const(run.count, I64), self._panel_of(run, 0, begin, end))
+                f.for_range(const(0, I64), const(run.count, I64), self._tiles_of_panel(run, 0, begin, end))
         else:
             f.for_range(begin, end, self._panels)
 
-    def _bounded(self, how: str, a: Reg, b: int) -> Reg:
+    def _clamp(self, how: str, a: Reg, b: int) -> Reg:
         return self.f.call(f"llvm.{how}.i64", I64, a, const(b, I64))
 
-    def _panel_of(self, run: PanelGroup, first: int, begin: Reg, end: Reg) -> Callable[[Reg], None]:
-        """What is done for a panel, counted from ``first``: tiles ``begin`` to ``end``."""
+    def _tiles_of_panel(self, run: PanelGroup, first: int, begin: Reg, end: Reg) -> Callable[[Reg], None]:
+        """The loop body for a panel, counted from ``first``: tiles [begin, end)."""
 
         def tiles(panel: Reg) -> None:
             own = self.f.add(panel, -first)
-            self.f.for_range(begin, end, lambda tile: self._one(run, own, *self._decode(tile)))
+            self.f.for_range(begin, end, lambda tile: self._emit_tile_call(run, own, *self._decode(tile)))
 
         return tiles
 
@@ -127,41 +131,41 @@ class _TileLoops:
         for run in self.runs:
 
             def once(panel: Reg, _: list[Reg], run: PanelGroup = run) -> list[Reg]:
-                self._one(run, panel, *where)
+                self._emit_tile_call(run, panel, *where)
                 return []
 
             self.f.loop(run.count, [], once)
 
     def _decode(self, tile: Reg) -> tuple[Reg, Reg]:
-        """The row of a tile, and its place in the row."""
+        """The row of a tile, and its index in the row."""
         if self.grid.rows == 1:
             return const(0, I64), tile
         if self.grid.tiles == 1:
             return tile, const(0, I64)
         return self.f.op("udiv", tile, self.grid.tiles), self.f.op("urem", tile, self.grid.tiles)
 
-    def _one(self, run: PanelGroup, panel: Reg, row: Reg, place: Reg) -> None:
+    def _emit_tile_call(self, run: PanelGroup, panel: Reg, row: Reg, tile_index: Reg) -> None:
         f, grid = self.f, self.grid
-        column = f.mul(place, grid.small)
+        column = f.mul(tile_index, grid.small)
         if grid.longer:
-            column = f.op("add", column, self._bounded("umin", place, grid.longer))
+            column = f.op("add", column, self._clamp("umin", tile_index, grid.longer))
 
-        def move(steps: PixelStrides) -> Reg:
+        def offset(steps: PixelStrides) -> Reg:
             return f.op("add", f.mul(row, steps.row), f.mul(column, steps.pixel))
 
-        data = f.gep(self.data, move(grid.data))
+        data = f.gep(self.data, offset(grid.data))
         weights = f.gep(self.weights, f.add(f.mul(panel, run.size), run.offset))
         if grid.weights:
             weights = f.gep(weights, f.mul(row, grid.weights))
-        beside: Operand = f.add(f.mul(panel, run.width), run.column)
-        out = f.gep(f.gep(self.out, move(grid.out)), beside)
-        second = f.gep(f.gep(self.second, move(grid.second)), beside)
-        f.call_void(self._function(run, place), data, weights, out, second)
+        column_offset: Operand = f.add(f.mul(panel, run.width), run.column)
+        out = f.gep(f.gep(self.out, offset(grid.out)), column_offset)
+        second = f.gep(f.gep(self.second, offset(grid.second)), column_offset)
+        f.call_void(self._function(run, tile_index), data, weights, out, second)
 
-    def _function(self, run: PanelGroup, place: Reg) -> Function | Reg:
+    def _function(self, run: PanelGroup, tile_index: Reg) -> Function | Reg:
         grid = self.grid
-        made = [self.functions[run.offset, size] for size in grid.sizes]
-        if len(made) == 1:
-            return made[0]
-        longer, shorter = (Reg(f"@{m.name}", PTR) for m in made)
-        return self.f.select(self.f.compare("ult", place, grid.longer), longer, shorter)
+        functions = [self.functions[run.offset, size] for size in grid.sizes]
+        if len(functions) == 1:
+            return functions[0]
+        longer, shorter = (Reg(f"@{m.name}", PTR) for m in functions)
+        return self.f.select(self.f.compare("ult", tile_index, grid.longer), longer, shorter)

@@ -1,4 +1,8 @@
-"""Copies in which rows become columns: squares of elements are turned in registers."""
+"""Transposing copies of 4-byte elements: square tiles are transposed in registers (see ``vector.transpose``).
+
+Reading rows and writing columns element by element would touch a cache line per element on one side; a tile reads and
+writes full vectors on both.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,15 @@ from dataclasses import dataclass
 from edgewright.engine.codegen.builder import I64, PTR, Function, Module, Reg, const, vec
 from edgewright.engine.codegen.vector import transpose
 
-_TILE = 8  # elements of a square's side: 8 rows and what turns them fit in any machine's registers
+_TILE = 8  # side of a tile: 8 rows and temporaries fit in the registers of every target
 
 
 @dataclass(frozen=True)
 class TransposeSpec:
-    """Elements of four bytes, side by side along ``rows`` in the source and along ``columns`` in the target.
+    """4-byte elements, contiguous along ``rows`` in the source and along ``columns`` in the target.
 
-    ``outer`` dimensions have ``strides`` in bytes, of source and target; ``source`` is from column to column there,
-    ``target`` from row to row.
+    ``outer`` dimensions have ``strides`` of source and target in bytes; ``source`` is the column stride in the source,
+    ``target`` the row stride in the target.
     """
 
     outer: tuple[int, ...]
@@ -32,53 +36,53 @@ class TransposeSpec:
 
 
 def plan_transpose(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> TransposeSpec | None:
-    """A copy of dimensions as the target has them, if it is one that turns squares."""
+    """The transposition that a copy performs, with dimensions in the target's order; None if it is not one."""
     last = len(shape) - 1
     if last < 1 or target[last] != 4 or source[last] == 4 or shape[last] < _TILE:
         return None
-    found = [d for d in range(last) if source[d] == 4 and shape[d] >= _TILE]
-    if not found:
+    candidates = [d for d in range(last) if source[d] == 4 and shape[d] >= _TILE]
+    if not candidates:
         return None
-    d = found[0]
+    d = candidates[0]
     rest = [i for i in range(last) if i != d]
     strides = tuple(source[i] for i in rest), tuple(target[i] for i in rest)
     return TransposeSpec(tuple(shape[i] for i in rest), strides, shape[d], shape[last], source[last], target[d])
 
 
-def emit_transpose(module: Module, name: str, turn: TransposeSpec) -> None:
-    """Units are blocks of columns. Slots: source, target. The last square lies over the one before it."""
+def emit_transpose(module: Module, name: str, spec: TransposeSpec) -> None:
+    """Work units are blocks of columns. Arguments: source, target. The last tile overlaps the one before it."""
     f = module.kernel(name)
     pointers = [f.load_arg(PTR, 0), f.load_arg(PTR, 1)]
 
     def unit(index: Reg) -> None:
-        block, rest = f.op("urem", index, turn.blocks), f.op("udiv", index, turn.blocks)
-        places = list(pointers)
-        for d in range(len(turn.outer) - 1, -1, -1):
-            here = f.op("urem", rest, turn.outer[d])
-            rest = f.op("udiv", rest, turn.outer[d])
-            places = [f.gep(p, f.mul(here, s[d])) for p, s in zip(places, turn.strides, strict=True)]
-        start = f.call("llvm.umin.i64", I64, f.mul(block, _TILE), const(turn.columns - _TILE, I64))
-        column = f.gep(places[0], f.mul(start, turn.source)), f.gep(places[1], f.mul(start, 4))
-        _emit_tile_column(f, turn, *column)
+        block, rest = f.op("urem", index, spec.blocks), f.op("udiv", index, spec.blocks)
+        pointers_now = list(pointers)
+        for d in range(len(spec.outer) - 1, -1, -1):
+            here = f.op("urem", rest, spec.outer[d])
+            rest = f.op("udiv", rest, spec.outer[d])
+            pointers_now = [f.gep(p, f.mul(here, s[d])) for p, s in zip(pointers_now, spec.strides, strict=True)]
+        start = f.call("llvm.umin.i64", I64, f.mul(block, _TILE), const(spec.columns - _TILE, I64))
+        column = f.gep(pointers_now[0], f.mul(start, spec.source)), f.gep(pointers_now[1], f.mul(start, 4))
+        _emit_tile_column(f, spec, *column)
 
     f.for_range(f.arg("begin"), f.arg("end"), unit)
     f.ret()
 
 
-def _emit_tile_column(f: Function, turn: TransposeSpec, source: Reg, target: Reg) -> None:
-    """Squares one below the other."""
+def _emit_tile_column(f: Function, spec: TransposeSpec, source: Reg, target: Reg) -> None:
+    """Transpose the tiles of a column, top to bottom."""
 
-    def square(row: Reg) -> None:
+    def tile(row: Reg) -> None:
         here = f.gep(source, f.mul(row, 4))
-        rows = [f.load(vec(_TILE, "i32"), here, i * turn.source) for i in range(_TILE)]
-        there = f.gep(target, f.mul(row, turn.target))
+        rows = [f.load(vec(_TILE, "i32"), here, i * spec.source) for i in range(_TILE)]
+        there = f.gep(target, f.mul(row, spec.target))
         for i, x in enumerate(transpose(f, rows)):
-            f.store(x, there, i * turn.target)
+            f.store(x, there, i * spec.target)
 
     def once(row: Reg, _: list[Reg]) -> list[Reg]:
-        square(row)
+        tile(row)
         return []
 
-    f.loop(turn.rows // _TILE * _TILE, [], once, _TILE)
-    if turn.rows % _TILE:
-        square(const(turn.rows - _TILE, I64))
+    f.loop(spec.rows // _TILE * _TILE, [], once, _TILE)
+    if spec.rows % _TILE:
+        tile(const(spec.rows - _TILE, I64))

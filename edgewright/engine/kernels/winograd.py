@@ -1,9 +1,12 @@
-"""Winograd's way for 3x3 windows: tiles of m x m outputs by (m+2)^2 small products.
+"""Winograd convolution F(m x m, 3 x 3) in float32.
 
-F(2x2) needs 2.25 times fewer products than the window itself and F(4x4) four times fewer. With h = m + 2, an input
-patch becomes h*h points, each point is multiplied by its own matrix of weights, and the points of the result become
-m*m outputs. Points lie as [h*h][tiles][channels]. Here are the patches, whatever their elements, and the rest in single
-precision; ``winograd8.py`` has it for bytes.
+A tile of m x m outputs is Y = A^T [(G g G^T) * (B^T d B)] A, with the filter g, the input patch d of h x h elements
+(h = m + 2) and an elementwise product. Summed over input channels, each of the h*h points becomes a gemm of its own,
+[tiles, inputs] x [inputs, outputs], with 2.25 (m = 2) or 4 (m = 4) times fewer multiplications than the direct
+convolution. G g G^T is computed ahead of time; B^T d B and A^T x A are a few additions per element, done one dimension
+at a time. The points of a row of tiles are stored as [h*h][tiles][channels], small enough to stay in cache. See Lavin
+and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016). ``int8_winograd.py`` has the int8 variant; input
+patches are common to both.
 """
 
 from __future__ import annotations
@@ -27,17 +30,17 @@ _FILTER_TRANSFORM = {
 
 
 def transform_weights(filters: Array, m: int) -> Array:
-    """``filters`` [channels, 3, 3, inputs] as [points, channels, inputs]."""
+    """G g G^T: ``filters`` [channels, 3, 3, inputs] to [points, channels, inputs]."""
     g = np.array(_FILTER_TRANSFORM[m])
     taps = np.ascontiguousarray(filters.transpose(1, 2, 0, 3), np.float32).reshape(9, -1)
     return (np.kron(g, g).astype(np.float32) @ taps).reshape(-1, filters.shape[0], filters.shape[3])
 
 
-def pack_weights(room: Array, filters: Array, m: int, made: Sequence[gemm.Panel]) -> None:
-    """For each point the panels of its matrix; a few channels at a time, as this is large."""
-    points = room.reshape((m + 2) ** 2, -1)
+def pack_weights(buffer: Array, filters: Array, m: int, panels: Sequence[gemm.Panel]) -> None:
+    """Pack one gemm operand per point; a panel at a time, to bound the temporary memory."""
+    points = buffer.reshape((m + 2) ** 2, -1)
     start = offset = 0
-    for panel in made:
+    for panel in panels:
         size = gemm.packed_size([panel], filters.shape[3])
         for point, matrix in zip(points, transform_weights(filters[start : start + panel.used], m), strict=True):
             gemm.pack_weights(point[offset : offset + size], matrix, None, [panel])
@@ -46,15 +49,15 @@ def pack_weights(room: Array, filters: Array, m: int, made: Sequence[gemm.Panel]
 
 @dataclass(frozen=True)
 class PatchRow:
-    """One row of patches of the input, or of tiles of the output; steps in bytes."""
+    """One row of input patches, or of output tiles; strides in bytes."""
 
     m: int
-    tiles: int  # of a row
+    tiles: int  # per row
     channels: int
     row: int
     pixel: int
-    point: int  # from a point to the next
-    item: int = 4  # bytes of an element of a point: single precision, or 16 bits made of bytes
+    point: int  # between points
+    item: int = 4  # bytes per element of a point: float32, or int16 from an 8-bit input
 
     @property
     def side(self) -> int:
@@ -62,7 +65,7 @@ class PatchRow:
 
 
 class _LinearOps:
-    """Sums with small factors, of reals or of integers."""
+    """Additions and small constant factors, on float32 or integers."""
 
     def __init__(self, f: Function) -> None:
         self.f = f
@@ -83,7 +86,7 @@ class _LinearOps:
         return self.f.op("add", self.f.op("mul", a, const(factor, a.type)), b)
 
 
-# Which outputs of the input transform are made together, and what they need.
+# Groups of outputs of B^T that share subexpressions, and the inputs they read: fewer registers than all at once.
 _INPUT_GROUPS: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {
     2: {(0,): (0, 2), (1, 2): (1, 2), (3,): (1, 3)},
     4: {(0,): (0, 2, 4), (1, 2): (1, 2, 3, 4), (3, 4): (1, 2, 3, 4), (5,): (1, 3, 5)},
@@ -91,7 +94,7 @@ _INPUT_GROUPS: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def _input_transform(f: Function, m: int, which: tuple[int, ...], d: dict[int, Reg]) -> dict[int, Reg]:
-    """One dimension of the input transform: the outputs ``which``."""
+    """B^T d in one dimension: the outputs ``which``."""
     o = _LinearOps(f)
     if m == 2:
         if which == (1, 2):
@@ -108,7 +111,7 @@ def _input_transform(f: Function, m: int, which: tuple[int, ...], d: dict[int, R
 
 
 def _output_transform(f: Function, m: int, x: list[Reg]) -> list[Reg]:
-    """One dimension of the output transform."""
+    """A^T x in one dimension."""
     o = _LinearOps(f)
     total, apart = o.add(x[1], x[2]), o.sub(x[1], x[2])
     if m == 2:
@@ -119,7 +122,7 @@ def _output_transform(f: Function, m: int, x: list[Reg]) -> list[Reg]:
 
 
 def emit_input_transform(module: Module, lanes: int, patches: PatchRow) -> Function:
-    """``patches(data, points)``: the points of one row of patches; ``lanes`` elements at a time."""
+    """Emit ``patches(data, points)``: B^T d B for one row of patches, ``lanes`` channels at a time."""
     f = module.function("patches", [(PTR, "data"), (PTR, "points")])
     m, item = patches.m, patches.item
 
@@ -130,13 +133,13 @@ def emit_input_transform(module: Module, lanes: int, patches: PatchRow) -> Funct
 
     def block(_: Reg, now: list[Reg]) -> list[Reg]:
         data, points = now
-        for made, needed in _INPUT_GROUPS[m].items():
-            lines: dict[int, dict[int, Reg]] = {}
+        for outputs, needed in _INPUT_GROUPS[m].items():
+            half_transformed: dict[int, dict[int, Reg]] = {}
             for column in range(patches.side):
                 d = {r: load(data, r * patches.row + column * patches.pixel) for r in needed}
-                for r, x in _input_transform(f, m, made, d).items():
-                    lines.setdefault(r, {})[column] = x
-            for r, line in lines.items():
+                for r, x in _input_transform(f, m, outputs, d).items():
+                    half_transformed.setdefault(r, {})[column] = x
+            for r, line in half_transformed.items():
                 for which in _INPUT_GROUPS[m]:
                     for c, x in _input_transform(f, m, which, line).items():
                         f.store(x, points, (r * patches.side + c) * patches.point, item)
@@ -155,10 +158,10 @@ def emit_input_transform(module: Module, lanes: int, patches: PatchRow) -> Funct
 
 @dataclass(frozen=True)
 class OutputTiles:
-    """Where tiles go: the image may end inside the last of a row or column."""
+    """The output tiles of a row; the last one may extend beyond the image."""
 
     patches: PatchRow  # steps of the output
-    columns: int  # outputs of a row
+    columns: int  # output pixels per row
     second_row: int
     second_pixel: int
     tail: Epilogue = ()
@@ -168,16 +171,17 @@ TileBody = Callable[[Function, "list[Reg]", int], "list[Reg]"]
 
 
 def emit_output_transform(module: Module, lanes: int, outputs: OutputTiles) -> Function:
-    """The outputs of points in single precision."""
+    """Emit A^T x A with the epilogue, in float32."""
     return emit_output_tiles(
         module, outputs, lanes, lambda f, now, columns: _output_tile(f, lanes, outputs, now, columns)
     )
 
 
 def emit_output_tiles(module: Module, outputs: OutputTiles, block: int, body: TileBody) -> Function:
-    """``outputs(points, out, second, bias, rows)``: one row of tiles, of whose outputs ``rows`` rows are stored.
+    """Emit ``outputs(points, out, second, bias, rows)``: one row of tiles, of which ``rows`` output rows are stored.
 
-    ``body`` is given the pointers for ``block`` channels of a tile and the columns that are stored, and moves them on.
+    ``body`` takes the pointers for ``block`` channels of a tile and the number of columns to store, and returns the
+    pointers for the next block.
     """
     names = [(PTR, n) for n in ("points", "out", "second", "bias")]
     f = module.function("outputs", [*names, (I64, "rows")])
@@ -206,43 +210,43 @@ def emit_output_tiles(module: Module, outputs: OutputTiles, block: int, body: Ti
     return f
 
 
-def _output_tile(f: Function, lanes: int, outputs: OutputTiles, now: list[Reg], columns: int) -> list[Reg]:
-    points, out, second, bias = now
+def _output_tile(f: Function, lanes: int, outputs: OutputTiles, pointers: list[Reg], columns: int) -> list[Reg]:
+    points, out, second, bias = pointers
     patches, kind = outputs.patches, vec(lanes, "float")
     side, m = patches.side, patches.m
-    lines = []
+    half_transformed = []
     for c in range(side):
         column = [f.load(kind, points, (r * side + c) * patches.point, 4) for r in range(side)]
-        lines.append(_output_transform(f, m, column))
-    shift = f.load(kind, bias, 0, 4)
+        half_transformed.append(_output_transform(f, m, column))
+    bias_value = f.load(kind, bias, 0, 4)
 
     def store(r: int) -> None:
-        for c, x in enumerate(_output_transform(f, m, [line[r] for line in lines])[:columns]):
+        for c, x in enumerate(_output_transform(f, m, [line[r] for line in half_transformed])[:columns]):
             at = r * outputs.second_row + c * outputs.second_pixel
             load = lambda at=at: f.load(kind, second, at, 4)  # noqa: E731
-            value = apply_epilogue(f, f.op("fadd", x, shift), outputs.tail, load)
+            value = apply_epilogue(f, f.op("fadd", x, bias_value), outputs.tail, load)
             f.store(value, out, r * patches.row + c * patches.pixel, 4)
 
     store(0)
     for r in range(1, m):
         f.if_then(f.compare("ugt", f.arg("rows"), r), lambda r=r: store(r))  # type: ignore[misc]
-    return [f.gep(p, 4 * lanes) for p in now]
+    return [f.gep(p, 4 * lanes) for p in pointers]
 
 
 @dataclass(frozen=True)
 class PointGemm:
-    """Products of all points: ``tiles`` rows of each point by its own panels."""
+    """The gemms of all points: ``tiles`` rows of each point by that point's panels."""
 
     count: int
     tiles: int
     largest: int
-    row: int  # bytes from a tile's inputs to the next one's
-    data: int  # bytes of a point
+    row: int  # stride between the inputs of tiles, in bytes
+    data: int  # size of a point's inputs, in bytes
     out: int
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """(pixels of a tile of the product, how many): sizes that differ by one at most."""
+        """(rows of a gemm tile, number of such tiles): sizes differ by at most one."""
         count = -(-self.tiles // self.largest)
         small, longer = divmod(self.tiles, count)
         return tuple((s, n) for s, n in ((small + 1, longer), (small, count - longer)) if n)
@@ -251,7 +255,7 @@ class PointGemm:
 def emit_point_gemm(
     f: Function, points: PointGemm, tiles: dict[int, Function], data: Reg, weights: Reg, out: Reg
 ) -> None:
-    """One panel of one point, for every row."""
+    """Multiply all rows of one point by one panel."""
     row_in, row_out, done = points.row, points.out // points.tiles, 0
     for size, count in points.sizes:
 

@@ -42,7 +42,7 @@ class PlanesToChannelsLast(Lowering):
         if self.node.out.q is not None:
             q = self.node.out.q
             bounds = clamp_limits(context.numerics, q, None)
-            planes = replace(planes, made=affine_of(q), low=bounds[0], high=bounds[1])
+            planes = replace(planes, affine=affine_of(q), low=bounds[0], high=bounds[1])
         lanes = context.isa.lanes
         name = context.kernel(
             "planes", planes, lambda module, name: emit_planes_to_channels_last(module, name, lanes, planes)
