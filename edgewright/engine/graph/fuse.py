@@ -1,4 +1,11 @@
-"""From a device graph to nodes: an operator with what follows it and can be done while its result is in registers."""
+"""Operator fusion: partition a graph into nodes, each an operator with the epilogue applied while its result is in
+registers.
+
+Fusion is greedy along single-reader chains: an intermediate is fused only if nothing else reads it, so no work is ever
+repeated. Three cases differ by what the producer stores: float32 results take elementwise epilogues and one second
+tensor; int8 results take an integer add, then a 256-entry table that replaces any chain of int8-to-int8 functions;
+elementwise producers become one map. Compare injective fusion in TVM (Chen et al., OSDI 2018, section 3).
+"""
 
 from __future__ import annotations
 
@@ -27,20 +34,20 @@ from edgewright.ir.numerics import Numerics
 if TYPE_CHECKING:
     from edgewright.engine.graph.match_attention import AttentionMatch
 
-# Machine code must not grow with the length of a chain: some functions have over a hundred instructions each, and an
-# epilogue has them for every register of its tile.
-_LONGEST = 32  # operators whose real results stay in registers
-_FUNCTIONS = 8  # of them in an epilogue
+# Bounds on code size: a transcendental function takes over a hundred instructions, and an epilogue repeats them for
+# every accumulator register of the tile.
+_MAX_OPS = 32  # per node
+_MAX_EPILOGUE_FUNCTIONS = 8
 
 
 class Fuser:
-    """Walks a graph once."""
+    """Fuses a graph in one pass over its operators, in order."""
 
     def __init__(
         self, graph: Graph, numerics: Numerics, tables: bool, attention: Sequence[AttentionMatch] = ()
     ) -> None:
         self.graph, self.numerics, self.attention = graph, numerics, attention
-        self.tables = tables  # can be looked up in registers, so at the end of a product
+        self.tables = tables  # byte tables can be looked up in registers, hence in an epilogue
         self.readers: dict[Value, list[Op]] = {}
         self.maker = {v: op for op in graph.ops for v in op.outputs if v is not None}
         for op in graph.ops:
@@ -50,66 +57,66 @@ class Fuser:
         self.trees = find_trees(graph)
 
     def run(self) -> list[Node]:
-        place = {op: i for i, op in enumerate(self.graph.ops)}
-        taken = {op for found in self.attention for op in found.ops}
+        order = {op: i for i, op in enumerate(self.graph.ops)}
+        fused = {op for found in self.attention for op in found.ops}
         nodes = [Node(list(found.ops), attention=found) for found in self.attention]
         for op in self.graph.ops:
-            if op in taken or (self._on_the_fly(op) and not self._rows_for_all(op)):
+            if op in fused or (self._is_dynamic(op) and not self._quantized_once(op)):
                 continue
             tree = self.trees.get(op, [op])
             if op is not tree[-1]:
-                continue  # done with the last of its tree
+                continue  # emitted with the root of its tree
             node = Node(list(tree))
-            self._grow(node, taken)
-            taken |= set(node.ops)
-            before = [self.maker[v] for v in op.inputs() if self._made_on_the_fly(v)]
-            before = [maker for maker in before if not self._rows_for_all(maker)]
+            self._grow(node, fused)
+            fused |= set(node.ops)
+            before = [self.maker[v] for v in op.inputs() if self._is_dynamic_value(v)]
+            before = [maker for maker in before if not self._quantized_once(maker)]
             node.ops, node.before = [*before, *node.ops], bool(before)
             nodes.append(node)
-        return sorted(nodes, key=lambda n: place[n.ops[-1]])
+        return sorted(nodes, key=lambda n: order[n.ops[-1]])
 
     @staticmethod
-    def _on_the_fly(op: Op) -> bool:
+    def _is_dynamic(op: Op) -> bool:
         out = op.outputs[0]
         return out is not None and is_dynamically_quantized(out)
 
-    def _rows_for_all(self, op: Op) -> bool:
-        """All that read what is made on the fly have kernels: it is made once for all."""
+    def _quantized_once(self, op: Op) -> bool:
+        """Whether every reader has a kernel for dynamically quantized rows, so that rows are quantized once."""
         out = op.outputs[0]
         if out is None or op.kind != "convert" or not is_float32(op.args["self"]) or out in self.outputs:
             return False
         return all(supports_dynamic_rows(reader) for reader in self.readers.get(out, []))
 
-    def _made_on_the_fly(self, value: Value) -> bool:
-        return value in self.maker and self._on_the_fly(self.maker[value])
+    def _is_dynamic_value(self, value: Value) -> bool:
+        return value in self.maker and self._is_dynamic(self.maker[value])
 
-    def next_of(self, value: Value, taken: set[Op]) -> Op | None:
-        """The only reader of a value that nobody else wants."""
+    def next_reader(self, value: Value, fused: set[Op]) -> Op | None:
+        """The only reader of a value that is not an output, if it is not fused yet."""
         readers = self.readers.get(value, [])
-        if len(readers) != 1 or value in self.outputs or readers[0] in taken:
+        if len(readers) != 1 or value in self.outputs or readers[0] in fused:
             return None
         return readers[0] if len(readers[0].outputs) == 1 else None
 
-    def _grow(self, node: Node, taken: set[Op]) -> None:
+    def _grow(self, node: Node, fused: set[Op]) -> None:
         op, out = node.op, node.out
         if op in self.trees:
             leaf = single_int8_input(node.ops)
             node.table = None if leaf is None else self._tabulate(leaf, node.ops)
         elif op.kind in CONV_AND_LINEAR and is_quantized8(out.q):
-            self._grow_bytes(node, taken)
+            self._grow_int8(node, fused)
         elif op.kind in (*CONV_AND_LINEAR, "bmm", "conv_transpose2d", "global_avg_pool2d") and is_float32(out):
-            self._grow_reals(node, taken, _FUNCTIONS)
-        elif self._image_in(node, taken):
+            self._grow_float(node, fused, _MAX_EPILOGUE_FUNCTIONS)
+        elif self._fuse_input_image(node, fused):
             return
         elif self._pointwise(op):
-            table = self._table_from(next(iter(op.inputs())), op, taken)
+            table = self._table_from(next(iter(op.inputs())), op, fused)
             if table:
                 node.ops, node.table = table
             else:
-                self._grow_map(node, taken)
+                self._grow_elementwise(node, fused)
 
-    def _image_in(self, node: Node, taken: set[Op]) -> bool:
-        """A conversion to bytes before planes become pixels: few channels, done at once."""
+    def _fuse_input_image(self, node: Node, fused: set[Op]) -> bool:
+        """Fuse quantization with the NCHW-to-NHWC permute of an input image of two to four channels."""
         op = node.op
         if (
             op.kind != "convert"
@@ -118,38 +125,38 @@ class Fuser:
             or op.args.get("limits")
         ):
             return False
-        following = self.next_of(node.out, taken)
+        following = self.next_reader(node.out, fused)
         if following is None or following.kind != "permute" or list(following.args["dims"]) != [0, 2, 3, 1]:
             return False
-        batch, channels, _, wide = node.out.bound
-        if not 2 <= channels <= 4 or wide < 16 or batch > 1024:
+        batch, channels, _, width = node.out.bound
+        if not 2 <= channels <= 4 or width < 16 or batch > 1024:
             return False
         node.ops.append(following)
         return True
 
-    # ------------------------------------------------------------------------------------------------ real results
+    # ------------------------------------------------------------------------------------------------------ float32
 
-    def _grow_reals(self, node: Node, taken: set[Op], functions: int = _LONGEST) -> None:
-        while len(node.ops) < _LONGEST and (following := self.next_of(node.out, taken)) is not None:
-            if sum(isinstance(item, UnaryStep) for item in node.tail) >= functions:
+    def _grow_float(self, node: Node, fused: set[Op], functions: int = _MAX_OPS) -> None:
+        while len(node.ops) < _MAX_OPS and (following := self.next_reader(node.out, fused)) is not None:
+            if sum(isinstance(steps, UnaryStep) for steps in node.tail) >= functions:
                 return
-            items = self._items(node, following)
+            items = self._epilogue_steps(node, following)
             if items is None:
                 return
             node.tail += items
             node.ops.append(following)
 
-    def _items(self, node: Node, op: Op) -> Epilogue | None:
-        """A following operator as items of the tail, or None."""
+    def _epilogue_steps(self, node: Node, op: Op) -> Epilogue | None:
+        """The epilogue steps of a following operator, or None if it cannot be fused."""
         out = op.outputs[0]
         if out is None or not is_float32(out) or out.bound != node.out.bound:
             return None
-        item = unary_epilogue(op) or scalar_epilogue(op)
-        if item is None and op.kind in BINARY and node.second is None:
-            item = self._second(node, op)
-        return None if item is None else item + fused_clamp(op)
+        steps = unary_epilogue(op) or scalar_epilogue(op)
+        if steps is None and op.kind in BINARY and node.second is None:
+            steps = self._second_operand(node, op)
+        return None if steps is None else steps + fused_clamp(op)
 
-    def _second(self, node: Node, op: Op) -> Epilogue | None:
+    def _second_operand(self, node: Node, op: Op) -> Epilogue | None:
         a, b = op.args["self"], op.args["other"]
         other = b if a is node.out else a
         if a is b or not is_float32(other) or other.bound != node.out.bound or other.constant:
@@ -157,28 +164,28 @@ class Fuser:
         node.second = other
         return (TensorStep(op.kind, flipped=other is a),)
 
-    # ----------------------------------------------------------------------------------------------------- bytes
+    # ------------------------------------------------------------------------------------------------------- int8
 
-    def _grow_bytes(self, node: Node, taken: set[Op]) -> None:
-        following = self.next_of(node.out, taken)
-        if following is not None and following.kind in ("add", "sub") and self._bytes_sum(node, following):
+    def _grow_int8(self, node: Node, fused: set[Op]) -> None:
+        following = self.next_reader(node.out, fused)
+        if following is not None and following.kind in ("add", "sub") and self._int8_sum(node, following):
             node.sum = following
             node.ops.append(following)
-            following = self.next_of(node.out, taken)
+            following = self.next_reader(node.out, fused)
         if following is not None and self.tables:
-            table = self._table_from(node.out, following, taken) or self._tree_from(node.out, following)
+            table = self._table_from(node.out, following, fused) or self._tree_from(node.out, following)
             if table:
                 node.ops += table[0]
                 node.table = table[1]
 
     def _tree_from(self, value: Value, op: Op) -> tuple[list[Op], Array] | None:
-        """A tree of vendors' operators that makes bytes of these alone."""
+        """A tree of vendor operators that is an int8-to-int8 function of ``value`` alone."""
         tree = self.trees.get(op)
         if tree is None or single_int8_input(tree) is not value:
             return None
         return tree, self._tabulate(value, tree)
 
-    def _bytes_sum(self, node: Node, op: Op) -> bool:
+    def _int8_sum(self, node: Node, op: Op) -> bool:
         a, b, out = op.args["self"], op.args["other"], op.outputs[0]
         other = b if a is node.out else a
         if a is b or out is None or not (is_quantized8(other.q) and is_quantized8(out.q)) or other.constant:
@@ -189,11 +196,11 @@ class Fuser:
         return True
 
     def _pointwise(self, op: Op) -> bool:
-        known = unary_epilogue(op) is not None or scalar_epilogue(op) is not None or op.kind in (*BINARY, "prelu")
-        return op.outputs[0] is not None and known
+        supported = unary_epilogue(op) is not None or scalar_epilogue(op) is not None or op.kind in (*BINARY, "prelu")
+        return op.outputs[0] is not None and supported
 
-    def _table_from(self, value: Value, op: Op | None, taken: set[Op]) -> tuple[list[Op], Array] | None:
-        """The longest run of operators from bytes to bytes, each of one input, as a table of 256."""
+    def _table_from(self, value: Value, op: Op | None, fused: set[Op]) -> tuple[list[Op], Array] | None:
+        """The longest int8-to-int8 chain of single-input operators, with its 256-entry table."""
         if not is_quantized8(value.q):
             return None
         run: list[Op] = []
@@ -204,28 +211,28 @@ class Fuser:
                 break
             run.append(op)
             best = len(run) if is_quantized8(out.q) else best
-            op = self.next_of(out, taken)
+            op = self.next_reader(out, fused)
         return (run[:best], self._tabulate(value, run[:best])) if best else None
 
     def _tabulate(self, value: Value, ops: list[Op]) -> Array:
-        """What the reference makes of every byte, both as the engine stores them."""
+        """Evaluate the chain with the reference on all 256 inputs, in the engine's unsigned storage."""
         out = ops[-1].outputs[0]
         assert value.q is not None
         assert out is not None and out.q is not None
         low = int(np.iinfo(value.q.dtype).min)
         given = np.arange(low, low + 256).astype(value.q.dtype)
-        made = Executor(Graph("table", [value], [out], ops), self.numerics).run([given])[0]
-        return np.asarray(made.reshape(-1).astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
+        stored = Executor(Graph("table", [value], [out], ops), self.numerics).run([given])[0]
+        return np.asarray(stored.reshape(-1).astype(np.int16) - int(np.iinfo(out.q.dtype).min)).astype(np.uint8)
 
-    # ------------------------------------------------------------------------------------------------------- maps
+    # ------------------------------------------------------------------------------------------------ elementwise
 
-    def _grow_map(self, node: Node, taken: set[Op]) -> None:
-        """Real results of an operator on elements, up to one that stores bytes."""
+    def _grow_elementwise(self, node: Node, fused: set[Op]) -> None:
+        """Fuse a float32 elementwise chain, up to and including a final quantization."""
         if not is_float32(node.out):
             return
         node.tail = fused_clamp(node.op)
-        self._grow_reals(node, taken)
-        following = self.next_of(node.out, taken)
-        made = None if following is None or following.kind not in ("convert", "clamp") else following.outputs[0]
-        if following is not None and made is not None and is_quantized8(made.q) and made.bound == node.out.bound:
+        self._grow_float(node, fused)
+        following = self.next_reader(node.out, fused)
+        stored = None if following is None or following.kind not in ("convert", "clamp") else following.outputs[0]
+        if following is not None and stored is not None and is_quantized8(stored.q) and stored.bound == node.out.bound:
             node.ops.append(following)

@@ -1,4 +1,8 @@
-"""How a tensor lies in memory: strides, and for images a border that windows may reach into."""
+"""Memory layouts: strides in bytes, and for NHWC images a padded border.
+
+A border stores the padding of a convolution or pool around the image itself, so that kernels need no bounds checks at
+the edges. Adjacent rows share their borders: the right border of a row is the left border of the next.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,16 @@ from edgewright.ir.graph import Value
 
 @dataclass(frozen=True)
 class Border:
-    """Pixels around an image. They hold what ``fill`` stands for: 0, or the zero point."""
+    """Padding pixels around an image. They hold 0, or the zero point of quantized images."""
 
     top: int = 0
     bottom: int = 0
     left: int = 0
     right: int = 0
 
-    def joined(self, other: Border) -> Border:
-        mine, theirs = self.sides, other.sides
-        return Border(*(max(a, b) for a, b in zip(mine, theirs, strict=True)))
+    def union(self, other: Border) -> Border:
+        own, theirs = self.sides, other.sides
+        return Border(*(max(a, b) for a, b in zip(own, theirs, strict=True)))
 
     @property
     def sides(self) -> tuple[int, int, int, int]:
@@ -35,7 +39,7 @@ class Border:
 
 @dataclass(frozen=True)
 class Layout:
-    """``start`` is where the first element is, in an allocation of ``size`` bytes."""
+    """Strides of a tensor whose first element is ``start`` bytes into an allocation of ``size`` bytes."""
 
     shape: tuple[int, ...]
     item: int
@@ -50,7 +54,7 @@ class Layout:
 
     @property
     def straight(self) -> bool:
-        """The elements of a row lie side by side."""
+        """Whether the innermost dimension is contiguous."""
         return not self.shape or self.shape[-1] == 1 or self.strides[-1] == self.item
 
     @property
@@ -80,27 +84,27 @@ def dense_layout(shape: Sequence[int], item: int) -> Layout:
 
 
 def padded_channels(channels: int) -> int:
-    """Bytes of a pixel of quantized channels: kernels store whole vectors."""
+    """Bytes per pixel of an int8 image: padded, because kernels store full vectors."""
     return 4 if channels <= 4 else -(-channels // 16) * 16
 
 
 def image_layout(shape: Sequence[int], item: int, pixel: int, border: Border) -> Layout:
-    """Channels-last. Rows lie one after the other: a row's right border is the next one's left."""
+    """The NHWC layout of an image with a border; rows share their left and right borders."""
     batch, height, width, _ = shape
-    between = max(border.left, border.right)
-    row = (width + between) * pixel
+    side = max(border.left, border.right)
+    row = (width + side) * pixel
     top = border.top * row + border.left * pixel
-    top += -top % ALIGN  # pixels of whole vectors stay aligned
-    below = border.bottom * row + between * pixel
-    picture = (border.top + height + border.bottom) * row
-    size = top + (batch - 1) * picture + height * row + below
-    return Layout(tuple(shape), item, (picture, row, pixel, item), top, size, border)
+    top += -top % ALIGN  # keeps the first pixel vector-aligned
+    below = border.bottom * row + side * pixel
+    image = (border.top + height + border.bottom) * row
+    size = top + (batch - 1) * image + height * row + below
+    return Layout(tuple(shape), item, (image, row, pixel, item), top, size, border)
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Where a value lives. Signed bytes inside the engine are stored 128 higher; ``raw`` ones are not. What lies
-    ``inside`` the rows of another has that one's elements beside its own, where else there is room to spare."""
+    """Where a value is stored. Inside the engine int8 is stored as uint8 with an offset of 128, except ``raw`` values
+    in the caller's arrays. ``inside``: a slice of another tensor's rows, without padding of its own to overwrite."""
 
     value: Value
     address: Address  # of the first element

@@ -1,4 +1,16 @@
-"""Where values lie: borders, strides, and which of them are others seen in another way, or made inside others."""
+"""Layout assignment: borders, strides, and which values share memory with another.
+
+Runs after lowerings are selected and before addresses exist, in this order:
+
+1. Borders. A convolution or pool asks for padding around its input; the producer then writes into the interior and the
+   border is filled once per call. Several readers get the union of their borders.
+2. Views. A permute, slice or reshape becomes strides into its source if all readers accept those strides.
+3. Aliases. A reshape of a dense value is the same memory under another name.
+4. Concatenation in place. Inputs of a concatenation are produced directly inside its result.
+5. Permutation in place. A value that is only permuted is produced with the strides of the permuted result.
+
+A lowering whose operands end up in a layout it cannot read falls back to the reference step.
+"""
 
 from __future__ import annotations
 
@@ -33,48 +45,48 @@ from edgewright.ir.graph import Op, Value
 
 
 class LayoutAssignment:
-    """What the nodes' lowerings want of each other's values, decided before anything has an address."""
+    """Decides the layout of every value from what the lowerings of its producer and readers require."""
 
     def __init__(self, context: LoweringContext, lowerings: list[Lowering]) -> None:
         self.context, self.lowerings = context, lowerings
         self.borders: dict[Value, Border] = {}
-        self.rows: set[Value] = set()  # what linear layers read many rows of
-        self.tight: set[Value] = set()  # bytes whose pixels lie without gaps
-        self.aliases: dict[Value, Value] = {}  # values that are another one, by another name
-        self.views: dict[Value, tuple[Op, Layout]] = {}  # values that are another one, seen with other strides
-        # Values stored inside another: which, and where there.
+        self.padded_rows: set[Value] = set()  # matrices whose row stride may be padded
+        self.unpadded: set[Value] = set()  # int8 images without channel padding
+        self.aliases: dict[Value, Value] = {}  # the same memory under another name
+        self.views: dict[Value, tuple[Op, Layout]] = {}  # strided views of another value
+        # Values produced inside another: which one, and their storage as a function of its storage.
         self.parts: dict[Value, tuple[Value, Callable[[Storage], Storage]]] = {}
 
-    def decide(self) -> None:
-        self._demand_borders()
+    def assign(self) -> None:
+        self._assign_borders()
         self._check_layouts()
         self._find_views()
         self._find_aliases()
-        self._find_parts()
-        self._find_targets()
+        self._find_concat_parts()
+        self._find_permuted()
 
-    def _demand_borders(self) -> None:
+    def _assign_borders(self) -> None:
         for lowering in self.lowerings:
-            wanted = lowering.required_border()
-            if wanted is not None:
-                value, border = wanted
-                self.borders[value] = self.borders.get(value, Border()).joined(border)
-        self._spread_rows()
+            required = lowering.required_border()
+            if required is not None:
+                value, border = required
+                self.borders[value] = self.borders.get(value, Border()).union(border)
+        self._pad_rows()
         images = {low.node.out for low in self.lowerings if isinstance(low, PlanesToChannelsLast)}
         for lowering in self.lowerings:
-            tight = lowering.prefers_unpadded()
-            if tight is not None and tight in images and self._reads[tight] == 1:
-                self.tight.add(tight)
+            unpadded = lowering.prefers_unpadded()
+            if unpadded is not None and unpadded in images and self._reads[unpadded] == 1:
+                self.unpadded.add(unpadded)
 
-    def _spread_rows(self) -> None:
-        """Rows of linear layers may have gaps between them if all who make and read them can do with it."""
-        easy, readers = (FloatConv, FloatElementwise, Move), self._readers_of()
-        makers = {low.node.out: low for low in self.lowerings}
+    def _pad_rows(self) -> None:
+        """Pad the rows of a linear layer's input if its producer and all its readers support row strides."""
+        strided, readers = (FloatConv, FloatElementwise, Move), self._readers_of()
+        producers = {low.node.out: low for low in self.lowerings}
         for low in self.lowerings:
             if isinstance(low, FloatConv) and low.node.op.kind == "linear" and low.conv.size[1] > 1:
                 value = low.node.op.args["input"]
-                if all(isinstance(o, easy) for o in (*readers.get(value, ()), makers.get(value))):
-                    self.rows.add(value)
+                if all(isinstance(o, strided) for o in (*readers.get(value, ()), producers.get(value))):
+                    self.padded_rows.add(value)
 
     @cached_property
     def _reads(self) -> Counter[Value]:
@@ -82,14 +94,14 @@ class LayoutAssignment:
         return Counter(v for lowering in self.lowerings for v in lowering.node.reads())
 
     def _check_layouts(self) -> None:
-        """What needs dense tensors and does not get them is left to the reference."""
+        """Replace lowerings that require dense tensors and do not get them by the reference step."""
         for i, low in enumerate(self.lowerings):
             values = (*low.node.reads(), low.node.out)
             if low.requires_dense and not all(self.layout(v).dense for v in values):
                 self.lowerings[i] = ReferenceStep(low.node)
 
     def _find_views(self) -> None:
-        """Permuted, cut or reshaped values that all who read them can read where they were made."""
+        """Make permutes, slices and reshapes strided views where all readers accept the strides."""
         readers = self._readers_of()
         for low in self.lowerings:
             op, out = low.node.op, low.node.out
@@ -99,17 +111,17 @@ class LayoutAssignment:
             found = None if source.constant or source.q != out.q else view_layout(op, self.layout(source))
             if found is None or out in self.borders or not self._free(out, found[0], read):
                 continue
-            there = self.context.storages.get(self.root(source))
-            given = there is not None
-            if there is not None and there.raw:
-                continue  # the caller's bytes, which are others inside
-            if found[0].dense and low.aliased_input() is source and source not in self.views and not given:
-                continue  # another name, no more
-            if all(r.reads_layout(out, found[0]) and (r.exact_reads or not given) for r in read):
+            storage = self.context.storages.get(self.root(source))
+            in_caller = storage is not None
+            if storage is not None and storage.raw:
+                continue  # the caller's int8 has no offset of 128
+            if found[0].dense and low.aliased_input() is source and source not in self.views and not in_caller:
+                continue  # a plain alias
+            if all(r.reads_layout(out, found[0]) and (r.exact_reads or not in_caller) for r in read):
                 self.views[out] = (op, found[0])
 
     def _free(self, value: Value, layout: Layout, readers: Sequence[Lowering]) -> bool:
-        """Whether nothing asks for room beside a value: bytes have it, unless all who read them say otherwise."""
+        """Whether a value needs no padding: int8 has channel padding unless all its readers ignore it."""
         if value.q is None:
             return self.layout(value) == dense_layout(layout.shape, layout.item)
         return is_quantized8(value.q) and bool(readers) and all(r.ignores_channel_padding for r in readers)
@@ -122,7 +134,7 @@ class LayoutAssignment:
         return readers
 
     def _find_aliases(self) -> None:
-        """Other names for values whose elements lie densely, unless either has a place or a border of its own."""
+        """Make reshapes aliases if both sides are dense and neither has fixed storage or a border."""
         for i, lowering in enumerate(self.lowerings):
             source, out = lowering.aliased_input(), lowering.node.out
             if source is None or out in self.views:
@@ -135,57 +147,59 @@ class LayoutAssignment:
             elif not (self.layout(source).dense or self.layout(out).dense or shared):
                 self.lowerings[i] = ReferenceStep(lowering.node)
 
-    def _find_parts(self) -> None:
-        """Tensors that are only made to be joined are made where they will lie."""
-        makers = {low.node.out: low for low in self.lowerings}
+    def _find_concat_parts(self) -> None:
+        """Produce the inputs of a concatenation directly inside its result."""
+        producers = {low.node.out: low for low in self.lowerings}
         for lowering in self.lowerings:
             if not isinstance(lowering, Move) or lowering.node.op.kind != "cat":
                 continue
             start, dim = 0, lowering.node.op.args["dim"]
             for value in lowering.node.op.args["tensors"]:
-                maker = makers.get(value)
-                if maker is not None and self._may_lie_inside(value, lowering.node.out, maker):
-                    joined = partial(concat_slice, dim=dim, start=start, value=value)
-                    self.parts[value] = (lowering.node.out, joined)
+                producer = producers.get(value)
+                if producer is not None and self._may_store_inside(value, lowering.node.out, producer):
+                    slice_of = partial(concat_slice, dim=dim, start=start, value=value)
+                    self.parts[value] = (lowering.node.out, slice_of)
                 start += int(value.bound[dim])
 
-    def _find_targets(self) -> None:
-        """What is only made to be permuted is made where it will lie."""
-        readers, makers = self._readers_of(), {low.node.out: low for low in self.lowerings}
+    def _find_permuted(self) -> None:
+        """Produce a value that is only permuted with the strides of the permuted result."""
+        readers, producers = self._readers_of(), {low.node.out: low for low in self.lowerings}
         for low in self.lowerings:
             out = low.node.out
             if not isinstance(low, Move) or low.node.op.kind not in VIEW_KINDS or out in (*self.views, *self.aliases):
                 continue
-            value, layout, moves = out, self.layout(out), [low.node.op]
-            while moves[-1].args["self"] in (*self.views, *self.aliases) and moves[-1].kind in VIEW_KINDS:
-                moves.append(makers[moves[-1].args["self"]].node.op)
-            for op in moves:
-                made = op.outputs[0]
-                alone = made is out or (made is not None and len(readers[made]) < 2)
-                there = producer_layout(op, layout) if alone else None
-                if there is None:
+            value, layout, chain = out, self.layout(out), [low.node.op]
+            while chain[-1].args["self"] in (*self.views, *self.aliases) and chain[-1].kind in VIEW_KINDS:
+                chain.append(producers[chain[-1].args["self"]].node.op)
+            for op in chain:
+                moved = op.outputs[0]
+                alone = moved is out or (moved is not None and len(readers[moved]) < 2)
+                storage = producer_layout(op, layout) if alone else None
+                if storage is None:
                     break
-                value, layout = op.args["self"], there
+                value, layout = op.args["self"], storage
             else:
-                self._settle_at(value, out, layout, makers, readers)
+                self._store_permuted(value, out, layout, producers, readers)
 
-    def _settle_at(self, value: Value, out: Value, layout: Layout, makers: dict[Value, Lowering],
+    def _store_permuted(self, value: Value, out: Value, layout: Layout, producers: dict[Value, Lowering],
                    readers: dict[Value, list[Lowering]]) -> None:  # fmt: skip
-        maker = makers.get(value)
-        taken = (*self.context.storages, *self.borders, *self.tight, *self.parts)
-        fits = maker is not None and maker.writes_layout(layout) and value not in taken and len(readers[value]) == 1
+        producer = producers.get(value)
+        fixed = (*self.context.storages, *self.borders, *self.unpadded, *self.parts)
+        fits = (
+            producer is not None and producer.writes_layout(layout) and value not in fixed and len(readers[value]) == 1
+        )
         if fits and out not in self.context.storages and value.q is None:
             self.parts[value] = (out, lambda home: replace(home, value=value, layout=layout))
 
-    def _may_lie_inside(self, value: Value, out: Value, maker: Lowering) -> bool:
-        free = value not in (*self.context.storages, *self.aliases, *self.borders, *self.tight)
-        named = any(root is value for root in self.aliases.values()) or out in self.aliases
-        named = named or value in self.views or any(op.args["self"] is value for op, _ in self.views.values())
-        whole = maker.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
-        outside = out in self.context.storages and self.context.storages[out].raw
-        there = replace(self.layout(out), shape=tuple(int(n) for n in value.bound))
-        fits = maker.any_strides and (maker.node.op.kind != "linear" or has_uniform_rows(there))
-        return free and not named and not outside and whole and fits and self._reads[value] == 1
+    def _may_store_inside(self, value: Value, out: Value, producer: Lowering) -> bool:
+        free = value not in (*self.context.storages, *self.aliases, *self.borders, *self.unpadded)
+        aliased = any(root is value for root in self.aliases.values()) or out in self.aliases
+        aliased = aliased or value in self.views or any(op.args["self"] is value for op, _ in self.views.values())
+        exact = producer.exact_writes or padded_channels(int(value.bound[-1])) == value.bound[-1]
+        raw_output = out in self.context.storages and self.context.storages[out].raw
+        storage = replace(self.layout(out), shape=tuple(int(n) for n in value.bound))
+        fits = producer.any_strides and (producer.node.op.kind != "linear" or has_uniform_rows(storage))
+        return free and not aliased and not raw_output and exact and fits and self._reads[value] == 1
 
     def root(self, value: Value) -> Value:
         if value in self.parts:
@@ -195,7 +209,7 @@ class LayoutAssignment:
         return self.root(self.aliases[value]) if value in self.aliases else value
 
     def layout(self, value: Value) -> Layout:
-        """How a value lies inside the engine."""
+        """The layout of a value inside the engine."""
         if value in self.context.storages:
             return self.context.storages[value].layout
         if value in self.views:
@@ -206,10 +220,10 @@ class LayoutAssignment:
         shape, item = tuple(int(n) for n in value.bound), value.dtype.itemsize
         border = self.borders.get(value, Border())
         last = (shape[-1] if shape else 1) * item
-        if is_quantized8(value.q) and shape and value not in self.tight:
+        if is_quantized8(value.q) and shape and value not in self.unpadded:
             last = padded_channels(shape[-1])
-        elif last % 4096 == 0 and (value in self.rows or (len(shape) == 4 and shape[1] * shape[2] > 1)):
-            last += 64  # else the pixels of a tile would all lie in the same lines of the first cache
+        elif last % 4096 == 0 and (value in self.padded_rows or (len(shape) == 4 and shape[1] * shape[2] > 1)):
+            last += 64  # a stride of 4096 maps the rows of a tile to the same L1 sets
         if len(shape) == 4 and (border or last != shape[-1] * item):
             return image_layout(shape, item, last, border)
         if not shape or last == shape[-1] * item:

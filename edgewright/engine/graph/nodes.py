@@ -1,4 +1,4 @@
-"""Nodes of a plan: an operator with those that follow while its result is in registers, and what is said of such."""
+"""Nodes: an operator with its fused epilogue, and predicates on operators that fusion and lowering share."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ if TYPE_CHECKING:
 
 CONV_AND_LINEAR = ("conv2d", "depthwise_conv2d", "linear")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
-_CONSTANTS = {"leaky_relu": ("negative_slope",), "elu": ("alpha",)}
-_SINGLE = np.dtype(np.float32)
+_PARAMETERS = {"leaky_relu": ("negative_slope",), "elu": ("alpha",)}
+_F32 = np.dtype(np.float32)
 
 
 @dataclass(eq=False)
 class Node:
-    """``ops[0]`` and those fused into it. ``table`` maps the bytes of the result; ``second`` is read by the tail."""
+    """``ops[0]`` and the operators fused into it.
+
+    ``tail``: the float32 epilogue; ``second``: a tensor the epilogue reads; ``table``: 256 entries applied to an int8
+    result.
+    """
 
     ops: list[Op]
     tail: Epilogue = ()
     second: Value | None = None
-    sum: Op | None = None  # an integer sum with ``second``
+    sum: Op | None = None  # a fused int8 addition of ``second``
     table: Array | None = None
-    parts: list[Node] = field(default_factory=list)  # nodes that were made this one
-    before: bool = False  # begins with the operator that quantizes its rows by their own range
+    parts: list[Node] = field(default_factory=list)  # the nodes that were combined into this one
+    before: bool = False  # ops[0] is the dynamic quantization of the input
     attention: AttentionMatch | None = None
 
     @property
@@ -50,18 +54,18 @@ class Node:
 
     @property
     def middle(self) -> Value:
-        """What the operator itself makes, before anything fused."""
+        """The result of ``ops[0]``, before the epilogue."""
         out = self.ops[0].outputs[0]
         assert out is not None
         return out
 
     def reads(self) -> Iterator[Value]:
-        """Values that are not constants and not made inside."""
-        made = {v for op in self.ops for v in op.outputs}
+        """The non-constant values the node reads, once each."""
+        produced = {v for op in self.ops for v in op.outputs}
         seen: set[Value] = set()
         for op in self.ops:
             for value in op.inputs():
-                if value not in made and not value.constant and value not in seen:
+                if value not in produced and not value.constant and value not in seen:
                     seen.add(value)
                     yield value
 
@@ -71,32 +75,32 @@ class Node:
 
 
 def is_quantized8(q: QParams | None) -> bool:
-    """Quantized to 8 bits, with one scale, fixed."""
+    """Whether a value is int8 or uint8 with one static scale."""
     return q is not None and q.axis is None and q.dynamic is None and q.dtype in (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 def is_float32(value: Value) -> bool:
-    """A real number of single precision."""
-    return value.q is None and value.dtype == _SINGLE
+    """Whether a value is an unquantized float32 tensor."""
+    return value.q is None and value.dtype == _F32
 
 
 def fused_clamp(op: Op) -> Epilogue:
-    """The limits that were fused into an operator."""
-    given = op.args.get("limits")
-    return () if given is None else (ClampStep(float(np.float32(given[0])), float(np.float32(given[1]))),)
+    """The clamp that was fused into an operator, as an epilogue."""
+    limits = op.args.get("limits")
+    return () if limits is None else (ClampStep(float(np.float32(limits[0])), float(np.float32(limits[1]))),)
 
 
 def unary_epilogue(op: Op) -> Epilogue | None:
-    """An operator of one input, or None."""
+    """The epilogue of a single-input operator, or None."""
     if op.kind in ("clamp", "clone", "convert"):
         return ()
-    if op.kind in _CONSTANTS:
-        return (UnaryStep(op.kind, tuple(float(op.args[n]) for n in _CONSTANTS[op.kind])),)
+    if op.kind in _PARAMETERS:
+        return (UnaryStep(op.kind, tuple(float(op.args[n]) for n in _PARAMETERS[op.kind])),)
     return (UnaryStep(op.kind),) if op.kind in FUNCTIONS else None
 
 
 def scalar_epilogue(op: Op) -> Epilogue | None:
-    """A binary operator with a single real constant."""
+    """The epilogue of a binary operator with a float32 scalar constant, or None."""
     if op.kind not in BINARY:
         return None
     for name, flipped in (("other", False), ("self", True)):
@@ -107,5 +111,5 @@ def scalar_epilogue(op: Op) -> Epilogue | None:
 
 
 def single_input_epilogue(op: Op) -> tuple[EpilogueStep, ...]:
-    """The tail of an operator of one input."""
+    """The epilogue of an operator with one non-constant input; empty if it is the identity."""
     return unary_epilogue(op) or scalar_epilogue(op) or ()

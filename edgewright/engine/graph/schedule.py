@@ -1,4 +1,5 @@
-"""From a device graph to a plan: nodes, their lowerings, layouts, memory, steps."""
+"""The scheduler: turns a core graph into a plan. Match attention, fuse, select lowerings, assign layouts, allocate the
+arena, emit steps, verify."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def schedule(
     graph: Graph, isa: ISA, numerics: Numerics, threads: int, memory: int = 4 << 30,
     tuning: TuningParams | None = None, shared: SharedWeights | None = None,
 ) -> Plan:  # fmt: skip
-    """The plan of a verified graph whose shapes are all known; with ``shared`` they may be others the next time."""
+    """Plan a validated graph of static shapes. ``shared``: packed weights that plans for other shapes reuse."""
     context = LoweringContext(isa, numerics, threads, memory, tuning or TuningParams(), shared=shared)
     return _Scheduler(graph, context).run()
 
@@ -97,12 +98,12 @@ class _Scheduler(LayoutAssignment):
         self.inputs = {v: i for i, v in enumerate(graph.inputs)}
         self._lowered: dict[Node, Lowering] = {}
         super().__init__(context, [self._lower(node) for node in self._nodes()])
-        self.temporaries: dict[int, list[tuple[int, int]]] = {}  # offset and size in the arena, by the node's number
+        self.temporaries: dict[int, list[tuple[int, int]]] = {}  # offset and size in the arena, by node index
         self.accesses: list[Access] = []
 
     def run(self) -> Plan:
-        self.decide()
-        self._place()
+        self.assign()
+        self._allocate()
         self.context.error_slot = self.arena
         inputs = [self.context.storages[value] for value in self.graph.inputs]
         for i, lowering in enumerate(self.lowerings):
@@ -128,40 +129,40 @@ class _Scheduler(LayoutAssignment):
     # ------------------------------------------------------------------------------------------------------- nodes
 
     def _nodes(self) -> list[Node]:
-        """The graph's nodes, with copies of inputs and outputs where the caller's arrays will not do."""
+        """Fuse the graph, and insert copies where kernels cannot use the caller's arrays directly."""
         attention = match_attention(self.graph) if self.context.shared is None else []
         nodes = Fuser(self.graph, self.context.numerics, self.context.isa.permute_bytes, attention).run()
         nodes = fuse_conv_chains(self.graph, nodes, self.context)
         self.updates = find_updates(self.graph, nodes, self._lower)
         for update in self.updates:
-            place = Address("output", 0, update.output)
-            self.context.storages |= {version: caller_storage(version, place) for version in update.versions}
-        over = {update.output for update in self.updates}, {update.input for update in self.updates}
-        rest = [value for i, value in enumerate(self.graph.inputs) if i not in over[1]]
+            address = Address("output", 0, update.output)
+            self.context.storages |= {version: caller_storage(version, address) for version in update.versions}
+        updated = {update.output for update in self.updates}, {update.input for update in self.updates}
+        rest = [value for i, value in enumerate(self.graph.inputs) if i not in updated[1]]
         before = [node for value in rest if (node := self._copy_in(value, nodes)) is not None]
-        after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs) if i not in over[0]]
+        after = [self._copy_out(i, value, nodes) for i, value in enumerate(self.graph.outputs) if i not in updated[0]]
         return [*before, *nodes, *(node for node in after if node is not None)]
 
     def _copy_in(self, value: Value, nodes: Sequence[Node]) -> Node | None:
-        """Inputs are copied unless all that read them read nothing else. Signed bytes always are."""
+        """Copy an input unless all its readers read exactly its elements. int8 is always copied, to add its offset."""
         home = self.context.storages[value] = caller_storage(value, Address("input", 0, self.inputs[value]))
         readers = [node for node in nodes if any(v is value for v in node.reads())]
         if not home.raw and all(
             self._lower(node).exact_reads and not self._needs_border(node, value) for node in readers
         ):
             return None
-        inside = clone_value(value)
+        internal = clone_value(value)
         for node in readers:
-            replace_value(node, value, inside)
+            replace_value(node, value, internal)
             self._lowered.pop(node, None)
-        return Node([Op("clone", {"self": value}, [inside])])
+        return Node([Op("clone", {"self": value}, [internal])])
 
     def _needs_border(self, node: Node, value: Value) -> bool:
-        wanted = self._lower(node).required_border()
-        return wanted is not None and wanted[0] is value
+        border = self._lower(node).required_border()
+        return border is not None and border[0] is value
 
     def _copy_out(self, index: int, value: Value, nodes: Sequence[Node]) -> Node | None:
-        """An output is made in place if nothing else reads it and its maker writes nothing else."""
+        """Produce an output in place if nothing reads it and its producer writes exactly its elements; else copy."""
         home = caller_storage(value, Address("output", 0, index))
         maker = next((n for n in nodes if any(v is value for v in n.outputs)), None)
         read = any(v is value for n in nodes for v in n.reads()) or self.graph.outputs.count(value) > 1
@@ -170,25 +171,25 @@ class _Scheduler(LayoutAssignment):
             if lowering.exact_writes and lowering.aliased_input() is None:
                 self.context.storages[value] = home
                 return None
-        outside = clone_value(value)
-        self.context.storages[outside] = caller_storage(outside, Address("output", 0, index))
-        return Node([Op("clone", {"self": value}, [outside])])
+        copied = clone_value(value)
+        self.context.storages[copied] = caller_storage(copied, Address("output", 0, index))
+        return Node([Op("clone", {"self": value}, [copied])])
 
     def _lower(self, node: Node) -> Lowering:
         if node not in self._lowered:
-            self._lowered[node] = self._choose(node)
+            self._lowered[node] = self._select(node)
         return self._lowered[node]
 
-    def _choose(self, node: Node) -> Lowering:
+    def _select(self, node: Node) -> Lowering:
         if node.before or any(0 in v.bound for v in (*node.reads(), *node.outputs)):
             return ReferenceStep(node)
         lowerings = LOWERINGS if self.context.shared is None else [*DYNAMIC_SHAPE_LOWERINGS, *LOWERINGS]
-        return next(made for kind in lowerings if (made := kind.accept(node, self.context)) is not None)
+        return next(lowering for kind in lowerings if (lowering := kind.accept(node, self.context)) is not None)
 
     # ------------------------------------------------------------------------------------------------------ memory
 
-    def _place(self) -> None:
-        """Homes in the arena, for as long as values are needed."""
+    def _allocate(self) -> None:
+        """Compute lifetimes and allocate arena storage for values and temporaries."""
         first: dict[Value, int] = {}
         last: dict[Value, int] = {}
         for i, lowering in enumerate(self.lowerings):
@@ -200,27 +201,29 @@ class _Scheduler(LayoutAssignment):
             for value in lowering.node.reads():
                 last[self.root(value)] = i
         layouts = {value: self.layout(value) for value in first}
-        needs = [BufferLifetime(layouts[value].size, first[value], last[value]) for value in first]
-        own = [(i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)]
-        offsets, self.arena = allocate([*needs, *(BufferLifetime(size, i, i) for i, size in own)])
-        for (i, size), offset in zip(own, offsets[len(needs) :], strict=True):
+        lifetimes = [BufferLifetime(layouts[value].size, first[value], last[value]) for value in first]
+        temporaries = [
+            (i, size) for i, lowering in enumerate(self.lowerings) for size in lowering.temporaries(self.context)
+        ]
+        offsets, self.arena = allocate([*lifetimes, *(BufferLifetime(size, i, i) for i, size in temporaries)])
+        for (i, size), offset in zip(temporaries, offsets[len(lifetimes) :], strict=True):
             self.temporaries.setdefault(i, []).append((offset, size))
         for (value, layout), offset in zip(layouts.items(), offsets, strict=False):
             self.context.storages[value] = Storage(value, Address("arena", offset + layout.start), layout)
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    def _settle(self, value: Value) -> None:
-        """Give a value that is part of another its home, once that one has its own."""
+    def _resolve(self, value: Value) -> None:
+        """Resolve the storage of a value that is stored inside another."""
         if value in self.parts and value not in self.context.storages:
-            whole, inside = self.parts[value]
-            self._settle(whole)
-            self.context.storages[value] = inside(self.context.storage(whole))
+            outer, storage_inside = self.parts[value]
+            self._resolve(outer)
+            self.context.storages[value] = storage_inside(self.context.storage(outer))
 
     def _emit(self, lowering: Lowering, temporaries: tuple[tuple[int, int], ...]) -> Access:
-        """The node's steps, and what they read and write."""
+        """Emit a node's steps; return what they read and write."""
         context, node, out = self.context, lowering.node, lowering.node.out
-        self._settle(out)
+        self._resolve(out)
         context.barrier, context.label = True, node.label
         first = len(context.steps)
         source: Value | None = None
@@ -230,7 +233,7 @@ class _Scheduler(LayoutAssignment):
             context.storages[out] = view_storage(op, context.storage(op.args["self"]))
         elif out in self.aliases:
             source = self.aliases[out]
-            if source in self.parts:  # stored where the last of several moves will be, with that one's strides
+            if source in self.parts:  # produced with the strides of the last of several moves
                 context.storages[out] = view_storage(node.op, context.storage(node.op.args["self"]))
             else:
                 context.storages[out] = replace(context.storages[source], value=out, layout=self.layout(out))

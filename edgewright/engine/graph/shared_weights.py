@@ -1,4 +1,4 @@
-"""Packed weights that all forms of a graph have in common: packed once, whatever sizes come."""
+"""Packed weights that all shape specializations of a graph share."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from edgewright.ir.graph import Array
 
 
 class SharedWeights:
-    """Each with the key that says what it was made from and how; what keys name is kept as long as they are."""
+    """Packed arrays, keyed by identity of the source arrays and the packing. Sources are kept alive so that ids stay
+    unique."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
-        self._known: dict[Hashable, int] = {}
-        self._kept: list[Any] = []
+        self._indices: dict[Hashable, int] = {}
+        self._sources: list[Any] = []
 
-    def pack(self, made_of: Sequence[Any], how: Hashable, size: int, write: Callable[[Array], None]) -> Address:
-        """Where ``size`` bytes made of these arrays are; ``write`` makes them if they are new."""
-        key = (*map(id, made_of), how, size)
-        if key not in self._known:
-            room = aligned_buffer(size + SLACK)[:size]
-            write(room)
-            self.arrays.append(room)
-            self._kept.extend(made_of)
-            self._known[key] = len(self.arrays) - 1  # last: an interrupt or a fork may come between any two lines
-        return Address("shared", 0, self._known[key])
+    def pack(self, sources: Sequence[Any], packing: Hashable, size: int, write: Callable[[Array], None]) -> Address:
+        """The address of ``size`` bytes packed from ``sources``; ``write`` packs them on first use."""
+        key = (*map(id, sources), packing, size)
+        if key not in self._indices:
+            target = aligned_buffer(size + SLACK)[:size]
+            write(target)
+            self.arrays.append(target)
+            self._sources.extend(sources)
+            self._indices[key] = len(self.arrays) - 1  # last, so that an interrupt or a fork leaves a consistent state
+        return Address("shared", 0, self._indices[key])

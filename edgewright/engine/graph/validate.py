@@ -1,7 +1,7 @@
-"""Sizes that must hold before code is generated: compiled code checks nothing.
+"""Validation of core graphs before code generation, because compiled code has no bounds checks.
 
-A device graph may come from a file that says anything about its tensors. Every operator that has a kernel must make
-exactly what the graph says it makes.
+A graph may come from an untrusted file. The shape rules recompute every result's shape from its operands; a declared
+shape that differs is an error.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from edgewright.ir.graph import Graph, Op, Value, verify
 
 Shape = tuple[int, ...]
 Rule = Callable[[Op], Shape]
-_MOST = 1 << 40  # elements of anything
+_MAX_SIZE = 1 << 40
 
 
 def check_graph(graph: Graph, memory: int) -> None:
-    """Raise unless the graph holds together and its tensors fit in ``memory`` bytes."""
+    """Raise unless shapes, constants and quantization are consistent and tensors fit in ``memory`` bytes."""
     verify(graph)
     for value in graph.values():
         if value.dtype is None or value.dynamic:
             raise ExecutionError(f"device graph: {value.name}", "must be a tensor of known sizes")
         if any(n < 0 for n in value.bound):
-            raise _wrong(value.name, "sizes must not be negative", list(value.bound))
+            raise _error(value.name, "sizes must not be negative", list(value.bound))
         if value.nbytes > memory:
             raise LimitError(f"device graph: {value.name}", f"may take {memory} bytes", value=value.nbytes)
         if value.data is not None and np.shape(value.data) != value.bound:
-            raise _wrong(value.name, "a constant has the shape of its data", np.shape(value.data))
+            raise _error(value.name, "a constant has the shape of its data", np.shape(value.data))
         _check_quantization(value)
     for op in graph.ops:
         _check_op(op)
-    packed = sum(_packed(op) for op in graph.ops)
+    packed = sum(_packed_size(op) for op in graph.ops)
     if packed > memory:
         raise LimitError("device graph", f"packed weights may take {memory} bytes", value=packed)
 
@@ -46,130 +46,132 @@ def _check_quantization(value: Value) -> None:
     if q is None or q.dynamic is not None or q.dtype.itemsize > 1:
         return
     scales, zeros = np.asarray(q.scale, np.float64), np.atleast_1d(np.asarray(q.zero_point, object))
-    possible = bool(np.all(np.isfinite(scales) & (scales > 0))) and all(q.qmin <= z <= q.qmax for z in zeros)
-    if not possible:
+    valid = bool(np.all(np.isfinite(scales) & (scales > 0))) and all(q.qmin <= z <= q.qmax for z in zeros)
+    if not valid:
         rule = f"needs scales above 0 and zero points from {q.qmin} to {q.qmax}"
-        raise _wrong(value.name, rule, (np.ravel(scales)[:3].tolist(), zeros[:3].tolist()))
+        raise _error(value.name, rule, (np.ravel(scales)[:3].tolist(), zeros[:3].tolist()))
 
 
-def _packed(op: Op) -> int:
-    """At least the bytes of an operator's weights as kernels want them: each use of a constant has its own."""
+def _packed_size(op: Op) -> int:
+    """A lower bound on the packed size of an operator's weights: each use of a constant is packed separately."""
     weight = op.args.get("weight")
     if weight is None or weight.data is None:
         return sum(value.nbytes for value in op.inputs() if value.constant)
     channels = max(1, weight.bound[-1] if op.kind == "depthwise_conv2d" else weight.bound[0] if weight.bound else 1)
-    padded = -(-channels // 16) * 16  # whole vectors
-    transformed = 4 if weight.bound[1:3] == (3, 3) and weight.q is None else 1  # Winograd's, at most
+    padded = -(-channels // 16) * 16  # full vectors
+    transformed = 4 if weight.bound[1:3] == (3, 3) and weight.q is None else 1  # Winograd filters, at most
     return int(weight.nbytes) // channels * padded * transformed
 
 
 def _check_op(op: Op) -> None:
     limits = op.args.get("limits")
     if limits is not None and not limits[0] <= limits[1]:
-        raise _wrong(op.kind, "limits must be numbers in order", limits)
+        raise _error(op.kind, "limits must be numbers in order", limits)
     rule = SHAPE_RULES.get(op.kind) or (aten_shape if is_aten_op(op.kind) else None)
     if rule is None:
         return
     out = op.outputs[0]
     if out is None:
-        raise _wrong(op.kind, "must have an output", None)
+        raise _error(op.kind, "must have an output", None)
     try:
-        made = tuple(int(n) for n in rule(op))
+        inferred = tuple(int(n) for n in rule(op))
     except (ValueError, LookupError, TypeError, ArithmeticError) as error:
-        raise _wrong(op.kind, f"does not hold together: {error}", list(out.bound)) from error
-    if made != out.bound:
-        raise _wrong(op.kind, f"makes a tensor of shape {list(made)}", list(out.bound))
+        raise _error(op.kind, f"does not hold together: {error}", list(out.bound)) from error
+    if inferred != out.bound:
+        raise _error(op.kind, f"makes a tensor of shape {list(inferred)}", list(out.bound))
 
 
-def _wrong(name: str, rule: str, value: object) -> ExecutionError:
+def _error(name: str, rule: str, value: object) -> ExecutionError:
     return ExecutionError(f"device graph: {name}", rule, value=value, remedy="The file is damaged or not one of ours.")
 
 
-def _need(condition: bool, rule: str) -> None:
+def _require(condition: bool, rule: str) -> None:
     if not condition:
         raise ValueError(rule)
 
 
 def _pairs(op: Op, *names: str) -> list[tuple[int, int]]:
-    """Two positive numbers each."""
+    """Arguments that are pairs of positive integers."""
     found = []
     for name in names:
-        given = op.args.get(name) or [1, 1]
-        _need(len(given) == 2 and all(0 < int(n) < _MOST for n in given), f"{name} must be two positive numbers")
-        found.append((int(given[0]), int(given[1])))
+        values = op.args.get(name) or [1, 1]
+        _require(
+            len(values) == 2 and all(0 < int(n) < _MAX_SIZE for n in values), f"{name} must be two positive numbers"
+        )
+        found.append((int(values[0]), int(values[1])))
     return found
 
 
 def _pads(op: Op) -> list[tuple[int, int]]:
-    given = [int(n) for n in op.args["padding"]]
-    _need(len(given) == 4 and all(0 <= n < _MOST for n in given), "padding must be four numbers from 0")
-    return [(given[0], given[1]), (given[2], given[3])]
+    values = [int(n) for n in op.args["padding"]]
+    _require(len(values) == 4 and all(0 <= n < _MAX_SIZE for n in values), "padding must be four numbers from 0")
+    return [(values[0], values[1]), (values[2], values[3])]
 
 
 def _image(value: Value) -> Shape:
-    _need(len(value.bound) == 4, "needs an image of four dimensions")
+    _require(len(value.bound) == 4, "needs an image of four dimensions")
     return value.bound
 
 
 def _windows(size: int, pads: tuple[int, int], kernel: int, stride: int, dilation: int) -> int:
-    reach = dilation * (kernel - 1) + 1
-    _need(size + sum(pads) >= reach, "the window must fit in the padded image")
-    return (size + sum(pads) - reach) // stride + 1
+    extent = dilation * (kernel - 1) + 1
+    _require(size + sum(pads) >= extent, "the window must fit in the padded image")
+    return (size + sum(pads) - extent) // stride + 1
 
 
 def _bias(op: Op, channels: int) -> None:
     bias = op.args.get("bias")
     # (8, 1) would be added along another dimension than the channels.
     fits = bias is None or (math.prod(bias.bound) == channels and bias.bound[-1:] in ((), (channels,)))
-    _need(fits, f"the bias must have {channels} elements, in its last dimension")
+    _require(fits, f"the bias must have {channels} elements, in its last dimension")
 
 
 def _scales(weight: Value, channels: int) -> None:
     size = 1 if weight.q is None else np.size(weight.q.scale)
-    _need(size in (1, channels) or (weight.q is not None and weight.q.block is not None), "a scale for each channel")
+    _require(size in (1, channels) or (weight.q is not None and weight.q.block is not None), "a scale for each channel")
 
 
-def _convolution(op: Op) -> Shape:
-    batch, high, wide, inputs = _image(op.args["input"])
+def _conv(op: Op) -> Shape:
+    batch, height, width, inputs = _image(op.args["input"])
     weight = _image(op.args["weight"])
     stride, dilation = _pairs(op, "stride", "dilation")
     groups = int(op.args["groups"])
-    _need(groups > 0, "groups must be positive")
+    _require(groups > 0, "groups must be positive")
     if op.kind == "depthwise_conv2d":
         channels = weight[3]
-        _need(weight[0] == 1 and inputs == groups and channels % groups == 0, "a filter for each channel")
+        _require(weight[0] == 1 and inputs == groups and channels % groups == 0, "a filter for each channel")
     else:
         channels = weight[0]
-        _need(weight[3] * groups == inputs and channels % groups == 0, "filters must fit the channels of each group")
+        _require(weight[3] * groups == inputs and channels % groups == 0, "filters must fit the channels of each group")
     _bias(op, channels)
     _scales(op.args["weight"], channels)
     sizes = [_windows(n, p, k, s, d) for n, p, k, s, d in
-             zip((high, wide), _pads(op), weight[1:3], stride, dilation, strict=True)]  # fmt: skip
+             zip((height, width), _pads(op), weight[1:3], stride, dilation, strict=True)]  # fmt: skip
     return (batch, *sizes, channels)
 
 
-def _transposed(op: Op) -> Shape:
+def _conv_transpose(op: Op) -> Shape:
     batch, *image, inputs = _image(op.args["input"])
     weight = _image(op.args["weight"])
     stride, dilation = _pairs(op, "stride", "dilation")
     groups, extra = int(op.args["groups"]), [int(n) for n in op.args.get("output_padding") or [0, 0]]
-    _need(groups > 0 and weight[3] * groups == inputs and weight[0] % groups == 0, "filters must fit the channels")
-    _need(
+    _require(groups > 0 and weight[3] * groups == inputs and weight[0] % groups == 0, "filters must fit the channels")
+    _require(
         len(extra) == 2 and all(0 <= e < s for e, s in zip(extra, stride, strict=True)), "more than a stride is added"
     )
     _bias(op, weight[0])
     _scales(op.args["weight"], weight[0])
     sizes = [(n - 1) * s + d * (k - 1) + 1 + e - sum(p) for n, s, d, k, e, p in
              zip(image, stride, dilation, weight[1:3], extra, _pads(op), strict=True)]  # fmt: skip
-    _need(min(sizes) > 0, "nothing is left")
+    _require(min(sizes) > 0, "nothing is left")
     return (batch, *sizes, weight[0])
 
 
 def _linear(op: Op) -> Shape:
     x, weight = op.args["input"].bound, op.args["weight"].bound
-    _need(len(weight) == 2 and len(x) >= 1, "needs rows and a matrix")
+    _require(len(weight) == 2 and len(x) >= 1, "needs rows and a matrix")
     outputs, inputs = (weight[1], weight[0]) if op.args.get("transposed") else weight
-    _need(x[-1] == inputs, f"rows must have {inputs} elements")
+    _require(x[-1] == inputs, f"rows must have {inputs} elements")
     _bias(op, outputs)
     _scales(op.args["weight"], outputs)
     return (*x[:-1], outputs)
@@ -181,7 +183,7 @@ def _broadcast(op: Op) -> Shape:
 
 def _prelu(op: Op) -> Shape:
     shape = np.broadcast_shapes(op.args["self"].bound, op.args["weight"].bound)
-    _need(shape == op.args["self"].bound, "slopes must fit the last dimension")
+    _require(shape == op.args["self"].bound, "slopes must fit the last dimension")
     return shape
 
 
@@ -193,7 +195,7 @@ def _resize(op: Op) -> Shape:
 
 def _bmm(op: Op) -> Shape:
     a, b = op.args["self"].bound, op.args["other"].bound
-    _need(len(a) >= 2 and len(b) >= 2 and a[-1] == b[-2], "matrices must fit")
+    _require(len(a) >= 2 and len(b) >= 2 and a[-1] == b[-2], "matrices must fit")
     return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
 
 
@@ -202,10 +204,10 @@ def _same(op: Op) -> Shape:
 
 
 def _pool(op: Op) -> Shape:
-    batch, high, wide, channels = _image(op.args["self"])
+    batch, height, width, channels = _image(op.args["self"])
     kernel, stride, dilation = _pairs(op, "kernel_size", "stride", "dilation")
     sizes = [_windows(n, p, k, s, d) for n, p, k, s, d in
-             zip((high, wide), _pads(op), kernel, stride, dilation, strict=True)]  # fmt: skip
+             zip((height, width), _pads(op), kernel, stride, dilation, strict=True)]  # fmt: skip
     return (batch, *sizes, channels)
 
 
@@ -216,58 +218,60 @@ def _global(op: Op) -> Shape:
 
 def _permute(op: Op) -> Shape:
     shape, dims = op.args["self"].bound, [int(d) for d in op.args["dims"]]
-    _need(sorted(dims) == list(range(len(shape))), "dimensions must each be named once")
+    _require(sorted(dims) == list(range(len(shape))), "dimensions must each be named once")
     return tuple(shape[d] for d in dims)
 
 
 def _view(op: Op) -> Shape:
     total, sizes = math.prod(op.args["self"].bound), [int(n) for n in op.args["size"]]
-    _need(sum(n in (0, -1) for n in sizes) <= 1 and all(n >= -1 for n in sizes), "at most one size may be left open")
+    _require(sum(n in (0, -1) for n in sizes) <= 1 and all(n >= -1 for n in sizes), "at most one size may be left open")
     known = math.prod(n for n in sizes if n > 0)
-    made = tuple(total // known if n in (0, -1) else n for n in sizes)
-    _need(math.prod(made) == total, "elements must stay as many")
-    return made
+    inferred = tuple(total // known if n in (0, -1) else n for n in sizes)
+    _require(math.prod(inferred) == total, "elements must stay as many")
+    return inferred
 
 
 def _slice(op: Op) -> Shape:
     shape, starts = op.args["self"].bound, [int(n) for n in op.args["start"]]
     lengths = [int(n) or size - a for a, n, size in zip(starts, op.args["length"], shape, strict=True)]
     inside = all(a >= 0 and n > 0 and a + n <= size for a, n, size in zip(starts, lengths, shape, strict=True))
-    _need(inside, "the slice must be inside")
+    _require(inside, "the slice must be inside")
     return tuple(lengths)
 
 
 def _cat(op: Op) -> Shape:
     shapes = [v.bound for v in op.args["tensors"]]
     dim, rank = int(op.args["dim"]), len(shapes[0])
-    _need(-rank <= dim < rank, f"the dimension must be one of {rank}")
+    _require(-rank <= dim < rank, f"the dimension must be one of {rank}")
     axis = dim % rank
     rest = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
-    _need(len(rest) == 1 and len({len(s) for s in shapes}) == 1, "tensors must agree in every other dimension")
+    _require(len(rest) == 1 and len({len(s) for s in shapes}) == 1, "tensors must agree in every other dimension")
     return (*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :])
 
 
 def _pad(op: Op) -> Shape:
     before, after = ([int(n) for n in op.args[name]] for name in ("before", "after"))
-    _need(all(0 <= n < _MOST for n in (*before, *after)), "padding must be at least 0")
+    _require(all(0 <= n < _MAX_SIZE for n in (*before, *after)), "padding must be at least 0")
     return tuple(n + a + b for n, a, b in zip(op.args["self"].bound, before, after, strict=True))
 
 
 def _topk(op: Op) -> Shape:
     shape, dim = list(op.args["self"].bound), int(op.args["dim"])
-    _need(0 <= dim < len(shape) and 0 < int(op.args["k"]) <= shape[dim], "as many as there are along the dimension")
+    _require(0 <= dim < len(shape) and 0 < int(op.args["k"]) <= shape[dim], "as many as there are along the dimension")
     shape[dim] = int(op.args["k"])
     return tuple(shape)
 
 
-def _bands(op: Op) -> Shape:
-    """Neighbours that are added up must be there."""
+def _separable_resize(op: Op) -> Shape:
+    """Separable resize: the taps of every result must be in range."""
     shape, dim = list(op.args["self"].bound), int(op.args["dim"])
     starts, counts, weights = (op.args[name].data for name in ("starts", "counts", "weights"))
-    _need(0 <= dim < len(shape) and all(a is not None for a in (starts, counts, weights)), "constants must be known")
-    _need(starts.ndim == counts.ndim == 1 and weights.shape == (len(starts), weights.shape[1]), "a row for each result")
-    _need(len(starts) == len(counts) and bool(np.all(counts <= weights.shape[1])), "a weight for each neighbour")
-    _need(bool(np.all((starts >= 0) & (counts > 0) & (starts + counts <= shape[dim]))), "neighbours must be inside")
+    _require(0 <= dim < len(shape) and all(a is not None for a in (starts, counts, weights)), "constants must be known")
+    _require(
+        starts.ndim == counts.ndim == 1 and weights.shape == (len(starts), weights.shape[1]), "a row for each result"
+    )
+    _require(len(starts) == len(counts) and bool(np.all(counts <= weights.shape[1])), "a weight for each neighbour")
+    _require(bool(np.all((starts >= 0) & (counts > 0) & (starts + counts <= shape[dim]))), "neighbours must be inside")
     return (*shape[:dim], len(starts), *shape[dim + 1 :])
 
 
@@ -276,11 +280,11 @@ def _like(*kinds: str, rule: Rule) -> dict[str, Rule]:
 
 
 SHAPE_RULES: dict[str, Rule] = {
-    **_like("conv2d", "depthwise_conv2d", rule=_convolution),
+    **_like("conv2d", "depthwise_conv2d", rule=_conv),
     **_like("add", "sub", "mul", "div", "maximum", "minimum", "trunc_divide", rule=_broadcast),
     **_like(*FUNCTIONS, "clamp", "clone", "convert", "softmax", rule=_same),
     **_like("max_pool2d", "avg_pool2d", rule=_pool),
-    "conv_transpose2d": _transposed,
+    "conv_transpose2d": _conv_transpose,
     "bmm": _bmm,
     "whole_matmul": _bmm,
     "linear": _linear,
@@ -293,12 +297,12 @@ SHAPE_RULES: dict[str, Rule] = {
     "cat": _cat,
     "pad": _pad,
     "topk_places": _topk,
-    "bands": _bands,
+    "bands": _separable_resize,
 }
 
 
 def every_window_overlaps(size: int, windows: int, kernel: int, stride: int, padding: int, dilation: int) -> bool:
-    """Every window along a dimension has a tap in the image."""
+    """Whether every window along a dimension has a tap inside the image."""
     starts = np.arange(windows)[:, None] * stride - padding
     taps = starts + np.arange(kernel)[None, :] * dilation
     return bool(((taps >= 0) & (taps < size)).any(1).all())

@@ -49,75 +49,77 @@ class Access:
 def verify_plan(accesses: Sequence[Access], arena: int, inputs: Sequence[Storage]) -> None:
     """Raise ``PlanError`` unless every node reads what was written for it. ``inputs``: what the caller provides."""
     memory = _Memory(arena, accesses)
-    for home in inputs:
-        memory.claim(home)
+    for storage in inputs:
+        memory.claim(storage)
     for access in accesses:
-        for home in access.reads:
-            memory.demand(home, access.label)
+        for storage in access.reads:
+            memory.check_read(storage, access.label)
         if access.same is not None:
             memory.numbers[access.writes[0].value] = memory.numbers[access.same]
             continue
         for offset, size in access.temporaries:
             memory.release(offset, size)
-        for home in access.writes:
-            memory.claim(home)
+        for storage in access.writes:
+            memory.claim(storage)
 
 
 class _Memory:
-    """Which value each granule of each buffer holds; 0 is nobody's."""
+    """Shadow memory: the number of the value that owns each granule of each buffer; 0 is unowned."""
 
     def __init__(self, arena: int, accesses: Sequence[Access]) -> None:
-        homes = [home for access in accesses for home in (*access.reads, *access.writes)]
+        storages = [storage for access in accesses for storage in (*access.reads, *access.writes)]
         sizes = [n for access in accesses for pair in access.temporaries for n in pair]
-        sizes += [n for h in homes for n in (h.address.offset, h.layout.start, h.layout.size, h.layout.item)]
-        self.granule = math.gcd(64, *sizes, *(s for h in homes for s in h.layout.strides))
+        sizes += [n for h in storages for n in (h.address.offset, h.layout.start, h.layout.size, h.layout.item)]
+        self.granule = math.gcd(64, *sizes, *(s for h in storages for s in h.layout.strides))
         self.owners: dict[Buffer, Array] = {("arena", 0): np.zeros(-(-arena // self.granule), np.int32)}
         self.numbers: dict[Value, int] = {}
 
-    def claim(self, home: Storage) -> None:
-        """The value's bytes are its own from now on, the border too if it has one."""
-        number = self.numbers[home.value] = len(self.numbers) + 1
-        self._held(home)[...] = number
+    def claim(self, storage: Storage) -> None:
+        """Record that a value was written: it owns its bytes, border included."""
+        number = self.numbers[storage.value] = len(self.numbers) + 1
+        self._owners_of(storage)[...] = number
 
     def release(self, offset: int, size: int) -> None:
         self.owners["arena", 0][offset // self.granule : -(-(offset + size) // self.granule)] = 0
 
-    def demand(self, home: Storage, label: str) -> None:
-        number = self.numbers.get(home.value)
+    def check_read(self, storage: Storage, label: str) -> None:
+        number = self.numbers.get(storage.value)
         if number is None:
-            raise PlanError(label, "reads a value that nothing wrote", value=home.value.name)
-        others = np.count_nonzero(self._held(home) != number)
+            raise PlanError(label, "reads a value that nothing wrote", value=storage.value.name)
+        others = np.count_nonzero(self._owners_of(storage) != number)
         if others:
-            rule = f"must read {home.value.name} as it was written; bytes that another value overwrote"
+            rule = f"must read {storage.value.name} as it was written; bytes that another value overwrote"
             raise PlanError(label, rule, value=int(others) * self.granule)
 
-    def _held(self, home: Storage) -> Array:
-        """The owners of a value's granules: of its elements, or of its whole allocation if it has a border."""
-        layout, grain = home.layout, self.granule
+    def _owners_of(self, storage: Storage) -> Array:
+        """The owners of a value's granules: of its elements, or of its entire allocation if it has a border."""
+        layout, granule = storage.layout, self.granule
         if layout.border:
-            start = home.address.offset - layout.start
-            return self._buffer(home.address, start + layout.size)[start // grain : (start + layout.size) // grain]
+            start = storage.address.offset - layout.start
+            return self._buffer(storage.address, start + layout.size)[
+                start // granule : (start + layout.size) // granule
+            ]
         if 0 in layout.shape:
             return np.zeros(0, np.int32)
         end = sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)) + layout.item
-        owners = self._buffer(home.address, home.address.offset + end)
-        axes = _merged(zip((*layout.shape, layout.item // grain), (*layout.strides, grain), strict=True))
-        shape, strides = [n for n, _ in axes], [step // grain * owners.itemsize for _, step in axes]
-        return np.ndarray(shape, owners.dtype, owners, home.address.offset // grain * owners.itemsize, strides)
+        owners = self._buffer(storage.address, storage.address.offset + end)
+        axes = _merge_axes(zip((*layout.shape, layout.item // granule), (*layout.strides, granule), strict=True))
+        shape, strides = [n for n, _ in axes], [step // granule * owners.itemsize for _, step in axes]
+        return np.ndarray(shape, owners.dtype, owners, storage.address.offset // granule * owners.itemsize, strides)
 
-    def _buffer(self, place: Address, size: int) -> Array:
-        """The owners of a buffer, of at least ``size`` bytes; only the arena's is known before."""
-        key = (place.buffer, place.index)
+    def _buffer(self, address: Address, size: int) -> Array:
+        """The owner map of a buffer, grown to ``size`` bytes; only the arena's size is known in advance."""
+        key = (address.buffer, address.index)
         count, owners = -(-size // self.granule), self.owners.get(key, np.zeros(0, np.int32))
         if count > owners.size:
-            if place.buffer == "arena":
+            if address.buffer == "arena":
                 raise PlanError("arena", f"has {owners.size * self.granule} bytes; a value ends at", value=size)
             owners = self.owners[key] = np.concatenate((owners, np.zeros(count - owners.size, np.int32)))
         return owners
 
 
-def _merged(axes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(size, stride) of dimensions, outermost first; those that are one run of memory are one."""
+def _merge_axes(axes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(size, stride) per dimension, outermost first, with contiguous dimensions merged."""
     merged: list[tuple[int, int]] = []
     for n, step in axes:
         if n == 1:

@@ -1,4 +1,4 @@
-"""Values that are others, seen with other strides: permuted, cut or reshaped without a copy."""
+"""Strided views: permute, slice, reshape and expand without a copy."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ VIEW_KINDS = ("permute", "view", "slice", "clone", "expand")
 
 
 def restride(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int], item: int) -> tuple[int, ...] | None:
-    """Strides of the same elements in another shape, or None if there are none.
+    """The strides of a reshape without a copy, or None if it needs one.
 
     >>> restride((4, 6), (96, 8), (4, 2, 3), 8)
     (96, 24, 8)
     >>> restride((4, 6), (96, 8), (24,), 8) is None
     True
     """
-    runs: list[tuple[int, int]] = []  # elements at equal distances, and that distance
+    runs: list[tuple[int, int]] = []  # (count, stride) of maximal equidistant runs
     for n, step in zip(shape, strides, strict=True):
         if runs and n != 1 and runs[-1][1] == n * step:
             runs[-1] = runs[-1][0] * n, step
         elif n != 1:
             runs.append((n, step))
-    made: list[int] = []
+    new_strides: list[int] = []
     for n in reversed(wanted):
         have, step = runs[-1] if runs else (1, item)
         if have % n:
             return None
-        made.append(step)
+        new_strides.append(step)
         if n > 1:
             runs[-1:] = [(have // n, step * n)] if have > n else []
-    return tuple(reversed(made))
+    return tuple(reversed(new_strides))
 
 
 def view_layout(op: Op, layout: Layout) -> tuple[Layout, int] | None:
-    """How an operator's result lies if it is what it is made from, and bytes to its first element."""
+    """The layout of a view of its operand, and the byte offset of its first element; None if it needs a copy."""
     out = op.outputs[0]
     assert out is not None
     shape, strides = tuple(int(n) for n in out.bound), layout.strides
     if op.kind == "permute":
         dims = [int(d) for d in op.args["dims"]]
-        return _like(layout, shape, [strides[d] for d in dims]), 0
+        return _without_border(layout, shape, [strides[d] for d in dims]), 0
     if op.kind == "slice":
         offset = sum(int(a) * s for a, s in zip(op.args["start"], strides, strict=True))
-        return _like(layout, shape, strides), offset
+        return _without_border(layout, shape, strides), offset
     if op.kind == "expand":
         return replace(layout, shape=shape, strides=broadcast_strides(layout, shape), border=Border()), 0
-    made = restride(layout.shape, strides, shape, layout.item)
-    return None if made is None else (_like(layout, shape, made), 0)
+    new_strides = restride(layout.shape, strides, shape, layout.item)
+    return None if new_strides is None else (_without_border(layout, shape, new_strides), 0)
 
 
 def broadcast_strides(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
@@ -61,30 +61,30 @@ def broadcast_strides(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def producer_layout(op: Op, layout: Layout) -> Layout | None:
-    """How an operator's input must lie so that its result lies as ``layout``."""
+    """The layout an operator's input must have for its result to have ``layout``; None if there is none."""
     shape = tuple(int(n) for n in op.args["self"].bound)
     if op.kind == "permute":
         dims = [int(d) for d in op.args["dims"]]
-        return _like(layout, shape, [layout.strides[dims.index(d)] for d in range(len(shape))])
+        return _without_border(layout, shape, [layout.strides[dims.index(d)] for d in range(len(shape))])
     if op.kind not in ("view", "clone"):
         return None
-    made = restride(layout.shape, layout.strides, shape, layout.item)
-    return None if made is None else _like(layout, shape, made)
+    new_strides = restride(layout.shape, layout.strides, shape, layout.item)
+    return None if new_strides is None else _without_border(layout, shape, new_strides)
 
 
-def view_storage(op: Op, home: Storage) -> Storage:
-    """The home of the result of an operator that only looks at its input."""
-    out, found = op.outputs[0], view_layout(op, home.layout)
+def view_storage(op: Op, storage: Storage) -> Storage:
+    """The storage of a view of ``home``."""
+    out, found = op.outputs[0], view_layout(op, storage.layout)
     assert out is not None and found is not None
-    inside = home.inside or tuple(out.bound[-1:]) != tuple(home.layout.shape[-1:])
-    return Storage(out, home.at(found[1]), found[0], home.raw, inside)
+    inside = storage.inside or tuple(out.bound[-1:]) != tuple(storage.layout.shape[-1:])
+    return Storage(out, storage.at(found[1]), found[0], storage.raw, inside)
 
 
-def _like(layout: Layout, shape: Sequence[int], strides: Sequence[int]) -> Layout:
-    """Dimensions of 1 get the stride that rows at equal distances would have there."""
-    made, inner = list(strides), layout.item
+def _without_border(layout: Layout, shape: Sequence[int], strides: Sequence[int]) -> Layout:
+    """A layout without a border. Dimensions of size 1 get the stride of a dense layout around them."""
+    new_strides, inner = list(strides), layout.item
     for d in range(len(shape) - 1, -1, -1):
         outer = next((strides[i] for i in range(d - 1, -1, -1) if shape[i] != 1), inner)
-        made[d] = outer if shape[d] == 1 else strides[d]
-        inner = made[d] * shape[d]
-    return replace(layout, shape=tuple(shape), strides=tuple(made), border=Border())
+        new_strides[d] = outer if shape[d] == 1 else strides[d]
+        inner = new_strides[d] * shape[d]
+    return replace(layout, shape=tuple(shape), strides=tuple(new_strides), border=Border())

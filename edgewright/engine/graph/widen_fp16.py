@@ -1,5 +1,5 @@
-"""Graphs of 16-bit reals as graphs of 32-bit ones: the reference computes in single precision and stores in 16 bits,
-so a result that is rounded to 16 bits, and kept in 32, is the same. Only what the caller sees is stored in 16 bits."""
+"""Widening of fp16 and bf16 graphs to float32. The reference computes in float32 and stores 16 bits, so rounding each
+result to 16 bits while keeping it in float32 is bit-exact. Only graph inputs and outputs are stored in 16 bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from edgewright.ir.dtypes import DType, bfloat16
 from edgewright.ir.graph import Graph, Op, Value
 
-_SINGLE = np.dtype(np.float32)
+_F32 = np.dtype(np.float32)
 ROUNDING_OPS: dict[DType, str] = {np.dtype(np.float16): "round_to_half", bfloat16: "round_to_bfloat"}
 _EXACT = ("permute", "view", "slice", "cat", "clone", "expand", "max_pool2d", "abs", "neg", "maximum", "minimum",
           "floor", "ceil", "pad")  # fmt: skip
@@ -21,7 +21,7 @@ def is_16bit_float(value: Value) -> bool:
 
 
 def widen(graph: Graph) -> Graph:
-    """The graph in single precision; as it is if nothing is computed in 16 bits."""
+    """Rewrite the graph in float32; return it unchanged if nothing is computed in 16 bits."""
     computed = [op for op in graph.ops if any(is_16bit_float(v) for v in _tensors(op))]
     if not computed or any("." in op.kind for op in graph.ops):
         return graph
@@ -35,26 +35,26 @@ def _tensors(op: Op) -> list[Value]:
 class _Widener:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.made: dict[Value, Value] = {}  # in single precision, by the narrow value
+        self.wide: dict[Value, Value] = {}  # the float32 value of each 16-bit one
         self.ops: list[Op] = []
 
     def run(self) -> Graph:
         for value in self.graph.inputs:
             if is_16bit_float(value):
-                self.made[value] = wide = _twin(value)
-                self.ops.append(Op("convert", {"self": value}, [wide]))
+                self.wide[value] = widened = _as_float32(value)
+                self.ops.append(Op("convert", {"self": value}, [widened]))
         for op in self.graph.ops:
             self._op(op)
         for value in dict.fromkeys(v for v in self.graph.outputs if is_16bit_float(v) and not v.constant):
             if value not in self.graph.inputs:
-                self.ops.append(Op("convert", {"self": self.made[value]}, [value]))
+                self.ops.append(Op("convert", {"self": self.wide[value]}, [value]))
         return Graph(self.graph.name, list(self.graph.inputs), list(self.graph.outputs), self.ops)
 
     def _op(self, op: Op) -> None:
         if not any(is_16bit_float(v) for v in _tensors(op)):
             self.ops.append(op)
             return
-        args = {name: self._argument(given) for name, given in op.args.items()}
+        args = {name: self._argument(argument) for name, argument in op.args.items()}
         outputs: list[Value | None] = []
         rounds: list[Op] = []
         for out in op.outputs:
@@ -62,32 +62,32 @@ class _Widener:
                 outputs.append(out)
                 continue
             assert out.dtype is not None
-            self.made[out] = last = _twin(out)
-            first = last if _exact(op) else _twin(out)
-            if first is not last:
-                rounds.append(Op(ROUNDING_OPS[out.dtype], {"self": first}, [last]))
-            outputs.append(first)
+            self.wide[out] = rounded = _as_float32(out)
+            unrounded = rounded if _exact(op) else _as_float32(out)
+            if unrounded is not rounded:
+                rounds.append(Op(ROUNDING_OPS[out.dtype], {"self": unrounded}, [rounded]))
+            outputs.append(unrounded)
             if op.kind == "pad":
                 args["value"] = float(np.asarray(args["value"]).astype(out.dtype))
         kind = "clone" if op.kind == "convert" and op.outputs[0] is not None and op.outputs[0].q is None else op.kind
         self.ops += [Op(kind, args, outputs, op.origin), *rounds]
 
-    def _argument(self, given: Any) -> Any:
-        if isinstance(given, list | tuple):
-            return type(given)(self._argument(g) for g in given)
-        if not isinstance(given, Value) or not is_16bit_float(given):
-            return given
-        if given not in self.made:
-            assert given.data is not None
-            self.made[given] = wide = _twin(given)
-            wide.data = np.asarray(given.data).astype(_SINGLE)
-        return self.made[given]
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return type(argument)(self._argument(g) for g in argument)
+        if not isinstance(argument, Value) or not is_16bit_float(argument):
+            return argument
+        if argument not in self.wide:
+            assert argument.data is not None
+            self.wide[argument] = widened = _as_float32(argument)
+            widened.data = np.asarray(argument.data).astype(_F32)
+        return self.wide[argument]
 
 
 def _exact(op: Op) -> bool:
-    """Whether a result of 16 bits needs no rounding: its operands had 16."""
+    """Whether a result needs no rounding: it only copies or selects 16-bit operands."""
     return op.kind in _EXACT and op.args.get("limits") is None and all(is_16bit_float(v) for v in op.inputs())
 
 
-def _twin(value: Value) -> Value:
-    return Value(value.name, _SINGLE, value.shape, value.dim_order)
+def _as_float32(value: Value) -> Value:
+    return Value(value.name, _F32, value.shape, value.dim_order)

@@ -35,7 +35,7 @@ class ConvTransposeLowering(Lowering):
     def required_border(self) -> tuple[Value, Border] | None:
         border = Border()
         for phase in self.phases:
-            border = border.joined(phase.conv.border)
+            border = border.union(phase.conv.border)
         return (self.node.op.args["input"], border) if border else None
 
     def emit(self, context: LoweringContext) -> None:
